@@ -1,0 +1,59 @@
+# The two commands of the README are `make demo` and `make test`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+# Where the CPU build of torch is found when the configured package index lacks it.
+TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
+
+.PHONY: demo test check bench golden lock clean
+
+demo: .venv/.runtime-installed
+	$(BIN)/evenkeel demo
+
+test: .venv/.dev-installed
+	$(BIN)/python -m pytest -m "not slow"
+
+check: .venv/.dev-installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Every figure, each by its own script (bench/README.md), then the slow tests.
+NO_FIGURE := cache_evidence screenshots sse_server ingest_rotel slo_promtool eval_runs eval_kills
+FIGURES := $(filter-out $(NO_FIGURE:%=bench/%.py), $(wildcard bench/*.py))
+bench: .venv/.dev-installed
+	mkdir -p build
+	for script in $(FIGURES); do $(BIN)/python $$script --json build/$$(basename $$script .py).json || exit 1; done
+	$(BIN)/python -m pytest -m slow
+
+golden: .venv/.dev-installed
+	$(BIN)/python -m pytest tests/unit --rewrite-golden
+
+# The locks name every package, so nothing is resolved and nothing unlocked comes along: vLLM asks
+# for torchvision, torchaudio and torchcodec, which on a CPU break the import of text models.
+.venv/.runtime-installed: requirements-cpu.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "evenkeel needs Python 3.11: make PYTHON=/path/to/python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-cpu.lock \
+	|| $(BIN)/python -m pip install --quiet --no-deps -r requirements-cpu.lock --extra-index-url $(TORCH_CPU_INDEX)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+.venv/.dev-installed: .venv/.runtime-installed requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-dev.lock
+	touch $@
+
+# Resolves pyproject.toml anew; docs/decisions/0002-locks-without-resolution.md says what is left out.
+LEFT_OUT := torchvision|torchaudio|torchcodec|triton|nvidia-.*|cuda-.*|evenkeel|pip|docker-compose
+lock:
+	rm -rf build/lock && mkdir -p build && $(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet 'torch==2.13.0+cpu' \
+	|| build/lock/bin/pip install --quiet 'torch==2.13.0+cpu' --extra-index-url $(TORCH_CPU_INDEX)
+	build/lock/bin/pip install --quiet hatchling editables '.[runtime-cpu,collector,embedded,dashboard,evals]'
+	build/lock/bin/pip freeze --all | grep -v -E '^($(LEFT_OUT))( @|==)' > requirements-cpu.lock
+	build/lock/bin/pip install --quiet '.[dev]'
+	build/lock/bin/pip freeze --all | grep -v -E '^($(LEFT_OUT))( @|==)' | grep -v -x -F -f requirements-cpu.lock > requirements-dev.lock
+	echo 'docker-compose==1.29.2' >> requirements-dev.lock
+	rm -rf build/lock
+
+clean:
+	rm -rf .venv build

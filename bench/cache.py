@@ -1,0 +1,348 @@
+"""What the response cache costs, saves and gets wrong.
+
+    python bench/cache.py --json build/cache.json
+
+1. Lookup: p99 of finding the nearest of 100,000 questions, entries and guards included; the time of
+   the embedding is printed apart.
+2. Adversarial: each near-miss pair of golden_datasets/support, both ways round, in mode `draft` on
+   the real demo model: answers that differ from the model's own.
+3. Evidence: 20 seeded runs in mode `serve` over the real model's answers; near hits that were
+   wrong, against the declared limit. Once as the model answers, and with 1, 3 and 10 % of the
+   wordings answered differently where neither guard nor cosine can see it.
+4. TTFT: hit against miss, in pairs, on prompts of the dataset's slice long-prompt.
+
+`--only lookup` runs the first part alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from cache_evidence import RememberingEncoder, reword, run_all, summarize
+
+from evenkeel.embedding import load_encoder
+from runtime.caller import Caller
+from runtime.response_cache.audit import AuditLog
+from runtime.response_cache.cache import ResponseCache
+from runtime.response_cache.entry import CacheEntry, encode_entry
+from runtime.response_cache.memory_backend import MemoryBackend
+from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
+from runtime.response_cache.private_text import PrivateText
+from runtime.response_cache.question import Question, Sampling, read_question
+
+DATASET = Path(__file__).parents[1] / "golden_datasets" / "support"
+ENTRIES = 100_000
+LOOKUPS = 2000
+WORDINGS = 900
+HIDDEN_RATES = (0.0, 0.01, 0.03, 0.1)
+POLICY = """
+[[routes]]
+route = "off"
+mode = "off"
+[[routes]]
+route = "draft"
+mode = "draft"
+[[routes]]
+route = "serve"
+mode = "serve"
+"""
+
+
+def read_items() -> dict[str, dict[str, Any]]:
+    lines = (DATASET / "support.jsonl").read_text(encoding="utf-8").splitlines()
+    return {item["id"]: item for item in map(json.loads, lines)}
+
+
+def make_question(text: str) -> Question:
+    body = {"model": "support", "messages": [{"role": "user", "content": text}]}
+    found = read_question(
+        json.dumps(body).encode(),
+        Caller(tenant="bench"),
+        Sampling(0.0, {}),
+        "bench",
+        CachePolicy(routes=(RoutePolicy(mode=Mode.SERVE),)),
+        PrivateText(),
+    )
+    assert isinstance(found, Question), (text, found)
+    return found
+
+
+def quantiles(values: list[float]) -> dict[str, float]:
+    p50, p99 = np.quantile(values, [0.5, 0.99])
+    return {"p50_ms": float(p50) * 1e3, "p99_ms": float(p99) * 1e3, "max_ms": max(values) * 1e3}
+
+
+async def measure_lookup() -> dict[str, Any]:
+    """Time `find_near` over ENTRIES: real embeddings, each with many noisy copies around it."""
+    encoder = load_encoder()
+    texts = sorted({item["messages"][-1]["content"] for item in read_items().values()})
+    texts = [text for text in texts if len(text) < 200 and "\n" not in text]
+    times = []
+    vectors = []
+    for text in texts:
+        began = time.perf_counter()
+        vectors.append(encoder.encode(text))
+        times.append(time.perf_counter() - began)
+    base = np.stack(vectors)
+    noise = np.random.default_rng(1)
+    backend = MemoryBackend(1 << 30)
+    cache = ResponseCache(CachePolicy(max_bytes=1 << 30), backend, encoder, AuditLog(None))
+    asked = make_question("Is there express shipping?")
+    rows = base[np.arange(ENTRIES) % len(base)]
+    rows = rows + noise.standard_normal(rows.shape).astype(np.float32) * 0.02
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    began = time.perf_counter()
+    for number, row in enumerate(rows):
+        entry = CacheEntry(
+            id=f"{number:040x}",
+            scope=asked.scope,
+            tenant="bench",
+            subjects=(),
+            question=texts[number % len(texts)],
+            text="An answer of some length. " * 8,
+            token_ids=tuple(range(48)),
+            finish_reason="stop",
+            stop_reason=None,
+            generation_s=1.0,
+            expires_at_s=time.time() + 3600,
+        )
+        await backend.write(entry.id, encode_entry(entry), 3600, ["tenant"])
+        cache.index.add(entry.id, asked.scope, row)
+    built_s = time.perf_counter() - began
+    lookups = []
+    num_nearest = num_missed = 0
+    for place in noise.integers(0, ENTRIES, LOOKUPS):
+        vector = rows[place] + noise.standard_normal(rows.shape[1]).astype(np.float32) * 0.01
+        vector /= np.linalg.norm(vector)
+        began = time.perf_counter()
+        near = await cache.find_near(asked, vector)
+        lookups.append(time.perf_counter() - began)
+        nearest = cache.index.search(asked.scope, vector, 1)
+        num_nearest += nearest[0].entry_id == f"{int(np.argmax(rows @ vector)):040x}"
+        num_missed += near is None
+    await cache.close()
+    return {
+        "entries": ENTRIES,
+        "lookup": quantiles(lookups),
+        "embedding": quantiles(times),
+        "nearest_found_ratio": num_nearest / LOOKUPS,
+        "nothing_found_ratio": num_missed / LOOKUPS,
+        "add_ms": built_s / ENTRIES * 1e3,
+    }
+
+
+@contextmanager
+def serve() -> Iterator[str]:
+    """The demo model behind a real server with a cache; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        policy = Path(folder) / "cache.toml"
+        policy.write_text(POLICY, encoding="utf-8")
+        command = ["-m", "evenkeel", "serve", "demo", "--port", str(port), "--cache", str(policy)]
+        # Records go nowhere: only the cache is measured.
+        command += ["--data-dir", folder, "--otlp-endpoint", "http://127.0.0.1:9"]
+        # The proposer that reads the cache's drafts.
+        command += ["--speculate", "auto"]
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            env=dict(os.environ),
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            deadline = time.monotonic() + 180
+            while time.monotonic() < deadline and process.poll() is None:
+                with suppress(httpx.HTTPError):
+                    if httpx.get(f"{url}/health", timeout=2).is_success:
+                        yield url
+                        return
+                time.sleep(0.2)
+            raise SystemExit("cache: the server did not start; run `evenkeel serve demo`")
+        finally:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def ask(
+    client: httpx.Client, messages: list[dict[str, str]], route: str, tenant: str, stream: bool
+) -> tuple[str, float, str]:
+    """Return the answer, the seconds to its first bytes, and which layer gave it."""
+    body = {
+        "model": "support",
+        "messages": messages,
+        "temperature": 0,
+        "max_tokens": 96,
+        "stream": stream,
+    }
+    headers = {"x-evenkeel-route": route, "x-evenkeel-tenant": tenant}
+    began = time.perf_counter()
+    first = None
+    with client.stream("POST", "/v1/chat/completions", json=body, headers=headers) as response:
+        data = b""
+        for part in response.iter_raw():
+            first = first or time.perf_counter() - began
+            data += part
+    assert response.status_code == 200, data
+    layer = response.headers.get("x-evenkeel-cache", "")
+    if stream:
+        return "", first or 0.0, layer
+    return json.loads(data)["choices"][0]["message"]["content"], first or 0.0, layer
+
+
+def measure_adversarial(client: httpx.Client) -> dict[str, Any]:
+    """Ask each pair both ways round in mode draft; count answers that are not the model's own."""
+    items = read_items()
+    lines = (DATASET / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
+    wrong = asked = 0
+    for number, pair in enumerate(map(json.loads, lines)):
+        sides = [items[pair[name]]["messages"] for name in ("left", "right")]
+        for turn, (first, second) in enumerate((sides, sides[::-1])):
+            tenant = f"pair-{number}-{turn}"
+            own, _, _ = ask(client, second, "off", tenant, False)
+            ask(client, first, "draft", tenant, False)
+            time.sleep(0.06)  # What was said is stored behind the response.
+            said, _, layer = ask(client, second, "draft", tenant, False)
+            asked += 1
+            wrong += said != own or layer == "semantic"
+    metrics = client.get("/metrics").text.splitlines()
+    name = 'evenkeel_cache_requests_total{outcome="draft"}'
+    drafts = [line.split()[-1] for line in metrics if line.startswith(name)]
+    return {"asked": asked, "wrong": wrong, "drafts": float(drafts[0]) if drafts else 0.0}
+
+
+def measure_ttft(client: httpx.Client, pairs: int) -> dict[str, Any]:
+    """Ask long prompts, each new, twice: the first is a miss, the second a hit."""
+    slice_ = [i["messages"] for i in read_items().values() if "long-prompt" in i["tags"]]
+    order = random.Random(3)
+    times: list[tuple[float, float]] = []
+    number = 0
+    while len(times) < pairs:
+        number += 1
+        # Stories in front of stories: prompts as long as a conversation, no two beginning alike.
+        stories = [m[-1]["content"] for m in order.sample(slice_, 4)]
+        messages = [{"role": "user", "content": f"Note {number}.\n" + "\n".join(stories)}]
+        _, miss, layer = ask(client, messages, "serve", "ttft", True)
+        time.sleep(0.15)
+        _, hit, again = ask(client, messages, "serve", "ttft", True)
+        if again == "exact" and not layer:
+            times.append((miss, hit))
+        elif number > 4 * pairs:
+            raise SystemExit(f"cache: only {len(times)} of {number} long prompts were cached")
+    ratios = [miss / hit for miss, hit in times]
+    return {
+        "pairs": len(times),
+        "miss_ms": statistics.median(miss for miss, _ in times) * 1e3,
+        "hit_ms": statistics.median(hit for _, hit in times) * 1e3,
+        "ratio": statistics.median(ratios),
+        "least_ratio": min(ratios),
+        "greatest_ratio": max(ratios),
+    }
+
+
+def record_answers(client: httpx.Client) -> dict[str, str]:
+    """Return the model's own answer to some wordings of each question that may be cached."""
+    private = PrivateText()
+    questions = sorted(
+        {
+            item["messages"][0]["content"]
+            for item in read_items().values()
+            if len(item["messages"]) == 1 and len(item["messages"][0]["content"]) < 200
+        }
+    )
+    open_ones = [
+        q for q in questions if not private.is_about_asker(q) and not private.find_personal(q)
+    ]
+    wordings = reword(open_ones, 7, WORDINGS)
+
+    def own(text: str) -> str:
+        return ask(client, [{"role": "user", "content": text}], "off", "own", False)[0]
+
+    with ThreadPoolExecutor(16) as pool:
+        return dict(zip(wordings, pool.map(own, wordings), strict=True))
+
+
+def show(report: dict[str, Any]) -> None:
+    look = report["lookup"]
+    print(
+        f"lookup among {look['entries']:,}: p50 {look['lookup']['p50_ms']:.2f} ms, "
+        f"p99 {look['lookup']['p99_ms']:.2f} ms (limit 2 ms); nearest found "
+        f"{look['nearest_found_ratio']:.1%}, nothing {look['nothing_found_ratio']:.1%}; embedding "
+        f"p50 {look['embedding']['p50_ms']:.1f} ms, p99 {look['embedding']['p99_ms']:.1f} ms; "
+        f"adding {look['add_ms']:.2f} ms"
+    )
+    if "adversarial" in report:
+        bad = report["adversarial"]
+        print(
+            f"near misses in draft: {bad['wrong']} wrong of {bad['asked']}, "
+            f"{bad['drafts']:.0f} drafts handed on"
+        )
+        ttft = report["ttft"]
+        print(
+            f"TTFT: miss {ttft['miss_ms']:.1f} ms, hit {ttft['hit_ms']:.1f} ms, ratio "
+            f"{ttft['ratio']:.1f} ({ttft['least_ratio']:.1f} to {ttft['greatest_ratio']:.1f}), "
+            f"{ttft['pairs']} pairs"
+        )
+    for rate, part in report.get("evidence", {}).items():
+        print(
+            f"serve, {float(rate):.0%} of wordings answered differently unseen: "
+            f"{part['runs_within_limit']} of {part['runs']} runs within {part['limit']:g}, "
+            f"greatest rate {part['greatest_wrong_rate']:.4f}; {part['wrong']} wrong of "
+            f"{part['semantic_hits']} near hits returned"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--only", choices=("lookup",))
+    parser.add_argument("--json", type=Path, metavar="PATH")
+    args = parser.parse_args()
+    report: dict[str, Any] = {"machine": f"{platform.machine()}, {os.cpu_count()} cores"}
+    report["lookup"] = asyncio.run(measure_lookup())
+    if args.only is None:
+        with serve() as url, httpx.Client(base_url=url, timeout=120) as client:
+            report["ttft"] = measure_ttft(client, args.pairs)
+            report["adversarial"] = measure_adversarial(client)
+            answers = record_answers(client)
+        encoder = RememberingEncoder(load_encoder())
+        runs = run_all(answers, encoder, args.runs, HIDDEN_RATES)
+        report["evidence"] = {
+            str(rate): summarize([run for run in runs if run.hidden_rate == rate])
+            for rate in HIDDEN_RATES
+        }
+    show(report)
+    if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

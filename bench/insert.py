@@ -1,0 +1,123 @@
+"""What an insert of a log segment costs the embedded store, by size and by what it does.
+
+Each row is a process of its own with a store of its own; rounds go through the rows in random
+order. Prints a table and writes JSON.
+
+    python bench/insert.py                                  # sizes, and what each part costs
+    python bench/insert.py --sizes 512 --inserts 20         # mostly the fixed cost
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from ingest import NUM_BODIES, build_body
+
+from collector.canonical import check_protobuf
+from collector.segment import encode_segment
+from collector.storage import insert_segment_file, open_embedded
+
+SPANS_A_BODY = 512
+TABLES = ("spans", "requests", "requests_1m", "requests_1h", "engine_state")
+VIEWS = "SELECT name FROM system.tables WHERE database = 'evenkeel' AND engine = 'MaterializedView'"
+VARIANTS = {
+    "all": "what the collector does",
+    "unsynced": "without fsync_after_insert and fsync_part_directory",
+    "spans": "into spans alone, without requests and rollups",
+    "parse": "parsed, and into no table",
+}
+
+
+def change(client: Any, variant: str) -> None:
+    """Make a store one of the variants."""
+    if variant == "unsynced":
+        for table in TABLES:
+            client.command(
+                f"ALTER TABLE {table} MODIFY SETTING fsync_after_insert = 0, "
+                "fsync_part_directory = 0"
+            )
+    kept = {"spans": {"otlp_traces_to_spans"}, "parse": set[str]()}.get(variant)
+    for (view,) in client.query(VIEWS).result_rows:
+        if kept is not None and view not in kept:
+            client.command(f"DROP VIEW {view}")
+
+
+def measure(variant: str, num_spans: int, num_inserts: int) -> dict[str, float]:
+    """Insert into a fresh store, after two inserts that do not count."""
+    num_bodies = max(1, num_spans // SPANS_A_BODY)
+    bodies = [check_protobuf(build_body(SPANS_A_BODY, seed)).payload for seed in range(NUM_BODIES)]
+    chosen = [bodies[index % NUM_BODIES] for index in range(num_bodies)]
+    with tempfile.TemporaryDirectory(prefix="insert-") as name:
+        path = Path(name) / "segment"
+        path.write_bytes(encode_segment(time.time_ns(), chosen))
+        del bodies, chosen
+        storage = open_embedded(Path(name) / "store")
+        client = storage.connect()
+        change(client, variant)
+        for number in range(2):
+            insert_segment_file(client, storage.schema_settings, f"warm-up-{number}", path)
+        begin, begin_s = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+        for number in range(num_inserts):
+            insert_segment_file(client, storage.schema_settings, f"segment-{number}", path)
+        end, end_s = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+        client.close()
+        storage.close()
+    cpu_s = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
+    return {
+        "cpu_ms_an_insert": cpu_s / num_inserts * 1e3,
+        "cpu_us_a_span": cpu_s / num_inserts / (num_bodies * SPANS_A_BODY) * 1e6,
+        "wall_ms_an_insert": (end_s - begin_s) / num_inserts * 1e3,
+        "peak_mib": end.ru_maxrss / 1024,
+    }
+
+
+def main() -> int:
+    """Run every row, print the medians, write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[8192, 16384, 24576, 32768])
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--inserts", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", dest="output", type=Path, default=Path("build/bench/insert.json"))
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(measure(args.variants[0], args.sizes[0], args.inserts)), flush=True)
+        os._exit(0)
+    rows = [(variant, size) for variant in args.variants for size in args.sizes]
+    found: dict[tuple[str, int], list[dict[str, float]]] = {row: [] for row in rows}
+    for _ in range(args.rounds):
+        for variant, size in random.sample(rows, len(rows)):
+            command = [sys.executable, __file__, "--one", "--variants", variant, "--sizes"]
+            done = subprocess.run(
+                [*command, str(size), "--inserts", str(args.inserts)],
+                stdout=subprocess.PIPE, text=True, check=True,
+            )  # fmt: skip
+            found[variant, size].append(json.loads(done.stdout))
+    results = []
+    for (variant, size), runs in found.items():
+        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        results.append({"variant": variant, "spans_an_insert": size, **middle})
+        figures = "  ".join(f"{name} {value:8.1f}" for name, value in middle.items())
+        print(f"{variant:9} {size:>7,}  {figures}")
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    print(args.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""What redaction costs a span, and how well its rules tell secrets from what looks like them.
+
+Cost: microseconds of CPU a span on top of encoding the request, for requests of 512 spans; medians
+of interleaved runs. Quality: precision and recall of each rule on the labelled corpus of the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from phonenumbers import PhoneNumberMatcher
+from pydantic import SecretStr
+
+from collector.redaction import Redactor
+from collector.redaction_phone import PhoneCheck
+from collector.redaction_rules import compile_bytes, load_rules
+from collector.redaction_score import load_corpus, score
+from collector.redaction_text import TextRedactor, Tokens
+from evenkeel.spans import RequestRecord
+
+ROOT = Path(__file__).parents[1]
+CORPUS = ROOT / "tests" / "unit" / "collector" / "redaction_corpus.jsonl"
+NUM_SPANS = 512
+HASH_KEY = "a key for measuring only"
+CONTENT = "How do I reset my router? The light blinks red since this morning. " * 12
+PERSONAL = CONTENT + " Write to ana@example.org or call +49 30 23125 041."
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    result = {
+        "cores": os.cpu_count(),
+        "cost": measure_cost(args.runs),
+        "alternatives": measure_alternatives(),
+        "quality": judge(),
+    }
+    print(f"{'request of 512 spans':44} {'bytes/span':>10} {'extra µs/span':>14}")
+    for name, row in result["cost"].items():
+        print(f"{name:44} {row['bytes_per_span']:10.0f} {row['extra_us_per_span']:14.2f}")
+    print(f"\n{'instead of it':44} {'µs':>10}")
+    for name, cost_us in result["alternatives"].items():
+        print(f"{name:44} {cost_us:10.1f}")
+    print(f"\n{'rule':16} {'found':>6} {'missed':>7} {'false':>6} {'precision':>10} {'recall':>7}")
+    for name, row in result["quality"].items():
+        print(
+            f"{name:16} {row['found']:6} {row['missed']:7} {row['false']:6}"
+            f" {row['precision']:10.3f} {row['recall']:7.3f}"
+        )
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(result, indent=2))
+    return 0
+
+
+def measure_cost(num_runs: int) -> dict[str, Any]:
+    rules = load_rules()
+    key = SecretStr(HASH_KEY)
+    removing, storing = Redactor(rules, key), Redactor(rules, key, ["*"])
+    cases = {
+        "no content, nothing to redact": (removing, build()),
+        "no content, a secret in one span": (removing, build(num_secrets=1)),
+        "no content, a secret in each span": (removing, build(num_secrets=NUM_SPANS)),
+        "800 characters of content, removed": (removing, build(content=CONTENT)),
+        "800 characters of content, stored": (storing, build(content=CONTENT)),
+        "stored, with an e-mail and a phone number": (storing, build(content=PERSONAL)),
+    }
+    return {name: cost(redactor, body, num_runs) for name, (redactor, body) in cases.items()}
+
+
+def cost(redactor: Redactor, body: bytes, num_runs: int) -> dict[str, float]:
+    extra_s = []
+    for _ in range(num_runs):
+        plain, redacted = (ExportTraceServiceRequest.FromString(body) for _ in range(2))
+        began_s = time.thread_time()
+        plain.SerializeToString()
+        middle_s = time.thread_time()
+        redactor.redact(redacted)
+        ended_s = time.thread_time()
+        extra_s.append((ended_s - middle_s) - (middle_s - began_s))
+    return {
+        "bytes_per_span": len(body) / NUM_SPANS,
+        "extra_us_per_span": statistics.median(extra_s) / NUM_SPANS * 1e6,
+        "spread_us_per_span": (max(extra_s) - min(extra_s)) / NUM_SPANS * 1e6,
+    }
+
+
+def measure_alternatives() -> dict[str, float]:
+    """Return the microseconds of what we chose and of what we did not (decisions 0070, 0071)."""
+    body = build()
+    message = ExportTraceServiceRequest.FromString(body)
+    pattern = Redactor(load_rules(), None).prefilter
+    linear, backtracking = (
+        compile_bytes(pattern),
+        re.compile(pattern.replace("(?:(?i)", "(?i:").encode()),
+    )
+
+    def walk() -> None:
+        for span in message.resource_spans[0].scope_spans[0].spans:
+            for pair in span.attributes:
+                _ = pair.key, pair.value.WhichOneof("value")
+
+    check, dates = PhoneCheck(["US"]), b"1990-1999 2000-2009"
+    return {
+        "a span: RE2, all rules": timed(lambda: sum(1 for _ in linear.finditer(body))) / NUM_SPANS,
+        "a span: re, all rules": timed(lambda: sum(1 for _ in backtracking.finditer(body)))
+        / NUM_SPANS,
+        "a span: a walk over its attributes": timed(walk) / NUM_SPANS,
+        "digits that are no phone number: our check": timed(
+            lambda: list(check(dates, 0, len(dates)))
+        ),
+        "digits that are no phone number: its search": timed(
+            lambda: list(PhoneNumberMatcher(dates.decode(), "US"))
+        ),
+    }
+
+
+def timed(call: Callable[[], object], num_calls: int = 5) -> float:
+    """Return the median CPU time of a call, in microseconds."""
+    times_s = []
+    for _ in range(num_calls):
+        began_s = time.thread_time()
+        call()
+        times_s.append(time.thread_time() - began_s)
+    return statistics.median(times_s) * 1e6
+
+
+def build(num_secrets: int = 0, content: str | None = None) -> bytes:
+    """Return an encoded request of typical evenkeel request spans."""
+    rng = random.Random(20261121)
+    message = ExportTraceServiceRequest()
+    spans = message.resource_spans.add().scope_spans.add().spans
+    for index in range(NUM_SPANS):
+        span = spans.add(
+            trace_id=rng.randbytes(16),
+            span_id=rng.randbytes(8),
+            name="chat support-4m",
+            kind=2,
+            start_time_unix_nano=1_763_600_000_000_000_000 + index,
+            end_time_unix_nano=1_763_600_001_000_000_000 + index,
+        )
+        for key, value in record(rng).to_attributes().items():
+            fill(span.attributes.add(key=key).value, value)
+        if content is not None:
+            fill(span.attributes.add(key="input.value").value, content)
+        if index < num_secrets:
+            fill(span.attributes.add(key="note").value, "write to ana@example.org")
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def record(rng: random.Random) -> RequestRecord:
+    return RequestRecord(
+        request_id=f"chatcmpl-{rng.randbytes(16).hex()}",
+        model="support-4m",
+        tenant="acme",
+        session_id=f"session-{rng.randrange(1000)}",
+        slo_class="chat",
+        input_tokens=rng.randrange(4000),
+        output_tokens=rng.randrange(400),
+        cached_tokens=rng.randrange(400),
+        queue_s=rng.random(),
+        prefill_s=rng.random(),
+        decode_s=rng.random(),
+        ttft_s=rng.random(),
+        tpot_s=rng.random(),
+        itl_p50_s=rng.random(),
+        itl_p99_s=rng.random(),
+        stall_s=rng.random(),
+        e2e_s=rng.random(),
+    )
+
+
+def fill(target: Any, value: Any) -> None:
+    if isinstance(value, str):
+        target.string_value = value
+    elif isinstance(value, int):
+        target.int_value = value
+    elif isinstance(value, float):
+        target.double_value = value
+    else:
+        for item in value:
+            fill(target.array_value.values.add(), item)
+
+
+def judge() -> dict[str, Any]:
+    rules = load_rules()
+    names = [rule.name for rule in rules.values]
+    redactor = TextRedactor(rules.values, Tokens(HASH_KEY.encode(), names))
+    return {
+        rule: {
+            "found": result.num_found,
+            "missed": result.num_missed,
+            "false": result.num_false,
+            "precision": result.precision_ratio,
+            "recall": result.recall_ratio,
+        }
+        for rule, result in score(redactor, load_corpus(CORPUS)).items()
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""What one evaluation cycle of many SLOs costs, over stored requests. Prints a table, writes JSON.
+
+    python bench/slo_evaluation.py --requests 20000000 --json build/bench/slo_cycle.json
+
+Requests are made inside the store, spread evenly over thirty days up to now. Nothing burns: what an
+alert costs when it fires is not part of a cycle that finds all well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from collector.alert_book import AlertBook
+from collector.slo_evaluator import Evaluator
+from collector.slo_store import SloStore
+from collector.storage import open_embedded
+from evenkeel.slo_file import read_slo_file
+
+SECOND_NS = 10**9
+PERIOD_S = 30 * 86400
+INSERT = """
+INSERT INTO requests (time, trace_id, span_id, service, request_id, model, tenant, status,
+    ttft_s, tpot_s, itl_p99_s, stall_s, e2e_s, queue_s, prefill_s, decode_s, input_tokens,
+    sample_weight)
+SELECT fromUnixTimestamp64Nano(toInt64({from_ns:Int64} + (number * {step_ns:Float64})), 'UTC'),
+    toString(number), toString(number), 'bench', toString(number),
+    concat('model-', toString(number % 4)), concat('tenant-', toString(number % 20)),
+    if(number % 500 = 0, 'error', 'ok'), 0.05 + (rand(1) % 1000) / 2500,
+    0.02, 0.05, 0.1, 1 + (rand(2) % 1000) / 300, 0.01, 0.04, 1, rand(3) % 2000, 1
+FROM numbers({first:UInt64}, {count:UInt64})
+"""
+SLO = """---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {{name: slo-{number}}}
+spec:
+  indicator: {{{indicator}, select: {{model: model-{model}, tenant: tenant-{tenant}}}}}
+  objectives: [{{target: 0.95{value}}}]
+  timeWindow: [{{duration: 30d, isRolling: true}}]
+"""
+INDICATORS = (
+    ("metric: ttft", ", value: 0.5"),
+    ("metric: availability", ""),
+    ("metric: e2e", ", value: 5"),
+    ("all: {ttft: 0.5, tpot: 0.1, stall: 1}", ""),
+)
+
+
+def cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def fill(client: Any, num_requests: int, now_ns: int) -> None:
+    step_ns = PERIOD_S * SECOND_NS / num_requests
+    from_ns = now_ns - PERIOD_S * SECOND_NS
+    # A day's worth at a time: an insert may touch a hundred partitions at most.
+    chunk = max(num_requests // 30, 1)
+    for first in range(0, num_requests, chunk):
+        count = min(chunk, num_requests - first)
+        client.command(
+            INSERT,
+            parameters={"from_ns": from_ns, "step_ns": step_ns, "first": first, "count": count},
+        )
+
+
+def measure(num_requests: int, num_slos: int, num_cycles: int, folder: Path) -> dict[str, Any]:
+    storage = open_embedded(folder / "store")
+    try:
+        client = storage.connect()
+        now_ns = time.time_ns()
+        fill(client, num_requests, now_ns)
+        path = folder / "slos.yaml"
+        texts = []
+        for number in range(num_slos):
+            indicator, value = INDICATORS[number % len(INDICATORS)]
+            texts.append(
+                SLO.format(
+                    number=number,
+                    indicator=indicator,
+                    value=value,
+                    model=number % 4,
+                    tenant=number % 20,
+                )
+            )
+        path.write_text("".join(texts))
+        evaluator = Evaluator(
+            read_slo_file(path), SloStore(client), AlertBook(folder / "alerts.db")
+        )
+        began = time.monotonic()
+        verdicts = evaluator.cycle(now_ns)
+        cold_s = time.monotonic() - began
+        costs = []
+        for cycle in range(1, num_cycles + 1):
+            before = cpu_s()
+            evaluator.cycle(now_ns + cycle * 5 * SECOND_NS)
+            costs.append(cpu_s() - before)
+        return {
+            "requests": num_requests,
+            "slos": num_slos,
+            "slos_with_data": sum(verdict.has_data for verdict in verdicts.values()),
+            "cold_start_s": round(cold_s, 2),
+            "cycle_cpu_s_median": round(statistics.median(costs), 4),
+            "cycle_cpu_s_max": round(max(costs), 4),
+        }
+    finally:
+        storage.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--slos", type=int, default=200)
+    parser.add_argument("--cycles", type=int, default=20)
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(args.requests, args.slos, args.cycles, Path(folder))
+    for name, value in figures.items():
+        print(f"{name:20} {value}")
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(figures, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

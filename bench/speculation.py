@@ -1,0 +1,234 @@
+"""Tokens a second with the speculation hook, with fixed draft lengths, and without speculation.
+
+Two engines in this process, vLLM's own and one with the hook, take turns in short blocks, in random
+order. In a block so many requests run all the time: one that ends is replaced. Fixed lengths run on
+the second engine with a controller that always drafts so many tokens. A figure is the median of the
+rounds' ratios, with the least and the greatest; by CPU time of the process it does not depend on
+what else the machine does.
+
+Traffic: `repeating` asks the same prompts again, greedily; `fresh` samples random words at
+temperature 1, so that nothing in it was ever seen before; in `mixed` half of the seats are of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+AUTO, NONE = "auto", "none"
+MAX_DRAFT = 15
+MODEL_TOKENS = 1024
+PROMPT_TOKENS = 32
+PROMPTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Tokens a second of one arm in one round, by the clock and by the CPU."""
+
+    per_s: float
+    per_cpu_s: float
+
+
+class Engines:
+    """Both engines, and how to have either answer a block of requests."""
+
+    def __init__(self, model: Path, answer_tokens: int) -> None:
+        from vllm import LLM
+
+        from runtime.speculation_flags import speculation_flags
+
+        base = {
+            "model": str(model),
+            "enforce_eager": True,
+            "max_model_len": MODEL_TOKENS,
+            "max_num_seqs": 32,
+            "enable_prefix_caching": False,
+            "seed": 1,
+        }
+        flags = speculation_flags(MAX_DRAFT, is_cpu=True)
+        self.plain = LLM(**base)
+        self.hooked = LLM(
+            **base,
+            speculative_config=flags.config,
+            scheduler_cls=flags.scheduler_class,
+            worker_cls=flags.worker_class,
+        )
+        self.scheduler = self.hooked.llm_engine.engine_core.engine_core.scheduler
+        self.auto = self.scheduler.evenkeel_speculation.controller
+        self.vocabulary = self.plain.llm_engine.model_config.get_vocab_size()
+        self.answer_tokens = answer_tokens
+        self.num_asked = 0
+        words = random.Random(5)
+        self.prompts = [self._fresh_prompt(words) for _ in range(PROMPTS)]
+
+    def _fresh_prompt(self, words: random.Random) -> list[int]:
+        return [words.randrange(3, self.vocabulary) for _ in range(PROMPT_TOKENS)]
+
+    def run(self, arm: str, traffic: str, batch: int, words: random.Random) -> Block:
+        """Keep `batch` requests running until they made so many answers, and return the speed."""
+        from runtime.speculation_controller import FixedLength
+
+        engine = (self.plain if arm == NONE else self.hooked).llm_engine
+        if arm != NONE:
+            controller = self.auto if arm == AUTO else FixedLength(int(arm))
+            self.scheduler.evenkeel_speculation.controller = controller
+        for seat in range(batch):
+            self._ask(engine, seat, traffic, words)
+        wanted = max(batch, 2) * self.answer_tokens
+        made = 0
+        start_s, start_cpu_s = time.perf_counter(), time.process_time()
+        while made < wanted:
+            for answer in engine.step():
+                made += len(answer.outputs[0].token_ids)
+                if answer.finished:
+                    self._ask(engine, int(answer.request_id.split("-")[0]), traffic, words)
+        seconds, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
+        engine.abort_request(list(engine.output_processor.external_req_ids))
+        while engine.has_unfinished_requests():
+            engine.step()
+        return Block(made / seconds, made / cpu_s)
+
+    def _ask(self, engine: Any, seat: int, traffic: str, words: random.Random) -> None:
+        """Add the next request of one seat."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        self.num_asked += 1
+        is_fresh = traffic == "fresh" or (traffic == "mixed" and seat % 2 == 0)
+        params = SamplingParams(
+            temperature=1.0 if is_fresh else 0.0,
+            max_tokens=self.answer_tokens,
+            ignore_eos=True,
+            output_kind=RequestOutputKind.DELTA,
+        )
+        prompt = self._fresh_prompt(words) if is_fresh else words.choice(self.prompts)
+        engine.add_request(f"{seat}-{self.num_asked}", {"prompt_token_ids": prompt}, params)
+
+    def warm_up(self) -> None:
+        """Have every prompt answered once, so that it repeats from now on."""
+        from vllm import SamplingParams
+
+        greedy = SamplingParams(temperature=0.0, max_tokens=self.answer_tokens, ignore_eos=True)
+        for engine in (self.plain, self.hooked):
+            prompts = [{"prompt_token_ids": prompt} for prompt in self.prompts]
+            engine.generate(prompts, greedy, use_tqdm=False)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batches", default="1,2,4,8,16,32", help="requests at once")
+    parser.add_argument("--lengths", default="2,4,8,15", help="fixed draft lengths")
+    parser.add_argument("--traffic", default="repeating,fresh,mixed")
+    parser.add_argument("--rounds", type=int, default=7, help="blocks of each arm (7)")
+    parser.add_argument("--answer-tokens", type=int, default=96)
+    parser.add_argument("--hidden", type=int, default=768, help="width of the random model (768)")
+    parser.add_argument("--layers", type=int, default=12, help="its layers (12)")
+    parser.add_argument("--demo", action="store_true", help="the demo model instead")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    os.environ |= {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "EVENKEEL_SPECULATION_RAISE_INTERNAL_ERRORS": "true",
+    }
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with tempfile.TemporaryDirectory(prefix="ek-") as folder:
+        engines = Engines(find_model(args, Path(folder)), args.answer_tokens)
+        engines.warm_up()
+        rows = [
+            measure(engines, traffic, int(batch), args.lengths.split(","), args.rounds)
+            for traffic in args.traffic.split(",")
+            for batch in args.batches.split(",")
+        ]
+    report = {
+        "model": "demo" if args.demo else f"random Llama {args.layers} × {args.hidden}",
+        "machine": {"cores": os.cpu_count(), "machine": platform.machine()},
+        "threads": os.environ["OMP_NUM_THREADS"],
+        "rows": rows,
+    }
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(report, indent=2))
+    return 0
+
+
+def find_model(args: argparse.Namespace, folder: Path) -> Path:
+    if args.demo:
+        from runtime.demo_model.checkpoint import target_path
+
+        return Path(target_path())
+    from tests.integration import random_model
+
+    return random_model.build(folder / "model", args.hidden, args.layers)
+
+
+def measure(
+    engines: Engines, traffic: str, batch: int, lengths: Sequence[str], rounds: int
+) -> dict[str, Any]:
+    words = random.Random(batch)
+    arms = [AUTO, NONE, *lengths]
+    for _ in range(3):
+        engines.run(AUTO, traffic, batch, words)
+    blocks: dict[str, list[Block]] = {arm: [] for arm in arms}
+    speculation = engines.scheduler.evenkeel_speculation
+    before = (speculation.drafting_ns, speculation.num_steps)
+    for _ in range(rounds):
+        # Every arm gets the same prompts where they repeat, and none another's where they do not.
+        seed = words.randrange(1 << 30)
+        for arm in words.sample(arms, len(arms)):
+            own = random.Random(seed) if traffic == "repeating" else words
+            blocks[arm].append(engines.run(arm, traffic, batch, own))
+    row: dict[str, Any] = {"traffic": traffic, "batch": batch}
+    spent_ns, steps = speculation.drafting_ns - before[0], speculation.num_steps - before[1]
+    row["drafting_us_a_step"] = spent_ns / steps / 1e3
+    for by in ("per_s", "per_cpu_s"):
+        speed = {arm: statistics.median(getattr(b, by) for b in blocks[arm]) for arm in arms}
+        best = max((arm for arm in arms if arm != AUTO), key=lambda arm: speed[arm])
+        row[by] = {
+            "median": speed,
+            "best": best,
+            "auto_to_none": ratio(blocks, AUTO, NONE, by),
+            "auto_to_best": ratio(blocks, AUTO, best, by),
+        }
+        told = "  ".join(f"{arm} {value:7.0f}" for arm, value in speed.items())
+        to_none, to_best = row[by]["auto_to_none"], row[by]["auto_to_best"]
+        print(
+            f"{traffic:>9} {batch:>2} {by:>9}  {told}  auto/none {spread(to_none)}  "
+            f"auto/best({best}) {spread(to_best)}  "
+            f"drafting {row['drafting_us_a_step']:.0f} µs a step",
+            flush=True,
+        )
+    return row
+
+
+def ratio(blocks: dict[str, list[Block]], over: str, under: str, by: str) -> list[float]:
+    """Median, least and greatest of the rounds' ratios."""
+    ratios = [
+        getattr(a, by) / getattr(b, by) for a, b in zip(blocks[over], blocks[under], strict=True)
+    ]
+    return [statistics.median(ratios), min(ratios), max(ratios)]
+
+
+def spread(value: Sequence[float]) -> str:
+    return f"{value[0]:.3f} ({value[1]:.2f} to {value[2]:.2f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

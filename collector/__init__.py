@@ -1,0 +1,1 @@
+"""OTLP in, write-ahead log, ClickHouse out, SLO evaluation, alert delivery."""

@@ -1,0 +1,361 @@
+"""Alert states, the outbox and silences, in one SQLite file that survives a kill at any moment.
+
+A state and what it owes the receivers change in one transaction: whatever is lost in a crash is
+lost whole, and the next evaluation finds it again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+
+from collector.alert_state import Life, State
+from evenkeel.errors import ConfigurationError
+
+FILE_NAME = "alerts.db"
+_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What is told of an alert: who it is, what people read, the figures behind it."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert as it is stored; `alert_id` names one firing and is '' before the first."""
+
+    slo: str
+    severity: str
+    life: Life
+    alert_id: str = ""
+    is_notified: bool = False
+    details: Details = field(default_factory=Details)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One change of an alert's state; `id` never changes and is unique."""
+
+    id: str
+    time_ns: int
+    slo: str
+    severity: str
+    alert_id: str
+    from_state: State
+    state: State
+    starts_at_ns: int
+    is_silenced: bool
+    details: Details
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """What one receiver is owed about one transition; `notification_id` is the transition's.
+
+    With `group_labels` (JSON) it waits in that group, and is told with its other members.
+    """
+
+    notification_id: str
+    receiver: str
+    fingerprint: str
+    status: str
+    body: str
+    group_labels: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One alert's new state, with the transition and the notifications that belong to it."""
+
+    alert: Alert
+    transition: Transition | None = None
+    notifications: tuple[Notification, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Keeps the alerts of one SLO from the receivers for a while."""
+
+    id: str
+    slo: str
+    from_ns: int
+    until_ns: int
+    comment: str
+
+
+class AlertBook:
+    """One connection to the file; belongs to the thread that opened it.
+
+    Args:
+        path: The SQLite file.
+        create: Whether to create it where it is missing.
+
+    Raises:
+        ConfigurationError: If the file is missing, unreadable or of a later version.
+    """
+
+    def __init__(self, path: Path, create: bool = True) -> None:
+        if not create and not path.exists():
+            raise ConfigurationError(f"{path} does not exist; is this the collector's data folder?")
+        try:
+            self.connection = sqlite3.connect(path, timeout=10.0, isolation_level=None)
+            self.connection.row_factory = sqlite3.Row
+            self.connection.execute("PRAGMA journal_mode = WAL")
+            # FULL: a commit is on the disk when it returns, so a power cut loses nothing either.
+            self.connection.execute("PRAGMA synchronous = FULL")
+            self._migrate(path)
+        except sqlite3.Error as error:
+            raise ConfigurationError(f"{path} cannot be used for alerts: {error}") from error
+
+    def _migrate(self, path: Path) -> None:
+        with self.transaction():
+            version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
+            if version > _VERSION:
+                raise ConfigurationError(
+                    f"{path} has version {version}, this program knows {_VERSION}: upgrade it"
+                )
+            for number in range(version + 1, _VERSION + 1):
+                name = f"alert_schema_{number}.sql"
+                schema = (files("collector") / name).read_text(encoding="utf-8")
+                for statement in _statements(schema):
+                    self.connection.execute(statement)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit what happens inside, all of it or, on an exception, none."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def alerts(self) -> list[Alert]:
+        """Return every alert that ever left inactive, by SLO and severity."""
+        rows = self.connection.execute("SELECT * FROM alerts ORDER BY slo, severity")
+        return [
+            Alert(
+                row["slo"],
+                row["severity"],
+                Life(State(row["state"]), row["since_ns"], row["last_held_ns"]),
+                row["alert_id"],
+                bool(row["is_notified"]),
+                _load_details(row["details"]),
+            )
+            for row in rows
+        ]
+
+    def commit(self, updates: Sequence[Update], now_ns: int) -> None:
+        """Write the updates in one transaction; notifications are due at once."""
+        with self.transaction():
+            for update in updates:
+                self._write_alert(update.alert)
+                if update.transition is not None:
+                    self._write_transition(update.transition)
+                self.write_notifications(update.notifications, now_ns)
+
+    def _write_alert(self, alert: Alert) -> None:
+        life = alert.life
+        self.connection.execute(
+            "INSERT OR REPLACE INTO alerts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                alert.slo,
+                alert.severity,
+                life.state.value,
+                life.since_ns,
+                life.last_held_ns,
+                alert.alert_id,
+                alert.is_notified,
+                _dump_details(alert.details),
+            ),
+        )
+
+    def _write_transition(self, transition: Transition) -> None:
+        self.connection.execute(
+            "INSERT INTO transitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+            (
+                transition.id,
+                transition.time_ns,
+                transition.slo,
+                transition.severity,
+                transition.alert_id,
+                transition.from_state.value,
+                transition.state.value,
+                transition.starts_at_ns,
+                transition.is_silenced,
+                _dump_details(transition.details),
+            ),
+        )
+
+    def add_notifications(self, notifications: Sequence[Notification], now_ns: int) -> int:
+        """Owe the receivers more of a known alert; return how many were not owed before."""
+        with self.transaction():
+            before = self.connection.total_changes
+            self.write_notifications(notifications, now_ns, "OR IGNORE")
+            return self.connection.total_changes - before
+
+    def acknowledge(self, alert_id: str, author: str, comment: str, now_ns: int) -> None:
+        """Note who took a firing on; the first one stays."""
+        self.connection.execute(
+            "INSERT OR IGNORE INTO acknowledgements VALUES (?, ?, ?, ?)",
+            (alert_id, author, comment, now_ns),
+        )
+
+    def acknowledged(self) -> dict[str, str]:
+        """Return who took on which firing, by its alert id."""
+        return dict(self.connection.execute("SELECT alert_id, author FROM acknowledgements"))
+
+    def write_notifications(
+        self, notifications: Sequence[Notification], now_ns: int, or_else: str = ""
+    ) -> None:
+        """Owe receivers these, within a transaction of the caller's."""
+        self.connection.executemany(
+            f"INSERT {or_else} INTO outbox (notification_id, receiver, fingerprint, status, body,"
+            " next_attempt_ns, created_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (n.notification_id, n.receiver, n.fingerprint, n.status, n.body, now_ns, now_ns)
+                for n in notifications
+                if not n.group_labels
+            ],
+        )
+        self.connection.executemany(
+            f"INSERT {or_else} INTO group_members (notification_id, receiver, group_labels,"
+            " fingerprint, status, body, created_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    x.notification_id,
+                    x.receiver,
+                    x.group_labels,
+                    x.fingerprint,
+                    x.status,
+                    x.body,
+                    now_ns,
+                )
+                for x in notifications
+                if x.group_labels
+            ],
+        )
+
+    def transitions(self, limit: int) -> list[Transition]:
+        """Return the newest transitions, newest first."""
+        rows = self.connection.execute(
+            "SELECT * FROM transitions ORDER BY time_ns DESC, rowid DESC LIMIT ?", (limit,)
+        )
+        return [_transition(row) for row in rows]
+
+    def transitions_to_store(self, limit: int = 100) -> list[Transition]:
+        """Return the oldest transitions that the store does not have yet."""
+        rows = self.connection.execute(
+            "SELECT * FROM transitions WHERE is_stored = 0 ORDER BY time_ns, rowid LIMIT ?",
+            (limit,),
+        )
+        return [_transition(row) for row in rows]
+
+    def mark_stored(self, transition_id: str) -> None:
+        """Remember that the store has a transition."""
+        self.connection.execute(
+            "UPDATE transitions SET is_stored = 1 WHERE id = ?", (transition_id,)
+        )
+
+    def use_subjects(self, names: Collection[str]) -> None:
+        """Keep the names of the SLOs and rules in force."""
+        with self.transaction():
+            self.connection.execute("DELETE FROM subjects")
+            self.connection.executemany(
+                "INSERT OR IGNORE INTO subjects VALUES (?)", [(name,) for name in names]
+            )
+
+    def subjects(self) -> list[str]:
+        """Return the names of the SLOs and rules in force, and of what still alerts."""
+        rows = self.connection.execute(
+            "SELECT name FROM subjects UNION SELECT slo FROM alerts"
+            " WHERE state IN ('pending', 'firing') ORDER BY 1"
+        )
+        return [row[0] for row in rows]
+
+    def silences(self, now_ns: int) -> list[Silence]:
+        """Return the silences in force, the first to end first."""
+        rows = self.connection.execute(
+            "SELECT * FROM silences WHERE from_ns <= ? AND until_ns > ? ORDER BY until_ns",
+            (now_ns, now_ns),
+        )
+        return [Silence(*row) for row in rows]
+
+    def add_silence(self, silence: Silence) -> None:
+        """Put a silence in force."""
+        self.connection.execute(
+            "INSERT INTO silences VALUES (?, ?, ?, ?, ?)",
+            (silence.id, silence.slo, silence.from_ns, silence.until_ns, silence.comment),
+        )
+
+    def end_silence(self, silence_id: str, now_ns: int) -> bool:
+        """End a silence now; return whether it was in force."""
+        cursor = self.connection.execute(
+            "UPDATE silences SET until_ns = ? WHERE id = ? AND until_ns > ?",
+            (now_ns, silence_id, now_ns),
+        )
+        return cursor.rowcount > 0
+
+    def forget_before(self, time_ns: int) -> None:
+        """Delete delivered notifications, stored transitions and silences that ended before."""
+        with self.transaction():
+            self.connection.execute(
+                "DELETE FROM outbox WHERE state = 'delivered' AND ended_ns < ?", (time_ns,)
+            )
+            self.connection.execute(
+                "DELETE FROM transitions WHERE is_stored = 1 AND time_ns < ?", (time_ns,)
+            )
+            self.connection.execute("DELETE FROM silences WHERE until_ns < ?", (time_ns,))
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _dump_details(details: Details) -> str:
+    return json.dumps(
+        {
+            "labels": dict(details.labels),
+            "annotations": dict(details.annotations),
+            "figures": dict(details.figures),
+        }
+    )
+
+
+def _load_details(text: str) -> Details:
+    return Details(**json.loads(text))
+
+
+def _transition(row: sqlite3.Row) -> Transition:
+    return Transition(
+        row["id"],
+        row["time_ns"],
+        row["slo"],
+        row["severity"],
+        row["alert_id"],
+        State(row["from_state"]),
+        State(row["state"]),
+        row["starts_at_ns"],
+        bool(row["is_silenced"]),
+        _load_details(row["details"]),
+    )

@@ -1,0 +1,57 @@
+"""Sends a notification as e-mail, through the SMTP server of a receiver."""
+
+from __future__ import annotations
+
+import json
+import smtplib
+import ssl
+from email.message import EmailMessage
+from urllib.parse import urlsplit
+
+from collector.alert_address import Target
+from collector.alert_outbox import Letter
+from collector.alert_text import text_of, title_of
+from evenkeel.slo_receiver import Receiver
+
+
+def make_email(receiver: Receiver, letter: Letter) -> EmailMessage:
+    """Return the message; its id is the notification's, so that mail programs see a repetition."""
+    content = json.loads(letter.body)
+    message = EmailMessage()
+    message["Subject"] = title_of(content)
+    message["From"] = receiver.sender
+    message["To"] = ", ".join(receiver.recipients)
+    message["Message-ID"] = f"<{letter.notification_id}@evenkeel>"
+    message["References"] = f"<{letter.notification_id.partition('-')[0]}@evenkeel>"
+    message.set_content(text_of(content))
+    return message
+
+
+def send_email(receiver: Receiver, letter: Letter, target: Target, timeout_s: float) -> None:
+    """Send it; blocks.
+
+    A user in the address logs in with the receiver's secret; `smtps` is TLS from the start, and
+    `smtp` uses STARTTLS where the server offers it.
+
+    Raises:
+        OSError: If the server is not reached or answers nonsense (smtplib's errors are of it).
+        ConfigurationError: If the secret is not there.
+    """
+    parts = urlsplit(receiver.address())
+    context = ssl.create_default_context()
+    server: smtplib.SMTP
+    if parts.scheme == "smtps":
+        server = smtplib.SMTP_SSL(timeout=timeout_s, context=context)
+    else:
+        server = smtplib.SMTP(timeout=timeout_s)
+    # Connects to the address that was checked; certificates are checked for the name.
+    server._host = target.host  # type: ignore[attr-defined]
+    with server:
+        server.connect(target.address, target.port or (465 if parts.scheme == "smtps" else 25))
+        server.ehlo()
+        if parts.scheme == "smtp" and server.has_extn("starttls"):
+            server.starttls(context=context)
+            server.ehlo()
+        if parts.username and receiver.secrets:
+            server.login(parts.username, receiver.secrets[0].read())
+        server.send_message(make_email(receiver, letter))

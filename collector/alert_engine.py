@@ -1,0 +1,245 @@
+"""Turns conditions that hold or do not into alert states, history and notifications."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from collector.alert_book import Alert, AlertBook, Details, Notification, Transition, Update
+from collector.alert_message import alertmanager_body, fingerprint
+from collector.alert_state import Life, Patience, State, step
+from evenkeel.slo_model import Inhibition
+from evenkeel.slo_receiver import Receiver
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What one evaluation found for one alert.
+
+    Attributes:
+        slo: What the alert is about: the SLO's name, with a word behind it where an SLO has
+            several alerts of a severity.
+        severity: page or ticket.
+        holds: Whether the condition holds; None where that cannot be told: the alert stays as
+            it is.
+        patience: How long to wait before firing and resolving.
+        labels: Identify the alert.
+        figures: The numbers behind the finding.
+        describe: Gathers the annotations; called only when the alert fires, for it may query.
+    """
+
+    slo: str
+    severity: str
+    holds: bool | None
+    patience: Patience
+    labels: Mapping[str, str]
+    figures: Mapping[str, float | None]
+    describe: Callable[[], Mapping[str, str]]
+
+
+class AlertEngine:
+    """Steps alerts and writes each change, with what it owes the receivers, in one transaction.
+
+    Args:
+        book: Where alerts are kept; of the calling thread.
+        dashboard_url: Where notifications lead, or None.
+    """
+
+    def __init__(self, book: AlertBook, dashboard_url: str | None = None) -> None:
+        self._book = book
+        self._dashboard_url = dashboard_url
+        self._inhibitions: tuple[Inhibition, ...] = ()
+        self._repeated: set[str] = set()
+        self._alerts = {(alert.slo, alert.severity): alert for alert in book.alerts()}
+
+    @property
+    def alerts(self) -> Mapping[tuple[str, str], Alert]:
+        """Every alert that ever left inactive, by SLO and severity."""
+        return self._alerts
+
+    def use_inhibitions(self, inhibitions: Sequence[Inhibition]) -> None:
+        """Put other inhibitions in force."""
+        self._inhibitions = tuple(inhibitions)
+
+    def repeat(self, receivers: Sequence[Receiver], now_ns: int) -> int:
+        """Tell those who want it again of alerts that nobody took on; return how many.
+
+        The number of the repetition is part of its id, so none is sent twice after a restart.
+        """
+        # Groups are repeated as a whole: see alert_groups.
+        wanting = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
+        firing = [a for a in self._alerts.values() if a.life.state is State.FIRING]
+        if not wanting or not firing:
+            return 0
+        taken_on = self._book.acknowledged()
+        silenced = {silence.slo for silence in self._book.silences(now_ns)}
+        letters = []
+        for alert in firing:
+            about = {alert.slo, alert.details.labels.get("slo", "")}
+            if not alert.is_notified or alert.alert_id in taken_on or about & silenced:
+                continue
+            for receiver in wanting:
+                number = (now_ns - alert.life.since_ns) // int(receiver.repeat_s * 10**9)
+                for letter in self._notifications(alert, [receiver], None):
+                    again = replace(letter, notification_id=f"{letter.notification_id}-{number}")
+                    key = f"{again.notification_id} {receiver.name}"
+                    if number > 0 and key not in self._repeated:
+                        self._repeated.add(key)
+                        letters.append(again)
+        return self._book.add_notifications(letters, now_ns) if letters else 0
+
+    def observe(
+        self, conditions: Sequence[Condition], receivers: Sequence[Receiver], now_ns: int
+    ) -> list[Transition]:
+        """Step the alert of each condition; return the transitions, all committed."""
+        silenced = {silence.slo for silence in self._book.silences(now_ns)}
+        burning = {(c.labels.get("slo", c.slo), c.severity) for c in conditions if c.holds}
+        burning |= {
+            (alert.details.labels.get("slo", alert.slo), alert.severity)
+            for alert in self._alerts.values()
+            if alert.life.state is State.FIRING
+        }
+        updates = []
+        for condition in conditions:
+            if condition.holds is None:
+                continue
+            is_withheld = _is_in(condition, silenced) or self._is_inhibited(condition, burning)
+            update = self._step(condition, receivers, now_ns, is_withheld)
+            if update is not None:
+                updates.append(update)
+        return self._commit(updates, now_ns)
+
+    def _is_inhibited(self, condition: Condition, burning: Collection[tuple[str, str]]) -> bool:
+        slo = condition.labels.get("slo", condition.slo)
+        return any(
+            condition.severity == inhibition.target and (slo, inhibition.source) in burning
+            for inhibition in self._inhibitions
+        )
+
+    def resolve_absent(
+        self,
+        present: Collection[tuple[str, str]],
+        receivers: Sequence[Receiver],
+        now_ns: int,
+    ) -> list[Transition]:
+        """End alerts whose SLO is no longer in the file, so that nobody waits for a resolve."""
+        updates = []
+        for key, alert in self._alerts.items():
+            if key in present or alert.life.state not in (State.PENDING, State.FIRING):
+                continue
+            note = {"resolved_because": "the SLO file no longer has this alert"}
+            details = replace(alert.details, annotations={**alert.details.annotations, **note})
+            fired = alert.life.state is State.FIRING
+            life = replace(alert.life, state=State.RESOLVED) if fired else Life()
+            updates.append(self._change(alert, life, details, receivers, now_ns, False))
+        return self._commit(updates, now_ns)
+
+    def _commit(self, updates: Sequence[Update], now_ns: int) -> list[Transition]:
+        if updates:
+            self._book.commit(updates, now_ns)
+            self._alerts.update({(u.alert.slo, u.alert.severity): u.alert for u in updates})
+        return [update.transition for update in updates if update.transition is not None]
+
+    def _step(
+        self,
+        condition: Condition,
+        receivers: Sequence[Receiver],
+        now_ns: int,
+        is_silenced: bool,
+    ) -> Update | None:
+        key = (condition.slo, condition.severity)
+        alert = self._alerts.get(key) or Alert(*key, Life())
+        life = step(alert.life, bool(condition.holds), now_ns, condition.patience)
+        if life.state is alert.life.state:
+            return self._hold(alert, life, receivers, is_silenced)
+        if life.state is State.FIRING:
+            details = Details(condition.labels, condition.describe(), condition.figures)
+        elif life.state is State.RESOLVED:
+            # The labels and the evidence of the firing: they say what has ended.
+            details = replace(alert.details, figures=condition.figures)
+        else:
+            details = Details(condition.labels, {}, condition.figures)
+        return self._change(alert, life, details, receivers, now_ns, is_silenced)
+
+    def _hold(
+        self, alert: Alert, life: Life, receivers: Sequence[Receiver], is_silenced: bool
+    ) -> Update | None:
+        """Keep the state; tell receivers late of an alert whose silence has ended."""
+        if life.state is State.FIRING and not alert.is_notified and not is_silenced:
+            alert = replace(alert, life=life, is_notified=True)
+            return Update(alert, None, self._notifications(alert, receivers, None))
+        return Update(replace(alert, life=life)) if life != alert.life else None
+
+    def _change(
+        self,
+        alert: Alert,
+        life: Life,
+        details: Details,
+        receivers: Sequence[Receiver],
+        now_ns: int,
+        is_silenced: bool,
+    ) -> Update:
+        before = alert.life.state
+        is_new = before in (State.INACTIVE, State.RESOLVED)
+        after = replace(
+            alert,
+            life=life,
+            alert_id=uuid4().hex if is_new else alert.alert_id,
+            details=details,
+            is_notified=not is_silenced if life.state is State.FIRING else False,
+        )
+        transition = Transition(
+            id=f"{after.alert_id}-{life.state.value}",
+            time_ns=now_ns,
+            slo=alert.slo,
+            severity=alert.severity,
+            alert_id=after.alert_id,
+            from_state=before,
+            state=life.state,
+            starts_at_ns=life.since_ns or alert.life.since_ns,
+            is_silenced=is_silenced,
+            details=details,
+        )
+        notifications: tuple[Notification, ...] = ()
+        if life.state is State.FIRING and after.is_notified:
+            notifications = self._notifications(after, receivers, None)
+        elif life.state is State.RESOLVED and alert.is_notified:
+            # Also while silenced: who was told of the firing must hear of its end.
+            notifications = self._notifications(after, receivers, now_ns)
+        return Update(after, transition, notifications)
+
+    def _notifications(
+        self, alert: Alert, receivers: Sequence[Receiver], ends_at_ns: int | None
+    ) -> tuple[Notification, ...]:
+        status = "firing" if ends_at_ns is None else "resolved"
+        return tuple(
+            Notification(
+                notification_id=f"{alert.alert_id}-{status}",
+                receiver=receiver.name,
+                fingerprint=fingerprint(alert.details.labels),
+                status=status,
+                body=alertmanager_body(
+                    receiver.name,
+                    alert.details.labels,
+                    alert.details.annotations,
+                    alert.life.since_ns,
+                    ends_at_ns,
+                    self._dashboard_url,
+                ),
+                group_labels=_group_labels(receiver, alert),
+            )
+            for receiver in receivers
+            if receiver.wants(alert.severity)
+        )
+
+
+def _group_labels(receiver: Receiver, alert: Alert) -> str:
+    if receiver.group is None:
+        return ""
+    return json.dumps(receiver.group.labels_of(alert.details.labels), sort_keys=True)
+
+
+def _is_in(condition: Condition, silenced: Collection[str]) -> bool:
+    return condition.slo in silenced or condition.labels.get("slo") in silenced

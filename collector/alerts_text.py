@@ -1,0 +1,150 @@
+"""How `evenkeel alerts list` shows the alert book, to people and to programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collector.alert_book import Alert, AlertBook, Silence, Transition
+from collector.alert_groups import Grouper
+from collector.alert_message import rfc3339
+from collector.alert_outbox import Letter, Outbox
+from collector.alert_state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The alert book at one moment."""
+
+    alerts: tuple[Alert, ...]
+    transitions: tuple[Transition, ...]
+    silences: tuple[Silence, ...]
+    dead_letters: tuple[Letter, ...]
+    num_by_state: Mapping[str, int]
+    acknowledged: Mapping[str, str]
+    num_in_groups: int
+
+
+def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
+    """Return the book's content, with the newest `limit` transitions.
+
+    Raises:
+        ConfigurationError: If there is no book at `path`.
+    """
+    book = AlertBook(path, create=False)
+    try:
+        outbox = Outbox(book)
+        return Listing(
+            tuple(book.alerts()),
+            tuple(book.transitions(limit)),
+            tuple(book.silences(now_ns)),
+            tuple(outbox.dead()),
+            outbox.count_by_state(),
+            book.acknowledged(),
+            Grouper(book).num_untold(),
+        )
+    finally:
+        book.close()
+
+
+def listing_json(listing: Listing) -> dict[str, Any]:
+    """Return the listing for a program."""
+    return {
+        "alerts": [
+            {
+                "slo": alert.slo,
+                "severity": alert.severity,
+                "state": alert.life.state.value,
+                "acknowledged_by": listing.acknowledged.get(alert.alert_id),
+                "since": _time(alert.life.since_ns),
+                "labels": dict(alert.details.labels),
+                "annotations": dict(alert.details.annotations),
+            }
+            for alert in listing.alerts
+        ],
+        "history": [
+            {
+                "id": transition.id,
+                "time": rfc3339(transition.time_ns),
+                "slo": transition.slo,
+                "severity": transition.severity,
+                "from": transition.from_state.value,
+                "to": transition.state.value,
+                "silenced": transition.is_silenced,
+            }
+            for transition in listing.transitions
+        ],
+        "silences": [
+            {
+                "id": silence.id,
+                "slo": silence.slo,
+                "until": rfc3339(silence.until_ns),
+                "comment": silence.comment,
+            }
+            for silence in listing.silences
+        ],
+        "notifications": {**listing.num_by_state, "in_groups": listing.num_in_groups},
+        "dead_letters": [
+            {
+                "number": letter.number,
+                "id": letter.notification_id,
+                "receiver": letter.receiver,
+                "status": letter.status,
+                "attempts": letter.num_attempts,
+                "error": letter.last_error,
+            }
+            for letter in listing.dead_letters
+        ],
+    }
+
+
+def listing_text(listing: Listing) -> str:
+    """Return the listing for a person: what is wrong first."""
+    active = [a for a in listing.alerts if a.life.state in (State.FIRING, State.PENDING)]
+    lines = [_alert_line(a, listing.acknowledged.get(a.alert_id)) for a in active] or [
+        "nothing fires"
+    ]
+    if listing.transitions:
+        lines += ["", "recent changes, newest first:"]
+        lines += [
+            f"  {rfc3339(t.time_ns)}  {t.slo} {t.severity}: {t.from_state} -> {t.state}"
+            + (" (silenced)" if t.is_silenced else "")
+            for t in listing.transitions
+        ]
+    if listing.silences:
+        lines += ["", "silences:"]
+        lines += [
+            f"  {s.id}  slo={s.slo} until {rfc3339(s.until_ns)} {s.comment}".rstrip()
+            for s in listing.silences
+        ]
+    counts = listing.num_by_state
+    lines += [
+        "",
+        f"notifications: {counts['waiting']} waiting, {counts['delivered']} delivered, "
+        f"{counts['dead']} dead"
+        + (f"; {listing.num_in_groups} changes wait in groups" if listing.num_in_groups else ""),
+    ]
+    lines += [
+        f"  dead letter {x.number} to {x.receiver} ({x.status}) after {x.num_attempts} attempts: "
+        f"{x.last_error}"
+        for x in listing.dead_letters
+    ]
+    if listing.dead_letters:
+        lines.append("  deliver them again with: evenkeel alerts replay")
+    return "\n".join(lines)
+
+
+def _alert_line(alert: Alert, taken_on_by: str | None) -> str:
+    summary = alert.details.annotations.get("summary", "")
+    return (
+        f"{alert.life.state.value.upper()}  {alert.slo} {alert.severity} since "
+        f"{_time(alert.life.since_ns)}"
+        + (f", taken on by {taken_on_by}" if taken_on_by else "")
+        + (f"\n  {summary}" if summary else "")
+    )
+
+
+def _time(time_ns: int) -> str | None:
+    return rfc3339(time_ns) if time_ns else None

@@ -1,0 +1,37 @@
+"""What the collector hands to the parts that run inside it, such as SLO evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenkeel.slo_model import Slo
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+    from prometheus_client import CollectorRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A running collector, as seen by a part inside it.
+
+    Attributes:
+        connect: Returns a new client of the store, for the calling thread alone, that may read
+            and write; close it in the same thread.
+        data_dir: The collector's folder, which exists; a part keeps its own files in it.
+        slo_file: The SLO file given with `--slos`, or None.
+        dashboard_url: Where people look, for links in notifications, or None.
+        use_slos: Lets what else depends on the SLOs follow the file in force; costs nothing where
+            it did not change.
+        metrics: What `/metrics` shows: `Counter(name, help, registry=context.metrics)`.
+    """
+
+    connect: Callable[[], Client]
+    data_dir: Path
+    slo_file: Path | None
+    dashboard_url: str | None
+    metrics: CollectorRegistry
+    use_slos: Callable[[Sequence[Slo]], object] = lambda slos: None

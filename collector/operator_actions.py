@@ -1,0 +1,160 @@
+"""What operators may do through the API: silence, acknowledge, replay, correct. Each is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from collector.alert_book import AlertBook, Silence
+from collector.alert_message import rfc3339
+from collector.alert_outbox import Outbox
+from collector.alert_state import State
+from collector.slo_correct_command import parse_time_ns
+from collector.slo_corrections import Correction, Corrections, Reason, whole_minutes
+from evenkeel.durations import parse_duration_s
+from evenkeel.errors import ConfigurationError
+
+Author = Annotated[str, Field(min_length=1, max_length=200)]
+Text = Annotated[str, Field(max_length=2_000)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+_LONGEST_SILENCE_S = 30 * 86_400
+
+
+class Order(BaseModel):
+    """What every action needs: who does it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    by: Author
+
+
+class Acknowledge(Order):
+    """Take the firing alerts of an SLO on."""
+
+    slo: Name
+    comment: Text = ""
+
+
+class Silencing(Order):
+    """Keep an SLO's alerts from the receivers for a while."""
+
+    slo: Name
+    duration: Annotated[str, Field(max_length=20)] = "1h"
+    comment: Text = ""
+
+
+class EndSilence(Order):
+    """End a silence now."""
+
+    id: Name
+
+
+class Replay(Order):
+    """Make one dead letter due again, or all of them."""
+
+    number: int | None = None
+
+
+class Correct(Order):
+    """Leave a span of time out of the budget; `slo` "" is every SLO."""
+
+    slo: Annotated[str, Field(max_length=200)] = ""
+    begin: Annotated[str, Field(max_length=40)]
+    end: Annotated[str, Field(max_length=40)]
+    reason: Reason = Reason.MAINTENANCE
+    comment: Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class Revoke(Order):
+    """Take a correction back."""
+
+    id: Name
+
+
+def _acknowledge(book: AlertBook, order: Acknowledge, now_ns: int) -> dict[str, Any]:
+    firing = [
+        alert
+        for alert in book.alerts()
+        if alert.life.state is State.FIRING
+        and order.slo in (alert.slo, alert.details.labels.get("slo"))
+    ]
+    if not firing:
+        raise ConfigurationError(f"no alert of {order.slo!r} is firing")
+    for alert in firing:
+        book.acknowledge(alert.alert_id, order.by, order.comment, now_ns)
+    return {"acknowledged": [f"{alert.slo} {alert.severity}" for alert in firing]}
+
+
+def _silence(book: AlertBook, order: Silencing, now_ns: int) -> dict[str, Any]:
+    duration_s = parse_duration_s(order.duration)
+    if not 0 < duration_s <= _LONGEST_SILENCE_S:
+        raise ConfigurationError(f"duration is {order.duration!r}, expected up to 30d")
+    until_ns = now_ns + int(duration_s * 10**9)
+    comment = f"{order.comment} ({order.by})" if order.comment else order.by
+    silence = Silence(uuid4().hex[:12], order.slo, now_ns, until_ns, comment)
+    book.add_silence(silence)
+    return {"id": silence.id, "until": rfc3339(until_ns)}
+
+
+def _end_silence(book: AlertBook, order: EndSilence, now_ns: int) -> dict[str, Any]:
+    if not book.end_silence(order.id, now_ns):
+        raise ConfigurationError(f"no silence {order.id!r} is in force")
+    return {"ended": order.id}
+
+
+def _replay(book: AlertBook, order: Replay, now_ns: int) -> dict[str, Any]:
+    num_replayed = Outbox(book).replay(now_ns, order.number)
+    if order.number is not None and not num_replayed:
+        raise ConfigurationError(f"no dead letter has number {order.number}")
+    return {"replayed": num_replayed}
+
+
+def _correct(book: AlertBook, order: Correct, now_ns: int) -> dict[str, Any]:
+    from_ns, until_ns = whole_minutes(parse_time_ns(order.begin), parse_time_ns(order.end))
+    if until_ns <= from_ns:
+        raise ConfigurationError(f"end {order.end} is not after begin {order.begin}")
+    correction = Correction(
+        uuid4().hex[:12],
+        order.slo,
+        from_ns,
+        until_ns,
+        order.reason,
+        order.by,
+        order.comment,
+        now_ns,
+    )
+    Corrections(book).add(correction)
+    return {"id": correction.id}
+
+
+def _revoke(book: AlertBook, order: Revoke, now_ns: int) -> dict[str, Any]:
+    if not Corrections(book).revoke(order.id, order.by, now_ns):
+        raise ConfigurationError(f"no correction {order.id!r} is in force")
+    return {"revoked": order.id}
+
+
+ACTIONS: Mapping[str, tuple[type[Order], Callable[[AlertBook, Any, int], dict[str, Any]]]] = {
+    "acknowledge": (Acknowledge, _acknowledge),
+    "silence": (Silencing, _silence),
+    "end-silence": (EndSilence, _end_silence),
+    "replay": (Replay, _replay),
+    "correct": (Correct, _correct),
+    "revoke": (Revoke, _revoke),
+}
+"""The actions by the last part of their path."""
+
+
+def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
+    """Do one action in the alert book at `path`, and return what came of it.
+
+    Raises:
+        ConfigurationError: If it makes no sense, or there is no alert book.
+    """
+    book = AlertBook(path, create=False)
+    try:
+        return ACTIONS[name][1](book, order, now_ns)
+    finally:
+        book.close()

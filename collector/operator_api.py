@@ -1,0 +1,241 @@
+"""The operators' API on the collector's HTTP port: `/api/…`, JSON, for the dashboard.
+
+Reading takes a token that may query, an action one with the scope `admin`; without an access file
+both are open, as everything is then. A token that proves a tenant sees none of it: alerts and SLOs
+are of all tenants. An action is a POST of JSON, which no foreign page can make a browser send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from pydantic import ValidationError
+
+from collector import operator_actions
+from collector.access import Access, AccessScope, ForbiddenError, UnauthenticatedError, secret_of
+from collector.alert_book import FILE_NAME as BOOK_NAME
+from collector.alert_book import AlertBook
+from collector.alert_message import rfc3339
+from collector.alerts_text import listing_json, read_listing
+from collector.audit import FILE_NAME as AUDIT_NAME
+from collector.audit import Audit, Entry
+from collector.context import Context
+from collector.decompress import TooLargeError
+from collector.http_body import Receive, Response, Scope, read_body, read_headers
+from collector.slo_correct_command import parse_time_ns
+from collector.slo_corrections import Corrections
+from collector.slo_report import measure
+from collector.slo_report_text import report_html, report_json, report_markdown
+from evenkeel.errors import ConfigurationError, EvenkeelError, StoreError
+from evenkeel.slo_file import read_slo_file
+from evenkeel.slo_query import Span
+from evenkeel.store import read_query
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+PREFIX = "/api/"
+MAX_BODY_BYTES = 64 * 1024
+_MAX_LISTED = 500
+_LONGEST_REPORT_NS = 400 * 86_400 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Runs named queries over a client of the store.
+
+    Raises:
+        StoreError: If the store is gone or refuses a query.
+    """
+
+    client: Client
+
+    def rows(self, name: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        try:
+            result = self.client.query(read_query(name), parameters=dict(parameters or {}))
+        except (ClickHouseError, OSError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise StoreError(f"the store refuses {name}: {reason}") from error
+        return list(result.named_results())
+
+
+class OperatorApi:
+    """Answers `/api/…`.
+
+    Args:
+        context: The running collector.
+        access: Who may read and act.
+    """
+
+    def __init__(self, context: Context, access: Access) -> None:
+        self._context = context
+        self._access = access
+        self._book = context.data_dir / BOOK_NAME
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response:
+        """Answer one request."""
+        headers = read_headers(scope)
+        name = scope["path"].removeprefix(PREFIX)
+        try:
+            if scope["method"] == "POST":
+                return await self._act(name, headers, receive)
+            if scope["method"] not in ("GET", "HEAD"):
+                return _json({"error": "use GET or POST"}, 405)
+            return await self._read(name, headers, scope["query_string"])
+        except UnauthenticatedError as error:
+            return _json({"error": str(error)}, 401)
+        except ForbiddenError as error:
+            return _json({"error": str(error)}, 403)
+        except TooLargeError as error:
+            return _json({"error": str(error)}, 413)
+        except StoreError as error:
+            return _json({"error": str(error)}, 503)
+        except EvenkeelError as error:
+            return _json({"error": str(error)}, 400)
+
+    async def _read(self, name: str, headers: Mapping[str, str], query: bytes) -> Response:
+        secret = secret_of(headers)
+        tenant = self._access.check(secret, AccessScope.QUERY)
+        if name == "me":
+            return _json({"tenant": tenant, "may_act": tenant is None and self._may_act(secret)})
+        if tenant is not None:
+            raise ForbiddenError(f"tenant {tenant!r} may not see what is of all tenants")
+        parameters = dict(parse_qsl(query.decode("latin-1")))
+        if name == "alerts":
+            return _json(await asyncio.to_thread(self._alerts))
+        if name == "corrections":
+            return _json({"corrections": await asyncio.to_thread(self._corrections)})
+        if name == "audit":
+            return _json({"entries": await asyncio.to_thread(self._entries)})
+        if name == "report":
+            return await asyncio.to_thread(self._report, parameters)
+        return _json({"error": "nothing is here; docs/collector.md lists what is"}, 404)
+
+    async def _act(self, name: str, headers: Mapping[str, str], receive: Receive) -> Response:
+        secret = secret_of(headers)
+        if self._access.check(secret, AccessScope.ADMIN) is not None:
+            raise ForbiddenError("a tenant's token may not act on what is of all tenants")
+        action = operator_actions.ACTIONS.get(name)
+        if action is None:
+            known = ", ".join(operator_actions.ACTIONS)
+            return _json({"error": f"no action is named {name[:100]!r}; known: {known}"}, 404)
+        # A form or plain text can be sent by any page a browser has open; JSON cannot.
+        if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
+            return _json({"error": "send application/json"}, 415)
+        body = await read_body(receive, MAX_BODY_BYTES)
+        try:
+            order = action[0].model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ConfigurationError(f"{name}: {where}: {first['msg']}") from error
+        return _json(await asyncio.to_thread(self._perform, name, order, secret))
+
+    def _may_act(self, secret: str | None) -> bool:
+        try:
+            self._access.check(secret, AccessScope.ADMIN)
+        except ForbiddenError:
+            return False
+        return True
+
+    def _perform(
+        self, name: str, order: operator_actions.Order, secret: str | None
+    ) -> dict[str, Any]:
+        now_ns = time_ns()
+        token = "" if self._access.is_open else _digest(secret or "")
+        # Opened first: what cannot be written down is not done.
+        audit = Audit(self._context.data_dir / AUDIT_NAME)
+        try:
+            result = operator_actions.perform(self._book, name, order, now_ns)
+            details = {**order.model_dump(mode="json", exclude={"by"}), "result": result}
+            audit.add(Entry(now_ns, order.by, token, name, details))
+        finally:
+            audit.close()
+        return result
+
+    def _alerts(self) -> dict[str, Any]:
+        if not self._book.exists():
+            raise ConfigurationError("no SLO file is given (--slos): nothing alerts")
+        return listing_json(read_listing(self._book, _MAX_LISTED, time_ns()))
+
+    def _corrections(self) -> list[dict[str, Any]]:
+        if not self._book.exists():
+            return []
+        book = AlertBook(self._book, create=False)
+        try:
+            found = Corrections(book).all()
+        finally:
+            book.close()
+        return [
+            {
+                "id": c.id,
+                "slo": c.slo,
+                "from": rfc3339(c.from_ns),
+                "until": rfc3339(c.until_ns),
+                "reason": c.reason,
+                "by": c.author,
+                "comment": c.comment,
+                "revoked_by": c.revoked_by,
+            }
+            for c in found
+        ]
+
+    def _entries(self) -> Sequence[dict[str, Any]]:
+        audit = Audit(self._context.data_dir / AUDIT_NAME)
+        try:
+            return [
+                {
+                    "time": rfc3339(entry.time_ns),
+                    "by": entry.author,
+                    "token": entry.token,
+                    "action": entry.action,
+                    "details": dict(entry.details),
+                }
+                for entry in audit.newest(_MAX_LISTED)
+            ]
+        finally:
+            audit.close()
+
+    def _report(self, parameters: Mapping[str, str]) -> Response:
+        if self._context.slo_file is None:
+            raise ConfigurationError("no SLO file is given (--slos): there is nothing to report")
+        from_ns = parse_time_ns(parameters.get("from", ""))
+        to_ns = min(parse_time_ns(parameters.get("to", "")), time_ns())
+        if not 0 < to_ns - from_ns <= _LONGEST_REPORT_NS:
+            raise ConfigurationError("a report covers up to 400 days, from before to")
+        file = read_slo_file(self._context.slo_file)
+        corrections: tuple[Any, ...] = ()
+        if self._book.exists():
+            book = AlertBook(self._book, create=False)
+            try:
+                corrections = Corrections(book).all()
+            finally:
+                book.close()
+        client = self._context.connect()
+        try:
+            report = measure(_Reader(client), file, Span(from_ns, to_ns), corrections)
+        finally:
+            client.close()
+        if parameters.get("format") == "markdown":
+            text = report_markdown(report).encode()
+            return Response(200, text, "text/markdown; charset=utf-8")
+        if parameters.get("format") == "html":
+            text = report_html(report).encode()
+            return Response(200, text, "text/html; charset=utf-8")
+        return _json(report_json(report))
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def _json(content: Mapping[str, Any], status: int = 200) -> Response:
+    return Response(status, json.dumps(content).encode(), "application/json")

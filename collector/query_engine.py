@@ -1,0 +1,295 @@
+"""Runs read-only queries on the embedded store, bounded in time, memory and rows.
+
+Each query gets a session of its own, made in the thread that runs it, locked with `readonly = 1`
+once its settings are in place, and closed after it: nothing of one query reaches another.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import chdb
+
+from collector.query_guard import (
+    READONLY_CODE,
+    Guard,
+    RefusedError,
+    is_settings_list,
+    result_format,
+)
+from collector.tenant_rows import Table, settings_for
+
+DEFAULT_FORMAT = "TabSeparated"
+MAX_QUERY_BYTES = 1 << 20
+NUM_CACHED_STATEMENTS = 512
+
+# Settings that a client may give a query; all others would change what it may do or cost.
+CLIENT_SETTINGS = re.compile(
+    r"(output_format|input_format|date_time)_\w+|format_(?!schema|custom|template|regexp)\w+"
+    r"|session_timezone|join_use_nulls|group_by_use_nulls|extremes|limit|offset|max_block_size"
+    r"|cast_string_to_dynamic_use_inference|aggregate_functions_null_for_empty"
+    r"|transform_null_in|union_default_mode"
+)
+# Settings that a client may lower.
+LIMITED = (
+    "max_execution_time", "max_memory_usage", "max_result_bytes", "max_result_rows", "max_threads",
+)  # fmt: skip
+_TABLES = "SELECT database, name FROM system.tables WHERE engine != 'View'"
+_ERROR_CODE = re.compile(r"Code: (\d+)\.")
+
+
+class QueryError(Exception):
+    """A query failed; `code` and the message are the engine's own."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """What one query may use, and how many run at once; clients may ask for less, not for more."""
+
+    num_threads: int = 4
+    timeout_s: float = 30.0
+    memory_bytes: int = 2 << 30
+    result_rows: int = 1_000_000
+    result_bytes: int = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query as a client sent it; parameter values are in ClickHouse's escaped text form."""
+
+    sql: str
+    database: str
+    settings: Mapping[str, str]
+    parameters: Mapping[str, str]
+    default_format: str = DEFAULT_FORMAT
+    # Whose rows it may see; None: everybody's.
+    tenant: str | None = None
+    # A name of ours, unlike any other's, by which the running query is found to cancel it.
+    tag: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a query gave: bytes in `format`."""
+
+    data: bytes
+    format: str
+    rows_read: int
+    bytes_read: int
+    elapsed_s: float
+
+
+class QueryEngine:
+    """The read-only side of the embedded store.
+
+    Args:
+        path: Where chDB keeps its files; this process has it open already.
+        limits: What queries may use.
+    """
+
+    def __init__(self, path: Path, limits: QueryLimits) -> None:
+        self._path = str(path)
+        self._limits = limits
+        self._pool = ThreadPoolExecutor(limits.num_threads, thread_name_prefix="query")
+        session = self._connect()
+        try:
+            self.version = _text(session, "SELECT version()")
+            self.timezone = _text(session, "SELECT timezone()")
+            table_functions = _text(session, "SELECT name FROM system.table_functions").split("\n")
+            settings = _text(session, "SELECT name FROM system.settings").split("\n")
+            tables = _text(session, _TABLES).split("\n")
+        finally:
+            session.close()
+        self._tables = [Table(*line.split("\t")) for line in tables]
+        self._guard = Guard.of_engine(iter(table_functions))
+        self._tenant_guard = self._guard.for_tenant()
+        self._client_settings = {name for name in settings if CLIENT_SETTINGS.fullmatch(name)}
+        self._check = lru_cache(NUM_CACHED_STATEMENTS)(self._check_uncached)
+
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        """Where `run` is to be called, so that queries are bounded and ingest is not blocked."""
+        return self._pool
+
+    def run(self, query: Query) -> Result:
+        """Run one query.
+
+        Raises:
+            QueryError: If it is refused, wrong, or over a limit.
+        """
+        if len(query.sql) > MAX_QUERY_BYTES:
+            raise QueryError(62, _message(62, f"query is longer than {MAX_QUERY_BYTES} bytes"))
+        _refuse_broken_text(query)
+        settings = self._settings(query.settings, query.tenant)
+        try:
+            guard = self._guard if query.tenant is None else self._tenant_guard
+            formatted = self._check(query.sql, guard)
+            guard.check_identifiers(formatted, query.parameters)
+            session = self._connect()
+            try:
+                if query.database:
+                    session.query(f"USE {_quote_name(query.database)}", DEFAULT_FORMAT)
+                tag = _quote(query.tag)
+                session.query(f"SET {settings}, log_comment = {tag}, readonly = 1", DEFAULT_FORMAT)
+                result = session.query(
+                    self._with_honest_settings(formatted),
+                    query.default_format,
+                    params=dict(query.parameters),
+                )
+                return Result(
+                    result.bytes() or b"",
+                    result_format(formatted, query.default_format),
+                    # How much was read tells a tenant of others' rows.
+                    int(result.rows_read()) if query.tenant is None else 0,
+                    int(result.bytes_read()) if query.tenant is None else 0,
+                    float(result.elapsed()),
+                )
+            finally:
+                session.close()
+        except RefusedError as error:
+            raise QueryError(READONLY_CODE, _message(READONLY_CODE, str(error))) from error
+        except RuntimeError as error:
+            raise self._query_error(error) from error
+
+    def cancel(self, query: Query) -> None:
+        """End a query that runs in another thread; one that does not run is left alone."""
+        session = self._connect()
+        try:
+            session.query(
+                f"KILL QUERY WHERE Settings['log_comment'] = {_quote(query.tag)} ASYNC",
+                DEFAULT_FORMAT,
+            )
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """Let running queries end; their own time limit bounds how long that takes."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _connect(self) -> Any:
+        return chdb.connect(self._path)
+
+    def _check_uncached(self, sql: str, guard: Guard) -> str:
+        session = self._connect()
+        try:
+            session.query("SET readonly = 1", DEFAULT_FORMAT)
+            formatted = session.query(
+                "SELECT formatQuerySingleLine({sql:String})",
+                "RawBLOB",
+                params={"sql": _escape(sql)},
+            ).bytes()
+        finally:
+            session.close()
+        text = bytes(formatted).decode("utf-8", errors="surrogateescape")
+        guard.check(text)
+        return text
+
+    def _settings(self, wanted: Mapping[str, str], tenant: str | None) -> str:
+        """Return the SET list: ours, narrowed by the client's own limits, then the client's.
+
+        Last come those that keep a tenant to its rows.
+        """
+        limits = self._limits
+        bounds: dict[str, float] = {
+            "max_execution_time": limits.timeout_s,
+            "max_memory_usage": limits.memory_bytes,
+            "max_result_rows": limits.result_rows,
+            "max_result_bytes": limits.result_bytes,
+            "max_threads": os.cpu_count() or 1,
+        }
+        others: dict[str, str] = {"allow_python_table_function": "0"}
+        for name, value in wanted.items():
+            if name in bounds:
+                bounds[name] = _narrow(name, value, bounds[name])
+            elif name in self._client_settings:
+                others[name] = value
+            else:
+                raise QueryError(
+                    READONLY_CODE,
+                    _message(READONLY_CODE, f"Cannot modify {name!r} setting in readonly mode"),
+                )
+        parts = [f"{name} = {_plain(value)}" for name, value in bounds.items()]
+        parts += [f"{name} = {_quote(value)}" for name, value in others.items()]
+        if tenant is not None:
+            kept = settings_for(tenant, self._tables)
+            parts += [f"{name} = {value}" for name, value in kept.items()]
+        return ", ".join(parts)
+
+    def _with_honest_settings(self, formatted: str) -> str:
+        """Let clients see which settings they may give; in a locked session it would be none."""
+        if not is_settings_list(formatted):
+            return formatted
+        names = ", ".join(_quote(name) for name in sorted({*self._client_settings, *LIMITED}))
+        readonly = f"toUInt8(name NOT IN ({names})) AS readonly"
+        return formatted.replace("readonly", readonly, 1)
+
+    def _query_error(self, error: RuntimeError) -> QueryError:
+        text = str(error).strip()
+        text = text[max(text.find("Code: "), 0) :]
+        match = _ERROR_CODE.match(text)
+        version = f" (version {self.version})"
+        return QueryError(
+            int(match[1]) if match else 1002, text if version in text else text + version
+        )
+
+
+def _refuse_broken_text(query: Query) -> None:
+    """Return if all that a client sent is text; the engine takes no other.
+
+    Raises:
+        QueryError: If a byte of it is no UTF-8.
+    """
+    parts = [query.sql, query.database, query.default_format]
+    for mapping in (query.settings, query.parameters):
+        parts += [*mapping, *mapping.values()]
+    try:
+        "".join(parts).encode()
+    except UnicodeEncodeError as error:
+        text = "the query, its parameters or its settings are not valid UTF-8"
+        raise QueryError(62, _message(62, text)) from error
+
+
+def _message(code: int, text: str) -> str:
+    name = {READONLY_CODE: "READONLY", 62: "SYNTAX_ERROR"}.get(code, "BAD_ARGUMENTS")
+    return f"Code: {code}. DB::Exception: {text}. ({name})"
+
+
+def _narrow(name: str, value: str, bound: float) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise QueryError(36, _message(36, f"{name} is {value[:40]!r}, expected a number")) from None
+    return number if 0 < number < bound else bound
+
+
+def _plain(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _quote(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _quote_name(name: str) -> str:
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def _escape(text: str) -> str:
+    """Return a parameter's value in the form the engine reads it: escaped like TabSeparated."""
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+
+
+def _text(session: Any, sql: str) -> str:
+    return bytes(session.query(sql, DEFAULT_FORMAT).bytes()).decode().strip()

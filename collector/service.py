@@ -1,0 +1,269 @@
+"""The collector as a running service: what it starts, in which order, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collector import otlp_grpc, slo_service
+from collector.access import Access
+from collector.access_reload import AccessControl
+from collector.context import Context
+from collector.data_folder import DataFolder, hold
+from collector.http_server import HttpServer, listen
+from collector.inserter import Inserter
+from collector.intake import Intake
+from collector.log_recovery import requeue
+from collector.memory_budget import MemoryBudget
+from collector.operator_api import OperatorApi
+from collector.otlp_http import OtlpHttpApp
+from collector.redaction_settings import RedactionSettings
+from collector.retention import Retention, apply_retention, read_retention
+from collector.sampling import Sampler
+from collector.scraper import Scraper, read_targets
+from collector.self_metrics import SelfMetrics
+from collector.settings import CollectorSettings
+from collector.storage import Storage, hide_password, open_embedded, open_server
+from collector.tls import read_tls
+from collector.treatment import Treatment, objectives_of
+from collector.write_ahead_log import Limits, WriteAheadLog
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo_file import read_slo_file
+from evenkeel.slo_model import Slo
+
+if TYPE_CHECKING:
+    from collector.query_http import QueryHttpApp
+
+logger = logging.getLogger(__name__)
+
+DRAIN_S = 3.0
+GRPC_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a running collector is reached; `query_url` is the server's with `--clickhouse`."""
+
+    http_url: str
+    grpc_url: str
+    query_url: str
+
+
+async def serve(
+    settings: CollectorSettings,
+    announce: asyncio.Queue[Addresses],
+    redaction: RedactionSettings | None = None,
+) -> None:
+    """Run until SIGTERM or SIGINT, then drain; `announce` gets the addresses once it is ready.
+
+    Raises:
+        ConfigurationError: If a port, the folder or the store cannot be had; nothing was started.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with run(settings, redaction) as addresses:
+        await announce.put(addresses)
+        logger.info("started http=%s grpc=%s query=%s", *astuple(addresses))
+        await stop.wait()
+        logger.info("stopping")
+    logger.info("stopped")
+
+
+@contextlib.asynccontextmanager
+async def run(
+    settings: CollectorSettings, redaction: RedactionSettings | None = None
+) -> AsyncIterator[Addresses]:
+    """Run a collector for the length of the block; leaving it drains.
+
+    Raises:
+        ConfigurationError: As `serve`.
+    """
+    # What is only read comes first: a mistake in it leaves no trace.
+    tls = read_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+    targets = read_targets(settings.scrape, settings.scrape_service)
+    retention = read_retention(settings.retention)
+    metrics = SelfMetrics()
+    control = AccessControl(settings.access, metrics)
+    access = control.access
+    if access.is_open and not _is_loopback(settings.host):
+        logger.warning(
+            "anyone who reaches host=%s may send and query; give tokens (--access)", settings.host
+        )
+    treatment = _make_treatment(settings, redaction or RedactionSettings(), metrics)
+    async with contextlib.AsyncExitStack() as stack:
+        folder = hold(settings.data_dir)
+        stack.callback(folder.release)
+        # Ports first: a taken one is found before anything is opened or changed.
+        http_socket = listen(settings.host, settings.http_port, "--http-port")
+        stack.callback(http_socket.close)
+        # gRPC binds by itself, and would print its own reasons.
+        listen(settings.host, settings.grpc_port, "--grpc-port").close()
+        query_socket = None
+        if settings.clickhouse is None:
+            query_socket = listen(settings.host, settings.query_port, "--query-port")
+            stack.callback(query_socket.close)
+
+        storage = _open_storage(settings, folder)
+        stack.callback(storage.close)
+        _keep_for(storage, retention, settings.clickhouse_cluster)
+        _count_objectives(storage, settings.slos)
+        log = _open_log(settings, folder)
+        metrics.watch_log(log)
+        inserter = Inserter(log, storage, metrics, settings.min_free_bytes)
+        stack.push_async_callback(_drain, log, inserter)
+
+        intake = Intake(
+            log=log,
+            metrics=metrics,
+            treatment=treatment,
+            access=access,
+            meter=control.meter,
+            memory=MemoryBudget(settings.max_inflight_bytes),
+        )
+        grpc_server = otlp_grpc.build_server(intake, settings.max_grpc_body_bytes)
+        grpc_port = otlp_grpc.bind(grpc_server, settings.host, settings.grpc_port, tls)
+        context = Context(
+            connect=storage.connect,
+            data_dir=settings.data_dir,
+            slo_file=settings.slos,
+            dashboard_url=settings.dashboard_url,
+            metrics=metrics.registry,
+            use_slos=partial(_follow_slos, storage, treatment),
+        )
+        await _start_slos(stack, context)
+
+        if query_socket is not None and storage.embedded_path is not None:
+            server = _make_query_server(stack, settings, storage.embedded_path, metrics, access)
+            await _start(stack, HttpServer(server, query_socket, tls))
+
+        await grpc_server.start()
+        stack.push_async_callback(grpc_server.stop, GRPC_GRACE_S)
+        app = OtlpHttpApp(
+            intake,
+            settings.max_http_body_bytes,
+            partial(_why_not_ready, log),
+            OperatorApi(context, access),
+        )
+        await _start(stack, HttpServer(app, http_socket, tls))
+        following = asyncio.create_task(control.follow())
+        stack.callback(following.cancel)
+        if targets:
+            scraper = Scraper(targets, settings.scrape_interval_s, intake)
+            stack.push_async_callback(scraper.close)
+        scheme = "http" if tls is None else "https"
+        yield Addresses(
+            http_url=_url(scheme, settings.host, http_socket.getsockname()[1]),
+            grpc_url=_url(scheme, settings.host, grpc_port),
+            query_url=_query_url(scheme, settings, query_socket),
+        )
+
+
+async def _start(stack: contextlib.AsyncExitStack, server: HttpServer) -> None:
+    await server.start()
+    stack.push_async_callback(server.stop)
+
+
+def _make_treatment(
+    settings: CollectorSettings, redaction: RedactionSettings, metrics: SelfMetrics
+) -> Treatment:
+    slos = read_slo_file(settings.slos).slos if settings.slos is not None else ()
+    sampler = Sampler(settings.detail_probability, objectives_of(slos))
+    return Treatment(redaction.build(), sampler, metrics)
+
+
+async def _start_slos(stack: contextlib.AsyncExitStack, context: Context) -> None:
+    """Start SLO evaluation and alert delivery, which end before the store does."""
+    stack.push_async_callback(slo_service.start(context).close)
+
+
+async def _drain(log: WriteAheadLog, inserter: Inserter) -> None:
+    await asyncio.to_thread(log.close)
+    if not await asyncio.to_thread(inserter.close, DRAIN_S):
+        logger.warning("the log is not empty: the rest is stored at the next start")
+
+
+def _open_storage(settings: CollectorSettings, folder: DataFolder) -> Storage:
+    if settings.clickhouse_cluster is not None and settings.clickhouse is None:
+        raise ConfigurationError("--clickhouse-cluster needs --clickhouse: one of its servers")
+    if settings.clickhouse is not None:
+        return open_server(settings.clickhouse.get_secret_value(), settings.clickhouse_cluster)
+    return open_embedded(folder.store)
+
+
+def _keep_for(storage: Storage, retention: Mapping[str, Retention], cluster: str | None) -> None:
+    client = storage.connect()
+    try:
+        apply_retention(client, retention, cluster)
+    finally:
+        client.close()
+
+
+def _count_objectives(storage: Storage, slo_file: Path | None) -> None:
+    """Let the rollups count the objectives; without a file, those that they counted last."""
+    if slo_file is not None:
+        storage.rollups.use(read_slo_file(slo_file).slos)
+
+
+def _follow_slos(storage: Storage, treatment: Treatment, slos: Sequence[Slo]) -> None:
+    treatment.use_slos(slos)
+    storage.rollups.use(slos)
+
+
+def _open_log(settings: CollectorSettings, folder: DataFolder) -> WriteAheadLog:
+    try:
+        if settings.replay_quarantine:
+            logger.info("quarantine put back segments=%d", requeue(folder.log))
+        return WriteAheadLog(folder.log, folder.node, Limits(max_log_bytes=settings.max_log_bytes))
+    except OSError as error:
+        raise ConfigurationError(f"the log in {folder.log} cannot be opened: {error}") from error
+
+
+def _make_query_server(
+    stack: contextlib.AsyncExitStack,
+    settings: CollectorSettings,
+    path: Path,
+    metrics: SelfMetrics,
+    access: Access,
+) -> QueryHttpApp:
+    """Return the query port over the embedded store; with a server, readers ask the server."""
+    # chDB is its own extra: a collector in front of a server does without.
+    from collector.query_engine import QueryEngine, QueryLimits
+    from collector.query_http import QueryHttpApp
+
+    limits = QueryLimits(
+        num_threads=settings.query_threads,
+        timeout_s=settings.query_timeout_s,
+        memory_bytes=settings.query_memory_bytes,
+        result_rows=settings.query_result_rows,
+    )
+    engine = QueryEngine(path, limits)
+    stack.callback(engine.close)
+    return QueryHttpApp(engine, metrics, access)
+
+
+def _why_not_ready(log: WriteAheadLog) -> str | None:
+    return "the log is full: the store does not keep up" if log.is_full() else None
+
+
+def _query_url(scheme: str, settings: CollectorSettings, sock: socket.socket | None) -> str:
+    if sock is not None:
+        return _url(scheme, settings.host, sock.getsockname()[1])
+    return hide_password(settings.clickhouse.get_secret_value()) if settings.clickhouse else ""
+
+
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,60 @@
+"""The alert that an SLO has no data: nobody can then say that its objective is met."""
+
+from __future__ import annotations
+
+from collector.alert_engine import Condition
+from collector.alert_state import Patience
+from collector.slo_background import what_changed
+from collector.slo_store import SloStore
+from collector.slo_track import Track
+from evenkeel.durations import format_duration
+from evenkeel.errors import StoreError
+from evenkeel.slo import Severity
+from evenkeel.slo_model import Slo
+
+ALERT_NAME = "SloNoData"
+
+
+def no_data_key(slo: Slo) -> tuple[str, str]:
+    """Return what identifies the alert."""
+    return f"{slo.name}/no-data", Severity.TICKET.value
+
+
+def no_data_condition(track: Track, now_ns: int, store: SloStore) -> Condition:
+    """Return whether the SLO's events have been missing for too long."""
+    slo = track.slo
+    name, severity = no_data_key(slo)
+    return Condition(
+        slo=name,
+        severity=severity,
+        holds=track.is_without_data(now_ns),
+        patience=Patience(),
+        labels={
+            **slo.indicator.select,
+            **slo.labels,
+            "alertname": ALERT_NAME,
+            "slo": slo.name,
+            "severity": severity,
+            "objective": slo.indicator.metric.value,
+        },
+        figures={},
+        describe=lambda: _describe(slo, now_ns, store),
+    )
+
+
+def _describe(slo: Slo, now_ns: int, store: SloStore) -> dict[str, str]:
+    duration = format_duration(slo.scaled_no_data_s)
+    where = ", ".join(f"{name}={value}" for name, value in slo.indicator.select.items())
+    try:
+        changed = what_changed(slo, now_ns, store)
+    except StoreError as error:
+        changed = {"evidence": f"not available: {error}"}
+    return {
+        "summary": f"{slo.title}: no data for {duration}",
+        "description": (
+            f"No valid event ({where or 'any request'}) ended in the last {duration}. Whether the "
+            "objective is met is unknown; alerts of this SLO stay as they were."
+        ),
+        **{name: text for name, text in changed.items() if text},
+        "silence": f"evenkeel alerts silence slo={slo.name} --for 1h",
+    }

@@ -1,0 +1,163 @@
+"""`evenkeel slo backtest`: what an SLO would have sent over counted minutes or stored requests."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collector.slo_correct_command import book_path, read_corrections
+from evenkeel.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from evenkeel.slo import Counts
+    from evenkeel.slo_backtest import Replay
+    from evenkeel.slo_backtest_score import Incident, Score
+    from evenkeel.slo_model import Slo
+
+_MINUTE_NS = 60 * 10**9
+_MOST_DAYS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """One SLO's replay; `score` where incidents are marked."""
+
+    slo: Slo
+    replay: Replay
+    score: Score | None
+
+
+def add_backtest(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb."""
+    backtest = verbs.add_parser("backtest", help="replay history against an SLO")
+    backtest.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
+    backtest.add_argument("--name", help="which SLO, where the file has several")
+    source = backtest.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--events", type=Path, metavar="CSV", help="columns minute (unix minutes), total, bad"
+    )
+    source.add_argument(
+        "--days", type=int, metavar="N", help="count the stored requests of the last N days"
+    )
+    backtest.add_argument(
+        "--incidents",
+        type=Path,
+        metavar="CSV",
+        help="columns from, until, name: what should have alerted; added to the incidents that "
+        "`slo correct --reason incident` marked",
+    )
+    backtest.add_argument(
+        "--url", default="http://127.0.0.1:8123", help="the store (default %(default)s)"
+    )
+    backtest.add_argument(
+        "--data-dir",
+        type=Path,
+        help="the collector's folder, for its corrections (also EVENKEEL_DATA_DIR)",
+    )
+    backtest.add_argument("--json", action="store_true", help="print JSON")
+    backtest.set_defaults(run=_run_backtest)
+
+
+def _run_backtest(args: argparse.Namespace) -> int:
+    from evenkeel.slo_backtest_score import read_incidents
+    from evenkeel.slo_file import read_slo_file
+
+    file = read_slo_file(args.slo)
+    if args.days is not None and not 1 <= args.days <= _MOST_DAYS:
+        raise ConfigurationError(f"--days is {args.days}, expected 1 to {_MOST_DAYS}")
+    names = [slo.name for slo in file.slos]
+    if args.name is not None and args.name not in names:
+        raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(names)}")
+    wanted = [slo for slo in file.slos if args.name in (None, slo.name)]
+    marked = [] if args.incidents is None else read_incidents(args.incidents)
+    if args.events is not None:
+        if len(wanted) > 1:
+            raise ConfigurationError(
+                f"{args.slo} has {len(names)} SLOs; choose one with --name: {', '.join(names)}"
+            )
+        _show_one(args, _try_events(args.events, wanted[0], marked))
+    else:
+        _show_all(args, _try_days(args, wanted, marked))
+    return 0
+
+
+def _try_events(path: Path, slo: Slo, marked: Sequence[Incident]) -> _Tried:
+    from evenkeel.slo_backtest import read_minutes
+
+    return _try(slo, read_minutes(path), marked)
+
+
+def _try_days(
+    args: argparse.Namespace, slos: Sequence[Slo], marked: Sequence[Incident]
+) -> list[_Tried]:
+    from time import time_ns
+
+    from collector.slo_corrections import Reason, corrections_of
+    from collector.slo_history import count_buckets
+    from evenkeel.slo_backtest_score import Incident
+    from evenkeel.slo_query import Span
+    from evenkeel.store import Store
+
+    to_ns = time_ns() // _MINUTE_NS * _MINUTE_NS
+    span = Span(to_ns - args.days * 86400 * 10**9, to_ns)
+    in_force = read_corrections(book_path(args.data_dir))
+    store = Store(args.url)
+    tried = []
+    try:
+        for slo in slos:
+            if slo.slicing is not None and slo.slicing.length_s != 60:
+                raise ConfigurationError(
+                    f"SLO {slo.name!r}: slices of {float(slo.slicing.length_s):g} s cannot be "
+                    "replayed on minutes; use timeSliceWindow 1m"
+                )
+            ours = corrections_of(slo.name, in_force)
+            incidents = [c for c in ours if c.reason == Reason.INCIDENT]
+            # An incident is what the SLO should alert on: only maintenance is left out.
+            others = [c for c in ours if c.reason != Reason.INCIDENT]
+            minutes = count_buckets(store, slo, span, _MINUTE_NS, others)
+            named = [
+                Incident(c.comment or c.id, c.from_ns // _MINUTE_NS, c.until_ns // _MINUTE_NS)
+                for c in incidents
+                if c.until_ns > span.from_ns and c.from_ns < span.to_ns
+            ]
+            tried.append(_try(slo, minutes, [*marked, *named]))
+    finally:
+        store.close()
+    return tried
+
+
+def _try(slo: Slo, minutes: dict[int, Counts], incidents: Sequence[Incident]) -> _Tried:
+    from evenkeel.slo_backtest import replay
+    from evenkeel.slo_backtest_score import score_alerts
+
+    result = replay(slo, minutes)
+    score = score_alerts(result.alerts, incidents, slo.severities) if incidents else None
+    return _Tried(slo, result, score)
+
+
+def _show_one(args: argparse.Namespace, tried: _Tried) -> None:
+    from collector.slo_backtest_text import backtest_json, backtest_text
+
+    if args.json:
+        print(json.dumps(backtest_json(tried.replay, tried.score)))
+    else:
+        print(backtest_text(tried.replay, tried.score))
+
+
+def _show_all(args: argparse.Namespace, tried: Sequence[_Tried]) -> None:
+    from collector.slo_backtest_text import backtest_json, backtest_text
+
+    if args.json:
+        slos: list[dict[str, Any]] = [
+            {"slo": t.slo.name, **backtest_json(t.replay, t.score)} for t in tried
+        ]
+        print(json.dumps({"days": args.days, "slos": slos}))
+        return
+    blocks = [
+        f"{t.slo.name}, last {args.days} days\n{backtest_text(t.replay, t.score)}" for t in tried
+    ]
+    print("\n\n".join(blocks))

@@ -1,0 +1,91 @@
+"""`evenkeel slo burned`: which requests spent an SLO's budget."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collector.slo_correct_command import parse_time_ns
+from evenkeel.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from evenkeel.slo_query import Span
+
+_MOST_ROWS = 10_000
+
+
+def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb."""
+    burned = verbs.add_parser("burned", help="list the requests that spent an SLO's budget")
+    burned.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
+    burned.add_argument("--name", required=True, metavar="SLO", help="which SLO")
+    burned.add_argument("--from", dest="from_", metavar="TIME", help="default: an hour ago")
+    burned.add_argument("--until", metavar="TIME", help="default: now")
+    burned.add_argument("--limit", type=int, default=20, help="worst first (default %(default)s)")
+    burned.add_argument(
+        "--url", default="http://127.0.0.1:8123", help="the store (default %(default)s)"
+    )
+    burned.add_argument("--json", action="store_true", help="print JSON")
+    burned.set_defaults(run=_run_burned)
+
+
+def _run_burned(args: argparse.Namespace) -> int:
+    from evenkeel.slo_file import read_slo_file
+    from evenkeel.slo_model import Metric
+    from evenkeel.slo_query import event_parameters, slo_parts
+    from evenkeel.store import Store
+
+    if not 1 <= args.limit <= _MOST_ROWS:
+        raise ConfigurationError(f"--limit is {args.limit}, expected 1 to {_MOST_ROWS}")
+    slos = {slo.name: slo for slo in read_slo_file(args.slo).slos}
+    if args.name not in slos:
+        raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(slos)}")
+    parts = slo_parts(slos[args.name])
+    if any(part.indicator.metric is Metric.EVAL_PASS for part in parts):
+        raise ConfigurationError(
+            f"SLO {args.name!r} counts answers of evaluations, which `evenkeel eval` lists"
+        )
+    store = Store(args.url)
+    try:
+        rows = store.rows(
+            "slo_burned", {**event_parameters(parts, _span(args)), "limit": args.limit}
+        )
+    finally:
+        store.close()
+    if args.json:
+        print(json.dumps({"slo": args.name, "requests": [_shown(row) for row in rows]}))
+    else:
+        print("\n".join(_line(row) for row in rows) or "no request was bad")
+    return 0
+
+
+def _span(args: argparse.Namespace) -> Span:
+    from time import time_ns
+
+    from evenkeel.slo_query import Span
+
+    to_ns = time_ns() if args.until is None else parse_time_ns(args.until)
+    from_ns = to_ns - 3600 * 10**9 if args.from_ is None else parse_time_ns(args.from_)
+    if from_ns >= to_ns:
+        raise ConfigurationError("--until does not lie after --from")
+    return Span(from_ns, to_ns)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    from collector.alert_message import rfc3339
+
+    return {"time": rfc3339(row["time_ns"])} | {k: v for k, v in row.items() if k != "time_ns"}
+
+
+def _line(row: dict[str, Any]) -> str:
+    head = f"{_shown(row)['time']}  {row['request_id'] or row['trace_id']}  {row['status']:7}"
+    value = "" if row["value_s"] is None else f"{row['value_s']:.3f} s"
+    facts = [
+        f"{name}={row[name]}"
+        for name in ("model", "tenant", "route", "prompt_version", "input_tokens")
+        if row[name] not in (None, "")
+    ]
+    facts += [f"most time in {row['cause']}"] if row["cause"] else []
+    return f"{head}  {value:>10}  {', '.join(facts)}"

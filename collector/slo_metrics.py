@@ -1,0 +1,86 @@
+"""What `/metrics` says of SLO evaluation and alert delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import Counter, Gauge, Summary
+
+from evenkeel.slo import Counts
+from evenkeel.slo_series import Verdict
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+
+class SloMetrics:
+    """The counters of one collector; safe to use from several threads."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.evaluation_s = Summary(
+            "evenkeel_slo_evaluation_seconds",
+            "Time that one evaluation of all SLOs took.",
+            registry=registry,
+        )
+        self.failures = Counter(
+            "evenkeel_slo_evaluation_failures",
+            "SLOs whose requests could not be read, or whose verdict could not be written.",
+            registry=registry,
+        )
+        self.rejected_files = Counter(
+            "evenkeel_slo_file_rejections",
+            "Changed SLO files that were wrong; the previous one stayed in force.",
+            registry=registry,
+        )
+        self.deliveries = Counter(
+            "evenkeel_alert_deliveries",
+            "Attempts to deliver a notification: delivered, failed (to be retried), dead, error.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._sli = Gauge(
+            "evenkeel_slo_sli_ratio",
+            "Good of valid requests over the period; absent without data.",
+            ["slo"],
+            registry=registry,
+        )
+        self._budget_left = Gauge(
+            "evenkeel_slo_budget_left_ratio",
+            "Error budget that is left of the period; absent without data.",
+            ["slo"],
+            registry=registry,
+        )
+
+        self._events = Counter(
+            "evenkeel_slo_events",
+            "Valid events of an SLO since the collector follows it, weighted.",
+            ["slo"],
+            registry=registry,
+        )
+        self._bad_events = Counter(
+            "evenkeel_slo_bad_events",
+            "Bad events of an SLO since the collector follows it, weighted.",
+            ["slo"],
+            registry=registry,
+        )
+        self._shown: dict[str, Counts] = {}
+
+    def show_events(self, counted: Mapping[str, Counts]) -> None:
+        """Count up to the newest counts; those of an SLO that began anew are added."""
+        for name, counts in counted.items():
+            before = self._shown.get(name, Counts(0.0, 0.0))
+            if counts.total < before.total or counts.bad < before.bad:
+                before = Counts(0.0, 0.0)
+            self._events.labels(name).inc(counts.total - before.total)
+            self._bad_events.labels(name).inc(counts.bad - before.bad)
+            self._shown[name] = counts
+
+    def show(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Show the newest verdicts; an SLO without data has no gauge, which is not 0."""
+        self._sli.clear()
+        self._budget_left.clear()
+        for name, verdict in verdicts.items():
+            if verdict.sli is not None and verdict.budget_left_ratio is not None:
+                self._sli.labels(name).set(verdict.sli)
+                self._budget_left.labels(name).set(verdict.budget_left_ratio)

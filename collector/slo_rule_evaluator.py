@@ -1,0 +1,155 @@
+"""Evaluates the rules of a file: reads their measures, and says which alerts hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from collector.alert_engine import Condition
+from collector.alert_state import Patience
+from collector.slo_evidence import read_evidence, window_link
+from collector.slo_store import SloStore
+from evenkeel.durations import format_duration
+from evenkeel.errors import EvenkeelError, StoreError
+from evenkeel.slo_model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Slo
+from evenkeel.slo_query import MAX_REQUEST_NS
+from evenkeel.slo_rules import (
+    CACHE_MEASURES,
+    Anomaly,
+    Finding,
+    Gauge,
+    Rule,
+    Threshold,
+    judge_rule,
+)
+
+ALERT_NAME = "RequestRule"
+_SECOND_NS = 10**9
+_METRICS = {metric.value: metric for metric in DURATIONS}
+_ENDINGS = ("error_ratio", "aborted_ratio", "abandoned_ratio")
+# Windows of minutes and hours need no reading every few seconds.
+EVERY_NS = 30 * _SECOND_NS
+
+
+class RuleEvaluator:
+    """Looks at each rule twice a minute.
+
+    Args:
+        store: Where the measures are read.
+        note_failure: Told of each rule that could not be judged.
+        dashboard_url: Where notifications lead, or None.
+    """
+
+    def __init__(
+        self,
+        store: SloStore,
+        note_failure: Callable[[StoreError], None],
+        dashboard_url: str | None = None,
+    ) -> None:
+        self._store = store
+        self._dashboard_url = dashboard_url
+        self._note_failure = note_failure
+        self._next_ns: dict[str, int] = {}
+
+    def conditions(self, rules: Iterable[Rule], now_ns: int) -> list[Condition]:
+        """Return the conditions of the rules that are due; one that fails keeps its alert."""
+        conditions = []
+        for rule in rules:
+            if now_ns < self._next_ns.get(rule.name, 0):
+                continue
+            self._next_ns[rule.name] = now_ns + min(EVERY_NS, int(rule.window_s * _SECOND_NS) // 5)
+            try:
+                conditions.append(self._condition(rule, self._judge(rule, now_ns), now_ns))
+            except StoreError as error:
+                self._note_failure(error)
+            except EvenkeelError as error:
+                self._note_failure(StoreError(f"rule {rule.name!r}: {error}"))
+        return conditions
+
+    def _judge(self, rule: Rule, now_ns: int) -> Finding:
+        from_ns = now_ns - int(rule.window_s * _SECOND_NS)
+        return judge_rule(rule, self._store.read(*_query(rule, from_ns, now_ns)))
+
+    def _condition(self, rule: Rule, finding: Finding, now_ns: int) -> Condition:
+        return Condition(
+            slo=rule.name,
+            severity=rule.severity.value,
+            holds=finding.holds,
+            patience=Patience(
+                int(rule.pending_s * _SECOND_NS), int(rule.keep_firing_s * _SECOND_NS)
+            ),
+            labels={
+                **rule.select,
+                **rule.labels,
+                "alertname": ALERT_NAME,
+                "slo": rule.name,
+                "severity": rule.severity.value,
+            },
+            figures={},
+            describe=partial(self._describe, rule, finding, now_ns),
+        )
+
+    def _describe(self, rule: Rule, finding: Finding, now_ns: int) -> dict[str, str]:
+        annotations = {
+            "summary": f"{rule.title}: {finding.text}",
+            "description": f"Over the last {format_duration(rule.window_s)}: {finding.text}.",
+            "silence": f"evenkeel alerts silence slo={rule.name} --for 1h",
+        }
+        slo = judged_by(rule, finding)
+        if slo is None:
+            return annotations
+        from_ns = now_ns - int(rule.window_s * _SECOND_NS)
+        if self._dashboard_url is not None:
+            annotations["dashboard"] = window_link(self._dashboard_url, slo, from_ns, now_ns)
+        try:
+            annotations |= read_evidence(slo, from_ns, now_ns, self._store, self._dashboard_url)
+        except StoreError as error:
+            annotations["evidence"] = f"not available: {error}"
+        return annotations
+
+
+def _query(rule: Rule, from_ns: int, to_ns: int) -> tuple[str, dict[str, Any]]:
+    """Return the query that a rule is judged by, and its parameters."""
+    select = {column: rule.select.get(column, "") for column in SELECTOR_COLUMNS}
+    span = {"from_ns": from_ns, "to_ns": to_ns}
+    match rule.test:
+        case Gauge(of=of, per=per):
+            per_where = per.where if per else {}
+            return "engine_gauge", {
+                "metric": of.metric,
+                "labels": list(of.where),
+                "wanted": list(of.where.values()),
+                "per_metric": per.metric if per else "",
+                "per_labels": list(per_where),
+                "per_wanted": list(per_where.values()),
+                "model": select["model"],
+                **span,
+            }
+        case Threshold(measure=measure) if measure in CACHE_MEASURES:
+            return "cache_measures", select | span
+        case _:
+            width_ns = int(rule.bucket_s * _SECOND_NS)
+            bounds = {"width_ns": width_ns, "max_request_ns": MAX_REQUEST_NS}
+            return "rule_measures", {**select, **span, **bounds}
+
+
+def judged_by(rule: Rule, finding: Finding) -> Slo | None:
+    """Return the SLO whose bad requests are those that a rule is about; None where there is none.
+
+    A duration's quantile is judged by the rule's threshold, or by the new level of an anomaly.
+    """
+    test = rule.test
+    if not isinstance(test, Threshold | Anomaly):
+        return None
+    metric = _METRICS.get(test.measure.partition("_p")[0])
+    indicator = None
+    if metric is not None:
+        limit = test.value if isinstance(test, Threshold) else finding.value
+        indicator = Indicator(metric, limit, rule.select)
+    elif test.measure in _ENDINGS:
+        indicator = Indicator(Metric.AVAILABILITY, None, rule.select)
+    if indicator is None:
+        return None
+    return Slo(rule.name, rule.title, indicator, Fraction(99, 100), rule.window_s, ())

@@ -1,0 +1,172 @@
+"""Runs SLO evaluation and alert delivery beside the collector, each in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+
+from collector.alert_book import FILE_NAME, AlertBook
+from collector.alert_delivery import DeliveryPolicy, DeliveryWorker
+from collector.context import Context
+from collector.slo_evaluator import Evaluator
+from collector.slo_metrics import SloMetrics
+from collector.slo_store import SloStore
+from collector.watched_file import WatchedFile
+from evenkeel.errors import EvenkeelError
+from evenkeel.slo_file import read_slo_file
+from evenkeel.slo_receiver import Receiver
+
+logger = logging.getLogger(__name__)
+
+_KEEP_NS = 90 * 86400 * 10**9
+_FORGET_EVERY_NS = 3600 * 10**9
+
+
+class SloService:
+    """The running threads; without an SLO file there are none.
+
+    Raises:
+        ConfigurationError: If the SLO file is wrong or the data folder cannot be used.
+    """
+
+    def __init__(self, context: Context, policy: DeliveryPolicy) -> None:
+        self._context = context
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        if context.slo_file is None:
+            logger.info("no slo file given: nothing is evaluated")
+            return
+        self._metrics = SloMetrics(context.metrics)
+        self._file = WatchedFile(context.slo_file, read_slo_file, self._metrics.rejected_files.inc)
+        self._book_path = context.data_dir / FILE_NAME
+        AlertBook(self._book_path).close()
+        self._worker = DeliveryWorker(
+            self._book_path, self._find_receivers, policy, self._count_delivery
+        )
+        for name, target in (("slo-evaluation", self._evaluate), ("alert-delivery", self._deliver)):
+            thread = threading.Thread(target=target, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        logger.info(
+            "slo evaluation started path=%s slos=%d interval_s=%s",
+            context.slo_file,
+            len(self._file.current.slos),
+            self._file.current.interval_s,
+        )
+
+    async def close(self) -> None:
+        """Stop after the step under way; what is undelivered waits in the data folder."""
+        self._stop.set()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    def _find_receivers(self) -> Mapping[str, Receiver]:
+        return {receiver.name: receiver for receiver in self._file.current.receivers}
+
+    def _count_delivery(self, outcome: str) -> None:
+        self._metrics.deliveries.labels(outcome).inc()
+
+    def _evaluate(self) -> None:
+        """Run cycles until stopped; a store that is gone is tried again, from the start."""
+        failures = _FailureLog(self._metrics)
+        while not self._stop.is_set():
+            try:
+                self._evaluate_connected(failures)
+            except Exception as error:
+                # The thread's outermost guard: an alert that nobody evaluates is worse than a
+                # cycle that failed, so it counts, logs and begins anew.
+                failures.note(error)
+                self._stop.wait(self._file.current.interval_s)
+
+    def _evaluate_connected(self, failures: _FailureLog) -> None:
+        client = self._context.connect()
+        book = AlertBook(self._book_path)
+        try:
+            evaluator = Evaluator(
+                self._file.current,
+                SloStore(client),
+                book,
+                self._context.dashboard_url,
+                failures.note,
+            )
+            next_forget_ns = 0
+            while not self._stop.is_set():
+                began = time.monotonic()
+                changed = self._file.reload()
+                if changed is not None:
+                    evaluator.use_file(changed)
+                now_ns = time.time_ns()
+                num_before = failures.num_failures
+                try:
+                    self._context.use_slos(self._file.current.slos)
+                except EvenkeelError as error:
+                    failures.note(error)
+                try:
+                    self._metrics.show(evaluator.cycle(now_ns))
+                    self._metrics.show_events(evaluator.counted)
+                except (EvenkeelError, sqlite3.Error) as error:
+                    failures.note(error)
+                if failures.num_failures == num_before:
+                    failures.clear()
+                if now_ns >= next_forget_ns:
+                    book.forget_before(now_ns - _KEEP_NS)
+                    next_forget_ns = now_ns + _FORGET_EVERY_NS
+                took_s = time.monotonic() - began
+                self._metrics.evaluation_s.observe(took_s)
+                self._stop.wait(max(self._file.current.interval_s - took_s, 0.05))
+        finally:
+            book.close()
+            client.close()
+
+    def _deliver(self) -> None:
+        """Run the worker until stopped; should it ever end by itself, begin anew."""
+        while not self._stop.is_set():
+            try:
+                asyncio.run(self._worker.run(self._stop))
+            except Exception:
+                self._count_delivery("error")
+                logger.exception("alert delivery failed, beginning anew")
+                self._stop.wait(self._file.current.interval_s)
+
+
+class _FailureLog:
+    """Counts every failure and logs the first of a row."""
+
+    def __init__(self, metrics: SloMetrics) -> None:
+        self._metrics = metrics
+        self._is_failing = False
+        self.num_failures = 0
+
+    def note(self, error: Exception) -> None:
+        self._metrics.failures.inc()
+        self.num_failures += 1
+        if not self._is_failing:
+            is_expected = isinstance(error, EvenkeelError | sqlite3.Error)
+            logger.error(
+                "slo evaluation failed, trying again error=%s",
+                error,
+                exc_info=None if is_expected else error,
+            )
+        self._is_failing = True
+
+    def clear(self) -> None:
+        if self._is_failing:
+            logger.info("slo evaluation works again")
+        self._is_failing = False
+
+
+def start(context: Context, policy: DeliveryPolicy | None = None) -> SloService:
+    """Start evaluation and delivery, and return at once.
+
+    Args:
+        context: The running collector.
+        policy: How hard to try to deliver; the default one except in tests.
+
+    Raises:
+        ConfigurationError: If the SLO file is wrong; nothing was started.
+    """
+    return SloService(context, policy or DeliveryPolicy())

@@ -1,0 +1,194 @@
+"""What SLO evaluation reads from the store and writes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from collector.alert_book import Transition
+from collector.alert_message import fingerprint
+from collector.alert_state import State
+from evenkeel.errors import StoreError
+from evenkeel.slo_judgement import Buckets, Rows, Wanted, wanted_values
+from evenkeel.slo_model import Metric, Slo
+from evenkeel.slo_query import (
+    Part,
+    Span,
+    eval_parameters,
+    event_parameters,
+    slo_parts,
+)
+from evenkeel.slo_series import Verdict
+from evenkeel.store import read_query
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+_PIECE_NS = 86400 * 10**9
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIGURES = ("sli", "budget_left_ratio", "factor", "long_s", "short_s", "burn_long", "burn_short")
+
+
+class SloStore:
+    """The store, as SLO evaluation uses it; belongs to the thread that made the client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def counts(self, parts: Sequence[Part], span: Span) -> list[Buckets]:
+        """Return the events of each part by bucket.
+
+        Each request is read once, however many parts there are, a day at a time.
+
+        Raises:
+            StoreError: If the store is gone or refuses the query.
+        """
+        found = [Buckets.covering(span, part.width_ns) for part in parts]
+        of_requests = [i for i, part in enumerate(parts) if not _is_eval(part)]
+        wanted = wanted_values([parts[i] for i in of_requests])
+        for from_ns in range(span.from_ns, span.to_ns, _PIECE_NS) if of_requests else ():
+            piece = replace(span, from_ns=from_ns, to_ns=min(from_ns + _PIECE_NS, span.to_ns))
+            rows = Rows(self._read_rows(piece, wanted), wanted)
+            for i in of_requests:
+                rows.count(parts[i], found[i])
+        for i, part in enumerate(parts):
+            if _is_eval(part):
+                for row in self._query("slo_eval_counts", eval_parameters(part, span)):
+                    place = row["bucket"] - found[i].first
+                    found[i].total[place] += row["total_sum"]
+                    found[i].bad[place] += row["bad_sum"]
+        return found
+
+    def _read_rows(self, span: Span, wanted: Wanted) -> bytes:
+        parameters = {
+            **wanted,
+            "from_ns": span.from_ns,
+            "to_ns": span.to_ns,
+            "max_request_ns": span.max_request_ns,
+        }
+        try:
+            return bytes(
+                self._client.raw_query(
+                    read_query("slo_rows"), parameters=parameters, fmt="RowBinary"
+                )
+            )
+        except (ClickHouseError, OSError) as error:
+            raise _refusal("slo_rows", error) from error
+
+    def evidence(self, name: str, slo: Slo, from_ns: int, to_ns: int) -> list[dict[str, Any]]:
+        """Return the rows of one of the evidence queries.
+
+        Raises:
+            StoreError: If the store is gone or refuses the query.
+        """
+        return self._query(name, event_parameters(slo_parts(slo), Span(from_ns, to_ns)))
+
+    def read(self, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the rows of any named query.
+
+        Raises:
+            StoreError: If the store is gone or refuses the query.
+        """
+        return self._query(name, parameters)
+
+    def _query(self, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        try:
+            result = self._client.query(read_query(name), parameters=dict(parameters))
+        except (ClickHouseError, OSError) as error:
+            raise _refusal(name, error) from error
+        return list(result.named_results())
+
+    def write_status(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert one evaluation's rows.
+
+        Raises:
+            StoreError: If the store is gone or refuses the rows.
+        """
+        self._insert("slo_status", rows, {})
+
+    def write_transition(self, transition: Transition) -> None:
+        """Insert one transition; the same one again changes nothing.
+
+        Raises:
+            StoreError: If the store is gone or refuses the row.
+        """
+        figures = {name: transition.details.figures.get(name) for name in _FIGURES}
+        is_over = transition.state in (State.RESOLVED, State.INACTIVE)
+        row = {
+            "time": to_datetime(transition.time_ns),
+            "transition_id": transition.id,
+            "alert_id": transition.alert_id,
+            "fingerprint": fingerprint(transition.details.labels),
+            "slo": transition.slo,
+            "severity": transition.severity,
+            "from_state": transition.from_state.value,
+            "state": transition.state.value,
+            "starts_at": to_datetime(transition.starts_at_ns),
+            "ends_at": to_datetime(transition.time_ns) if is_over else None,
+            "silenced": transition.is_silenced,
+            "labels": dict(transition.details.labels),
+            "annotations": dict(transition.details.annotations),
+            **figures,
+        }
+        self._insert("alert_history", [row], {"insert_deduplication_token": transition.id})
+
+    def _insert(
+        self, table: str, rows: Sequence[Mapping[str, Any]], settings: dict[str, Any]
+    ) -> None:
+        columns = list(rows[0])
+        try:
+            self._client.insert(
+                table,
+                [[row[column] for column in columns] for row in rows],
+                column_names=columns,
+                settings=settings,
+            )
+        except (ClickHouseError, OSError) as error:
+            raise _refusal(table, error) from error
+
+
+def _is_eval(part: Part) -> bool:
+    return part.indicator.metric is Metric.EVAL_PASS
+
+
+def status_row(
+    slo: Slo, verdict: Verdict, state: str, severity: str | None, now_ns: int
+) -> dict[str, Any]:
+    """Return a row of `slo_status`."""
+    windows = [burn.window for burn in verdict.burns]
+    return {
+        "time": to_datetime(now_ns),
+        "slo": slo.name,
+        "objective": slo.indicator.metric.value,
+        "threshold_s": slo.indicator.threshold_s,
+        "target": float(slo.target),
+        "period_s": float(slo.scaled_period_s),
+        "scale": float(slo.scale),
+        "selector": dict(slo.indicator.select),
+        "state": state,
+        "severity": severity,
+        "good": verdict.counts.good,
+        "total": verdict.counts.total,
+        "sli": verdict.sli,
+        "budget_left_ratio": verdict.budget_left_ratio,
+        "windows.severity": [window.severity.value for window in windows],
+        "windows.factor": [float(window.factor) for window in windows],
+        "windows.long_s": [float(window.long_s) for window in windows],
+        "windows.short_s": [float(window.short_s) for window in windows],
+        "windows.burn_long": [burn.burn_long for burn in verdict.burns],
+        "windows.burn_short": [burn.burn_short for burn in verdict.burns],
+    }
+
+
+def to_datetime(time_ns: int) -> datetime:
+    """Return unix nanoseconds as UTC, to the microsecond."""
+    return _EPOCH + timedelta(microseconds=time_ns // 1000)
+
+
+def _refusal(name: str, error: BaseException) -> StoreError:
+    lines = str(error).strip().splitlines()
+    return StoreError(f"{name} failed in the store: {lines[0] if lines else type(error).__name__}")

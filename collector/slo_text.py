@@ -1,0 +1,126 @@
+"""How `evenkeel slo` shows windows, files and replays, to people and to programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+from urllib.parse import urlsplit
+
+from evenkeel.durations import format_duration
+from evenkeel.slo import AlertWindow
+from evenkeel.slo_model import Slo, SloFile
+from evenkeel.slo_receiver import Receiver, ReceiverType
+
+
+def windows_json(
+    windows: Sequence[AlertWindow], target: Fraction, error_ratios: Sequence[Fraction]
+) -> list[dict[str, Any]]:
+    """Return one object a window pair; times are seconds, null where an alert never fires."""
+    return [
+        {
+            "severity": window.severity.value,
+            "budget_ratio": float(window.budget_ratio),
+            "long_s": float(window.long_s),
+            "short_s": float(window.short_s),
+            "factor": float(window.factor),
+            "detect_s": {
+                str(float(error)): _float(window.detect_s(target, error)) for error in error_ratios
+            },
+            "reset_s": {
+                str(float(error)): _float(window.reset_s(target, error)) for error in error_ratios
+            },
+        }
+        for window in windows
+    ]
+
+
+def _float(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def windows_text(
+    windows: Sequence[AlertWindow], target: Fraction, error_ratios: Sequence[Fraction]
+) -> str:
+    """Return the windows as a table, with detection and reset times per error ratio."""
+    header = ["severity", "budget", "long", "short", "factor", "error limit"]
+    header += [f"at {float(error):.4g}: detect, reset" for error in error_ratios]
+    rows = [header]
+    for window in windows:
+        row = [
+            window.severity.value,
+            f"{float(window.budget_ratio):.3g}",
+            format_duration(window.long_s),
+            format_duration(window.short_s),
+            f"{float(window.factor):.4g}",
+            f"{float(window.error_limit(target)):.4g}",
+        ]
+        row += [_detect_and_reset(window, target, error) for error in error_ratios]
+        rows.append(row)
+    lines = [_table(rows)]
+    if any(window.error_limit(target) >= 1 for window in windows):
+        lines.append(
+            "An error limit of 1 or more can never be exceeded: that pair never fires at this "
+            "target."
+        )
+    return "\n".join(lines)
+
+
+def _detect_and_reset(window: AlertWindow, target: Fraction, error: Fraction) -> str:
+    detect_s, reset_s = window.detect_s(target, error), window.reset_s(target, error)
+    if detect_s is None or reset_s is None:
+        return "never"
+    return f"{format_duration(detect_s)}, {format_duration(reset_s)}"
+
+
+def check_text(file: SloFile) -> str:
+    """Return what a valid file says, and at which error ratio each SLO alerts."""
+    blocks = [_slo_text(slo) for slo in file.slos]
+    blocks += [f"rule {rule.name}: {rule.severity}, {rule.title}" for rule in file.rules]
+    receivers = ", ".join(_receiver_text(receiver) for receiver in file.receivers)
+    blocks.append(
+        f"{len(file.slos)} SLOs are valid; evaluated every {format_duration(file.interval_s)}; "
+        f"receivers: {receivers or 'none, alerts are only recorded'}"
+    )
+    return "\n\n".join(blocks)
+
+
+def _receiver_text(receiver: Receiver) -> str:
+    # The host alone: the rest of a webhook's address is often its secret.
+    host = urlsplit(receiver.url).hostname if receiver.url else "address is a secret"
+    if receiver.type is ReceiverType.APPRISE and receiver.url:
+        # Where a host stands elsewhere, apprise's addresses often have a token.
+        host = urlsplit(receiver.url).scheme
+    return f"{receiver.name} ({receiver.type}, {host})"
+
+
+def _slo_text(slo: Slo) -> str:
+    indicator = slo.indicator
+    limit = "".join(
+        f"{'' if indicator.threshold_s else f' {name}'} <= {seconds:g} s"
+        for name, seconds in indicator.judged.items()
+    )
+    where = ", ".join(f"{name}={value}" for name, value in indicator.select.items())
+    head = (
+        f"{slo.name}: {float(slo.target):.6g} of requests good over "
+        f"{format_duration(slo.scaled_period_s)}\n"
+        f"  good: {indicator.metric.value}{limit}; for {where or 'every request'}; "
+        f"error {indicator.error}, aborted {indicator.aborted}, shed {indicator.shed}"
+    )
+    if slo.slicing is not None:
+        head += f"\n  counted in slices of {format_duration(slo.slicing.length_s)}"
+    if slo.calendar is not None:
+        head += f"\n  the budget belongs to the current {slo.calendar.unit.name.lower()} "
+        head += f"in {slo.calendar.zone.key}"
+    if slo.scale != 1:
+        head += f"\n  all durations are scaled by {slo.scale}: this is for trying it out"
+    table = windows_text(slo.windows, slo.target, ())
+    return head + "\n" + "\n".join(f"  {line}" for line in table.splitlines())
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,194 @@
+"""Opens the store: chDB inside this process, or a ClickHouse server, through one client API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from collector.cluster_schema import cluster_schema, migrations_table
+from collector.insert_gate import InsertGate
+from collector.migrations import migrate, read_migrations
+from collector.rollups import Rollups
+from evenkeel.errors import ConfigurationError, MissingPartError, StoreError
+from evenkeel.store import DATABASE, check_url
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+Connect = Callable[[], "Client"]
+
+# What the engine takes for a pattern in the name of a file.
+_GLOB = frozenset("*?{}[]")
+SEGMENT_SCHEMA = Path(__file__).parent / "schema" / "otlp_traces.proto"
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """An open store, its tables up to date.
+
+    Attributes:
+        connect: Returns a client for the calling thread; it may read and write.
+        embedded_path: Where chDB keeps its files; None with a server.
+        schema_settings: How an insert names the schema of a log segment.
+        close: Closes the store itself; clients are closed by who made them.
+        rollups: What the rollups keep; they are set.
+        gate: Which every insert of a segment passes.
+    """
+
+    connect: Connect
+    embedded_path: Path | None
+    schema_settings: Mapping[str, str]
+    close: Callable[[], None]
+    rollups: Rollups
+    gate: InsertGate
+
+
+def open_embedded(folder: Path) -> Storage:
+    """Open chDB in `folder`; one process may.
+
+    Raises:
+        ConfigurationError: If the folder cannot be opened, or its tables are of another version.
+        MissingPartError: If chDB is not installed.
+    """
+    if find_spec("chdb") is None:
+        raise MissingPartError(
+            "the embedded store needs the module 'chdb'; install it with: "
+            "pip install 'evenkeel[embedded]', or use --clickhouse URL"
+        )
+    path = folder.resolve()
+
+    def connect() -> Client:
+        return clickhouse_connect.get_client(interface="chdb", path=str(path), database=DATABASE)
+
+    try:
+        # An open client keeps the engine: without one, each connect would load the store again.
+        anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
+        anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")
+        client = connect()
+        migrate(client)
+        client.close()
+        gate = InsertGate()
+        rollups = Rollups(connect, gate)
+    except (ClickHouseError, OSError, StoreError) as error:
+        raise ConfigurationError(f"the store in {path} cannot be opened: {_line(error)}") from error
+    # By path: chDB would keep a copy of a schema given as text in the working directory.
+    schema_settings = {"format_schema": f"{SEGMENT_SCHEMA}:Segment"}
+    return Storage(connect, path, schema_settings, anchor.close, rollups, gate)
+
+
+def open_server(url: str, cluster: str | None = None) -> Storage:
+    """Use the ClickHouse server at `url`; with `cluster`, make the tables on all of its servers.
+
+    Raises:
+        ConfigurationError: If it is no HTTP address, does not answer, or its tables are of another
+            version.
+    """
+    check_url(url)
+
+    def connect(database: str | None = DATABASE) -> Client:
+        # Sessions off: the inserter and the SLO evaluation may ask at the same time.
+        return clickhouse_connect.get_client(
+            dsn=url,
+            secure=url.startswith("https:"),
+            database=database,
+            autogenerate_session_id=False,
+        )
+
+    schema = cluster_schema(cluster, read_migrations()) if cluster else None
+    try:
+        first = connect(None)
+        where = f" ON CLUSTER '{cluster}'" if cluster else ""
+        first.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}{where} ENGINE = Atomic")
+        first.close()
+        client = connect()
+        if schema is None:
+            migrate(client)
+        else:
+            migrate(client, render=schema.render, table=migrations_table(schema.cluster))
+        client.close()
+        gate = InsertGate()
+        rollups = (
+            Rollups(connect, gate) if schema is None else Rollups(connect, gate, schema.render)
+        )
+    except (ClickHouseError, OSError, StoreError) as error:
+        shown = hide_password(url)
+        reason = _line(error).replace(url, shown)
+        raise ConfigurationError(f"no ClickHouse answers at {shown}: {reason}") from error
+    schema_settings = {
+        "format_schema_source": "string",
+        "format_schema": SEGMENT_SCHEMA.read_text(encoding="utf-8"),
+        "format_schema_message_name": "Segment",
+    }
+    return Storage(connect, None, schema_settings, lambda: None, rollups, gate)
+
+
+def insert_segment(
+    client: Client,
+    schema_settings: Mapping[str, str],
+    name: str,
+    segment: IO[bytes],
+    database: str = DATABASE,
+) -> None:
+    """Insert a sealed segment; a segment that the store already has under `name` changes nothing.
+
+    Raises:
+        ClickHouseError: If the store is gone, or refuses the segment.
+    """
+    client.raw_insert(
+        f"{database}.otlp_traces",
+        insert_block=segment,
+        fmt="ProtobufSingle",
+        settings={**schema_settings, **_token_settings(name)},
+    )
+
+
+def insert_segment_file(
+    client: Client, schema_settings: Mapping[str, str], name: str, path: Path
+) -> None:
+    """As `insert_segment`, into the embedded store, which reads the file by itself.
+
+    Raises:
+        ClickHouseError: As `insert_segment`.
+    """
+    if _GLOB & set(str(path)):
+        with path.open("rb") as segment:
+            insert_segment(client, schema_settings, name, segment)
+        return
+    settings = ", ".join(
+        f"{key} = {_quote(value)}"
+        for key, value in {**schema_settings, **_token_settings(name)}.items()
+    )
+    # raw_insert would have chDB read a copy of the file.
+    client.command(
+        f"INSERT INTO {DATABASE}.otlp_traces FROM INFILE {_quote(str(path))} "
+        f"SETTINGS {settings} FORMAT ProtobufSingle"
+    )
+
+
+def hide_password(url: str) -> str:
+    """Return the address without the user and password that it may hold."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _token_settings(name: str) -> dict[str, str]:
+    return {
+        "insert_deduplication_token": name,
+        "deduplicate_blocks_in_dependent_materialized_views": "1",
+    }
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,67 @@
+"""`evenkeel store`: backup, restore and export of the embedded store."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from evenkeel.cli import Command
+
+EPILOG = """\
+examples:
+  evenkeel store backup /backup/evenkeel.tar --data-dir /var/lib/evenkeel
+  evenkeel store restore /backup/evenkeel.tar --data-dir /var/lib/evenkeel-again
+  evenkeel store export parquet /backup/parquet --table requests --table spans
+
+The collector must not run on the folder meanwhile. A ClickHouse server has its own BACKUP.
+"""
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    backup = commands.add_parser(
+        "backup", help="write the folder into one file, checksums included"
+    )
+    backup.add_argument("file", type=Path, metavar="FILE")
+    restore = commands.add_parser("restore", help="check such a file, and make a folder of it")
+    restore.add_argument("file", type=Path, metavar="FILE")
+    export = commands.add_parser("export", help="write tables as files that other tools read")
+    export.add_argument("format", choices=["parquet"])
+    export.add_argument("folder", type=Path, metavar="FOLDER")
+    export.add_argument("--table", action="append", help="only this one; may be given again")
+    for each in (backup, restore, export):
+        each.add_argument("--data-dir", type=Path, help="the collector's folder (default ./data)")
+        each.add_argument("--json", action="store_true", help="print one JSON object")
+        each.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    # The store's client takes time to import that --help must not pay.
+    from collector.settings import CollectorSettings
+    from collector.store_backup import back_up, restore
+    from collector.store_export import export_parquet
+    from evenkeel.settings import load
+
+    data_dir = load(CollectorSettings, {"data_dir": args.data_dir}).settings.data_dir
+    if args.action == "backup":
+        done = asdict(back_up(data_dir, args.file))
+    elif args.action == "restore":
+        done = asdict(restore(args.file, data_dir))
+    else:
+        done = asdict(export_parquet(data_dir, args.folder, args.table))
+    if args.json:
+        print(json.dumps(done))
+    else:
+        print(", ".join(f"{name} {value}" for name, value in done.items()))
+    return 0
+
+
+STORE = Command(
+    name="store",
+    summary="Back up, restore and export the embedded store.",
+    configure=_configure,
+    extra="collector",
+)

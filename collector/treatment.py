@@ -1,0 +1,112 @@
+"""What is done to every trace request before the log: its tenant, sampling of detail, redaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from collector.canonical import Finish
+from collector.metric_points import Point
+from collector.metric_redaction import redact_metrics, redact_points
+from collector.redaction import Redactor
+from collector.sampling import Objective, Sampler
+from collector.self_metrics import SelfMetrics
+from evenkeel import spans
+from evenkeel.slo_model import Metric, Slo
+
+
+class Treatment:
+    """The same treatment for every transport and encoding.
+
+    Args:
+        redactor: Takes secrets, prompts and answers out.
+        sampler: Takes the detail of some requests out.
+        metrics: Where what was taken out is counted.
+    """
+
+    def __init__(self, redactor: Redactor, sampler: Sampler, metrics: SelfMetrics) -> None:
+        self._redactor = redactor
+        self._sampler = sampler
+        self._metrics = metrics
+        self._slos: Sequence[Slo] | None = None
+
+    def use_slos(self, slos: Sequence[Slo]) -> None:
+        """Keep the detail of what misses these SLOs from now on; free where they are the same."""
+        if slos is not self._slos:
+            self._sampler = self._sampler.with_objectives(objectives_of(slos))
+            self._slos = slos
+
+    def redact_metrics(self, message: Any, tenant: str | None) -> None:
+        """Take secrets out of an ExportMetricsServiceRequest, in place."""
+        self._count(redact_metrics(message, self._redactor, tenant))
+
+    def redact_points(self, points: Sequence[Point]) -> list[Point]:
+        """Return scraped points without secrets in their labels."""
+        redacted = redact_points(points, self._redactor)
+        self._count(redacted.counts)
+        return redacted.points
+
+    def _count(self, counts: Mapping[str, int]) -> None:
+        for rule, number in counts.items():
+            self._metrics.redactions.labels(rule).inc(number)
+
+    def finish_for(self, tenant: str | None) -> Finish:
+        """Return the treatment of a request by a sender that proved this tenant, or none."""
+
+        def finish(message: Any) -> bytes:
+            if tenant is not None:
+                claim(message, tenant)
+            decisions = self._sampler.apply(message)
+            redacted = self._redactor.redact(message, tenant)
+            # Last: where protobuf cannot write the message, all of it is done again on another.
+            for reason, number in decisions.items():
+                self._metrics.details_sampled.labels(reason).inc(number)
+            self._count(redacted.counts)
+            return redacted.payload
+
+        return finish
+
+
+def claim(message: Any, tenant: str) -> None:
+    """Write the tenant that a sender proved on everything it sent, over what it says itself."""
+    for resource_spans in message.resource_spans:
+        attributes = resource_spans.resource.attributes
+        if not _overwrite(attributes, tenant)[0]:
+            attributes.add(key=spans.TENANT).value.string_value = tenant
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                has_tenant, is_request = _overwrite(span.attributes, tenant)
+                if is_request and not has_tenant:
+                    span.attributes.add(key=spans.TENANT).value.string_value = tenant
+
+
+def _overwrite(attributes: Any, tenant: str) -> tuple[bool, bool]:
+    """Return whether a tenant stood there, and whether this is a request of ours."""
+    has_tenant = is_request = False
+    for pair in attributes:
+        if pair.key == spans.TENANT:
+            pair.value.string_value = tenant
+            has_tenant = True
+        elif pair.key == spans.STATUS:
+            is_request = True
+    return has_tenant, is_request
+
+
+def objectives_of(slos: Iterable[Slo]) -> list[Objective]:
+    """Return the thresholds of SLOs whose misses keep their detail; availability has none."""
+    return [
+        Objective(column, slo.indicator.threshold_s, dict(slo.indicator.select))
+        for slo in slos
+        if slo.indicator.threshold_s is not None
+        and (column := _COLUMN_OF_METRIC.get(slo.indicator.metric)) is not None
+    ]
+
+
+# The metric `itl` of an SLO is the request's 99th percentile.
+_COLUMN_OF_METRIC = {
+    Metric.TTFT: "ttft_s",
+    Metric.TPOT: "tpot_s",
+    Metric.ITL: "itl_p99_s",
+    Metric.STALL: "stall_s",
+    Metric.E2E: "e2e_s",
+}

@@ -1,0 +1,325 @@
+"""Keeps what was acknowledged until the store has it: append, fdatasync, seal, delete.
+
+One thread writes. Requests that arrive while it waits for the disk share the next fdatasync. A
+segment is sealed when it is old or large enough, and is then inserted as one block under its own
+name, so that inserting it again after a crash changes nothing. While the store has another segment
+in hand, the open one grows: an insert costs the store a fixed time, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from collector.isolation import Isolated
+from collector.log_recovery import (
+    OPEN_SUFFIX,
+    SealedSegment,
+    keep_piece,
+    recover,
+    rename_sealed,
+    sync_folder,
+    write_synced,
+)
+from collector.segment import HEADER, RECORD, encode_header, encode_record, encode_segment
+
+logger = logging.getLogger(__name__)
+
+
+class LogFullError(Exception):
+    """The log is at its bound: the request was not accepted, and may be sent again later."""
+
+
+class LogWriteError(Exception):
+    """The disk refused the write: the request was not accepted, and may be sent again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a segment is sealed, and when the log takes no more.
+
+    Attributes:
+        max_log_bytes: What segments and requests that wait for the disk may hold together.
+        max_pending_bytes: What requests that wait for the disk may hold.
+        seal_age_s: A segment is sealed at this age, unless the store has another one in hand.
+        seal_spans: As the age; what spans cost the store's memory is not in their bytes alone.
+        seal_bytes: A segment is sealed at this size, whatever the store does.
+    """
+
+    max_log_bytes: int = 1 << 30
+    max_pending_bytes: int = 128 << 20
+    seal_age_s: float = 0.4
+    seal_spans: int = 32_768
+    seal_bytes: int = 24 << 20
+
+
+@dataclass(slots=True)
+class _OpenSegment:
+    name: str
+    path: Path
+    fd: int
+    created_ns: int
+    begun_s: float
+    num_bytes: int = HEADER.size
+    num_spans: int = 0
+
+
+@dataclass(slots=True)
+class _Pending:
+    body: bytes
+    num_spans: int
+    done: Future[None] = field(default_factory=Future)
+
+
+class WriteAheadLog:
+    """The log in one folder; used by one process.
+
+    Args:
+        folder: Where the segments lie; made if missing.
+        node: Part of each segment's name, so that two collectors never share one.
+        limits: See `Limits`.
+
+    Raises:
+        OSError: If the folder cannot be read or written.
+    """
+
+    def __init__(self, folder: Path, node: str, limits: Limits | None = None) -> None:
+        self._folder = folder
+        self._node = node
+        self._limits = limits or Limits()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._pending: list[_Pending] = []
+        self._pending_bytes = 0
+        self._sealed: deque[SealedSegment] = deque()
+        self._open: _OpenSegment | None = None
+        self._is_closing = False
+        folder.mkdir(parents=True, exist_ok=True)
+        recovered = recover(folder)
+        self.num_torn_bytes = recovered.num_torn_bytes
+        self._sealed.extend(recovered.segments)
+        self._segment_bytes = sum(segment.num_bytes for segment in recovered.segments)
+        self._writer = threading.Thread(target=self._write_forever, name="log-writer", daemon=True)
+        self._writer.start()
+
+    def append(self, body: bytes, num_spans: int) -> Future[None]:
+        """Queue a body; the future is done once it is on disk, or failed with LogWriteError.
+
+        Raises:
+            LogFullError: If the log has no room; nothing was queued.
+        """
+        size = len(body) + RECORD.size
+        with self._changed:
+            if self._is_closing:
+                raise LogFullError("the collector is shutting down")
+            if self._segment_bytes + self._pending_bytes + size > self._limits.max_log_bytes:
+                raise LogFullError(f"the log holds its bound of {self._limits.max_log_bytes} bytes")
+            if self._pending_bytes + size > self._limits.max_pending_bytes:
+                raise LogFullError("the disk is too slow for what arrives")
+            entry = _Pending(body, num_spans)
+            self._pending.append(entry)
+            self._pending_bytes += size
+            self._changed.notify_all()
+        return entry.done
+
+    def next_sealed(self, timeout_s: float) -> SealedSegment | None:
+        """Return the oldest sealed segment, or None if none is there before the timeout.
+
+        The segment stays first in the queue until `delete` takes it out.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._sealed), timeout_s)
+            return self._sealed[0] if self._sealed else None
+
+    def delete(self, segment: SealedSegment) -> None:
+        """Forget a segment that the store has."""
+        segment.path.unlink(missing_ok=True)
+        self._forget(segment)
+
+    def part(self, segment: SealedSegment, isolated: Isolated) -> SealedSegment | None:
+        """Set the poison of a segment aside; return the segment without it, None if none is left.
+
+        The name stays: where the store already has a part of the segment under it, storing the
+        rest adds nothing twice.
+
+        Raises:
+            OSError: If the disk refuses; the segment is then as it was.
+        """
+        for number, poison in enumerate(isolated.poison):
+            data = encode_segment(segment.created_ns, poison.bodies)
+            name = f"{segment.name}.{number}"
+            path = keep_piece(self._folder, name, data, poison.reason)
+            logger.error("the store refuses a piece of a segment kept=%s", path)
+        if not isolated.good:
+            self.delete(segment)
+            return None
+        data = encode_segment(segment.created_ns, isolated.good)
+        write_synced(segment.path, data)
+        smaller = replace(segment, num_bytes=len(data))
+        with self._changed:
+            self._sealed[self._sealed.index(segment)] = smaller
+            self._segment_bytes += smaller.num_bytes - segment.num_bytes
+        return smaller
+
+    def is_drained(self) -> bool:
+        """Return whether the store has everything that was accepted."""
+        with self._lock:
+            return not self._pending_bytes and not self._sealed and self._open is None
+
+    def num_bytes(self) -> int:
+        """Return how many bytes wait for the store."""
+        with self._lock:
+            return self._segment_bytes + self._pending_bytes
+
+    def is_full(self) -> bool:
+        """Return whether the next small request would be refused."""
+        return self.num_bytes() >= self._limits.max_log_bytes
+
+    def oldest_ns(self) -> int | None:
+        """Return when the oldest segment that the store lacks was begun; None if there is none."""
+        with self._lock:
+            if self._sealed:
+                return self._sealed[0].created_ns
+            return self._open.created_ns if self._open else None
+
+    def close(self) -> None:
+        """Write and seal what was accepted; refuse what comes later. Inserts may go on."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._writer.join()
+
+    def _forget(self, segment: SealedSegment) -> None:
+        with self._changed:
+            self._sealed.remove(segment)
+            self._segment_bytes -= segment.num_bytes
+            self._changed.notify_all()
+
+    # The writer thread
+
+    def _write_forever(self) -> None:
+        while True:
+            with self._changed:
+                while not self._has_work():
+                    # Asked anew each time: what is due changes with what wakes this thread.
+                    self._changed.wait(self._seconds_to_seal())
+                batch, self._pending = self._pending, []
+                is_last = self._is_closing
+            if batch:
+                self._write(batch)
+            if self._open is not None and (is_last or self._is_ripe(self._open)):
+                self._seal(self._open)
+            if is_last:
+                return
+
+    def _has_work(self) -> bool:
+        return (
+            bool(self._pending)
+            or self._is_closing
+            or (self._open is not None and self._is_ripe(self._open))
+        )
+
+    def _seconds_to_seal(self) -> float | None:
+        """Return when to look again if nothing happens; None: nothing is due by itself."""
+        if self._open is None or self._sealed:
+            return None
+        return max(self._limits.seal_age_s - (time.monotonic() - self._open.begun_s), 0.0)
+
+    def _is_ripe(self, segment: _OpenSegment) -> bool:
+        if segment.num_bytes >= self._limits.seal_bytes:
+            return True
+        if self._sealed:
+            # The store is busy: one larger insert is cheaper than two small ones. Whoever takes the
+            # last sealed segment away wakes this thread.
+            return False
+        age_s = time.monotonic() - segment.begun_s
+        return segment.num_spans >= self._limits.seal_spans or age_s >= self._limits.seal_age_s
+
+    def _write(self, batch: list[_Pending]) -> None:
+        size = sum(len(entry.body) + RECORD.size for entry in batch)
+        # Senders that gave up meanwhile are written too; from here on none can give up.
+        waiting = [entry for entry in batch if entry.done.set_running_or_notify_cancel()]
+        try:
+            segment = self._open or self._begin()
+            parts = [part for entry in batch for part in (encode_record(entry.body), entry.body)]
+            _write_all(segment.fd, parts)
+            os.fdatasync(segment.fd)
+        except OSError as error:
+            self._abandon(waiting, size, error)
+            return
+        segment.num_bytes += size
+        segment.num_spans += sum(entry.num_spans for entry in batch)
+        with self._changed:
+            self._pending_bytes -= size
+            self._segment_bytes += size
+        for entry in waiting:
+            entry.done.set_result(None)
+
+    def _abandon(self, waiting: list[_Pending], size: int, error: OSError) -> None:
+        """Refuse a batch that did not reach the disk, and cut what part of it did."""
+        logger.error("log write failed error=%s requests=%d", error, len(waiting))
+        segment = self._open
+        if segment is not None:
+            try:
+                os.ftruncate(segment.fd, segment.num_bytes)
+            except OSError as second:
+                logger.error("log segment cannot be cut segment=%s error=%s", segment.name, second)
+            # After a failed fdatasync the kernel's pages are in doubt: use another file.
+            self._seal(segment)
+        with self._changed:
+            self._pending_bytes -= size
+        for entry in waiting:
+            entry.done.set_exception(LogWriteError(f"the log cannot be written: {error}"))
+
+    def _begin(self) -> _OpenSegment:
+        created_ns = time.time_ns()
+        name = f"{created_ns:020d}-{self._node}"
+        path = self._folder / f"{name}{OPEN_SUFFIX}"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        header = encode_header(created_ns)
+        try:
+            _write_all(fd, [header])
+            sync_folder(self._folder)
+        except OSError:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise
+        self._open = _OpenSegment(name, path, fd, created_ns, time.monotonic())
+        with self._lock:
+            self._segment_bytes += len(header)
+        return self._open
+
+    def _seal(self, segment: _OpenSegment) -> None:
+        os.close(segment.fd)
+        if segment.num_bytes == HEADER.size:
+            # The disk refused its first record.
+            segment.path.unlink(missing_ok=True)
+            with self._changed:
+                self._open = None
+                self._segment_bytes -= segment.num_bytes
+            return
+        try:
+            path = rename_sealed(segment.path)
+        except OSError as error:
+            # The name only says that the segment is whole; it is inserted under any.
+            logger.error("log segment not renamed segment=%s error=%s", segment.name, error)
+            path = segment.path
+        with self._changed:
+            self._open = None
+            self._sealed.append(
+                SealedSegment(segment.name, path, segment.num_bytes, segment.created_ns)
+            )
+            self._changed.notify_all()
+
+
+def _write_all(fd: int, parts: list[bytes]) -> None:
+    data = b"".join(parts)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,109 @@
+"""What the alerts page says: what fires and why, when it did, what became of the notices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from dashboard.selection import Window, parse_time_ms
+
+Row = Mapping[str, Any]
+
+# What an alert's annotations are called by people; the rest is shown elsewhere or not at all.
+EVIDENCE = {
+    "bad_requests": "bad requests",
+    "sli": "SLI",
+    "budget_left": "budget left",
+    "budget_lasts": "budget lasts",
+    "burn_rate_long": "burn rate, long window",
+    "burn_rate_short": "burn rate, short window",
+    "top_cause": "top cause",
+    "worst_cohorts": "worst cohorts",
+    "bad_by_prompt_size": "bad by prompt size",
+    "change_point": "change of level",
+    "prompt_change": "prompt change",
+    "ledger": "ledger",
+}
+_HIDDEN = {"summary", "description", "exemplars", "silence", "runbook_url", "dashboard_url"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch in which one alert was pending or fired, as a bar of the timeline."""
+
+    name: str
+    state: str
+    from_ms: int
+    to_ms: int
+    is_silenced: bool
+
+
+def evidence(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return an alert's evidence as names with values: known ones first, then any other."""
+    known = [(name, annotations[key]) for key, name in EVIDENCE.items() if annotations.get(key)]
+    others = [
+        (key.replace("_", " "), value)
+        for key, value in annotations.items()
+        if key not in EVIDENCE and key not in _HIDDEN and value and not value.startswith("http")
+    ]
+    return known + others
+
+
+def links(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return an alert's links out of the dashboard: runbooks and the like."""
+    return [
+        (key.removesuffix("_url").replace("_", " "), value)
+        for key, value in annotations.items()
+        if value.startswith(("http://", "https://")) and key != "dashboard_url"
+    ]
+
+
+def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:
+    """Return the pending and the firing part of each alert, cut to the window."""
+    bars = []
+    for alert in alerts:
+        end_ms = alert["ended_ms"] or window.to_ms
+        fired_ms = alert["fired_ms"]
+        parts = [("pending", alert["started_ms"], fired_ms or end_ms)]
+        if fired_ms is not None:
+            parts.append(("firing", fired_ms, end_ms))
+        for state, begin, end in parts:
+            begin, end = max(begin, window.from_ms), min(end, window.to_ms)
+            if begin < end:
+                name = f"{alert['slo']} · {alert['severity']}"
+                bars.append(Bar(name, state, begin, end, bool(alert["was_silenced"])))
+    return bars
+
+
+def headline(alerts: Sequence[Row]) -> tuple[str, str]:
+    """Return the level and the sentence of what fires."""
+    firing = [alert for alert in alerts if alert["state"] == "firing"]
+    pages = sum(alert["severity"] == "page" for alert in firing)
+    if firing:
+        tickets = len(firing) - pages
+        parts = [f"{n} {word}{'s' if n > 1 else ''}" for n, word in
+                 ((pages, "page"), (tickets, "ticket")) if n]  # fmt: skip
+        verb = "fires" if len(firing) == 1 else "fire"
+        return ("bad" if pages else "warning"), f"{' and '.join(parts)} {verb}"
+    pending = sum(alert["state"] == "pending" for alert in alerts)
+    return ("warning", f"{pending} pending") if pending else ("good", "Nothing fires")
+
+
+def delivery_words(notifications: Mapping[str, int]) -> str:
+    """Return what became of the notices in a sentence."""
+    waiting, dead = notifications.get("waiting", 0), notifications.get("dead", 0)
+    text = f"{notifications.get('delivered', 0)} delivered, {waiting} on their way"
+    return f"{text}, {dead} dead" if dead else f"{text}, none dead"
+
+
+def local_time(unix_ms: int) -> datetime:
+    """Return Unix milliseconds as naive UTC, which is what Plotly prints as it is."""
+    return datetime.fromtimestamp(unix_ms / 1000, tz=UTC).replace(tzinfo=None)
+
+
+def lasts_s(until: str, now_ms: int) -> float | None:
+    """Return how many seconds are left until a time in ISO 8601; None for what is none."""
+    until_ms = parse_time_ms(until)
+    return None if until_ms is None else max(0.0, (until_ms - now_ms) / 1000)

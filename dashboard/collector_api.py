@@ -1,0 +1,85 @@
+"""Asks the collector's operators' API: alerts, silences, corrections, reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+from evenkeel.errors import CannotMeasureError
+
+TIMEOUT_S = 20.0
+
+
+class CollectorError(CannotMeasureError):
+    """The collector did not answer (status 0), or refused with that HTTP status."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def ask(url: str, name: str, token: str | None, parameters: Mapping[str, str]) -> bytes:
+    """Return what the collector answers to a GET of `/api/{name}`.
+
+    Raises:
+        CollectorError: If it does not answer, or refuses.
+    """
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    return _send(Request(f"{url}/api/{name}{query}", headers=_headers(token)))
+
+
+def ask_json(
+    url: str, name: str, token: str | None, parameters: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what the collector answers, read as a JSON object.
+
+    Raises:
+        CollectorError: If it does not answer, refuses, or answers something else.
+    """
+    try:
+        found = json.loads(ask(url, name, token, parameters or {}))
+    except ValueError as error:
+        raise CollectorError(f"{url} answered no JSON: is it a collector?") from error
+    if not isinstance(found, dict):
+        raise CollectorError(f"{url} answered something else than a collector does")
+    return found
+
+
+def act(url: str, name: str, token: str | None, order: Mapping[str, Any]) -> dict[str, Any]:
+    """Have the collector do an action, and return what came of it.
+
+    Raises:
+        CollectorError: If it does not answer, or refuses.
+    """
+    body = json.dumps(dict(order)).encode()
+    headers = {**_headers(token), "content-type": "application/json"}
+    request = Request(f"{url}/api/{name}", body, headers)
+    result: dict[str, Any] = json.loads(_send(request))
+    return result
+
+
+def _headers(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
+def _send(request: Request) -> bytes:
+    try:
+        with urlopen(request, timeout=TIMEOUT_S) as response:
+            body: bytes = response.read()
+            return body
+    except HTTPError as error:
+        raise CollectorError(_reason(error), error.code) from error
+    except (URLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise CollectorError(f"no collector answers at {request.full_url}: {reason}") from error
+
+
+def _reason(error: HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["error"])
+    except (ValueError, KeyError, TypeError, OSError):
+        return f"the collector answered {error.code}"

@@ -1,0 +1,60 @@
+"""Form fields whose value the URL keeps, so that a link shows the same view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+
+def pick(name: str, label: str, options: Mapping[str, str], width: int = 170) -> str:
+    """Draw a drop-down list, and return what is chosen; the first option is the default."""
+    default = next(iter(options))
+    wanted = st.query_params.get(name, default)
+
+    def choose() -> None:
+        set_param(name, st.session_state[f"{name}_field"], default)
+
+    st.session_state[f"{name}_field"] = wanted if wanted in options else default
+    chosen = st.selectbox(
+        label,
+        list(options),
+        format_func=lambda option: options[option],
+        key=f"{name}_field",
+        on_change=choose,
+        width=width,
+    )
+    return str(chosen)
+
+
+def slide(name: str, label: str, options: list[str], default: str, width: int = 420) -> str:
+    """Draw a slider over named steps, and return the chosen one."""
+    wanted = st.query_params.get(name, default)
+
+    def choose() -> None:
+        set_param(name, st.session_state[f"{name}_field"], default)
+
+    st.session_state[f"{name}_field"] = wanted if wanted in options else default
+    return str(st.select_slider(label, options, key=f"{name}_field", on_change=choose, width=width))
+
+
+def write(name: str, label: str, placeholder: str = "", width: int = 170) -> str:
+    """Draw a text field, and return its text."""
+
+    def choose() -> None:
+        set_param(name, st.session_state[f"{name}_field"].strip(), "")
+
+    st.session_state[f"{name}_field"] = st.query_params.get(name, "")
+    return str(
+        st.text_input(
+            label, key=f"{name}_field", on_change=choose, placeholder=placeholder, width=width
+        )
+    ).strip()
+
+
+def set_param(name: str, value: str | None, default: str = "") -> None:
+    """Write a parameter of the URL; at its default it is left out."""
+    if value in (None, default):
+        st.query_params.pop(name, None)
+    else:
+        st.query_params[name] = str(value)

@@ -1,0 +1,138 @@
+"""Reads what the latency page shows of one window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from dashboard import reading
+from dashboard.health_data import num_requests, range_of
+from dashboard.latency_model import DEFINITIONS, Picked, cohort_names, differs, one_in
+from dashboard.selection import Selection, Window, step_s
+from dashboard.series import fill_gaps
+
+if TYPE_CHECKING:
+    from dashboard.reading import Parameters
+
+# Requests that a view reads one by one; of more it reads one in n.
+MAX_READ = 500_000
+MAX_COMPARED = 150_000
+MAX_BEHIND = 20
+# The heatmap has steps of about twice the width of the lines: cells are to be hit with a mouse.
+_HEAT_STEPS = 2
+COLUMNS = ("p50_s", "p95_s", "p99_s")
+# Not in the minute rollup.
+_ONLY_RAW = ("finish_reason",)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What to look at: a measure, under whose definition, by which dimension."""
+
+    measure: str
+    definition: str
+    dimension: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyData:
+    """One measure over a window.
+
+    Attributes:
+        cohorts: One row a cohort, the largest first; "" is all requests.
+        series: By cohort: one row a step, gaps included.
+        heat: Rows of bucket, bin and number.
+        one_in: Which share of the requests the heatmap (and, unless the rollup was read, the rest)
+            comes from: one in n.
+        is_rollup: Whether the percentiles come from the minute rollup.
+        heat_step_s: Width of a step of the heatmap.
+        window: As it was read: its steps are longer where the rollup was.
+    """
+
+    cohorts: list[dict[str, Any]]
+    series: dict[str, pd.DataFrame]
+    heat: list[dict[str, Any]]
+    one_in: int
+    is_rollup: bool
+    heat_step_s: int
+    window: Window
+
+
+def read_latency(selection: Selection, window: Window, view: View) -> LatencyData:
+    """Read one window.
+
+    Raises:
+        StoreError: If the store is gone or refuses a query.
+    """
+    stored = num_requests(selection, window)
+    window, share = window.sized(stored), one_in(stored, MAX_READ)
+    parameters = _parameters(selection, window, view, share)
+    is_rollup = (
+        window.is_long
+        and not differs(view.measure, view.definition)
+        and view.dimension not in _ONLY_RAW
+    )
+    suffix = "_1m" if is_rollup else ""
+    cohorts = reading.rows(f"latency_cohorts{suffix}", parameters)
+    names = cohort_names(cohorts)
+    frame = reading.frame(
+        f"latency_series{suffix}",
+        {**parameters, "step_s": window.step_s, "cohorts": tuple(names)},
+    )
+    heat_step_s = step_s(window.duration_s * _HEAT_STEPS)
+    return LatencyData(
+        cohorts=cohorts,
+        series={name: _of_cohort(frame, name, window) for name in names},
+        heat=reading.rows("latency_heatmap", {**parameters, "step_s": heat_step_s}),
+        one_in=share,
+        is_rollup=is_rollup,
+        heat_step_s=heat_step_s,
+        window=window,
+    )
+
+
+def read_definitions(selection: Selection, window: Window, view: View) -> dict[str, dict[str, Any]]:
+    """Return the measure's percentiles under each definition that differs from ours, and ours."""
+    share = one_in(num_requests(selection, window), MAX_COMPARED)
+    found = {}
+    for definition in DEFINITIONS:
+        if definition == "ours" or differs(view.measure, definition):
+            parameters = _parameters(selection, window, View(view.measure, definition, ""), share)
+            rows = reading.rows("latency_cohorts", parameters)
+            if rows:
+                found[definition] = rows[0]
+    return found
+
+
+def read_behind(selection: Selection, view: View, picked: Picked) -> list[dict[str, Any]]:
+    """Return the requests behind a point or bin, the nearest to its value first."""
+    window = Window(picked.from_ms, picked.to_ms, 1)
+    return reading.rows(
+        "latency_behind",
+        {
+            **_parameters(selection, window, view, 1),
+            "low_s": picked.low_s,
+            "high_s": picked.high_s,
+            "near_s": picked.near_s,
+            "cohort": picked.cohort,
+            "limit": MAX_BEHIND,
+        },
+    )
+
+
+def _parameters(selection: Selection, window: Window, view: View, share: int) -> Parameters:
+    return {
+        **range_of(window),
+        **selection.filters(),
+        "measure": view.measure,
+        "definition": view.definition,
+        "dimension": view.dimension,
+        "one_in": share,
+    }
+
+
+def _of_cohort(frame: pd.DataFrame, cohort: str, window: Window) -> pd.DataFrame:
+    chosen = frame if frame.empty else frame[frame["cohort"] == cohort]
+    return fill_gaps(chosen, COLUMNS, window)

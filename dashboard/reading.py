@@ -1,0 +1,99 @@
+"""Reads the store for the pages: one connection a token, and answers kept for two seconds.
+
+Sessions that look at the same view with the same token share the answers, so that eight of them
+cost what one does. A token is part of what answers are kept by: nobody is given what was read with
+another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from dashboard.signing_in import identity, settings
+from evenkeel.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUERY_TIMEOUT_S = 30.0
+FREE_TIMEOUT_S = 10.0
+FREE_ROWS = 10_000
+_KEPT_S = 2.0
+_MAX_KEPT = 500
+
+# Hashable, so that answers can be kept by them: lists are tuples here.
+Value = str | int | float | tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
+Parameters = Mapping[str, Value]
+Sorted = tuple[tuple[str, Value], ...]
+_Source = tuple[str, str | None]
+
+
+def rows(name: str, parameters: Parameters) -> list[dict[str, Any]]:
+    """Return the rows of a named query.
+
+    Raises:
+        StoreError: If the store is gone or refuses the query.
+    """
+    return _kept_rows(_source(), name, tuple(sorted(parameters.items())))
+
+
+def slow_rows(name: str, parameters: Parameters) -> list[dict[str, Any]]:
+    """Return the rows of a query about the past, kept for minutes: what it reads is over.
+
+    Raises:
+        StoreError: If the store is gone or refuses the query.
+    """
+    return _long_kept_rows(_source(), name, tuple(sorted(parameters.items())))
+
+
+def frame(name: str, parameters: Parameters) -> pd.DataFrame:
+    """Return the frame of a named query, to be left unchanged.
+
+    Raises:
+        StoreError: If the store is gone or refuses the query.
+    """
+    return _kept_frame(_source(), name, tuple(sorted(parameters.items())))
+
+
+def free_frame(sql: str) -> pd.DataFrame:
+    """Return the frame of somebody's own SQL: read only, of so many rows, in so much time.
+
+    Raises:
+        StoreError: If the store is gone or refuses the query.
+    """
+    return _store(_source()).free_frame(sql, FREE_ROWS, FREE_TIMEOUT_S)
+
+
+def _source() -> _Source:
+    return settings().query_url, identity().token
+
+
+def _connect(source: _Source) -> Store:
+    url, token = source
+    return Store(url, timeout_s=QUERY_TIMEOUT_S, token=token)
+
+
+_store: Callable[[_Source], Store] = st.cache_resource(show_spinner=False)(_connect)
+
+
+def _read_rows(source: _Source, name: str, parameters: Sorted) -> list[dict[str, Any]]:
+    return _store(source).rows(name, _as_sent(parameters))
+
+
+def _read_frame(source: _Source, name: str, parameters: Sorted) -> pd.DataFrame:
+    return _store(source).frame(name, _as_sent(parameters))
+
+
+def _as_sent(parameters: Sorted) -> dict[str, object]:
+    """Return parameters as the client takes them: a tuple would be a tuple in SQL."""
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in parameters}
+
+
+_keeps = st.cache_data(ttl=_KEPT_S, max_entries=_MAX_KEPT, show_spinner=False)
+_keeps_long = st.cache_data(ttl=300.0, max_entries=_MAX_KEPT, show_spinner=False)
+_kept_rows: Callable[[_Source, str, Sorted], list[dict[str, Any]]] = _keeps(_read_rows)
+_long_kept_rows: Callable[[_Source, str, Sorted], list[dict[str, Any]]] = _keeps_long(_read_rows)
+_kept_frame: Callable[[_Source, str, Sorted], pd.DataFrame] = _keeps(_read_frame)

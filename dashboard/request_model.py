@@ -1,0 +1,178 @@
+"""One request explained from its row and its neighbours' rows: gaps, stalls, who prefilled when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from dashboard import wording
+
+Row = Mapping[str, Any]
+
+STALL_FACTOR = 4.0
+"""A gap is a stall when it is this many times the request's median gap."""
+
+MAX_POINTS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One emission of the request.
+
+    Attributes:
+        time_s: When, in seconds since arrival.
+        num_tokens: How many tokens came at once.
+        gap_s: Seconds since the emission before; None for the first.
+        is_stall: Whether that gap is far above the request's own median.
+    """
+
+    time_s: float
+    num_tokens: int
+    gap_s: float | None
+    is_stall: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of a request's life, in seconds since the arrival of the request looked at."""
+
+    name: str
+    start_s: float
+    end_s: float
+
+    @property
+    def duration_s(self) -> float:
+        """Length in seconds."""
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Drafted and accepted tokens at one draft position, counted from 1."""
+
+    number: int
+    drafted: int
+    accepted: int
+
+    @property
+    def rate(self) -> float | None:
+        """Accepted / drafted; None where nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+
+def phases(row: Row, offset_s: float = 0.0) -> list[Phase]:
+    """Return the phases the request reached, one after the other from its arrival."""
+    found, start_s = [], offset_s
+    for name in ("queue", "prefill", "decode"):
+        duration_s = row[f"{name}_s"]
+        if duration_s is None:
+            break
+        found.append(Phase(name, start_s, start_s + duration_s))
+        start_s += duration_s
+    return found
+
+
+def tokens(row: Row) -> list[Token]:
+    """Return the emissions with the gap before each; [] when nothing was emitted."""
+    times_s, counts = row["emission_time_s"], row["emission_tokens"]
+    if not len(times_s):
+        return []
+    gaps_s = [later - earlier for earlier, later in pairwise(times_s)]
+    usual_s = median(gaps_s) if gaps_s else 0.0
+    first = Token(times_s[0], counts[0], None, False)
+    rest = (
+        Token(time_s, count, gap_s, len(gaps_s) > 2 and gap_s > STALL_FACTOR * usual_s)
+        for time_s, count, gap_s in zip(times_s[1:], counts[1:], gaps_s, strict=True)
+    )
+    return [first, *rest]
+
+
+def thinned(series: Sequence[Token], limit: int = MAX_POINTS) -> list[Token]:
+    """Return at most `limit` emissions: of each run of neighbours the one after the longest gap."""
+    if len(series) <= limit:
+        return list(series)
+    size = -(-len(series) // limit)
+    runs = (series[i : i + size] for i in range(0, len(series), size))
+    return [max(run, key=lambda token: token.gap_s or 0.0) for run in runs]
+
+
+def positions(row: Row) -> list[Position]:
+    """Return drafted and accepted tokens by draft position; [] without speculation."""
+    pairs = zip(row["drafted_by_position"], row["accepted_by_position"], strict=False)
+    return [Position(number, int(d), int(a)) for number, (d, a) in enumerate(pairs, start=1)]
+
+
+def explanation(row: Row, series: Sequence[Token], neighbours: Sequence[Row]) -> list[str]:
+    """Return why the request took as long as it did, in sentences, the weightiest first."""
+    sentences = []
+    if row["ttft_s"] is not None:
+        sentences.append(_first_token_words(row))
+    elif row["status"] != "ok":
+        ended = wording.seconds(row["e2e_s"])
+        sentences.append(f"It ended without a token after {ended}: {row['status']}.")
+    sentences += _crowd_words(row, neighbours)
+    stalls = [token for token in series if token.is_stall]
+    if stalls:
+        sentences.append(_stall_words(stalls, neighbours))
+    return sentences
+
+
+def _first_token_words(row: Row) -> str:
+    queue_s, prefill_s = row["queue_s"] or 0.0, row["prefill_s"] or 0.0
+    name, spent_s = max((("queue", queue_s), ("prefill", prefill_s)), key=lambda item: item[1])
+    share = spent_s / row["ttft_s"] if row["ttft_s"] else 0.0
+    found = ""
+    if row["input_tokens"] and row["cached_tokens"] is not None:
+        missing = row["input_tokens"] - row["cached_tokens"]
+        found = (
+            f" It had {wording.count(row['input_tokens'])} input tokens, "
+            f"{wording.count(missing)} of them not cached."
+        )
+    return (
+        f"The first token came after {wording.seconds(row['ttft_s'])}, "
+        f"{wording.percent(share)} of it {name} ({wording.seconds(spent_s)}).{found}"
+    )
+
+
+def _crowd_words(row: Row, neighbours: Sequence[Row]) -> list[str]:
+    """Say how much others prefilled before this request's first token, or its end."""
+    until_s = row["ttft_s"] if row["ttft_s"] is not None else row["e2e_s"] or 0.0
+    crowd = prefilling(neighbours, 0.0, until_s)
+    if not crowd:
+        return []
+    total = sum(neighbour["prefilled_tokens"] or 0 for neighbour in crowd)
+    largest = max(neighbour["prefilled_tokens"] or 0 for neighbour in crowd)
+    verb = "request was" if len(crowd) == 1 else "requests were"
+    return [
+        f"Before that, {len(crowd)} other {verb} in prefill at the same time, with "
+        f"{wording.count(total)} tokens in all; the largest had {wording.count(largest)}."
+    ]
+
+
+def _stall_words(stalls: Sequence[Token], neighbours: Sequence[Row]) -> str:
+    worst = max(stalls, key=lambda token: token.gap_s or 0.0)
+    gap_s = worst.gap_s or 0.0
+    during = prefilling(neighbours, worst.time_s - gap_s, worst.time_s)
+    count = "One gap is" if len(stalls) == 1 else f"{len(stalls)} gaps are"
+    who = (
+        f", while {len(during)} other request{'s' if len(during) > 1 else ''} prefilled"
+        if during
+        else ""
+    )
+    return (
+        f"{count} more than {STALL_FACTOR:.0f}× the median; the longest is "
+        f"{wording.seconds(gap_s)}, {wording.seconds(worst.time_s - gap_s)} after arrival{who}."
+    )
+
+
+def prefilling(neighbours: Sequence[Row], start_s: float, end_s: float) -> list[Row]:
+    """Return the neighbours in prefill at any moment of a stretch, seconds since our arrival."""
+    found = []
+    for neighbour in neighbours:
+        for phase in phases(neighbour, neighbour["offset_s"]):
+            if phase.name == "prefill" and phase.start_s < end_s and phase.end_s > start_s:
+                found.append(neighbour)
+    return found

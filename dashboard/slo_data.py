@@ -1,0 +1,165 @@
+"""Reads what the SLO page shows: an SLO's events by hour, day, minute and cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from dashboard import reading
+from dashboard.collector_api import CollectorError, ask_json
+from dashboard.health_data import num_requests, range_of
+from dashboard.selection import Selection, Window, parse_time_ms
+from dashboard.signing_in import identity, settings
+from dashboard.slo_page_model import DAY_MS, Bucket, buckets, draft, minutes, outside
+from evenkeel.slo_backtest import Replay, replay
+from evenkeel.slo_file import read_slo_file
+from evenkeel.slo_model import Metric, Slo
+from evenkeel.slo_query import Span, count_parameters, event_parameters, slo_parts
+
+Read = Callable[[str, reading.Parameters], list[dict[str, Any]]]
+HOUR_NS = 3600 * 10**9
+MINUTE_NS = 60 * 10**9
+MAX_BURNERS = 15
+LONGEST_DRAFT_MS = 7 * DAY_MS
+# Of more requests, one by one is too slow for a page.
+MAX_JUDGED = 400_000
+
+
+def read_slos() -> list[Slo]:
+    """Return the SLOs of the file given with `--slos`; [] without one.
+
+    Raises:
+        ConfigurationError: If the file is wrong.
+    """
+    path = settings().slos
+    if path is None:
+        return []
+    return _kept_slos(str(path), path.stat().st_mtime_ns if path.exists() else 0)
+
+
+def _read_file(path: str, changed_ns: int) -> list[Slo]:
+    """Return the SLOs of a file that was changed at that moment."""
+    return list(read_slo_file(Path(path)).slos)
+
+
+_kept_slos: Callable[[str, int], list[Slo]] = st.cache_data(show_spinner=False, max_entries=4)(
+    _read_file
+)
+
+
+def is_counted(slo: Slo) -> bool:
+    """Return whether an SLO judges requests, one by one; others have no requests to show."""
+    return slo.slicing is None and all(
+        member.indicator.metric is not Metric.EVAL_PASS for member in slo.indicator.parts
+    )
+
+
+def read_buckets(slo: Slo, from_ms: int, to_ms: int, width_ns: int) -> list[Bucket]:
+    """Return an SLO's events in buckets: days that are over are read once and kept.
+
+    Buckets of hours of very many requests come from the rollup, whose events count by their
+    arrival.
+
+    Raises:
+        StoreError: If the store is gone or refuses a query.
+    """
+    today_ms = max(from_ms, to_ms // DAY_MS * DAY_MS)
+    past = _read_counts(slo, Window(from_ms, today_ms, 60), width_ns, reading.slow_rows)
+    today = _read_counts(slo, Window(today_ms, to_ms, 60), width_ns, reading.rows)
+    weights = [float(member.weight) for member in slo.indicator.parts]
+    return buckets([*past, *today], weights, width_ns)
+
+
+def _read_counts(slo: Slo, window: Window, width_ns: int, read: Read) -> list[dict[str, Any]]:
+    if window.from_ms >= window.to_ms:
+        return []
+    if width_ns >= HOUR_NS and num_requests(Selection(), window) > MAX_JUDGED:
+        parameters: reading.Parameters = {
+            "slo_name": slo.name,
+            "width_s": width_ns // 10**9,
+        }
+        if counted := read("slo_rollup_counts", {**range_of(window), **parameters}):
+            return counted
+    span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
+    return read("slo_counts", _hashable(count_parameters(slo_parts(slo, width_ns), span)))
+
+
+def read_burners(slo: Slo, window: Window) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return rows of cohorts, and the requests that burned the budget, the worst first."""
+    span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
+    parameters = _hashable(event_parameters(slo_parts(slo), span))
+    return (
+        reading.rows("slo_cohorts", parameters),
+        reading.rows("slo_burners", {**parameters, "limit": MAX_BURNERS}),
+    )
+
+
+def readable(window: Window) -> Window:
+    """Return the newest part of a window that is not too much to judge request by request."""
+    stored = num_requests(Selection(), window)
+    if stored <= MAX_JUDGED:
+        return window
+    kept_ms = int((window.to_ms - window.from_ms) * MAX_JUDGED / stored)
+    return replace(window, from_ms=(window.to_ms - kept_ms) // 60_000 * 60_000)
+
+
+def read_causes(slo: Slo, window: Window) -> dict[str, Any]:
+    """Return how long bad and good events spent in each phase."""
+    span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
+    return reading.rows("slo_causes", _hashable(event_parameters(slo_parts(slo), span)))[0]
+
+
+def read_corrections() -> list[dict[str, Any]] | None:
+    """Return the corrections; None where the collector does not answer, or not to us."""
+    try:
+        found = ask_json(settings().collector_url, "corrections", identity().token)
+    except CollectorError:
+        return None
+    return list(found.get("corrections", []))
+
+
+def corrected_spans_ms(
+    slo: str, corrections: Sequence[dict[str, Any]] | None
+) -> list[tuple[int, int]]:
+    """Return the spans that do not count for an SLO."""
+    return [
+        (parse_time_ms(c["from"]) or 0, parse_time_ms(c["until"]) or 0)
+        for c in corrections or ()
+        if c["revoked_by"] is None and c["slo"] in ("", slo)
+    ]
+
+
+def draft_begin_ms(window: Window) -> int:
+    """Return from when on a draft is replayed at most."""
+    return max(window.from_ms, window.to_ms - LONGEST_DRAFT_MS)
+
+
+def read_draft(
+    slo: Slo, tried: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]
+) -> tuple[Replay, Replay]:
+    """Return what the SLO would have said over the window as it is, and as it is drafted.
+
+    Raises:
+        ConfigurationError: If its windows cannot be replayed on minutes.
+        StoreError: If the store is gone or refuses a query.
+    """
+    window = readable(replace(window, from_ms=draft_begin_ms(window)))
+    from_ms = window.from_ms // 60_000 * 60_000
+    to_ms = window.to_ms // 60_000 * 60_000
+    own = draft(slo, slo.indicator.threshold_s, slo.target)
+    both = (own, own) if tried == own else (own, tried)
+    first, second = (
+        replay(
+            one, minutes(outside(read_buckets(one, from_ms, to_ms, MINUTE_NS), spans_ms, 60_000))
+        )
+        for one in both
+    )
+    return first, second
+
+
+def _hashable(parameters: dict[str, object]) -> dict[str, Any]:
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in parameters.items()}

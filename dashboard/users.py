@@ -1,0 +1,70 @@
+"""Who is who: the file that gives each person of the identity provider a token of the collector."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.settings import read_environment
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class User(_Strict):
+    """One person: the e-mail the provider vouches for, and the variable that holds their token."""
+
+    email: str = Field(min_length=3)
+    token_env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+
+class _UserFile(_Strict):
+    user: tuple[User, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who looks at the dashboard.
+
+    Attributes:
+        name: What they are called in the audit; "" where nobody signs in.
+        token: What the collector is asked with; None asks without.
+        tenant: Whose data they see; None for all.
+        may_act: Whether they may silence, acknowledge and the like.
+    """
+
+    name: str
+    token: str | None
+    tenant: str | None = None
+    may_act: bool = False
+
+
+def read_users(path: Path | None) -> Mapping[str, User]:
+    """Return the users by e-mail, in lower case.
+
+    Raises:
+        ConfigurationError: If the file is missing, or says something that does not exist.
+    """
+    if path is None:
+        raise ConfigurationError("sign-in with OIDC needs --users FILE: who reads with which token")
+    try:
+        file = _UserFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{path} (--users) cannot be read: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(f"{path} (--users): {where}: {first['msg']}") from error
+    return {user.email.lower(): user for user in file.user}
+
+
+def token_of(email: str, users: Mapping[str, User]) -> str | None:
+    """Return the token of a person; None for who is not in the file, or whose variable is unset."""
+    user = users.get(email.lower())
+    return read_environment(user.token_env) if user is not None else None

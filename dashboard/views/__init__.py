@@ -1,0 +1,50 @@
+"""The pages, one file and one question each; a new page is a new file and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dashboard.views import (
+    alerts,
+    cache,
+    compare,
+    engine,
+    evals,
+    explore,
+    health,
+    latency,
+    request,
+    slo,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page.
+
+    Attributes:
+        path: Its address after the slash; "" is the first page.
+        title: Its name in the menu.
+        icon: A Material symbol.
+        show: Draws it.
+    """
+
+    path: str
+    title: str
+    icon: str
+    show: Callable[[], None]
+
+
+PAGES = (
+    Page("", "Health", ":material/monitor_heart:", health.show),
+    Page("latency", "Latency", ":material/timeline:", latency.show),
+    Page("request", "Request", ":material/view_timeline:", request.show),
+    Page("slo", "SLO", ":material/target:", slo.show),
+    Page("alerts", "Alerts", ":material/notifications:", alerts.show),
+    Page("engine", "Engine", ":material/memory:", engine.show),
+    Page("cache", "Cache", ":material/inventory_2:", cache.show),
+    Page("compare", "Compare", ":material/compare_arrows:", compare.show),
+    Page("explore", "Explore", ":material/search:", explore.show),
+    Page("evals", "Evals", ":material/rule:", evals.show),
+)

@@ -1,0 +1,256 @@
+"""What fires, why, who was told, and what is to be done about it?"""
+
+from __future__ import annotations
+
+from functools import partial
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from dashboard import markup, reading, wording
+from dashboard.acting import author_field, may_act, perform
+from dashboard.alerts_figure import timeline_figure
+from dashboard.alerts_model import delivery_words, evidence, headline, lasts_s, links, timeline
+from dashboard.collector_api import CollectorError, ask_json
+from dashboard.health_data import range_of
+from dashboard.health_model import Verdict
+from dashboard.markup import Cell
+from dashboard.page import colours, now_ms, refreshing, selection_bar
+from dashboard.request_rows import alert_cells, example_ids, short_id
+from dashboard.selection import Selection, Window
+from dashboard.signing_in import identity, settings
+from dashboard.zoom import zoomable
+
+ALERT_HEADERS = (
+    "state", "SLO", "severity", "fired", "for", "burn", "what it says", "top cause",
+    "bad requests such as",
+)  # fmt: skip
+_DURATIONS = ("30m", "1h", "4h", "1d", "7d")
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar(filters=())
+    refreshing(partial(_body, selection), selection.refresh_s())
+
+
+def _body(selection: Selection) -> None:
+    window = selection.window(now_ms())
+    found = reading.rows("alerts", range_of(window))
+    book, problem = _read_book()
+    level, sentence = headline(found)
+    told = delivery_words(book["notifications"]) if book else ""
+    as_of = f"data as of {wording.clock_ms(now_ms())} · {len(found)} alerts in this range"
+    reason = f"Notices: {told}." if told else ""
+    st.html(markup.verdict_banner(Verdict(level, sentence, reason), as_of))
+    if problem:
+        st.html(
+            markup.remark(
+                f"Silences, deliveries and actions are not available ({problem}); give the "
+                "collector's address:",
+                "evenkeel dashboard --collector-url http://127.0.0.1:4318",
+            )
+        )
+    active = [alert for alert in found if alert["state"] in ("firing", "pending")]
+    taken_on = {
+        (a["slo"], a["severity"]): a["acknowledged_by"] for a in (book or {}).get("alerts", ())
+    }
+    for number, alert in enumerate(active):
+        _show_active(number, alert, taken_on.get((alert["slo"], alert["severity"])), selection)
+    _show_timeline(found, window)
+    if book:
+        left, right = st.columns(2, gap="small")
+        with left:
+            _show_silences(book, [a["slo"] for a in active])
+        with right:
+            _show_letters(book)
+    _show_past(found, selection)
+    if book:
+        _show_audit()
+
+
+def _read_book() -> tuple[dict[str, Any] | None, str]:
+    try:
+        return ask_json(settings().collector_url, "alerts", identity().token), ""
+    except CollectorError as error:
+        return None, str(error)
+
+
+def _show_active(
+    number: int, alert: dict[str, Any], taken_by: str | None, selection: Selection
+) -> None:
+    annotations = alert["annotations"] or {}
+    params = selection.to_params()
+    began_ms = alert["fired_ms"] or alert["started_ms"]
+    level = "bad" if alert["state"] == "firing" else "warning"
+    badges = markup.badge(f"{alert['state']}: {alert['severity']}", level)
+    if taken_by:
+        badges += markup.badge(f"taken on by {taken_by}", "good")
+    if alert["was_silenced"]:
+        badges += markup.badge("silenced", "unknown")
+    slo = markup.link(alert["slo"], markup.page_link("slo", {"slo": alert["slo"], **params}))
+    examples = ", ".join(
+        markup.link(short_id(i), markup.page_link("request", {"request_id": i, **params}))
+        for i in example_ids(annotations.get("exemplars", ""))
+    )
+    outside = " · ".join(
+        f'<a href="{escape(url)}" rel="noopener" target="_blank">{escape(name)}</a>'
+        for name, url in links(annotations)
+    )
+    summary = annotations.get("summary") or annotations.get("description") or ""
+    details = annotations.get("description", "") if annotations.get("summary") else ""
+    lasted = wording.seconds((now_ms() - began_ms) / 1000)
+    with st.container(border=True, key=f"card-alert-{number}"):
+        st.html(
+            f'<div class="ek-alert ek-{level}"><div class="ek-row"><b>{slo}</b>{badges}'
+            f'<span class="ek-asof">since {wording.moment_ms(began_ms)}, {lasted}</span></div>'
+            f"<p><b>{escape(summary)}</b> {escape(details)}</p>"
+            f"{markup.facts(evidence(annotations))}"
+            + (f"<p>Bad requests such as {examples}</p>" if examples else "")
+            + (f"<p>{outside}</p>" if outside else "")
+            + "</div>"
+        )
+        if may_act() and alert["state"] == "firing":
+            _show_actions(number, alert["slo"], taken_by)
+
+
+def _show_actions(number: int, slo: str, taken_by: str | None) -> None:
+    with (
+        st.expander("Acknowledge or silence", key=f"act-{number}"),
+        st.form(f"act-{number}", border=False),
+    ):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            author = author_field(f"act-{number}")
+            comment = st.text_input("what is being done", key=f"comment-{number}")
+            duration = st.selectbox("for", _DURATIONS, 1, key=f"for-{number}", width=100)
+        with st.container(horizontal=True):
+            acknowledges = st.form_submit_button(
+                "Acknowledge", disabled=taken_by is not None, key=f"ack-{number}"
+            )
+            silences = st.form_submit_button("Silence", key=f"silence-{number}")
+        order = {"slo": slo, "comment": comment}
+        if acknowledges and perform("acknowledge", order, author, f"{slo} is taken on."):
+            st.rerun()
+        if silences and perform(
+            "silence", {**order, "duration": duration}, author, f"{slo} is silenced."
+        ):
+            st.rerun()
+
+
+def _show_timeline(found: list[dict[str, Any]], window: Window) -> None:
+    bars = timeline(found, window)
+    if not bars:
+        return
+    zoomable(
+        timeline_figure(bars, window, colours()),
+        "alert-timeline",
+        "When what fired",
+        "pending thin, firing thick, silenced hatched",
+    )
+
+
+def _show_silences(book: dict[str, Any], active: list[str]) -> None:
+    with st.container(border=True, key="card-silences"):
+        st.html('<div class="ek-title">Silences<small>nobody is told of these</small></div>')
+        silences = book["silences"]
+        if not silences:
+            st.caption("None: every alert is told.")
+        else:
+            rows = [
+                [
+                    Cell(s["slo"]),
+                    Cell(wording.seconds(lasts_s(s["until"], now_ms())), is_number=True),
+                    Cell(s["comment"] or "–", wraps=True),
+                    Cell(s["id"]),
+                ]
+                for s in silences
+            ]
+            st.html(markup.table(("SLO", "left", "why", "id"), rows, "Silences in force"))
+        if not may_act():
+            return
+        with st.expander("Silence an SLO, or end a silence", key="silencing"):
+            known = sorted({a["slo"] for a in book["alerts"]} | set(active))
+            with st.form("new-silence", border=False):
+                with st.container(horizontal=True, vertical_alignment="bottom"):
+                    slo = st.selectbox("SLO", known, accept_new_options=True, width=200)
+                    duration = st.selectbox("for", _DURATIONS, 1, width=100)
+                    author = author_field("new-silence")
+                comment = st.text_input("why")
+                order = {"slo": slo or "", "duration": duration, "comment": comment}
+                if st.form_submit_button("Silence it") and perform(
+                    "silence", order, author, f"{slo} is silenced."
+                ):
+                    st.rerun()
+            if silences:
+                with st.form("end-silence", border=False):
+                    with st.container(horizontal=True, vertical_alignment="bottom"):
+                        chosen = st.selectbox("silence", [s["id"] for s in silences], width=200)
+                        author = author_field("end-silence")
+                        is_sent = st.form_submit_button("End it")
+                    if is_sent and perform("end-silence", {"id": chosen}, author, "It ended."):
+                        st.rerun()
+
+
+def _show_letters(book: dict[str, Any]) -> None:
+    with st.container(border=True, key="card-letters"):
+        words = delivery_words(book["notifications"])
+        st.html(f'<div class="ek-title">Deliveries<small>{words}</small></div>')
+        letters = book["dead_letters"]
+        if not letters:
+            st.caption("No notice was given up.")
+            return
+        rows = [
+            [
+                Cell(str(letter["number"]), is_number=True),
+                Cell(letter["receiver"]),
+                Cell(letter["status"]),
+                Cell(str(letter["attempts"]), is_number=True),
+                Cell(letter["error"] or "–", wraps=True, level="bad"),
+            ]
+            for letter in letters
+        ]
+        headers = ("number", "receiver", "of", "attempts", "last error")
+        st.html(markup.table(headers, rows, "Dead letters"))
+        if may_act():
+            with (
+                st.form("replay", border=False),
+                st.container(horizontal=True, vertical_alignment="bottom"),
+            ):
+                author = author_field("replay")
+                if st.form_submit_button("Deliver them again") and perform(
+                    "replay", {}, author, "They are due again."
+                ):
+                    st.rerun()
+
+
+def _show_past(found: list[dict[str, Any]], selection: Selection) -> None:
+    past = [alert for alert in found if alert["state"] not in ("firing", "pending")]
+    with st.container(border=True, key="card-past"):
+        st.html('<div class="ek-title">Over in this range<small>newest first</small></div>')
+        if not past:
+            st.caption("None.")
+            return
+        rows = [alert_cells(alert, now_ms(), selection.to_params()) for alert in past]
+        st.html(markup.table(ALERT_HEADERS, rows, "Alerts that are over"))
+
+
+def _show_audit() -> None:
+    try:
+        entries = ask_json(settings().collector_url, "audit", identity().token)["entries"]
+    except (CollectorError, KeyError):
+        return
+    with st.expander(f"Who did what ({len(entries)})", key="audit"):
+        rows = [
+            [
+                Cell(e["time"][:19].replace("T", " ")),
+                Cell(e["by"]),
+                Cell(e["action"]),
+                Cell(
+                    ", ".join(f"{k} {v}" for k, v in e["details"].items() if k != "result" and v),
+                    wraps=True,
+                ),
+            ]
+            for e in entries[:50]
+        ]
+        st.html(markup.table(("when (UTC)", "who", "action", "of"), rows, "Audit"))

@@ -1,0 +1,194 @@
+"""What limits the engine: memory or computing? And does speculation pay?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import streamlit as st
+
+from dashboard import markup, wording
+from dashboard.engine_data import EngineData, read_engine, waiting_frame
+from dashboard.engine_model import Diagnosis, diagnose, load_of
+from dashboard.figures import Line, Scale, lines, scale_of, stacked_bars
+from dashboard.health_model import Verdict
+from dashboard.markup import Cell
+from dashboard.page import colours, now_ms, refreshing, selection_bar
+from dashboard.request_model import positions
+from dashboard.selection import Selection, Window
+from dashboard.zoom import zoomable
+
+_SOURCES = {
+    "steps": "from the engines' own step records",
+    "metrics": "from vLLM's metrics, which know no steps",
+    "": "nothing is known of the engine in this range",
+}
+_PERCENT = Scale("%", 100.0)
+_PLAIN = Scale("", 1.0)
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar(filters=("model",))
+    refreshing(partial(_body, selection), selection.refresh_s())
+
+
+def _body(selection: Selection) -> None:
+    window = selection.window(now_ms())
+    data = read_engine(selection, window)
+    found = diagnose(load_of(data.rows, data.waiting))
+    as_of = f"data as of {wording.clock_ms(now_ms())} · {_SOURCES[data.source]}"
+    st.html(markup.verdict_banner(Verdict(found.level, found.headline, found.advice), as_of))
+    if not data.rows:
+        st.html(
+            markup.hint(
+                "No engine has said anything in this range",
+                "Serve through the runtime, whose step records come by themselves, or have the "
+                "collector read the metrics of a vLLM of your own:",
+                "evenkeel collect --scrape http://127.0.0.1:8000/metrics",
+            )
+        )
+    else:
+        _show_signs(found)
+        _show_charts(data, window)
+    left, right = st.columns(2, gap="small")
+    with left:
+        _show_speculation(data)
+    with right:
+        _show_actions(data)
+
+
+def _show_signs(found: Diagnosis) -> None:
+    with st.container(border=True, key="card-signs"):
+        st.html('<div class="ek-title">Evidence<small>what speaks for which limit</small></div>')
+        rows = [
+            [
+                Cell(sign.name),
+                Cell(sign.value, is_number=True),
+                Cell(sign.speaks_for or "–", level="warning" if sign.speaks_for else ""),
+                Cell(sign.meaning, wraps=True),
+            ]
+            for sign in found.signs
+        ]
+        st.html(markup.table(("sign", "measured", "speaks for", "what it is"), rows, "Evidence"))
+
+
+def _show_charts(data: EngineData, window: Window) -> None:
+    palette = colours()
+    first, second = palette.categories[0], palette.categories[1]
+    waiting, reasons = waiting_frame(data.waiting, window)
+    by_reason = [
+        Line(reason, reason, palette.categories[(i + 1) % len(palette.categories)])
+        for i, reason in enumerate(reasons)
+    ]
+    charts = [
+        ("running", "Requests in the engine", "mean of each step of time",
+         [Line("num_running", "running", first), Line("num_waiting", "waiting", second)], _PLAIN),
+        ("kv", "KV cache", "blocks of live requests, and with what is only remembered",
+         [Line("kv_live_ratio", "live", first, 2.4), Line("kv_resident_ratio", "resident", second)],
+         _PERCENT),
+        ("batch", "Batch", "requests computed together in a step",
+         [Line("batch_size", "batch size", first)], _PLAIN),
+        ("steps", "Step time", "mean, and the longest step of each stretch",
+         [Line("step_mean_s", "mean", first, 2.4),
+          Line("step_longest_s", "longest", second)], None),
+        ("work", "Work done", "tokens a second",
+         [Line("prefill_tokens_per_s", "prompt tokens", palette.prefill),
+          Line("output_tokens_per_s", "output tokens", palette.decode)], _PLAIN),
+        ("preemptions", "Preemptions", "requests thrown out to make room",
+         [Line("num_preempted", "preempted", palette.bad)], _PLAIN),
+    ]  # fmt: skip
+    drawn = []
+    for name, title, meaning, series, scale in charts:
+        series = [line for line in series if data.series[line.column].notna().any()]
+        if series:
+            drawn.append((name, title, meaning, series, scale))
+    cells = [partial(_line_card, data, window, *chart) for chart in drawn]
+    if by_reason:
+        bars = stacked_bars(waiting, by_reason, _PLAIN, window, palette)
+        cells.insert(
+            1, partial(zoomable, bars, "waiting", "Why requests wait", "by what holds them up")
+        )
+    for i in range(0, len(cells), 2):
+        for column, draw in zip(st.columns(2, gap="small"), cells[i : i + 2], strict=False):
+            with column:
+                draw()
+    if len(drawn) < len(charts):
+        missing = [title for name, title, *_ in charts if name not in {d[0] for d in drawn}]
+        st.caption(f"{wording.NO_DATA}: {', '.join(missing)}. Step records have them.")
+
+
+def _line_card(
+    data: EngineData,
+    window: Window,
+    name: str,
+    title: str,
+    meaning: str,
+    series: Sequence[Line],
+    scale: Scale | None,
+) -> None:
+    chosen = scale or scale_of(data.series, [line.column for line in series])
+    figure = lines(data.series, series, chosen, window, colours())
+    zoomable(figure, f"engine-{name}", title, meaning)
+
+
+def _show_speculation(data: EngineData) -> None:
+    with st.container(border=True, key="card-acceptance"):
+        found = positions(data.positions)
+        st.html(
+            '<div class="ek-title">Speculation by draft position'
+            "<small>a token counts only if all before it were accepted</small></div>"
+        )
+        if not found:
+            st.caption("No request of this range was speculated for.")
+            return
+        first = float(found[0].drafted)
+        rows = [
+            [
+                Cell(str(p.number), is_number=True),
+                Cell(wording.count(p.drafted), is_number=True),
+                Cell(wording.percent(p.rate), is_number=True),
+                Cell(
+                    html=markup.phase_bar(
+                        [("accepted", colours().decode, float(p.accepted))], first
+                    )
+                ),
+            ]
+            for p in found
+        ]
+        st.html(
+            markup.table(("position", "drafted", "accepted", "of the first"), rows, "Positions")
+        )
+        accepted = data.positions["accepted_tokens"] or 0
+        length = 1 + accepted / first if first else None
+        st.caption(
+            f"Acceptance length {wording.NO_DATA if length is None else f'{length:.2f}'} tokens a "
+            f"verify step; {wording.percent(accepted / data.positions['drafted_tokens'])} of all "
+            "drafted tokens were accepted."
+        )
+
+
+def _show_actions(data: EngineData) -> None:
+    with st.container(border=True, key="card-actions"):
+        st.html(
+            '<div class="ek-title">Control actions<small>what controllers changed, newest first'
+            "</small></div>"
+        )
+        if not data.actions:
+            st.caption("None in this range.")
+            return
+        rows = [
+            [
+                Cell(wording.moment_ms(a["time_ms"])),
+                Cell(a["name"].removeprefix("evenkeel.control").lstrip(".") or "action"),
+                Cell(
+                    ", ".join(
+                        f"{k.removeprefix('evenkeel.control.')} {v}"
+                        for k, v in sorted(a["attributes"].items())
+                    ),
+                    wraps=True,
+                ),
+            ]
+            for a in data.actions
+        ]
+        st.html(markup.table(("when (UTC)", "action", "details"), rows, "Control actions"))

@@ -1,0 +1,209 @@
+"""Did the change pass its gates, and which answers changed?"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from dashboard import markup, reading, wording
+from dashboard.evals_model import (
+    LEVELS,
+    OVERALL,
+    SliceScores,
+    interval,
+    run_verdict,
+    scale_of,
+    slice_scores,
+)
+from dashboard.markup import Cell, page_link
+from dashboard.page import now_ms, refreshing, selection
+from dashboard.views.evals_prompts import show_prompts
+
+MAX_CHANGED = 200
+SHOWN_CHANGED = 20
+MAX_RUNS = 8
+REFRESH_S = 15
+
+Row = dict[str, Any]
+
+
+def show() -> None:
+    """Draw the page."""
+    refreshing(_body, REFRESH_S if selection().is_live else None)
+
+
+def _body() -> None:
+    runs = reading.rows("eval_runs", {})
+    st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
+    if not runs:
+        st.html(
+            markup.hint(
+                "No evaluation has been run",
+                "Compare two prompts, models or configurations on a golden dataset; "
+                "`evenkeel eval run --help` shows how.",
+                "evenkeel eval run --help",
+            )
+        )
+        show_prompts()
+        return
+    wanted = st.query_params.get("run_id")
+    chosen = next((run for run in runs if run["run_id"] == wanted), runs[0])
+    if wanted and chosen["run_id"] != wanted:
+        st.html(markup.remark(f"No run {wanted!r} is stored; this is the newest:", "evals"))
+    _show_runs(runs, chosen)
+    _show_run(chosen)
+    show_prompts()
+
+
+def _show_run(run: Row) -> None:
+    verdict = run_verdict(run["verdicts"], run["slices"]) or "no gate"
+    sides = " · ".join(run["sides"]) or wording.NO_DATA
+    st.html(
+        f'<div class="ek-verdict ek-{LEVELS.get(verdict, "unknown")}" role="status"><div>'
+        f'<div class="ek-headline">{escape(verdict.capitalize())}: '
+        f"{escape(run['run_id'])}</div>"
+        f'<div class="ek-reason">{escape(sides)}</div>'
+        f'<div class="ek-reason">{escape(run["dataset"] or "no dataset")}, '
+        f"{wording.count(run['num_items'])} items, {wording.moment_ms(run['started_ms'])}</div>"
+        "</div></div>"
+    )
+    _show_gates(reading.rows("eval_gates", {"run_id": run["run_id"]}))
+    _show_slices(slice_scores(reading.rows("eval_slices", {"run_id": run["run_id"]})))
+    _show_changed(
+        reading.rows("eval_changed_items", {"run_id": run["run_id"], "limit": MAX_CHANGED})
+    )
+
+
+def _show_gates(gates: list[Row]) -> None:
+    with st.container(border=True, key="card-gates"):
+        st.html(
+            '<div class="ek-title">Gates<small>effect of B against A with its 95 % interval; '
+            "accuracy in points, latency as B/A − 1; ┆ is the tolerated loss</small></div>"
+        )
+        if not gates:
+            st.caption("This run has no gate.")
+            return
+        headers = ("gate", "slice", "verdict", "effect", "95 % interval", "", "pairs", "evidence")
+        scales = {name: scale_of([g for g in gates if g["gate"] == name]) for name in _names(gates)}
+        rows = [_gate_cells(gate, scales[gate["gate"]]) for gate in gates]
+        st.html(markup.table(headers, rows, "Gates of the run"))
+
+
+def _names(gates: list[Row]) -> list[str]:
+    return list(dict.fromkeys(gate["gate"] for gate in gates))
+
+
+def _gate_cells(gate: Row, scale: float) -> list[Cell]:
+    limits = (
+        wording.NO_DATA
+        if gate["lower"] is None or gate["upper"] is None
+        else f"{wording.signed_percent(gate['lower'])} … {wording.signed_percent(gate['upper'])}"
+    )
+    level = LEVELS.get(gate["verdict"], "unknown")
+    return [
+        Cell(gate["gate"]),
+        Cell("all items" if gate["slice"] in OVERALL else gate["slice"]),
+        Cell(html=markup.badge(gate["verdict"] or wording.NO_DATA, level)),
+        Cell(wording.signed_percent(gate["estimate"]), is_number=True),
+        Cell(limits, is_number=True),
+        Cell(html=markup.interval_bar(interval(gate, scale), level, limits)),
+        Cell(wording.count(gate["num_pairs"]), is_number=True),
+        Cell(gate["explanation"] or "–"),
+    ]
+
+
+def _show_slices(slices: list[SliceScores]) -> None:
+    with st.container(border=True, key="card-slices"):
+        st.html(
+            '<div class="ek-title">Scores by slice'
+            "<small>mean score of what was scored; unscored is not wrong</small></div>"
+        )
+        if not slices:
+            st.caption("This run has no scored answer.")
+            return
+        headers = (
+            "slice", "scorer", "A", "B", "B − A", "scored", "unscored", "TTFT p50 A", "TTFT p50 B",
+        )  # fmt: skip
+        rows = [
+            [
+                Cell(s.name or "all items"),
+                Cell(s.scorer or "–"),
+                Cell(wording.percent(s.score_a), is_number=True),
+                Cell(wording.percent(s.score_b), is_number=True),
+                Cell(wording.signed_percent(s.delta), is_number=True),
+                Cell(wording.count(s.num_scored), is_number=True),
+                Cell(wording.count(s.num_unscored), is_number=True),
+                Cell(wording.seconds(s.ttft_a_s), is_number=True),
+                Cell(wording.seconds(s.ttft_b_s), is_number=True),
+            ]
+            for s in slices
+        ]
+        st.html(markup.table(headers, rows, "Scores by slice"))
+
+
+def _show_changed(items: list[Row]) -> None:
+    with st.container(border=True, key="card-changed"):
+        total = items[0]["num_changed"] if items else 0
+        lost = items[0]["num_lost"] if items else 0
+        st.html(
+            '<div class="ek-title">Changed items<small>'
+            f"{wording.count(total)} items scored differently: B lost {wording.count(lost)} and "
+            f"gained {wording.count(total - lost)}</small></div>"
+        )
+        if not items:
+            st.caption("Both sides scored the same on every item.")
+            return
+        headers = ("item", "tags", "A", "what A answered", "B", "what B answered")
+        cells = [_changed_cells(item) for item in items]
+        st.html(markup.table(headers, cells[:SHOWN_CHANGED], "Changed items"))
+        if len(cells) > SHOWN_CHANGED:
+            with st.expander(f"{len(cells) - SHOWN_CHANGED} more"):
+                st.html(markup.table(headers, cells[SHOWN_CHANGED:], "More changed items"))
+
+
+def _changed_cells(item: Row) -> list[Cell]:
+    return [
+        Cell(item["item_id"]),
+        Cell(", ".join(item["tags"]) or "–"),
+        *_answer_cells(item, "a", is_better=item["score_a"] > item["score_b"]),
+        *_answer_cells(item, "b", is_better=item["score_b"] > item["score_a"]),
+    ]
+
+
+def _answer_cells(item: Row, side: str, *, is_better: bool) -> list[Cell]:
+    label = item[f"label_{side}"] or wording.three_digits(item[f"score_{side}"])
+    href = page_link("request", {"trace_id": item[f"trace_{side}"]})
+    return [
+        Cell(html=markup.badge(label, "good" if is_better else "bad"), href=href),
+        Cell(item[f"explanation_{side}"] or "–", wraps=True),
+    ]
+
+
+def _listed(runs: list[Row], chosen: Row) -> list[Row]:
+    """The newest runs, and the chosen one even when it is older."""
+    newest = runs[:MAX_RUNS]
+    return newest if chosen in newest else [*newest, chosen]
+
+
+def _show_runs(runs: list[Row], chosen: Row) -> None:
+    with st.container(border=True, key="card-runs"):
+        st.html('<div class="ek-title">Runs<small>the newest first</small></div>')
+        rows = []
+        for run in _listed(runs, chosen):
+            verdict = run_verdict(run["verdicts"], run["slices"]) or "no gate"
+            shown = " (shown)" if run is chosen else ""
+            params = {"run_id": run["run_id"], **selection().to_params()}
+            rows.append(
+                [
+                    Cell(run["run_id"] + shown, href=page_link("evals", params)),
+                    Cell(html=markup.badge(verdict, LEVELS.get(verdict, "unknown"))),
+                    Cell(wording.moment_ms(run["started_ms"])),
+                    Cell(run["dataset"] or "–"),
+                    Cell(wording.count(run["num_items"]), is_number=True),
+                    Cell(" · ".join(run["sides"])),
+                ]
+            )
+        headers = ("run", "verdict", "started", "dataset", "items", "sides")
+        st.html(markup.table(headers, rows, "Evaluation runs"))

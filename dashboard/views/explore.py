@@ -1,0 +1,138 @@
+"""Which requests are like this? And what does the store say to a question of one's own?"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from dashboard import markup, reading, wording
+from dashboard.explore_model import ORDERS, STATUSES, bound, cell_words, csv_bytes, parquet_bytes
+from dashboard.fields import pick, write
+from dashboard.health_data import range_of
+from dashboard.markup import Cell
+from dashboard.page import colours, now_ms, refreshing, selection_bar
+from dashboard.request_rows import REQUEST_HEADERS, request_cells
+from dashboard.selection import Selection
+from evenkeel.errors import StoreError
+from evenkeel.store import read_query
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_SHOWN = 40
+MAX_EXPORTED = 10_000
+_BOUNDS = {
+    "min_ttft_s": ("TTFT from", "500ms"),
+    "min_e2e_s": ("total from", "10s"),
+    "min_stall_s": ("stall from", "1s"),
+    "min_input_tokens": ("input from", "4k tokens"),
+    "min_output_tokens": ("output from", "500 tokens"),
+}
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        order = pick("order", "order by", ORDERS, 130)
+        status = pick("status", "end", STATUSES, 110)
+        finish = write("finish_reason", "finish reason", "length", 110)
+        session = write("session", "session", "s-acme-12", 130)
+        typed = {name: write(name, *words, 110) for name, words in _BOUNDS.items()}
+    bounds = {name: bound(text.removesuffix("tokens").strip()) for name, text in typed.items()}
+    wrong = [_BOUNDS[name][0] for name, value in bounds.items() if value is None]
+    if wrong:
+        st.error(f"No number: {', '.join(wrong)}. Write 500ms, 1.5s, 4k or 300.")
+        return
+    parameters: dict[str, str | float] = {
+        **selection.filters(),
+        "order_by": order,
+        "status": status,
+        "finish_reason": finish,
+        "session": session,
+        **{name: value or 0.0 for name, value in bounds.items()},
+    }
+    refreshing(partial(_requests, selection, parameters), selection.refresh_s())
+    refreshing(_sql_box, None)
+
+
+def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
+    window = selection.window(now_ms())
+    ranged = {**range_of(window), **parameters}
+    rows = reading.rows("explore_requests", {**ranged, "limit": MAX_SHOWN})
+    with st.container(border=True, key="card-found"):
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            shown = f"the first {MAX_SHOWN}" if len(rows) == MAX_SHOWN else f"{len(rows)}"
+            st.html(
+                f'<div class="ek-title">Requests<small>{shown}; data as of '
+                f"{wording.clock_ms(now_ms())}</small></div>"
+            )
+            if rows:
+                frame = reading.frame("explore_requests", {**ranged, "limit": MAX_EXPORTED})
+                _downloads(frame.drop(columns=["time_ms"]), "requests")
+        if not rows:
+            st.caption("None in this range is like that: loosen the filters, or widen the range.")
+            return
+        cells = request_cells(rows, selection.to_params(), colours())
+        st.html(markup.table(REQUEST_HEADERS, cells, "Requests found"))
+
+
+def _sql_box() -> None:
+    with st.container(border=True, key="card-sql"):
+        st.html(
+            '<div class="ek-title">Ask the store in SQL<small>ClickHouse\'s SQL; it only reads, '
+            f"for at most {reading.FREE_TIMEOUT_S:.0f} s, at most {reading.FREE_ROWS:,} rows; "
+            "docs/data-model.md lists the tables</small></div>"
+        )
+        with st.form("sql", border=False):
+            sql = st.text_area(
+                "SQL",
+                value=st.query_params.get("sql", read_query("explore_example")),
+                height=150,
+                label_visibility="collapsed",
+            )
+            is_sent = st.form_submit_button("Run")
+        if is_sent:
+            st.query_params["sql"] = sql
+        if not is_sent and "sql" not in st.query_params:
+            return
+        began = time.perf_counter()
+        try:
+            frame = reading.free_frame(sql)
+        except StoreError as error:
+            st.error(str(error))
+            return
+        took = wording.seconds(time.perf_counter() - began)
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            st.caption(f"{len(frame):,} rows in {took}")
+            if len(frame.columns):
+                _downloads(frame, "query")
+        if len(frame):
+            st.html(_table(frame))
+
+
+def _table(frame: pd.DataFrame) -> str:
+    shown = frame.head(MAX_SHOWN)
+    numeric = [
+        str(kind).startswith(("float", "int", "uint", "Int", "UInt")) for kind in frame.dtypes
+    ]
+    rows = [
+        [Cell(cell_words(v), is_number=n) for v, n in zip(row, numeric, strict=True)]
+        for row in shown.itertuples(index=False, name=None)
+    ]
+    return markup.table([str(name) for name in frame.columns], rows, "Result of the query")
+
+
+def _downloads(frame: pd.DataFrame, name: str) -> None:
+    with st.container(horizontal=True, width="content"):
+        for kind, to_bytes in (("csv", csv_bytes), ("parquet", parquet_bytes)):
+            st.download_button(
+                "CSV" if kind == "csv" else "Parquet",
+                partial(to_bytes, frame),
+                file_name=f"evenkeel-{name}.{kind}",
+                key=f"{name}-{kind}",
+                help=f"up to {MAX_EXPORTED:,} rows",
+            )

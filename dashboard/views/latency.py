@@ -1,0 +1,230 @@
+"""How long do requests take, for whom, by whose definition, and which requests are those?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from html import escape
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import markup, reading, wording
+from dashboard.fields import pick, set_param
+from dashboard.figures import add_objective
+from dashboard.health_data import range_of
+from dashboard.latency_data import (
+    LatencyData,
+    View,
+    read_behind,
+    read_definitions,
+    read_latency,
+)
+from dashboard.latency_figures import cohort_lines, heatmap, percentile_lines
+from dashboard.latency_model import (
+    DEFINITIONS,
+    DIMENSIONS,
+    MEASURES,
+    NOTHING_ABOVE_S,
+    PERCENTILES,
+    Heat,
+    Picked,
+    bin_edges,
+    bin_middle,
+    differs,
+    heat,
+    meaning,
+)
+from dashboard.markup import Cell
+from dashboard.page import as_of, colours, now_ms, refreshing, selection_bar
+from dashboard.request_rows import REQUEST_HEADERS, request_cells
+from dashboard.selection import Selection, Window, parse_time_ms
+from dashboard.zoom import chart, zoomable
+
+SHOWN = ("p50", "p95", "p99")
+_FILTER_OF = {"model": "model", "tenant": "tenant", "slo_class": "slo_class", "prompt": "prompt"}
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        measure = pick("measure", "measure", MEASURES, 110)
+        dimension = pick("by", "by", DIMENSIONS, 150)
+        definition = pick("definition", "as defined by", DEFINITIONS, 170)
+        percentile = pick("percentile", "percentile", PERCENTILES, 100) if dimension else "p95"
+    view = View(measure, definition, dimension)
+    refreshing(partial(_body, selection, view, percentile), selection.refresh_s())
+
+
+def _body(selection: Selection, view: View, percentile: str) -> None:
+    window = selection.window(now_ms())
+    data = read_latency(selection, window, view)
+    window = data.window
+    newest_ms = max((row["newest_ms"] for row in data.cohorts), default=None)
+    st.html(f'<div class="ek-asof">{as_of(newest_ms)}{_source_words(data)}</div>')
+    if not data.cohorts:
+        st.html(
+            markup.hint(
+                "No request in this range has such a value",
+                f"{MEASURES[view.measure]}, {meaning(view.measure, view.definition)}. "
+                "Choose a longer range, or set the filters to all.",
+            )
+        )
+        return
+    _show_lines(data, selection, window, view, percentile)
+    grid = heat(data.heat)
+    with st.container(border=True, key="card-heatmap", gap="xxsmall"):
+        title = f"{MEASURES[view.measure]} of every request"
+        st.html(
+            f'<div class="ek-title">{title}<small>requests by time and value; '
+            "click a cell to see the requests in it</small></div>"
+        )
+        chart(
+            heatmap(grid, data.heat_step_s, window, colours()),
+            "heatmap",
+            f"{title}, as a heatmap",
+            partial(_pick_cell, grid, data.heat_step_s),
+        )
+    _show_picked(selection, view)
+    left, right = st.columns([3, 2], gap="small")
+    with left:
+        _show_cohorts(data, selection, view)
+    with right:
+        _show_definitions(selection, window, view)
+
+
+def _source_words(data: LatencyData) -> str:
+    words = " · percentiles from the minute rollup" if data.is_rollup else ""
+    return words if data.one_in == 1 else f"{words} · heatmap from 1 request in {data.one_in}"
+
+
+def _show_lines(
+    data: LatencyData, selection: Selection, window: Window, view: View, percentile: str
+) -> None:
+    title = MEASURES[view.measure] + (f" {percentile}" if view.dimension else "")
+    names = list(data.series)
+    if view.dimension:
+        columns = {name: frame[f"{percentile}_s"] for name, frame in data.series.items()}
+        frame = pd.DataFrame({"bucket": data.series[names[0]]["bucket"], **columns})
+        figure, scale = cohort_lines(frame, names, window, colours())
+    else:
+        figure, scale = percentile_lines(data.series[names[0]], view.measure, window, colours())
+    if not differs(view.measure, view.definition):
+        for slo in reading.rows("slo_now", range_of(window)):
+            if slo["objective"] == view.measure and slo["threshold_s"] is not None:
+                label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
+                add_objective(figure, slo["threshold_s"], label, scale, window, colours())
+    zoomable(
+        figure,
+        "latency",
+        title,
+        f"{meaning(view.measure, view.definition)}; click a point to see the requests behind it",
+        partial(_pick_point, names if view.dimension else [], window, scale.factor),
+    )
+
+
+def _pick_point(
+    cohorts: list[str], window: Window, factor: float, point: Mapping[str, Any]
+) -> None:
+    at_ms = parse_time_ms(str(point["x"])[:23])
+    if at_ms is None or point.get("y") is None:
+        return
+    curve = int(point.get("curve_number", 0))
+    cohort = cohorts[curve] if curve < len(cohorts) else ""
+    near_s = float(point["y"]) / factor
+    picked = Picked(at_ms, at_ms + window.step_s * 1000, 0.0, NOTHING_ABOVE_S, near_s, cohort)
+    set_param("picked", picked.to_param())
+
+
+def _pick_cell(grid: Heat, step_s: int, point: Mapping[str, Any]) -> None:
+    middle_ms = parse_time_ms(str(point["x"])[:23])
+    if middle_ms is None:
+        return
+    number = round(float(point["y"]))
+    low_s, high_s = bin_edges(number)
+    begin_ms = middle_ms - step_s * 500
+    picked = Picked(begin_ms, begin_ms + step_s * 1000, low_s, high_s, bin_middle(number))
+    set_param("picked", picked.to_param())
+
+
+def _show_picked(selection: Selection, view: View) -> None:
+    picked = Picked.from_param(st.query_params.get("picked", ""))
+    if picked is None:
+        return
+    rows = read_behind(selection, view, picked)
+    name = MEASURES[view.measure]
+    is_point = picked.high_s >= NOTHING_ABOVE_S
+    what = (
+        f"{name} near {wording.seconds(picked.near_s)}"
+        if is_point
+        else f"{name} from {wording.seconds(picked.low_s)} to {wording.seconds(picked.high_s)}"
+    )
+    whose = f", {picked.cohort}" if picked.cohort else ""
+    when = f"{wording.moment_ms(picked.from_ms)} to {wording.clock_ms(picked.to_ms)}"
+    with st.container(border=True, key="card-behind"):
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            total = rows[0]["num_found"] if rows else 0
+            shown = f"the {len(rows)} nearest of {wording.count(total)}" if rows else "none"
+            st.html(
+                f'<div class="ek-title">Requests behind it: {what}{escape(whose)}'
+                f"<small>{when}; {shown}</small></div>"
+            )
+            st.button("close", on_click=set_param, args=("picked", None), type="tertiary")
+        if rows:
+            cells = request_cells(rows, selection.to_params(), colours())
+            st.html(markup.table(REQUEST_HEADERS, cells, "Requests behind the point"))
+        else:
+            st.caption("The store holds none of them any more, or the filters leave none.")
+
+
+def _show_cohorts(data: LatencyData, selection: Selection, view: View) -> None:
+    with st.container(border=True, key="card-cohorts"):
+        by = DIMENSIONS[view.dimension]
+        st.html(
+            f'<div class="ek-title">By {by}<small>over the whole range; '
+            "a name filters by it</small></div>"
+            if view.dimension
+            else '<div class="ek-title">Over the whole range'
+            "<small>choose «by» above to split it</small></div>"
+        )
+        others = dict(st.query_params)
+        rows = []
+        for row in data.cohorts:
+            name = row["cohort"] or "all requests"
+            column = _FILTER_OF.get(view.dimension)
+            href = (
+                markup.page_link("latency", others | {column: row["cohort"], "by": ""})
+                if column and row["cohort"] != "none"
+                else ""
+            )
+            rows.append(
+                [
+                    Cell(name, href=href),
+                    Cell(wording.count(row["num_requests"]), is_number=True),
+                    *(Cell(wording.seconds(row[f"{p}_s"]), is_number=True) for p in SHOWN),
+                ]
+            )
+        st.html(markup.table((by, "requests", *SHOWN), rows, f"Latency by {by}"))
+
+
+def _show_definitions(selection: Selection, window: Window, view: View) -> None:
+    with st.container(border=True, key="card-definitions"):
+        st.html(
+            '<div class="ek-title">The same requests, as others count'
+            "<small>tools mean different things by one word</small></div>"
+        )
+        found = read_definitions(selection, window, view)
+        if len(found) < 2:
+            st.caption(f"All of them mean the same by {MEASURES[view.measure]}.")
+            return
+        rows = [
+            [
+                Cell(DEFINITIONS[name]),
+                *(Cell(wording.seconds(row[f"{p}_s"]), is_number=True) for p in SHOWN),
+                Cell(meaning(view.measure, name), wraps=True),
+            ]
+            for name, row in found.items()
+        ]
+        st.html(markup.table(("as defined by", *SHOWN, "what it is"), rows, "Definitions"))

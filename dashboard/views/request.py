@@ -1,0 +1,282 @@
+"""Where did one request's time go, and who was in its way?"""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from dashboard import markup, reading, wording
+from dashboard.health_data import range_of
+from dashboard.markup import Cell
+from dashboard.page import colours, now_ms, selection, show_store_error
+from dashboard.request_figure import request_figure
+from dashboard.request_model import Position, Token, explanation, phases, positions, tokens
+from dashboard.request_rows import (
+    REQUEST_HEADERS,
+    end_cell,
+    prompt_words,
+    request_cells,
+    request_href,
+    short_id,
+)
+from dashboard.views.request_records import show_judgements, show_ledger
+from evenkeel.errors import StoreError
+
+MAX_LANES = 24
+MAX_NEIGHBOURS = 200
+_SUGGESTED = 12
+
+Row = dict[str, Any]
+
+
+def show() -> None:
+    """Draw the page."""
+    try:
+        _show()
+    except StoreError as error:
+        show_store_error(error)
+
+
+def _show() -> None:
+    wanted = (st.query_params.get("request_id") or st.query_params.get("trace_id") or "").strip()
+    _search_field(wanted)
+    if not wanted:
+        _show_suggestions()
+        return
+    near_ms = int(at) if (at := st.query_params.get("at", "0")).isdigit() else 0
+    found = reading.rows("request", {"id": wanted, "near_ms": near_ms})
+    if not found and near_ms:
+        found = reading.rows("request", {"id": wanted, "near_ms": 0})
+    if not found:
+        st.html(
+            markup.hint(
+                "No request has that id",
+                f"Neither a request nor a trace {wanted!r} is stored. It may still be on its way "
+                "(requests arrive when they end), or be older than the store keeps.",
+            )
+        )
+        return
+    _show_request(found[0])
+
+
+def _search_field(wanted: str) -> None:
+    def search() -> None:
+        st.query_params.pop("trace_id", None)
+        st.query_params.pop("at", None)
+        st.query_params["request_id"] = st.session_state["id_field"].strip()
+
+    st.session_state["id_field"] = wanted
+    st.text_input(
+        "request or trace id",
+        key="id_field",
+        on_change=search,
+        width=460,
+        placeholder="chatcmpl-… or a trace id",
+    )
+
+
+def _show_suggestions() -> None:
+    chosen = selection()
+    window = chosen.window(now_ms())
+    parameters = {
+        **range_of(window),
+        **chosen.filters(),
+        "rank_by": "ttft",
+        "limit": _SUGGESTED,
+    }
+    found = reading.rows("slowest_requests", parameters)
+    if not found:
+        st.html(
+            markup.hint(
+                "No request is chosen",
+                "Paste an id above, or open one from the Health page. "
+                f"The last {wording.span_of(window.duration_s)} hold none.",
+            )
+        )
+        return
+    with st.container(border=True, key="card-suggestions"):
+        st.html(
+            '<div class="ek-title">Slowest to their first token'
+            "<small>open one, or paste an id above</small></div>"
+        )
+        _phase_key()
+        st.html(
+            markup.table(
+                REQUEST_HEADERS,
+                request_cells(found, chosen.to_params(), colours()),
+                "Slowest requests",
+            )
+        )
+
+
+def _phase_key() -> None:
+    palette = colours()
+    st.html(
+        markup.key(
+            [("queue", palette.queue), ("prefill", palette.prefill), ("decode", palette.decode)]
+        )
+    )
+
+
+def _show_request(row: Row) -> None:
+    neighbours = reading.rows(
+        "request_neighbours",
+        {
+            "model": row["model"],
+            "request_id": row["request_id"],
+            "start_ns": row["time_ns"],
+            "end_ns": row["time_ns"] + round((row["e2e_s"] or 0.0) * 1e9),
+            "limit": MAX_NEIGHBOURS,
+        },
+    )
+    series = tokens(row)
+    end = end_cell(row)
+    st.html(
+        f'<div class="ek-row ek-request"><h2>{escape(row["request_id"])}</h2>'
+        f"{markup.badge(end.text, end.level or 'good')}</div>"
+        f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · arrived '
+        f"{wording.moment_ms(row['time_ns'] // 1_000_000)}</div>"
+    )
+    sentences = explanation(row, series, neighbours)
+    if sentences:
+        st.html(f'<div class="ek-why">{" ".join(escape(s) for s in sentences)}</div>')
+    with st.container(border=True, key="card-facts"):
+        st.html(markup.facts(_facts(row)))
+    _show_timeline(row, series, neighbours)
+    show_ledger(row)
+    _show_speculation(positions(row))
+    _show_neighbours(neighbours)
+    show_judgements(row)
+    _show_spans(row)
+
+
+def _show_timeline(row: Row, series: list[Token], neighbours: list[Row]) -> None:
+    with st.container(border=True, key="card-waterfall"):
+        st.html('<div class="ek-title">Timeline<small>seconds since arrival</small></div>')
+        reached = phases(row)
+        if not reached:
+            st.caption("It reached no phase, so there is nothing to draw.")
+            return
+        _phase_key()
+        st.plotly_chart(
+            request_figure(row, series, neighbours[:MAX_LANES], colours()),
+            key="waterfall",
+            theme=None,
+            config={"displayModeBar": False},
+            alt="Waterfall of the request: "
+            + ", ".join(f"{p.name} {wording.seconds(p.duration_s)}" for p in reached),
+        )
+
+
+def _facts(row: Row) -> list[tuple[str, str]]:
+    return [
+        ("model", row["model"]),
+        ("tenant", row["tenant"] or wording.NO_DATA),
+        ("session", row["session_id"] or wording.NO_DATA),
+        ("prompt", prompt_words(row)),
+        ("SLO class", row["slo_class"] or wording.NO_DATA),
+        ("route", row["route"] or wording.NO_DATA),
+        ("TTFT", wording.seconds(row["ttft_s"])),
+        ("TPOT", wording.seconds(row["tpot_s"])),
+        ("ITL p50", wording.seconds(row["itl_p50_s"])),
+        ("ITL p99", wording.seconds(row["itl_p99_s"])),
+        ("longest stall", wording.seconds(row["stall_s"])),
+        ("total", wording.seconds(row["e2e_s"])),
+        ("input tokens", wording.count(row["input_tokens"])),
+        ("cached tokens", wording.count(row["cached_tokens"])),
+        ("output tokens", wording.count(row["output_tokens"])),
+        ("wasted tokens", wording.count(row["wasted_tokens"])),
+        ("drafted tokens", wording.count(row["drafted_tokens"])),
+        ("accepted tokens", wording.count(row["accepted_tokens"])),
+        ("response cache", row["response_cache"] or wording.NO_DATA),
+        ("finish reason", row["finish_reason"] or wording.NO_DATA),
+        ("trace", row["trace_id"]),
+    ]
+
+
+def _show_speculation(found: list[Position]) -> None:
+    if not found:
+        return
+    with st.container(border=True, key="card-speculation"):
+        st.html(
+            '<div class="ek-title">Speculation by draft position'
+            "<small>a token counts only if all before it were accepted</small></div>"
+        )
+        rows = [
+            [
+                Cell(str(p.number), is_number=True),
+                Cell(wording.count(p.drafted), is_number=True),
+                Cell(wording.count(p.accepted), is_number=True),
+                Cell(wording.percent(p.rate), is_number=True),
+                Cell(
+                    html=markup.phase_bar(
+                        [("accepted", colours().decode, float(p.accepted))], float(found[0].drafted)
+                    )
+                ),
+            ]
+            for p in found
+        ]
+        headers = ("position", "drafted", "accepted", "rate", "of the first position's drafts")
+        st.html(markup.table(headers, rows, "Drafted and accepted tokens by position"))
+
+
+def _show_neighbours(neighbours: list[Row]) -> None:
+    with st.container(border=True, key="card-neighbours"):
+        total = neighbours[0]["num_neighbours"] if neighbours else 0
+        st.html(
+            '<div class="ek-title">Others in flight at the same time'
+            f"<small>{wording.count(total)} of the same model, those in prefill meanwhile first; "
+            "long prompts crowd the batch</small></div>"
+        )
+        if not neighbours:
+            st.caption("It had the model to itself.")
+            return
+        params = selection().to_params()
+        rows = [
+            [
+                Cell(short_id(n["request_id"]), href=request_href(n, params)),
+                Cell(f"{n['offset_s']:+.3f} s".replace("-", "−"), is_number=True),
+                Cell(wording.count(n["input_tokens"]), is_number=True),
+                Cell(wording.count(n["cached_tokens"]), is_number=True),
+                Cell(wording.count(n["prefilled_tokens"]), is_number=True),
+                Cell(wording.seconds(n["prefill_s"]), is_number=True),
+                Cell(wording.count(n["output_tokens"]), is_number=True),
+                Cell(wording.seconds(n["e2e_s"]), is_number=True),
+                Cell(n["tenant"] or "–"),
+                Cell(prompt_words(n)),
+            ]
+            for n in neighbours[:MAX_LANES]
+        ]
+        headers = (
+            "request",
+            "arrived",
+            "input",
+            "cached",
+            "to prefill",
+            "prefill",
+            "output",
+            "total",
+            "tenant",
+            "prompt",
+        )
+        st.html(markup.table(headers, rows, "Neighbours"))
+
+
+def _show_spans(row: Row) -> None:
+    at_ms = row["time_ns"] // 1_000_000
+    found = reading.rows(
+        "request_spans",
+        {
+            "trace_id": row["trace_id"],
+            "from_ms": at_ms - 3_600_000,
+            "to_ms": at_ms + 3_600_000,
+        },
+    )
+    with st.expander(f"Raw spans of the trace ({len(found)})", key="raw-spans"):
+        for span in found:
+            lasted = wording.seconds(span["duration_ns"] / 1e9)
+            st.markdown(f"**`{span['name']}`** {span['kind']} · {lasted} · `{span['span_id']}`")
+            st.code(json.dumps(span["attributes"], indent=1, sort_keys=True), language="json")

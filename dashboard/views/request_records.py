@@ -1,0 +1,98 @@
+"""The request page's records: its ledger, and what evaluations and people said of it."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from dashboard import markup, reading, wording
+from dashboard.ledger_model import MEANINGS, PHASES, counterfactual, entries
+from dashboard.markup import Cell
+from dashboard.page import colours
+
+Row = dict[str, Any]
+
+_DAY_MS = 86_400_000
+
+
+def show_ledger(row: Row) -> None:
+    """Draw where each moment of the request went, cause by cause."""
+    listed = entries(row)
+    with st.container(border=True, key="card-ledger"):
+        st.html(
+            '<div class="ek-title">Ledger<small>every moment charged to one cause; the causes sum '
+            "to what was measured</small></div>"
+        )
+        if not listed:
+            st.caption(
+                "It has none: the runtime was not counting steps, or the request came from "
+                "elsewhere. docs/ledger.md says how to switch it on."
+            )
+            return
+        for sentence in counterfactual(listed):
+            st.html(f'<div class="ek-why">{escape(sentence)}</div>')
+        palette = colours()
+        causes = list(dict.fromkeys(e.cause for e in listed))
+        shades = {c: palette.categories[i % len(palette.categories)] for i, c in enumerate(causes)}
+        st.html(markup.key([(c, shades[c]) for c in causes]))
+        longest_s = max(sum(e.seconds for e in listed if e.phase == p) for p in PHASES)
+        for phase, words in PHASES.items():
+            bar = [(e.cause, shades[e.cause], e.seconds) for e in listed if e.phase == phase]
+            if bar:
+                total = wording.seconds(sum(s for _, _, s in bar))
+                st.html(
+                    f'<div class="ek-label">{words}, {total}</div>'
+                    f"{markup.phase_bar(bar, longest_s)}"
+                )
+        rows = [
+            [
+                Cell(e.phase),
+                Cell(e.cause),
+                Cell(wording.seconds(e.seconds), is_number=True),
+                Cell(wording.percent(e.seconds / (e.seconds + e.without_s)), is_number=True),
+                Cell(wording.seconds(e.without_s), is_number=True),
+                Cell(MEANINGS.get(e.cause, ""), wraps=True),
+            ]
+            for e in listed
+        ]
+        headers = ("phase", "cause", "time", "part", "without it", "what it is")
+        st.html(markup.table(headers, rows, "Ledger of the request"))
+
+
+def show_judgements(row: Row) -> None:
+    """Draw what evaluations and people said of the request."""
+    at_ms = row["time_ns"] // 1_000_000
+    found = reading.rows(
+        "request_evaluations",
+        {
+            "trace_id": row["trace_id"],
+            "request_id": row["request_id"],
+            "from_ms": at_ms - 3_600_000,
+            "to_ms": at_ms + 7 * _DAY_MS,
+        },
+    )
+    with st.container(border=True, key="card-judgements"):
+        st.html(
+            '<div class="ek-title">Evaluation and feedback<small>what scorers and people said of '
+            "its answer</small></div>"
+        )
+        if not found:
+            st.caption("Nobody has judged it.")
+            return
+        rows = [
+            [
+                Cell("feedback" if j["name"] == "evenkeel.feedback" else j["scorer"] or "–"),
+                Cell(
+                    wording.NO_DATA if j["score"] is None else f"{j['score']:.3g}", is_number=True
+                ),
+                Cell(j["label"] or "–"),
+                Cell(j["explanation"] or "–", wraps=True),
+                Cell(j["author"] or "–"),
+                Cell(wording.moment_ms(j["time_ms"])),
+            ]
+            for j in found
+        ]
+        headers = ("by", "score", "label", "why", "author", "when")
+        st.html(markup.table(headers, rows, "Judgements"))

@@ -1,0 +1,92 @@
+"""The SLO page's budget: how it was spent over the period, and on which days."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import wording
+from dashboard.figures import Line, Scale, lines
+from dashboard.page import colours
+from dashboard.selection import Window, step_s
+from dashboard.slo_data import read_buckets
+from dashboard.slo_markup import calendar_grid
+from dashboard.slo_page_model import DAY_MS, Bucket, burn_down, calendar, outside
+from dashboard.zoom import zoomable
+from evenkeel.durations import format_duration
+from evenkeel.slo_model import Slo
+
+
+def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -> None:
+    """Draw the burn-down and the calendar of the period that ends with the window."""
+    period_ms = int(slo.scaled_period_s * 1000)
+    width_s = step_s(period_ms / 1000)
+    to_ms = window.to_ms
+    from_ms = (to_ms - period_ms) // (width_s * 1000) * width_s * 1000
+    period = Window(from_ms, to_ms, width_s)
+    found = outside(read_buckets(slo, from_ms, to_ms, width_s * 10**9), spans_ms, width_s * 1000)
+    if period_ms < 2 * DAY_MS:
+        _burn_down(slo, found, period)
+        return
+    left, right = st.columns([3, 2], gap="small")
+    with left:
+        _burn_down(slo, found, period)
+    with right, st.container(border=True, key="card-calendar"):
+        st.html(
+            '<div class="ek-title">Budget by day<small>of the whole budget, what each '
+            "day spent, UTC</small></div>"
+        )
+        st.html(calendar_grid(calendar(found, slo.target, from_ms, to_ms)))
+
+
+def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
+    left = burn_down(found, slo.target)
+    lasted_ms = period.to_ms - period.from_ms
+    starts = [(period.from_ms, 1.0, 1.0)] if found else []
+    points = starts + [
+        (end_ms, left_ratio, 1 - (end_ms - period.from_ms) / lasted_ms)
+        for bucket, left_ratio in zip(found, left, strict=True)
+        for end_ms in [min(bucket.start_ms + period.step_s * 1000, period.to_ms)]
+    ]
+    frame = pd.DataFrame(
+        {
+            "bucket": [_time(at_ms) for at_ms, _, _ in points],
+            "left": [left_ratio for _, left_ratio, _ in points],
+            "even": [even for _, _, even in points],
+        }
+    )
+    palette = colours()
+    is_spent = bool(left) and left[-1] <= 0
+    series = [
+        Line("left", "budget left", palette.bad if is_spent else palette.accent, 2.4),
+        Line("even", "spent evenly", palette.muted, 1.2),
+    ]
+    figure = lines(frame, series, Scale("%", 100.0), period, palette)
+    if left and left[-1] < 0:
+        figure.update_yaxes(rangemode="normal")
+        figure.add_hline(y=0, line={"color": palette.muted, "width": 1})
+    words = f"of the last {format_duration(slo.scaled_period_s)}: {_state_words(left)}"
+    if found:
+        bad, total = sum(b.bad for b in found), sum(b.total for b in found)
+        words += f"; {wording.count(bad)} bad of {wording.count(total)}"
+    zoomable(
+        figure,
+        "burn-down",
+        "Error budget",
+        words,
+    )
+
+
+def _state_words(left: Sequence[float]) -> str:
+    if not left:
+        return wording.NO_DATA
+    if left[-1] < 0:
+        return f"overspent by {wording.percent(-left[-1])}"
+    return f"{wording.percent(left[-1])} left now"
+
+
+def _time(unix_ms: int) -> datetime:
+    return datetime.fromtimestamp(unix_ms / 1000, tz=UTC).replace(tzinfo=None)

@@ -1,0 +1,112 @@
+"""The SLO page's records: corrections, and the report of a month to keep."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import streamlit as st
+
+from dashboard import markup, wording
+from dashboard.acting import author_field, may_act, perform
+from dashboard.collector_api import ask
+from dashboard.markup import Cell
+from dashboard.page import now_ms
+from dashboard.signing_in import identity, settings
+from dashboard.slo_data import read_corrections
+from dashboard.slo_page_model import months
+
+
+def show_records(slo: str) -> None:
+    """Draw corrections and reports."""
+    left, right = st.columns([3, 2], gap="small")
+    with left, st.container(border=True, key="card-corrections"):
+        _show_corrections(slo)
+    with right, st.container(border=True, key="card-report"):
+        _show_report()
+
+
+def _show_corrections(slo: str) -> None:
+    st.html(
+        '<div class="ek-title">Corrections<small>time that does not count: maintenance, or an '
+        "incident that was not ours</small></div>"
+    )
+    found = read_corrections()
+    if found is None:
+        st.caption(
+            f"The collector at {settings().collector_url} does not say: see --collector-url."
+        )
+        return
+    shown = [c for c in found if c["slo"] in ("", slo)]
+    if not shown:
+        st.caption("None: every minute counts.")
+    else:
+        rows = [
+            [
+                Cell(c["slo"] or "every SLO"),
+                Cell(c["from"][:16].replace("T", " ")),
+                Cell(c["until"][:16].replace("T", " ")),
+                Cell(c["reason"]),
+                Cell(c["by"]),
+                Cell(c["comment"], wraps=True),
+                Cell(f"revoked by {c['revoked_by']}" if c["revoked_by"] else "in force"),
+            ]
+            for c in shown
+        ]
+        headers = ("SLO", "from (UTC)", "until", "reason", "by", "why", "")
+        st.html(markup.table(headers, rows, "Corrections"))
+    if may_act():
+        with st.expander("Correct, or revoke a correction", key="correct"):
+            _correct_form(slo)
+            in_force = [c["id"] for c in shown if c["revoked_by"] is None]
+            if in_force:
+                _revoke_form(in_force)
+
+
+def _correct_form(slo: str) -> None:
+    now = datetime.fromtimestamp(now_ms() // 1000, tz=UTC)
+    with st.form("correct", border=False):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            begin = st.text_input(
+                "from (UTC)", f"{now - timedelta(hours=1):%Y-%m-%dT%H:%MZ}", width=190
+            )
+            end = st.text_input("until (UTC)", f"{now:%Y-%m-%dT%H:%MZ}", width=190)
+            reason = st.selectbox("reason", ("maintenance", "incident"), width=150)
+        comment = st.text_input("why, for who reads the budget later")
+        author = author_field("correct")
+        if st.form_submit_button("Leave this time out of the budget"):
+            order = {"slo": slo, "begin": begin, "end": end, "reason": reason, "comment": comment}
+            if perform("correct", order, author, "The time does not count any more."):
+                st.rerun()
+
+
+def _revoke_form(in_force: list[str]) -> None:
+    with st.form("revoke", border=False):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            chosen = st.selectbox("correction", in_force, width=190)
+            author = author_field("revoke")
+            is_sent = st.form_submit_button("Revoke it")
+        if is_sent and perform("revoke", {"id": chosen}, author, "Its events count again."):
+            st.rerun()
+
+
+def _show_report() -> None:
+    st.html('<div class="ek-title">Report<small>every SLO over a month, to keep</small></div>')
+    found = {
+        name: (begin, end)
+        for name, begin, end in months(datetime.fromtimestamp(now_ms() / 1000, tz=UTC))
+    }
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        month = st.selectbox("month", list(found), key="report-month", width=180)
+        begin, end = found[month]
+        for name, suffix in (("markdown", "md"), ("json", "json")):
+            parameters = {"from": begin, "to": end, "format": name}
+            st.download_button(
+                name.capitalize() if name == "markdown" else "JSON",
+                partial(ask, settings().collector_url, "report", identity().token, parameters),
+                file_name=f"slo-report-{begin[:7]}.{suffix}",
+                key=f"report-{name}",
+            )
+    st.caption(
+        f"The collector works it out anew from the requests; {wording.NO_DATA} where it has none."
+    )

@@ -1,0 +1,1 @@
+"""Golden-dataset regression and A/B runs."""

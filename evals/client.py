@@ -1,0 +1,253 @@
+"""Asks an OpenAI-compatible chat server, streaming, and times what the client sees."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from evals.sides import Side
+from evals.stream import StreamedAnswer
+from evenkeel import spans
+from evenkeel.errors import CannotMeasureError, ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to make.
+
+    Attributes:
+        side: Whom to ask and how.
+        messages: The conversation.
+        trace_id: 32 hex digits; the server's span joins this trace.
+        span_id: 16 hex digits; the server's span is a child of this span.
+        session: Names the run and the side in the server's records.
+        cache_salt: Keeps the prefix cache of this call apart from others; None shares it.
+    """
+
+    side: Side
+    messages: list[dict[str, str]]
+    trace_id: str
+    span_id: str
+    session: str
+    cache_salt: str | None
+
+    def headers(self) -> dict[str, str]:
+        """Return what the server is told of the call besides its body."""
+        return {
+            "traceparent": f"00-{self.trace_id}-{self.span_id}-01",
+            spans.HEADER_PROMPT: self.side.prompt_label,
+            spans.HEADER_SESSION: self.session,
+            spans.HEADER_ROUTE: "eval",
+        }
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the request."""
+        body: dict[str, Any] = {
+            "model": self.side.model,
+            "messages": self.messages,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self.side.sampling,
+        }
+        if self.cache_salt is not None:
+            body["cache_salt"] = self.cache_salt
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back; times are the client's own.
+
+    Attributes:
+        start_ns: Wall clock when the request was sent.
+        end_ns: The same when the last byte was read.
+        text: The answer; None if there was an error.
+        error: Why there is no answer, in one line.
+        ttft_s: First text − send.
+        e2e_s: Last text − send.
+        tpot_s: (last − first text) / (output tokens − 1); None below 2 tokens.
+        input_tokens: As the server counted.
+        output_tokens: As the server counted.
+        finish_reason: As the server said.
+        is_cached: Whether it was kept from an earlier run; then there are no times.
+    """
+
+    start_ns: int
+    end_ns: int
+    text: str | None = None
+    error: str | None = None
+    ttft_s: float | None = None
+    e2e_s: float | None = None
+    tpot_s: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    finish_reason: str | None = None
+    is_cached: bool = False
+
+
+class ChatClient:
+    """A streaming client; use it as an async context manager.
+
+    Proxies of the environment are not used: they would be measured along. Nothing is retried: a
+    retry would hide both an error and its latency.
+
+    Args:
+        concurrency: Connections that may be open at once.
+        timeout_s: Longest time one answer may take.
+        api_key: Sent as a bearer token if given.
+    """
+
+    def __init__(self, concurrency: int, timeout_s: float, api_key: str | None = None) -> None:
+        self._timeout_s = timeout_s
+        context = httpx.create_ssl_context(trust_env=False)
+        # One client a lane, with a connection to each side's server: a shared pool looks at all its
+        # connections for each request.
+        self._lanes = [
+            httpx.AsyncClient(
+                timeout=httpx.Timeout(timeout_s, connect=min(10.0, timeout_s)),
+                limits=httpx.Limits(max_connections=2, max_keepalive_connections=2),
+                headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+                trust_env=False,
+                verify=context,
+            )
+            for _ in range(concurrency)
+        ]
+        self._free: asyncio.LifoQueue[httpx.AsyncClient] = asyncio.LifoQueue()
+        for lane in self._lanes:
+            self._free.put_nowait(lane)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for lane in self._lanes:
+            await lane.aclose()
+
+    async def ask(self, call: Call) -> Reply:
+        """Return the reply; an error becomes a reply with its reason, never an exception."""
+        lane = await self._free.get()
+        try:
+            return await self._ask(lane, call)
+        finally:
+            self._free.put_nowait(lane)
+
+    async def _ask(self, lane: httpx.AsyncClient, call: Call) -> Reply:
+        url = f"{call.side.url}/v1/chat/completions"
+        content = json.dumps(call.body()).encode()
+        headers = {**call.headers(), "Content-Type": "application/json"}
+        start_ns, sent_ns = time.time_ns(), time.perf_counter_ns()
+        answer = StreamedAnswer(sent_ns)
+        error: str | None
+        try:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                lane.stream("POST", url, content=content, headers=headers) as response,
+            ):
+                error = await _read(response, answer)
+        except TimeoutError:
+            error = f"no complete answer within {self._timeout_s:g} s"
+        except httpx.TimeoutException as timeout:
+            error = f"timed out ({type(timeout).__name__})"
+        except (httpx.HTTPError, httpx.InvalidURL) as failure:
+            error = f"{type(failure).__name__}: {str(failure) or 'connection lost'}"
+        end_ns = start_ns + time.perf_counter_ns() - sent_ns
+        if error is not None:
+            return Reply(start_ns, end_ns, error=error)
+        return Reply(
+            start_ns=start_ns,
+            end_ns=end_ns,
+            text=answer.text,
+            ttft_s=answer.ttft_s,
+            e2e_s=answer.e2e_s,
+            tpot_s=answer.tpot_s,
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            finish_reason=answer.finish_reason,
+        )
+
+    async def connect(self, url: str) -> None:
+        """Open every lane's connection to a server, so that no measured call has to.
+
+        For runs that go on after an interruption: their warm-up is not repeated.
+        """
+        await asyncio.gather(
+            *(lane.get(f"{url}/v1/models", timeout=10.0) for lane in self._lanes),
+            return_exceptions=True,
+        )
+
+    async def find_engine(self, url: str) -> str | None:
+        """Return the version that the server gives at `/version`, as vLLM does; None if none."""
+        try:
+            response = await self._lanes[0].get(f"{url}/version", timeout=10.0)
+            response.raise_for_status()
+            version = response.json().get("version")
+        except (httpx.HTTPError, ValueError, AttributeError):
+            return None
+        return None if version is None else str(version)
+
+    async def find_model(self, url: str, wanted: str | None) -> str:
+        """Return the model to ask for, having made sure that the server has it.
+
+        Raises:
+            CannotMeasureError: If nothing usable answers at `url`.
+            ConfigurationError: If the server does not serve the wanted model.
+        """
+        try:
+            response = await self._lanes[0].get(f"{url}/v1/models", timeout=10.0)
+            response.raise_for_status()
+            served = [str(model["id"]) for model in response.json()["data"]]
+        except httpx.HTTPStatusError as error:
+            raise CannotMeasureError(
+                f"{url}/v1/models answered {error.response.status_code}; is it an OpenAI server?"
+            ) from error
+        except httpx.HTTPError as error:
+            what = str(error) or type(error).__name__
+            raise CannotMeasureError(f"no server answers at {url}: {what}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise CannotMeasureError(f"{url}/v1/models did not list models") from error
+        if wanted is None and served:
+            return served[0]
+        if wanted not in served:
+            raise ConfigurationError(
+                f"{url} does not serve the model {wanted!r}; "
+                f"it serves {', '.join(served) or 'none'}"
+            )
+        return wanted
+
+
+async def _read(response: httpx.Response, answer: StreamedAnswer) -> str | None:
+    """Feed the stream to `answer`; return what went wrong, or None."""
+    if response.status_code != httpx.codes.OK:
+        body = await response.aread()
+        return f"HTTP {response.status_code}: {_reason(body)}"
+    async for chunk in response.aiter_bytes():
+        # Read on after [DONE]: a response read to its end leaves its connection for the next call.
+        answer.feed(chunk, time.perf_counter_ns())
+    return answer.problem()
+
+
+def _reason(body: bytes) -> str:
+    """Return the first line of what a server says of an error."""
+    text = body[:4096].decode("utf-8", "replace")
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, Mapping):
+        error = parsed.get("error")
+        message = error.get("message") if isinstance(error, Mapping) else parsed.get("message")
+        text = str(message or error or parsed.get("detail") or text)
+    lines = text.strip().splitlines()
+    return lines[0][:200] if lines else "no explanation"

@@ -1,0 +1,162 @@
+"""Versions of a dataset: what is locked, what changed since, item by item, and the changelog."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+
+FIRST_VERSION = "1.0.0"
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What a version of a dataset consists of.
+
+    Attributes:
+        version: The version.
+        items: Hash of each item, by id.
+    """
+
+    version: str
+    items: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Ids of the items that are not what the lock says."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing changed."""
+        return not (self.added or self.changed or self.removed)
+
+    def describe(self) -> str:
+        """Return one line, with a few ids of each."""
+        parts = []
+        for word in ("added", "changed", "removed"):
+            ids: tuple[str, ...] = getattr(self, word)
+            if ids:
+                more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+                parts.append(f"{word}: {', '.join(ids[:_SHOWN])}{more}")
+        return "; ".join(parts) or "nothing changed"
+
+
+def lock_path(items_path: Path) -> Path:
+    """Return where the lock of a .jsonl file lies."""
+    return items_path.with_suffix(".lock.json")
+
+
+def hash_items(content: bytes) -> dict[str, str]:
+    """Return the hash of each item, by id; spaces and the order of keys do not matter."""
+    found: dict[str, str] = {}
+    for line in content.split(b"\n"):
+        try:
+            row = json.loads(line) if line.strip() else None
+        except ValueError:
+            continue
+        if isinstance(row, dict) and "id" in row:
+            text = json.dumps(row, sort_keys=True, ensure_ascii=False)
+            found[str(row["id"])] = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    return found
+
+
+def read_lock(items_path: Path) -> Lock | None:
+    """Return the lock, or None if there is none.
+
+    Raises:
+        ConfigurationError: If it cannot be read.
+    """
+    path = lock_path(items_path)
+    if not path.exists():
+        return None
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return Lock(str(record["version"]), dict(record["items"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"{path} is not a lock; make it anew: evenkeel eval lock"
+        ) from error
+
+
+def compare(lock: Lock, items: Mapping[str, str]) -> Difference:
+    """Return what changed since the lock was made."""
+    return Difference(
+        added=tuple(sorted(items.keys() - lock.items.keys())),
+        changed=tuple(
+            sorted(k for k in items.keys() & lock.items.keys() if items[k] != lock.items[k])
+        ),
+        removed=tuple(sorted(lock.items.keys() - items.keys())),
+    )
+
+
+def next_version(version: str, difference: Difference) -> str:
+    """Return the version after a change: new items are a minor one, everything else a major one.
+
+    Results over changed or removed items cannot be compared with older ones.
+
+    Raises:
+        ConfigurationError: If `version` is not of the form 1.2.3.
+    """
+    match = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", version)
+    if match is None:
+        raise ConfigurationError(f"version is {version!r}, expected one such as 1.2.0")
+    major, minor = int(match[1]), int(match[2])
+    if difference.changed or difference.removed:
+        return f"{major + 1}.0.0"
+    return f"{major}.{minor + 1}.0"
+
+
+def write_lock(items_path: Path, version: str, difference: Difference, note: str) -> None:
+    """Write lock, card and changelog of a new version.
+
+    The card's other lines are kept as they are.
+
+    Raises:
+        ConfigurationError: If a file cannot be written.
+    """
+    content = items_path.read_bytes()
+    card_path, changes_path = items_path.with_suffix(".toml"), items_path.parent / "CHANGELOG.md"
+    try:
+        card = card_path.read_text(encoding="utf-8") if card_path.exists() else ""
+        card = _set(card, "sha256", hashlib.sha256(content).hexdigest())
+        card_path.write_text(_set(card, "version", version), encoding="utf-8")
+        record = {"version": version, "items": hash_items(content)}
+        lock_path(items_path).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        old = changes_path.read_text(encoding="utf-8") if changes_path.exists() else ""
+        is_first = len(difference.added) == len(record["items"])
+        listed = f"- {len(difference.added)} items" if is_first else _listed(difference)
+        entry = f"## {version}\n\n{note}\n\n{listed}\n"
+        changes_path.write_text(entry + ("\n" + old if old else ""), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}") from error
+
+
+def _listed(difference: Difference) -> str:
+    lines: Sequence[tuple[str, tuple[str, ...]]] = (
+        ("added", difference.added),
+        ("changed", difference.changed),
+        ("removed", difference.removed),
+    )
+    return "\n".join(f"- {word}: {', '.join(ids)}" for word, ids in lines if ids)
+
+
+def _set(card: str, key: str, value: str) -> str:
+    """Return the TOML with a top-level key set, the rest untouched."""
+    line = f'{key} = "{value}"'
+    head, table, rest = card.partition("\n[") if not card.startswith("[") else ("", "\n[", card[1:])
+    replaced, count = re.subn(rf"(?m)^{key}\s*=.*$", line, head)
+    if not count:
+        replaced = f"{line}\n{head}" if head else line
+    return replaced.rstrip("\n") + "\n" + table + rest

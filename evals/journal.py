@@ -1,0 +1,140 @@
+"""An append-only file of JSON lines that survives kill -9 and a loss of power.
+
+Every line is `{"sum": …, "record": …}`; the sum is the first 16 hex digits of the SHA-256 of the
+record's JSON, so a line that was half written is known as such. Only the end of the file can be
+torn, and is cut off; damage anywhere else is an error, never guessed at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from evenkeel.errors import CannotMeasureError, ConfigurationError
+
+FILE_NAME = "journal.jsonl"
+
+
+class Journal:
+    """A journal opened for reading and appending, by one process at a time.
+
+    Args:
+        path: The file; made if it is not there.
+
+    Attributes:
+        path: The file.
+        records: What it held when it was opened.
+        num_torn_bytes: What was cut off its end.
+
+    Raises:
+        ConfigurationError: If it cannot be opened, another process has it open, or a line before
+            the last is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.records, good = _read(path)
+        except BlockingIOError as error:
+            os.close(self._fd)
+            raise ConfigurationError(f"{path} is in use by another run") from error
+        except ConfigurationError:
+            os.close(self._fd)
+            raise
+        self.num_torn_bytes = os.fstat(self._fd).st_size - good
+        if self.num_torn_bytes:
+            os.ftruncate(self._fd, good)
+        self._written = self._synced = 0
+        self._sync_lock = asyncio.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write a record; from here on it survives the end of this process.
+
+        Raises:
+            CannotMeasureError: If the disk does not take it.
+        """
+        line = encode(record)
+        try:
+            if os.write(self._fd, line) != len(line):
+                raise CannotMeasureError(f"{self.path} cannot be written: the disk is full")
+        except OSError as error:
+            raise CannotMeasureError(f"{self.path} cannot be written: {error.strerror}") from error
+        self._written += 1
+
+    async def sync(self) -> None:
+        """Wait until all that was appended survives a loss of power.
+
+        Those who wait at the same time share one fdatasync. It runs in a thread, so that a slow
+        disk does not show up in the latencies measured meanwhile.
+        """
+        wanted = self._written
+        async with self._sync_lock:
+            if self._synced < wanted:
+                covered = self._written
+                await asyncio.to_thread(os.fdatasync, self._fd)
+                self._synced = covered
+
+
+def encode(record: Mapping[str, Any]) -> bytes:
+    """Return a record as a line."""
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return f'{{"sum":"{_checksum(text)}","record":{text}}}\n'.encode()
+
+
+def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the good records and how many bytes they take."""
+    records: list[dict[str, Any]] = []
+    good = 0
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines, start=1):
+        record = _decode(line)
+        if record is None:
+            if number < len(lines):
+                raise ConfigurationError(
+                    f"{path}:{number} is damaged, and not only at its end; "
+                    "give another --report folder, or --fresh"
+                )
+            break
+        records.append(record)
+        good += len(line)
+    return records, good
+
+
+def _decode(line: bytes) -> dict[str, Any] | None:
+    """Return the record of a line, or None if it is torn."""
+    try:
+        parsed = json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("record"), dict):
+        return None
+    record: dict[str, Any] = parsed["record"]
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return record if parsed.get("sum") == _checksum(text) else None
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,159 @@
+"""The file that describes a live evaluation."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from evals.live_sample import Plan
+from evals.pair_judge import DEFAULT_CRITERIA
+from evals.scorers import Scorer, make_scorer
+from evals.sides import Side, base_url
+from evenkeel.durations import parse_duration_s
+from evenkeel.errors import ConfigurationError
+
+Column = Literal["model", "tenant", "slo_class", "route", "prompt_name", "prompt_version"]
+JUDGE = "judge"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Filter(_Strict):
+    model: str = ""
+    prompt_name: str = ""
+
+
+class _Scorer(BaseModel):
+    """A rule that needs no reference of the request's own; more keys are its options."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str
+    reference: Any = None
+    good_at_least: float | None = Field(default=None, gt=0, lt=1)
+
+
+class _Judge(_Strict):
+    url: str = Field(pattern="^https?://")
+    model: str | None = None
+    criteria: str = DEFAULT_CRITERIA
+    calls_per_hour: int = Field(default=60, ge=1)
+    good_at_least: float | None = Field(default=None, gt=0, lt=1)
+
+
+class _File(_Strict):
+    name: str = Field(pattern="^[A-Za-z0-9._-]{1,64}$")
+    window: str = "60s"
+    settle: str = "30s"
+    probability: float = Field(default=0.05, gt=0, le=1)
+    min_per_stratum: int = Field(default=3, ge=1)
+    strata: list[Column] = ["prompt_version"]
+    filter: _Filter = _Filter()
+    scorer: list[_Scorer] = []
+    judge: _Judge | None = None
+
+    @field_validator("scorer")
+    @classmethod
+    def _once(cls, scorers: list[_Scorer]) -> list[_Scorer]:
+        names = [scorer.name for scorer in scorers]
+        if len(set(names)) < len(names) or JUDGE in names:
+            raise ValueError("each scorer once, and none is called judge")
+        return scorers
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJudge:
+    """A model that says of a single answer whether it is good.
+
+    Attributes:
+        side: Where it is asked.
+        criteria: What makes an answer good.
+        calls_per_hour: Its budget.
+    """
+
+    side: Side
+    criteria: str
+    calls_per_hour: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveConfig:
+    """A live evaluation.
+
+    Attributes:
+        name: Names it in the store.
+        window_s: How much time is drawn from at once.
+        settle_s: How long after a window's end it is read: spans arrive once a request is over.
+        plan: How much is drawn.
+        model: Only requests to this model; empty for all.
+        prompt_name: Only requests with this prompt; empty for all.
+        scorers: Rules that see the answer alone.
+        judge: None for none.
+        good_at_least: What the share of right answers is held against, by scorer.
+    """
+
+    name: str
+    window_s: float
+    settle_s: float
+    plan: Plan
+    model: str
+    prompt_name: str
+    scorers: tuple[Scorer, ...]
+    judge: LiveJudge | None
+    good_at_least: dict[str, float]
+
+    @property
+    def scorer_names(self) -> list[str]:
+        """Return every scorer, the judge last."""
+        return [scorer.name for scorer in self.scorers] + ([JUDGE] if self.judge else [])
+
+
+def load_config(path: Path) -> LiveConfig:
+    """Read a live evaluation from TOML.
+
+    Raises:
+        ConfigurationError: If the file cannot be read, a key is unknown or wrong, or nothing in
+            it scores.
+    """
+    try:
+        file = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not TOML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(f"{path}: {where}: {first['msg']}") from error
+    if not file.scorer and file.judge is None:
+        raise ConfigurationError(f"{path} has no [[scorer]] and no [judge]: nothing would be seen")
+    limits = {s.name: s.good_at_least for s in file.scorer if s.good_at_least is not None}
+    if file.judge is not None and file.judge.good_at_least is not None:
+        limits[JUDGE] = file.judge.good_at_least
+    return LiveConfig(
+        name=file.name,
+        window_s=float(parse_duration_s(file.window)),
+        settle_s=float(parse_duration_s(file.settle)),
+        plan=Plan(tuple(file.strata), file.probability, file.min_per_stratum),
+        model=file.filter.model,
+        prompt_name=file.filter.prompt_name,
+        scorers=tuple(
+            make_scorer({"name": s.name, **(s.model_extra or {})}, s.reference) for s in file.scorer
+        ),
+        judge=_judge(file.judge),
+        good_at_least=limits,
+    )
+
+
+def _judge(judge: _Judge | None) -> LiveJudge | None:
+    if judge is None:
+        return None
+    sampling = {"temperature": 0.0, "max_tokens": 8}
+    url = base_url(judge.url)
+    side = Side(JUDGE, url, judge.model, "evenkeel-live-judge", "1", None, sampling)
+    return LiveJudge(side, judge.criteria, judge.calls_per_hour)

@@ -1,0 +1,143 @@
+"""When a run looks at what it has: at the end, at five points, or all the time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from evals.answers import AnsweredPair
+from evals.effects import Effect, measure
+from evals.gates import AccuracyGate, Gate, LatencyGate, PreferenceGate
+from evals.judgement import Judgement, judge
+from evals.repeated_items import has_repeats, measure_items
+from evals.stats.betting import anytime_p
+from evals.stats.spending import repeated_p
+from evals.verdict import Verdict
+from evenkeel.errors import ConfigurationError
+
+NUM_SEQUENTIAL = 5
+# Looks cost only computing time here; more would hardly stop earlier.
+NUM_ANYTIME = 40
+PAIRS_BETWEEN = 10
+
+
+class Mode(StrEnum):
+    """How often a run may come to its verdict.
+
+    FIXED: once, at the end. SEQUENTIAL: at five points, the error spent as O'Brien and Fleming do.
+    ANYTIME: after any pair, by e-values; for accuracy, preference and shifts.
+    """
+
+    FIXED = "fixed"
+    SEQUENTIAL = "sequential"
+    ANYTIME = "anytime"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One point at which the data are judged.
+
+    Attributes:
+        number: From 1.
+        num_looks: Looks in all.
+        num_pairs: Pairs that are asked by then.
+    """
+
+    number: int
+    num_looks: int
+    num_pairs: int
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether nothing is asked after it."""
+        return self.number == self.num_looks
+
+
+def plan_looks(mode: Mode, gates: Sequence[Gate], num_pairs: int) -> list[Look]:
+    """Return the looks of a run.
+
+    Raises:
+        ConfigurationError: If a gate cannot be judged in this mode.
+    """
+    count = 1
+    if mode is Mode.SEQUENTIAL:
+        count = min(NUM_SEQUENTIAL, max(1, num_pairs // PAIRS_BETWEEN))
+    elif mode is Mode.ANYTIME:
+        for gate in gates:
+            if isinstance(gate, LatencyGate) and gate.quantile is not None:
+                raise ConfigurationError(
+                    f"gate {gate.text} cannot be judged at any time; take shift_{gate.metric}, or "
+                    "--mode sequential"
+                )
+        count = min(NUM_ANYTIME, max(1, num_pairs // PAIRS_BETWEEN))
+    ends = [math.ceil(num_pairs * (k + 1) / count) for k in range(count)]
+    return [Look(k + 1, count, end) for k, end in enumerate(ends)]
+
+
+def judge_look(
+    mode: Mode, look: Look, gates: Sequence[Gate], pairs: Sequence[AnsweredPair], seed: int
+) -> Judgement:
+    """Judge what is there at a look, at the level that the mode leaves for it."""
+    if mode is Mode.ANYTIME:
+        return judge(gates, pairs, seed, _measure_anytime)
+    # Decided once for all slices: a slice of few pairs may have no repeat in it by chance.
+    measure_once = measure_items if has_repeats(pairs) else measure
+    if look.num_looks == 1:
+        return judge(gates, pairs, seed, measure_once)
+
+    def measure_look(gate: Gate, members: Sequence[AnsweredPair], seed: int) -> Effect:
+        effect = measure_once(gate, members, seed)
+
+        def at_look(p: float | None) -> float | None:
+            return None if p is None else repeated_p(p, look.number, look.num_looks)
+
+        return replace(
+            effect,
+            p_worse=at_look(effect.p_worse),
+            p_better=at_look(effect.p_better),
+            p_beyond=at_look(effect.p_beyond),
+        )
+
+    return judge(gates, pairs, seed, measure_look)
+
+
+def is_decided(judgement: Judgement) -> bool:
+    """Return whether asking more cannot be worth it: a regression, or every gate passed."""
+    return judgement.verdict is not Verdict.INCONCLUSIVE
+
+
+def _measure_anytime(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
+    """Return the effect with anytime-valid evidence; for shifts from the signs of log(B/A)."""
+    effect = measure(gate, pairs, seed)
+    if effect.estimate is None:
+        return effect
+    if isinstance(gate, AccuracyGate):
+        gains = _gains(gate, pairs)
+        return replace(
+            effect,
+            p_worse=anytime_p([-x for x in gains], 0.0),
+            p_better=anytime_p(gains, 0.0),
+            p_beyond=anytime_p(gains, -gate.margin),
+        )
+    both = [found for p in pairs if (found := p.latencies_s(gate.metric)) is not None]
+    signs = [_sign(b - a) for a, b in both]
+    return replace(
+        effect,
+        p_worse=anytime_p(signs, 0.0),
+        p_better=anytime_p([-x for x in signs], 0.0),
+        p_beyond=anytime_p([_sign(a * (1 + gate.margin) - b) for a, b in both], 0.0),
+    )
+
+
+def _gains(gate: AccuracyGate, pairs: Sequence[AnsweredPair]) -> list[float]:
+    """Return +1 for each pair that the candidate won, −1 for each it lost."""
+    if isinstance(gate, PreferenceGate):
+        worth = {"A": -1.0, "B": 1.0, "tie": 0.0}
+        return [worth[p.preference] for p in pairs if p.preference is not None]
+    return [float(bool(p.b.is_right)) - bool(p.a.is_right) for p in pairs if p.is_measured]
+
+
+def _sign(value: float) -> float:
+    return math.copysign(1.0, value) if value else 0.0

@@ -1,0 +1,123 @@
+"""What a judge's verdicts come to: preferences, and how far the judge can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evals.answers import AnsweredPair
+from evals.stats.binary import wilson
+from evals.stats.judge import judge_swap
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeQuality:
+    """How far the verdicts of a run can be trusted.
+
+    Attributes:
+        num_judged: Pairs judged in both orders.
+        num_unjudged: Pairs for which a verdict is missing; they count for no side.
+        num_identical: Pairs with the same text twice: a tie without a call.
+        flip_rate: Share of the judged pairs whose verdict changed with the order; those are ties.
+        first_share: Share of all decided verdicts that chose the answer shown first; 0.5 is fair.
+        longer_share: Share of the stable, decided verdicts that chose the longer answer; 0.5 is
+            fair if length says nothing of quality.
+        longer_ci95: Wilson interval of it.
+        num_with_truth: Stable, decided verdicts on pairs of which the scorer calls one answer
+            right and the other wrong.
+        agreement: Share of those in which the judge chose the right one.
+        agreement_ci95: Wilson interval of it.
+    """
+
+    num_judged: int
+    num_unjudged: int
+    num_identical: int
+    flip_rate: float | None
+    first_share: float | None
+    longer_share: float | None
+    longer_ci95: tuple[float, float] | None
+    num_with_truth: int
+    agreement: float | None
+    agreement_ci95: tuple[float, float] | None
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """Return one line for a reader."""
+        parts = [f"judge: {self.num_judged} pairs in both orders"]
+        if self.num_unjudged:
+            parts.append(f"{self.num_unjudged} without a verdict")
+        if self.flip_rate is not None:
+            parts.append(f"{self.flip_rate:.0%} flipped with the order (ties)")
+        if self.longer_share is not None and self.longer_ci95 is not None:
+            low, high = self.longer_ci95
+            parts.append(f"{self.longer_share:.0%} for the longer ({low:.0%} to {high:.0%})")
+        if self.agreement is not None and self.agreement_ci95 is not None:
+            low, high = self.agreement_ci95
+            parts.append(
+                f"agrees with the scorer on {self.agreement:.0%} of {self.num_with_truth} "
+                f"({low:.0%} to {high:.0%})"
+            )
+        return ", ".join(parts)
+
+
+def merge(verdicts: tuple[str | None, str | None]) -> str | None:
+    """Return the verdict of both orders together; None if one is missing."""
+    forward, backward = verdicts
+    if forward is None or backward is None:
+        return None
+    return judge_swap([[forward, backward]]).verdicts[0]
+
+
+def are_identical(pair: AnsweredPair) -> bool:
+    """Return whether there is nothing to judge."""
+    return pair.a.reply.text is not None and pair.a.reply.text == pair.b.reply.text
+
+
+def quality(
+    pairs: Sequence[AnsweredPair], verdicts: Sequence[tuple[str | None, str | None]]
+) -> JudgeQuality:
+    """Return how far the judge of these pairs can be trusted.
+
+    Args:
+        pairs: Every pair of the run.
+        verdicts: For each pair the verdict with A first and with B first; None where missing.
+    """
+    both = [
+        (pair, (ab, ba))
+        for pair, (ab, ba) in zip(pairs, verdicts, strict=True)
+        if ab is not None and ba is not None and not are_identical(pair)
+    ]
+    decided = [(pair, ab) for pair, (ab, ba) in both if ab == ba != "tie"]
+    lengths = [(len(p.a.reply.text or ""), len(p.b.reply.text or ""), won) for p, won in decided]
+    longer = [("A" if a > b else "B") == won for a, b, won in lengths if a != b]
+    truth = [
+        (bool(pair.a.is_right), won) for pair, won in decided if pair.a.is_right != pair.b.is_right
+    ]
+    agreed = [("A" if a_is_right else "B") == won for a_is_right, won in truth]
+    firsts = [
+        verdict == first
+        for _, (ab, ba) in both
+        for verdict, first in ((ab, "A"), (ba, "B"))
+        if verdict != "tie"
+    ]
+    num_identical = sum(are_identical(pair) for pair in pairs)
+    return JudgeQuality(
+        num_judged=len(both),
+        num_unjudged=len(pairs) - len(both) - num_identical,
+        num_identical=num_identical,
+        flip_rate=_share([ab != ba for _, (ab, ba) in both]),
+        first_share=_share(firsts),
+        longer_share=_share(longer),
+        longer_ci95=wilson(sum(longer), len(longer)) if longer else None,
+        num_with_truth=len(agreed),
+        agreement=_share(agreed),
+        agreement_ci95=wilson(sum(agreed), len(agreed)) if agreed else None,
+    )
+
+
+def _share(hits: Sequence[bool]) -> float | None:
+    return sum(hits) / len(hits) if hits else None

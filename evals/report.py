@@ -1,0 +1,188 @@
+"""A run for people: the terminal table, and Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from evals.answers import Answer
+from evals.changes import Kind, count_changes, find_changes
+from evals.gates import AccuracyGate
+from evals.judgement import OVERALL, GateResult
+from evals.outcome import Outcome
+from evals.verdict import Verdict
+
+NO_DATA = "no data"
+# Lost items named in Markdown; the HTML report has more.
+LOST_SHOWN = 20
+STYLES = {
+    Verdict.BETTER: "green",
+    Verdict.NO_WORSE: "green",
+    Verdict.REGRESSED: "bold red",
+    Verdict.INCONCLUSIVE: "yellow",
+}
+COLUMNS = ("gate", "slice", "pairs", "baseline", "candidate", "change", "95 % interval", "verdict")
+LEGEND = (
+    "Accuracy changes by B − A in points (pp), latency by B/A − 1, as the client saw it.",
+    "no worse: shown to be within the gate. inconclusive: these pairs cannot tell either way.",
+    "better and regressed allow for the number of gates and slices that were looked at (Holm).",
+)
+
+
+def print_outcome(outcome: Outcome, console: Console) -> None:
+    """Print the table and the verdict."""
+    table = Table(title=title(outcome), title_justify="left", title_style="bold")
+    for column in COLUMNS:
+        is_number = column in ("pairs", "baseline", "candidate", "change")
+        table.add_column(column, justify="right" if is_number else "left")
+    previous = None
+    for result in judged(outcome):
+        if previous is not None and previous != result.slice_name:
+            table.add_section()
+        previous = result.slice_name
+        verdict = Text(result.verdict.value, style=STYLES[result.verdict])
+        table.add_row(*cells(result)[:-1], verdict)
+    console.print(table)
+    for line in LEGEND:
+        console.print(line, style="dim", highlight=False)
+    for line in [*unjudged_lines(outcome), *side_lines(outcome)]:
+        console.print(line, markup=False, highlight=False)
+    style = {0: "bold green", 1: "bold red"}.get(outcome.exit_code, "bold yellow")
+    console.print(Text(f"verdict: {outcome.headline}", style=style))
+
+
+def to_markdown(outcome: Outcome) -> str:
+    """Return the same as Markdown."""
+    lines = [f"### {title(outcome)}", "", f"**{outcome.headline}**", ""]
+    lines += [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
+    lines += [f"| {' | '.join(cells(r))} |" for r in judged(outcome)]
+    lines += [
+        "",
+        *LEGEND,
+        "",
+        *(f"- {line}" for line in [*unjudged_lines(outcome), *side_lines(outcome)]),
+        "",
+    ]
+    lines += _lost_lines(outcome)
+    lines += ["What this run could see:", "", *(f"- {line.describe()}" for line in outcome.plan)]
+    lines += [
+        "",
+        f"Dataset {outcome.dataset_label}, {outcome.dataset.content_hash}; seed {outcome.seed}, "
+        f"concurrency {outcome.concurrency}, prefix cache {outcome.cache}; run {outcome.run_id}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _lost_lines(outcome: Outcome) -> list[str]:
+    counts = count_changes(outcome.pairs)
+    lost = [c.pair for c in find_changes(outcome.pairs, LOST_SHOWN) if c.kind is Kind.LOST]
+    summary = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    lines = [f"<details><summary>Changed items: {summary}</summary>", ""]
+    if lost:
+        lines += ["| lost item | slices | trace of the baseline | of the candidate |"]
+        lines += ["| --- | --- | --- | --- |"]
+        lines += [
+            f"| {_plain(pair.item.id)} | {_plain(', '.join(pair.item.tags))} "
+            f"| {pair.a.trace_id} | {pair.b.trace_id} |"
+            for pair in lost
+        ]
+    return [*lines, "", "</details>", ""]
+
+
+def _plain(text: str) -> str:
+    """Return text that cannot break out of a cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def title(outcome: Outcome) -> str:
+    """Return who is compared with whom, over what."""
+    a, b = outcome.sides["A"], outcome.sides["B"]
+    return (
+        f"{outcome.dataset_label}: candidate {b.name} ({b.prompt_label}) "
+        f"against baseline {a.name} ({a.prompt_label})"
+    )
+
+
+def judged(outcome: Outcome) -> list[GateResult]:
+    """Return the rows of the table: slices too small for a gate are named below it instead."""
+    return [
+        r
+        for r in outcome.judgement.results
+        if r.slice_name == OVERALL or r.effect.estimate is not None
+    ]
+
+
+def unjudged_lines(outcome: Outcome) -> list[str]:
+    """Return a line a gate that could not be judged on some slices."""
+    names: dict[str, list[str]] = {}
+    for result in outcome.judgement.results:
+        if result.slice_name != OVERALL and result.effect.estimate is None:
+            note = f"{result.slice_name} ({result.effect.note})"
+            names.setdefault(result.gate.text, []).append(note)
+    return [f"{gate} was not judged on {', '.join(slices)}" for gate, slices in names.items()]
+
+
+def side_lines(outcome: Outcome) -> list[str]:
+    """Return a line a side: how much was right, how many tokens, what went wrong."""
+    lines = []
+    for letter, role in (("A", "baseline"), ("B", "candidate")):
+        answers = outcome.answers_of(letter)
+        scored = [a.is_right for a in answers if a.is_right is not None]
+        tokens = sum(a.reply.output_tokens or 0 for a in answers)
+        accuracy = f"{sum(scored)} of {len(scored)} right" if scored else NO_DATA
+        unscored = len(answers) - len(scored)
+        errors = f", {unscored} unscored: {_first_reason(answers)}" if unscored else ""
+        lines.append(f"{role} {outcome.sides[letter].name}: {accuracy}, {tokens:,} tokens{errors}")
+    lines += [split.describe() for split in outcome.splits]
+    if outcome.num_cached:
+        lines.append(f"{outcome.num_cached:,} answers are from earlier runs (--answer-cache)")
+    if outcome.drift is not None:
+        lines.append(outcome.drift.describe())
+    if outcome.judge_quality is not None:
+        lines.append(outcome.judge_quality.describe())
+    return lines
+
+
+def _first_reason(answers: Sequence[Answer]) -> str:
+    return next(a.score.reason or "no reason" for a in answers if a.is_right is None)
+
+
+def cells(result: GateResult) -> list[str]:
+    """Return a row of the table, as COLUMNS names it."""
+    effect = result.effect
+    is_accuracy = isinstance(result.gate, AccuracyGate)
+    if effect.estimate is None:
+        change, interval = NO_DATA, effect.note or NO_DATA
+    else:
+        change = _change(effect.estimate, is_accuracy)
+        bounded = effect.lower is not None and effect.upper is not None
+        interval = (
+            f"{_change(effect.lower or 0.0, is_accuracy)} to "
+            f"{_change(effect.upper or 0.0, is_accuracy)}"
+            if bounded
+            else "unbounded"
+        )
+    return [
+        result.gate.text,
+        result.slice_name,
+        str(effect.num_pairs),
+        _value(effect.baseline, is_accuracy),
+        _value(effect.candidate, is_accuracy),
+        change,
+        interval,
+        result.verdict.value,
+    ]
+
+
+def _change(value: float, is_accuracy: bool) -> str:
+    return f"{value * 100:+.1f} {'pp' if is_accuracy else '%'}"
+
+
+def _value(value: float | None, is_accuracy: bool) -> str:
+    if value is None:
+        return NO_DATA
+    return f"{value * 100:.1f} %" if is_accuracy else f"{value * 1000:.1f} ms"

@@ -1,0 +1,159 @@
+"""What `evenkeel eval run` does."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from contextlib import nullcontext
+from functools import partial
+
+from rich.console import Console
+
+from evals import result_spans
+from evals.answer_cache import AnswerCache
+from evals.calibration import read_assumptions
+from evals.comparison import Comparison
+from evals.dataset import load_dataset
+from evals.gates import PreferenceGate, parse_gates
+from evals.latency_split import ServerTimes, trace_ids
+from evals.looks import Mode
+from evals.outcome import Outcome
+from evals.pair_judge import load_judge
+from evals.plan import foresee, refuse_hopeless
+from evals.progress import make_console, show_progress
+from evals.recorded import RecordedRun, open_journal
+from evals.report import print_outcome
+from evals.report_files import write_files
+from evals.run import CacheMode
+from evals.schedule import interleave, spread
+from evals.server_times import read_server_times
+from evals.settings import EvalSettings
+from evals.sides import load_side
+from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.settings import load
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the comparison that the arguments describe and return its exit code.
+
+    Raises:
+        ConfigurationError: If an argument, file or setting is wrong; nothing was asked then.
+        CannotMeasureError: If a server does not answer.
+    """
+    flags = {name: getattr(args, name) for name in EvalSettings.model_fields if name in args}
+    loaded = load(EvalSettings, flags)
+    if args.print_config:
+        print(loaded.describe())
+        return 0
+    settings = loaded.settings
+    gates = parse_gates(args.gate)
+    dataset = load_dataset(args.dataset)
+    sides = (
+        load_side(args.baseline, settings.url, settings.prompts_dir),
+        load_side(args.candidate, settings.url, settings.prompts_dir),
+    )
+    items = spread(dataset.items, args.limit)
+    # With --json, standard output holds the one object and nothing else.
+    console = make_console(stderr=args.json)
+    for problem in dataset.problems:
+        print(f"evenkeel: {problem}", file=sys.stderr)
+    plan = foresee(gates, len(items), read_assumptions(args.calibration))
+    console.print(f"before the run, what {len(items)} pairs can see:", highlight=False)
+    for line in plan:
+        console.print(f"  {line.describe()}", markup=False, highlight=False)
+    if not args.allow_inconclusive:
+        refuse_hopeless(plan)
+    comparison = Comparison(
+        settings=settings,
+        gates=gates,
+        dataset=dataset,
+        sides=sides,
+        planned=interleave(items, settings.seed, args.repeats),
+        cache=CacheMode(args.cache),
+        warmup=settings.concurrency if args.warmup is None else args.warmup,
+        plan=plan,
+        allows_inconclusive=args.allow_inconclusive,
+        judge=None if args.judge is None else load_judge(args.judge, settings.url),
+        mode=Mode(args.mode),
+        guards=args.guard,
+        answer_cache=None if args.answer_cache is None else AnswerCache(args.answer_cache),
+    )
+    comparison.looks()
+    if comparison.num_repeats > 1 and comparison.mode is Mode.ANYTIME:
+        raise ConfigurationError("--mode anytime takes each item once; leave out --repeats")
+    if comparison.judge is None and any(isinstance(gate, PreferenceGate) for gate in gates):
+        raise ConfigurationError("a gate on preference needs a judge; give --judge FILE")
+    with open_journal(args.report, is_fresh=args.fresh) or nullcontext() as journal:
+        recorded = RecordedRun(journal)
+        recorded.check_is_same(comparison.identity())
+        _say_what_is_there(recorded, comparison, console)
+        if not comparison.is_complete(recorded):
+            with show_progress(console, f"asking {sides[0].name} and {sides[1].name}") as report:
+                asyncio.run(comparison.ask(recorded, report, partial(_tell, console)))
+        _read_server_times(comparison, recorded)
+        return _publish(comparison.conclude(recorded), recorded, comparison, args, console)
+
+
+def _tell(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False)
+
+
+def _say_what_is_there(recorded: RecordedRun, comparison: Comparison, console: Console) -> None:
+    if recorded.beginning is None:
+        return
+    wanted = 2 * len(comparison.planned)
+    if comparison.is_complete(recorded):
+        text = "is complete: nothing is asked again (--fresh starts anew)"
+    else:
+        text = f"goes on: {recorded.num_answers} of {wanted} answers are there"
+    console.print(f"run {recorded.beginning.run_id} {text}", markup=False, highlight=False)
+
+
+def _read_server_times(comparison: Comparison, recorded: RecordedRun) -> None:
+    url = comparison.settings.store_url
+    if url == "none" or recorded.server_times is not None:
+        return
+    decision = comparison.decision(recorded)
+    if decision is None:
+        return
+    assert recorded.beginning is not None
+    wanted = trace_ids(decision.pairs)
+    found: dict[str, ServerTimes] = {}
+    try:
+        beginning = recorded.beginning
+        found = read_server_times(url, beginning.run_id, beginning.start_ns, wanted)
+        if len(found) < len(wanted):
+            print(
+                f"evenkeel: {url} has the spans of {len(found)} of {len(wanted)} requests; "
+                "latency is split over those",
+                file=sys.stderr,
+            )
+    except StoreError as error:
+        print(f"evenkeel: latency is not split by cause: {error}", file=sys.stderr)
+    recorded.note_server_times(found)
+
+
+def _publish(
+    outcome: Outcome,
+    recorded: RecordedRun,
+    comparison: Comparison,
+    args: argparse.Namespace,
+    console: Console,
+) -> int:
+    endpoint = comparison.settings.otlp_endpoint
+    if not recorded.is_sent and endpoint != result_spans.NO_ENDPOINT:
+        problem = result_spans.send(outcome, endpoint)
+        if problem is None:
+            recorded.note_sent()
+        else:
+            print(f"evenkeel: results were not stored: {problem}", file=sys.stderr)
+    if args.report is not None:
+        write_files(outcome, args.report, comparison.settings.dashboard_url)
+    if args.json:
+        record = {**outcome.to_record(), "stored": recorded.is_sent}
+        print(json.dumps(record, allow_nan=False))
+    else:
+        print_outcome(outcome, console)
+    return outcome.exit_code

@@ -1,0 +1,295 @@
+"""Scorers: pure functions from an answer and its reference to a score.
+
+What cannot be scored is `unscored`, never `wrong`: a broken stream says nothing about accuracy.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+
+
+class Label(StrEnum):
+    """What a score amounts to."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNSCORED = "unscored"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The outcome of one answer.
+
+    Attributes:
+        value: From 0 to 1; None if unscored.
+        label: right, wrong or unscored.
+        reason: Why, where the label alone does not say.
+    """
+
+    value: float | None
+    label: Label
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, is_right: bool, reason: str | None = None) -> Score:
+        """Return a score of 1 or 0."""
+        return cls(float(is_right), Label.RIGHT if is_right else Label.WRONG, reason)
+
+    @classmethod
+    def unscored(cls, reason: str) -> Score:
+        """Return the score of an answer that could not be judged."""
+        return cls(None, Label.UNSCORED, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """A named scorer bound to its options and reference."""
+
+    name: str
+    score: Callable[[str], Score]
+
+
+Options = Mapping[str, Any]
+Judge = Callable[[str], Score]
+Maker = Callable[[Any, Options], Judge]
+
+
+def make_scorer(spec: str | Mapping[str, Any], reference: Any) -> Scorer:
+    """Bind a scorer to one item's reference.
+
+    Args:
+        spec: Its name, or an object with `name` and options, such as
+            {"name": "numeric", "tolerance": 0.01}.
+        reference: The expected answer, in the form that the scorer wants.
+
+    Raises:
+        ConfigurationError: If the scorer or an option is unknown, or the reference does not suit.
+    """
+    options = {} if isinstance(spec, str) else dict(spec)
+    name = spec if isinstance(spec, str) else options.pop("name", None)
+    if name not in _MAKERS and name not in _MAKERS_ELSEWHERE:
+        known = ", ".join(sorted({*_MAKERS, *_MAKERS_ELSEWHERE}))
+        raise ConfigurationError(f"scorer {name!r} is unknown; known: {known}")
+    maker, allowed = _MAKERS[name] if name in _MAKERS else _find_elsewhere(name)
+    unknown = set(options) - allowed
+    if unknown:
+        raise ConfigurationError(
+            f"scorer {name!r} has no option {min(unknown)!r}; known: {sorted(allowed)}"
+        )
+    return Scorer(name, maker(reference, options))
+
+
+def normalise(text: str) -> str:
+    """Return text in NFKC and lower case, punctuation dropped, white space collapsed.
+
+    A sign or a decimal point inside a number is kept: 1.5 is not 15, and −3 is not 3.
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("−", "-")
+    kept = re.sub(r"(?!(?<=\d)[.,:](?=\d))(?!-\d)[^\w\s%$€£+]", " ", folded)
+    return " ".join(kept.split())
+
+
+def _text(name: str, reference: Any) -> str:
+    if not isinstance(reference, str):
+        raise ConfigurationError(
+            f"scorer {name!r} needs a string as reference, got {reference!r:.60}"
+        )
+    return reference
+
+
+def read_texts(name: str, reference: Any) -> list[str]:
+    """Return the accepted references: one string, or a list of alternatives.
+
+    Raises:
+        ConfigurationError: If the reference is neither.
+    """
+    if isinstance(reference, list) and reference:
+        return [_text(name, member) for member in reference]
+    return [_text(name, reference)]
+
+
+def read_threshold(name: str, options: Options, default: float) -> float:
+    """Return the option `threshold`: from which value on an answer is right.
+
+    Raises:
+        ConfigurationError: If it is not a number from 0 to 1.
+    """
+    threshold = options.get("threshold", default)
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise ConfigurationError(f"threshold of scorer {name!r} is {threshold!r}, expected 0 to 1")
+    if not 0 <= threshold <= 1:
+        raise ConfigurationError(f"threshold of scorer {name!r} is {threshold}, expected 0 to 1")
+    return float(threshold)
+
+
+def _exact(reference: Any, _: Options) -> Judge:
+    accepted = {text.strip() for text in read_texts("exact", reference)}
+    return lambda answer: Score.of(answer.strip() in accepted)
+
+
+def _normalised(reference: Any, _: Options) -> Judge:
+    accepted = {normalise(text) for text in read_texts("normalised", reference)}
+    return lambda answer: Score.of(normalise(answer) in accepted)
+
+
+def _contains(reference: Any, options: Options) -> Judge:
+    wanted = [normalise(text) for text in read_texts("contains", reference)]
+    banned = [normalise(text) for text in read_texts("contains", options.get("not") or ["\0"])]
+
+    def judge(answer: str) -> Score:
+        padded = f" {normalise(answer)} "
+        missing = [text for text in wanted if f" {text} " not in padded]
+        present = [text for text in banned if text and f" {text} " in padded]
+        if missing:
+            return Score.of(False, f"lacks {missing[0]!r}")
+        return Score.of(not present, f"has {present[0]!r}" if present else None)
+
+    return judge
+
+
+_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+def _last_number(text: str) -> float | None:
+    found = _NUMBER.findall(text.replace("−", "-"))
+    return float(found[-1].replace(",", "")) if found else None
+
+
+def _numeric(reference: Any, options: Options) -> Judge:
+    expected = _last_number(reference) if isinstance(reference, str) else reference
+    if isinstance(expected, bool) or not isinstance(expected, int | float):
+        raise ConfigurationError(
+            f"scorer 'numeric' needs a number as reference, got {reference!r:.60}"
+        )
+    tolerance, relative = float(options.get("tolerance", 0)), float(options.get("relative", 0))
+
+    def judge(answer: str) -> Score:
+        number = _last_number(answer)
+        if number is None:
+            return Score.of(False, "no number in the answer")
+        allowed = max(tolerance, relative * abs(expected), 1e-12 * abs(expected))
+        return Score.of(abs(number - expected) <= allowed, f"found {number:g}")
+
+    return judge
+
+
+def _regex(reference: Any, options: Options) -> Judge:
+    try:
+        flags = 0 if options.get("case_sensitive", True) else re.IGNORECASE
+        pattern = re.compile(_text("regex", reference), flags)
+    except re.error as error:
+        raise ConfigurationError(f"reference is not a regular expression: {error}") from error
+    find = pattern.fullmatch if options.get("full", False) else pattern.search
+    return lambda answer: Score.of(find(answer.strip()) is not None)
+
+
+def _json(reference: Any, options: Options) -> Judge:
+    """Judge by equality of parsed JSON, or by a JSON schema given as the option `schema`."""
+    schema = options.get("schema")
+    expected = reference
+    if isinstance(reference, str):
+        try:
+            expected = json.loads(reference)
+        except ValueError as error:
+            raise ConfigurationError(f"reference is not JSON: {error}") from error
+    validator = None if schema is None else _schema_validator(schema)
+
+    def judge(answer: str) -> Score:
+        try:
+            parsed = json.loads(_without_fence(answer))
+        except (ValueError, RecursionError):
+            return Score.of(False, "not JSON")
+        if validator is not None:
+            problem = next(iter(validator.iter_errors(parsed)), None)
+            if problem is not None:
+                return Score.of(False, f"against the schema: {problem.message[:120]}")
+            if expected is None:
+                return Score.of(True)
+        return Score.of(_same_json(parsed, expected))
+
+    return judge
+
+
+def _schema_validator(schema: Any) -> Any:
+    from jsonschema import Draft202012Validator, SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise ConfigurationError(f"schema is not a JSON schema: {error.message}") from error
+    return Draft202012Validator(schema)
+
+
+def _without_fence(answer: str) -> str:
+    fenced = re.fullmatch(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", answer, re.DOTALL)
+    return fenced.group(1) if fenced else answer
+
+
+def _same_json(one: Any, other: Any) -> bool:
+    """Compare as JSON does: 1 equals 1.0, but true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same_json(one[k], other[k]) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same_json, one, other))
+    return bool(one == other)
+
+
+def _f1(reference: Any, options: Options) -> Judge:
+    """Judge by the overlap of words; right from the option `threshold` on, 0.8 unless said."""
+    accepted = [Counter(normalise(text).split()) for text in read_texts("f1", reference)]
+    threshold = read_threshold("f1", options, 0.8)
+
+    def judge(answer: str) -> Score:
+        value = max(_overlap(Counter(normalise(answer).split()), words) for words in accepted)
+        return Score(value, Label.RIGHT if value >= threshold else Label.WRONG)
+
+    return judge
+
+
+def _overlap(found: Counter[str], expected: Counter[str]) -> float:
+    if not found and not expected:
+        return 1.0
+    return 2 * (found & expected).total() / (found.total() + expected.total())
+
+
+_MAKERS: Mapping[str, tuple[Maker, frozenset[str]]] = {
+    "exact": (_exact, frozenset()),
+    "normalised": (_normalised, frozenset()),
+    "contains": (_contains, frozenset({"not"})),
+    "numeric": (_numeric, frozenset({"tolerance", "relative"})),
+    "regex": (_regex, frozenset({"case_sensitive", "full"})),
+    "json": (_json, frozenset({"schema"})),
+    "f1": (_f1, frozenset({"threshold"})),
+}
+
+# Modules with makers of the scorer's own name, imported when one is wanted: what they need in turn
+# is not needed by datasets that do without.
+_MAKERS_ELSEWHERE: Mapping[str, tuple[str, frozenset[str]]] = {
+    "rouge_l": ("evals.text_scorers", frozenset({"threshold"})),
+    "bleu": ("evals.text_scorers", frozenset({"threshold"})),
+    "chrf": ("evals.text_scorers", frozenset({"threshold"})),
+    "edit": ("evals.text_scorers", frozenset({"threshold"})),
+    "embedding": ("evals.embedding_scorer", frozenset({"threshold"})),
+    "refusal": ("evals.rule_scorers", frozenset()),
+    "pii": ("evals.rule_scorers", frozenset({"allow"})),
+    "secret": ("evals.rule_scorers", frozenset({"allow"})),
+    "safety": ("evals.rule_scorers", frozenset({"ban"})),
+}
+
+
+def _find_elsewhere(name: str) -> tuple[Maker, frozenset[str]]:
+    module, allowed = _MAKERS_ELSEWHERE[name]
+    maker: Maker = getattr(import_module(module), name)
+    return maker, allowed

@@ -1,0 +1,1 @@
+"""Statistics of paired comparisons: each function pure, its source cited, its output checkable."""

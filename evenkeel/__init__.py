@@ -1,0 +1,1 @@
+"""The contract every part of evenkeel shares: names, definitions, settings and the command."""

@@ -1,0 +1,137 @@
+"""The `evenkeel` command: finds the parts' sub-commands and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import NoReturn
+
+from evenkeel.durations import parse_duration_s
+from evenkeel.errors import ConfigurationError, EvenkeelError, MissingPartError
+
+ENTRY_POINT_GROUP = "evenkeel.commands"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One sub-command.
+
+    Its module must be cheap to import: heavy imports belong inside what `configure` sets as `run`.
+
+    Attributes:
+        name: The word after `evenkeel`.
+        summary: One line for `evenkeel --help`.
+        configure: Adds arguments, an example epilog, and `set_defaults(run=...)`, a function from
+            the parsed arguments to an exit code.
+        extra: The extra that brings what `run` imports, named when an import fails.
+        passes_unknown_flags: Whether unknown flags go to `args.rest` instead of being refused.
+    """
+
+    name: str
+    summary: str
+    configure: Callable[[argparse.ArgumentParser], None]
+    extra: str | None = None
+    passes_unknown_flags: bool = False
+
+
+def find_commands() -> list[Command]:
+    """Return every installed sub-command, sorted by name."""
+    return sorted(
+        (_load(entry) for entry in entry_points(group=ENTRY_POINT_GROUP)),
+        key=lambda command: command.name,
+    )
+
+
+def _load(entry: EntryPoint) -> Command:
+    """Return the command, or one that says which module it lacks."""
+    try:
+        command: Command = entry.load()
+    except ModuleNotFoundError as error:
+        return _missing(entry.name, str(error.name))
+    return command
+
+
+def _missing(name: str, module: str) -> Command:
+    def refuse(_: argparse.Namespace) -> int:
+        raise MissingPartError(f"{name} is not installed here: the module {module!r} is missing")
+
+    def configure(parser: argparse.ArgumentParser) -> None:
+        parser.set_defaults(run=refuse)
+
+    return Command(name, f"not installed: needs {module}", configure, passes_unknown_flags=True)
+
+
+def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None = None) -> int:
+    """Run one sub-command and return its exit code: 0 good, 1 breach, 2 usage, 3 unmeasured.
+
+    Args:
+        argv: The arguments; None for those of the process.
+        commands: The sub-commands to choose from; None for the installed ones.
+    """
+    try:
+        return _run(commands or find_commands(), sys.argv[1:] if argv is None else argv)
+    except EvenkeelError as error:
+        print(f"evenkeel: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our output left (`evenkeel … | head`): not an error of ours.
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def duration_argument(text: str) -> float:
+    """Return the seconds of an argument such as 90s or 30d: a `type=` for argparse."""
+    return float(parse_duration_s(text))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong usage as one line, like every other error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigurationError(f"{message} (see `{self.prog} --help`)")
+
+
+def build_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; parsing sets `command` and `run`."""
+    parser = _Parser(prog="evenkeel", description="Observability and SLOs for LLM serving.")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in commands:
+        command.configure(
+            subparsers.add_parser(
+                command.name,
+                help=command.summary,
+                description=command.summary,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+        )
+    return parser
+
+
+def _run(commands: Sequence[Command], argv: Sequence[str]) -> int:
+    parser = build_parser(commands)
+    args, rest = parser.parse_known_args(argv)
+    command = next(c for c in commands if c.name == args.command)
+    if rest and not command.passes_unknown_flags:
+        raise ConfigurationError(
+            f"{command.name}: unknown argument {rest[0]!r}; see `evenkeel {command.name} --help`"
+        )
+    args.rest = rest
+    try:
+        code = args.run(args)
+    except ModuleNotFoundError as error:
+        if command.extra is None or error.name is None:
+            raise
+        raise MissingPartError(
+            f"{command.name} needs the module {error.name!r}; "
+            f"install it with: pip install 'evenkeel[{command.extra}]'"
+        ) from error
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

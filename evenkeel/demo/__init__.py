@@ -1,0 +1,1 @@
+"""The whole platform on one machine, driven through its own doors."""

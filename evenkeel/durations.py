@@ -1,0 +1,46 @@
+"""Durations as people write and read them: 90s, 5m, 1.5h, 30d, 250ms."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from evenkeel.errors import ConfigurationError
+
+_SECONDS_OF_UNIT = {
+    "w": Fraction(604_800),
+    "d": Fraction(86_400),
+    "h": Fraction(3600),
+    "m": Fraction(60),
+    "s": Fraction(1),
+    "ms": Fraction(1, 1000),
+}
+_PATTERN = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|[smhdw])", re.ASCII)
+
+
+def parse_duration_s(text: str) -> Fraction:
+    """Return the seconds that a duration such as 90s, 1.5h or 30d says, exactly.
+
+    Raises:
+        ConfigurationError: If it is not a positive number followed by ms, s, m, h, d or w.
+    """
+    match = _PATTERN.fullmatch(text.strip())
+    if match is None or not Fraction(match[1]):
+        raise ConfigurationError(f"{text!r} is not a duration; expected one such as 90s, 5m or 30d")
+    return Fraction(match[1]) * _SECONDS_OF_UNIT[match[2]]
+
+
+def format_duration(seconds: float | Fraction) -> str:
+    """Return a duration for a person, in two units at most: `30d`, `8m38s`, `90s`, `0.42s`."""
+    value = float(seconds)
+    if abs(value) < 120:
+        return f"{float(f'{value:.3g}'):g}s" if value % 60 or not value else "1m"
+    left, parts = round(abs(value)), ""
+    for unit in ("d", "h", "m", "s"):
+        count, left = divmod(left, int(_SECONDS_OF_UNIT[unit]))
+        if parts:
+            # The second unit, right below the first: finer ones would only distract.
+            parts += f"{count}{unit}" if count else ""
+            break
+        parts += f"{count}{unit}" if count else ""
+    return "-" + parts if value < 0 else parts

@@ -1,0 +1,45 @@
+"""Every error that evenkeel raises on purpose, and the exit code it ends a command with.
+
+    EvenkeelError               1
+    ├── RegressionError         1   a gate or objective was breached
+    ├── ConfigurationError      2   a setting, file or argument is wrong
+    │   └── MissingPartError    2   an optional part is not installed
+    └── CannotMeasureError      3   the thing asked for could not be measured
+        └── StoreError          3   the store did not answer, or refused the query
+
+A message says what failed, the value seen, and what to do, in one line.
+"""
+
+from __future__ import annotations
+
+
+class EvenkeelError(Exception):
+    """Base of all expected errors; printed as one line, never as a traceback."""
+
+    exit_code = 1
+
+
+class RegressionError(EvenkeelError):
+    """A gate failed or an objective was breached."""
+
+    exit_code = 1
+
+
+class ConfigurationError(EvenkeelError):
+    """A setting, a file or an argument is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class MissingPartError(ConfigurationError):
+    """A command needs an extra that is not installed."""
+
+
+class CannotMeasureError(EvenkeelError):
+    """What was asked for could not be measured; no verdict was reached."""
+
+    exit_code = 3
+
+
+class StoreError(CannotMeasureError):
+    """The store could not be reached, or refused a query."""

@@ -1,0 +1,88 @@
+"""TTFT, ITL, TPOT and stall of one request, from the times its tokens were emitted.
+
+Definitions are those of docs/metrics.md. Timestamps are integer nanoseconds, durations are float
+seconds, and what does not exist is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """One arrival of tokens at the server's output: `tokens` new tokens at `time_ns`."""
+
+    time_ns: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLatency:
+    """Latency of one request's token stream, in seconds.
+
+    Attributes:
+        ttft_s: First output token − arrival, queue included.
+        tpot_s: (last − first token time) / (output tokens − 1); None below 2 tokens.
+        itl_p50_s: Median per-token gap after the first token; None below 2 tokens.
+        itl_p99_s: 99th percentile of the same gaps.
+        stall_s: Longest gap between two emissions; None with fewer than 2 emissions.
+    """
+
+    ttft_s: float | None
+    tpot_s: float | None
+    itl_p50_s: float | None
+    itl_p99_s: float | None
+    stall_s: float | None
+
+
+def measure(arrival_ns: int, emissions: Sequence[Emission]) -> TokenLatency:
+    """Return the token latency of one request; every field is None when no token was emitted.
+
+    An emission of k tokens after a gap g counts as one gap g and k − 1 gaps of 0. Tokens that
+    share the first emission are k − 1 gaps of 0 as well.
+
+    Raises:
+        ValueError: If times run backwards or an emission has no token.
+    """
+    if not emissions:
+        return TokenLatency(None, None, None, None, None)
+    _refuse_disorder(arrival_ns, emissions)
+    first, last = emissions[0], emissions[-1]
+    num_tokens = sum(e.tokens for e in emissions)
+    ttft_s = (first.time_ns - arrival_ns) / 1e9
+    if num_tokens < 2:
+        return TokenLatency(ttft_s, None, None, None, None)
+    gaps_ns = sorted(b.time_ns - a.time_ns for a, b in pairwise(emissions))
+    num_zero_gaps = num_tokens - 1 - len(gaps_ns)
+    return TokenLatency(
+        ttft_s=ttft_s,
+        tpot_s=(last.time_ns - first.time_ns) / 1e9 / (num_tokens - 1),
+        itl_p50_s=_quantile_ns(gaps_ns, num_zero_gaps, 0.50) / 1e9,
+        itl_p99_s=_quantile_ns(gaps_ns, num_zero_gaps, 0.99) / 1e9,
+        stall_s=gaps_ns[-1] / 1e9 if gaps_ns else None,
+    )
+
+
+def _refuse_disorder(arrival_ns: int, emissions: Sequence[Emission]) -> None:
+    previous_ns = arrival_ns
+    for emission in emissions:
+        if emission.time_ns < previous_ns:
+            raise ValueError(f"emission at {emission.time_ns} ns is before {previous_ns} ns")
+        if emission.tokens < 1:
+            raise ValueError(f"emission has {emission.tokens} tokens, expected at least 1")
+        previous_ns = emission.time_ns
+
+
+def _quantile_ns(sorted_gaps_ns: Sequence[int], num_zero_gaps: int, q: float) -> float:
+    """Linear-interpolated quantile of `num_zero_gaps` zeros followed by the sorted gaps."""
+    rank = q * (num_zero_gaps + len(sorted_gaps_ns) - 1)
+    low = int(rank)
+    high = min(low + 1, num_zero_gaps + len(sorted_gaps_ns) - 1)
+
+    def at(index: int) -> int:
+        return 0 if index < num_zero_gaps else sorted_gaps_ns[index - num_zero_gaps]
+
+    return at(low) + (at(high) - at(low)) * (rank - low)

@@ -1,0 +1,21 @@
+-- Each alert that fired, or was pending, in a range: its newest state and when it fired.
+-- What needs somebody comes first.
+SELECT
+    alert_id,
+    argMax(h.slo, h.time) AS slo,
+    argMax(h.severity, h.time) AS severity,
+    argMax(h.state, h.time) AS state,
+    toUnixTimestamp64Milli(min(h.starts_at)) AS started_ms,
+    toUnixTimestamp64Milli(minOrNullIf(h.time, h.state = 'firing')) AS fired_ms,
+    toUnixTimestamp64Milli(maxOrNull(h.ends_at)) AS ended_ms,
+    max(h.silenced) AS was_silenced,
+    argMaxIf(h.burn_long, h.time, h.state = 'firing') AS burn_long,
+    argMaxIf(h.factor, h.time, h.state = 'firing') AS factor,
+    argMaxIf(h.annotations, h.time, h.state = 'firing') AS annotations
+FROM evenkeel.alert_history AS h
+WHERE h.time < fromUnixTimestamp64Milli({to_ms:Int64})
+GROUP BY alert_id
+HAVING state IN ('firing', 'pending')
+    OR max(h.time) >= fromUnixTimestamp64Milli({from_ms:Int64})
+ORDER BY state != 'firing', state != 'pending', started_ms DESC
+LIMIT 100

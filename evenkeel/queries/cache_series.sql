@@ -1,0 +1,23 @@
+-- What caches found by step of time: input tokens in the prefix cache, answers from the response
+-- cache by layer. A ratio of nothing is NULL.
+SELECT
+    toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
+    sumIf(least(cached_tokens, input_tokens) * sample_weight, isNotNull(cached_tokens))
+        / nullIf(sumIf(input_tokens * sample_weight, isNotNull(cached_tokens)), 0) AS prefix_ratio,
+    sumIf(least(cached_tokens, input_tokens) * sample_weight,
+        isNotNull(cached_tokens) AND isNotNull(session_id))
+        / nullIf(sumIf(input_tokens * sample_weight,
+            isNotNull(cached_tokens) AND isNotNull(session_id)), 0) AS session_ratio,
+    sumIf(sample_weight, response_cache = 'exact')
+        / nullIf(sumIf(sample_weight, isNotNull(response_cache)), 0) AS exact_ratio,
+    sumIf(sample_weight, response_cache = 'semantic')
+        / nullIf(sumIf(sample_weight, isNotNull(response_cache)), 0) AS semantic_ratio
+FROM requests
+WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+    AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND ({model:String} = '' OR model = {model:String})
+    AND ({tenant:String} = '' OR tenant = {tenant:String})
+    AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
+    AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
+GROUP BY bucket
+ORDER BY bucket

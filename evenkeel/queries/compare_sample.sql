@@ -1,0 +1,16 @@
+-- A measure of so many requests of a cohort, chosen by their arrival's nanoseconds: the same
+-- ones at every reading.
+SELECT
+    multiIf({measure:String} = 'ttft', ttft_s, {measure:String} = 'tpot', tpot_s,
+        {measure:String} = 'itl', itl_p99_s, {measure:String} = 'stall', stall_s,
+        {measure:String} = 'queue', queue_s, e2e_s) AS value_s
+FROM requests
+WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+    AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND ({model:String} = '' OR model = {model:String})
+    AND ({tenant:String} = '' OR tenant = {tenant:String})
+    AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
+    AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
+    AND isNotNull(value_s)
+ORDER BY intHash64(toUnixTimestamp64Nano(time))
+LIMIT {limit:UInt32}

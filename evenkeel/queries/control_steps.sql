@@ -1,0 +1,10 @@
+-- What the runtime's controllers did: spans named evenkeel.control…, the newest first.
+SELECT
+    toUnixTimestamp64Milli(Timestamp) AS time_ms, SpanName AS name, ServiceName AS service,
+    SpanAttributes AS attributes
+FROM spans
+WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+    AND Timestamp < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND startsWith(SpanName, 'evenkeel.control')
+ORDER BY Timestamp DESC
+LIMIT 50

@@ -1,0 +1,43 @@
+-- What engines did by step of time, from their own step records. Gauges are means over the steps'
+-- time, summed over engines; rates are a second of the step of time.
+SELECT
+    bucket,
+    sum(running) AS num_running,
+    sum(waiting) AS num_waiting,
+    avg(batch) AS batch_size,
+    sum(busy_s) / nullIf(sum(num_steps), 0) AS step_mean_s,
+    max(longest_s) AS step_longest_s,
+    avg(least(busy_s / {step_s:UInt32}, 1)) AS busy_ratio,
+    max(live_ratio) AS kv_live_ratio,
+    max(resident_ratio) AS kv_resident_ratio,
+    sum(preempted) AS num_preempted,
+    sum(prefilled) / {step_s:UInt32} AS prefill_tokens_per_s,
+    sum(emitted) / {step_s:UInt32} AS output_tokens_per_s,
+    sum(accepted) / nullIf(sum(drafted), 0) AS acceptance_rate
+FROM
+(
+    SELECT
+        toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
+        sum(engine_steps.num_running * duration_s) / nullIf(sum(duration_s), 0) AS running,
+        sum((engine_steps.num_waiting + num_set_aside) * duration_s) / nullIf(sum(duration_s), 0)
+            AS waiting,
+        sum(engine_steps.batch_size * engine_steps.num_steps)
+            / nullIf(sum(engine_steps.num_steps), 0) AS batch,
+        sum(engine_steps.num_steps) AS num_steps,
+        sum(engine_steps.busy_s) AS busy_s,
+        max(engine_steps.longest_s) AS longest_s,
+        max(blocks_live / nullIf(blocks_total, 0)) AS live_ratio,
+        max(blocks_resident / nullIf(blocks_total, 0)) AS resident_ratio,
+        sum(num_preempted) AS preempted,
+        sum(prefill_tokens) AS prefilled,
+        sum(emitted_tokens) AS emitted,
+        sum(accepted_tokens) AS accepted,
+        sum(drafted_tokens) AS drafted
+    FROM engine_steps
+    WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+        AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+        AND ({model:String} = '' OR model = {model:String})
+    GROUP BY bucket, service, instance, engine
+)
+GROUP BY bucket
+ORDER BY bucket

@@ -1,0 +1,12 @@
+-- Requests that waited, by step of time and by what held the queue up, from the step records.
+SELECT
+    toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
+    if(held_by = '', 'other', toString(held_by)) AS reason,
+    sum(engine_steps.num_waiting * duration_s) / {step_s:UInt32} AS num_waiting
+FROM engine_steps
+WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+    AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND ({model:String} = '' OR model = {model:String})
+    AND engine_steps.num_waiting > 0
+GROUP BY bucket, reason
+ORDER BY bucket, reason

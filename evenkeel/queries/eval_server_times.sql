@@ -1,0 +1,7 @@
+-- Where the server spent its time on the requests of an evaluation run; one row a trace.
+SELECT trace_id, queue_s, prefill_s, decode_s, output_tokens
+FROM evenkeel.requests
+WHERE session_id IN {sessions:Array(String)}
+  AND time >= fromUnixTimestamp64Nano({start_ns:Int64} - 60000000000)
+  AND status = 'ok'
+ORDER BY time

@@ -1,0 +1,18 @@
+-- How many requests had which latency when: by step, and by bins of which ten make a factor of 10.
+SELECT
+    toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
+    toInt32(floor(log10(greatest(value, 1e-6)) * 10)) AS bin,
+    sum(weight) AS num_requests
+FROM
+(
+    SELECT time, weight, values
+    FROM latency_values(
+    measure = {measure:String}, definition = {definition:String}, dimension = {dimension:String},
+    one_in = {one_in:UInt32}, from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64},
+    model = {model:String}, tenant = {tenant:String}, prompt = {prompt:String},
+    slo_class = {slo_class:String}
+)
+)
+ARRAY JOIN values AS value
+GROUP BY bucket, bin
+ORDER BY bucket, bin

@@ -1,0 +1,19 @@
+-- Prompt versions in use over a range: traffic, latency and failures of each, the newest first.
+SELECT
+    prompt_name, prompt_version,
+    toUnixTimestamp(min(r.minute)) * 1000 AS first_ms,
+    toUnixTimestamp(max(r.minute)) * 1000 AS last_ms,
+    sum(r.num_requests) AS num_requests,
+    quantilesTDigestMerge(0.5, 0.95, 0.99)(r.ttft_s) AS ttft,
+    quantilesTDigestMerge(0.5, 0.95, 0.99)(r.e2e_s) AS e2e,
+    ttft[2] AS ttft_p95_s, e2e[2] AS e2e_p95_s,
+    sum(r.num_error) / nullIf(num_requests, 0) AS error_ratio,
+    sum(r.output_tokens) / nullIf(num_requests, 0) AS output_tokens_mean
+FROM requests_1m AS r
+WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
+    AND minute < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
+    AND ({model:String} = '' OR model = {model:String})
+    AND prompt_name != ''
+GROUP BY prompt_name, prompt_version
+ORDER BY prompt_name, first_ms DESC
+LIMIT 60

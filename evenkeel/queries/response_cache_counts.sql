@@ -1,0 +1,9 @@
+-- How the response cache answered over a range, by outcome; no row where it is not on.
+SELECT toString(assumeNotNull(response_cache)) AS outcome, sum(sample_weight) AS num_requests
+FROM requests
+WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+    AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND ({model:String} = '' OR model = {model:String})
+    AND isNotNull(response_cache)
+GROUP BY outcome
+ORDER BY num_requests DESC, outcome

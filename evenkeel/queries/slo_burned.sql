@@ -1,0 +1,20 @@
+-- The bad events of one SLO, worst first: which requests burned its budget. `cause` is the largest of
+-- the request's ledger.
+SELECT
+    toUnixTimestamp64Nano(time) AS time_ns, request_id, trace_id, model, tenant, slo_class, route,
+    prompt_name, prompt_version, toString(status) AS status, value_s, ttft_s, e2e_s, input_tokens,
+    output_tokens, bad, arraySort(cause -> -ledger[cause], mapKeys(ledger))[1] AS cause
+FROM slo_judged(
+    slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
+    ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},
+    itl_limit = {itl_limit:Array(Float64)}, stall_limit = {stall_limit:Array(Float64)},
+    e2e_limit = {e2e_limit:Array(Float64)}, error = {error:Array(String)},
+    aborted = {aborted:Array(String)}, shed = {shed:Array(String)}, model = {model:Array(String)},
+    tenant = {tenant:Array(String)}, slo_class = {slo_class:Array(String)},
+    route = {route:Array(String)}, prompt_name = {prompt_name:Array(String)},
+    prompt_version = {prompt_version:Array(String)},
+    from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
+)
+WHERE NOT is_good
+ORDER BY value_s DESC NULLS LAST, time DESC
+LIMIT {limit:UInt32}

@@ -1,0 +1,24 @@
+-- Where bad and good events of one SLO spent their time, and how the bad ones ended.
+SELECT
+    count() AS num_events,
+    countIf(NOT is_good) AS num_bad,
+    countIf(toString(status) = 'error') AS num_error,
+    countIf(toString(status) = 'aborted' AND NOT is_good) AS num_aborted,
+    countIf(toString(status) = 'shed') AS num_shed,
+    avgOrNullIf(queue_s, NOT is_good) AS bad_queue_s,
+    avgOrNullIf(prefill_s, NOT is_good) AS bad_prefill_s,
+    avgOrNullIf(decode_s, NOT is_good) AS bad_decode_s,
+    avgOrNullIf(queue_s, is_good) AS good_queue_s,
+    avgOrNullIf(prefill_s, is_good) AS good_prefill_s,
+    avgOrNullIf(decode_s, is_good) AS good_decode_s
+FROM slo_judged(
+    slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
+    ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},
+    itl_limit = {itl_limit:Array(Float64)}, stall_limit = {stall_limit:Array(Float64)},
+    e2e_limit = {e2e_limit:Array(Float64)}, error = {error:Array(String)},
+    aborted = {aborted:Array(String)}, shed = {shed:Array(String)}, model = {model:Array(String)},
+    tenant = {tenant:Array(String)}, slo_class = {slo_class:Array(String)},
+    route = {route:Array(String)}, prompt_name = {prompt_name:Array(String)},
+    prompt_version = {prompt_version:Array(String)},
+    from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
+)

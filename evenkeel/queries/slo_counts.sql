@@ -1,0 +1,19 @@
+-- Valid and bad events of several SLOs in buckets, each SLO's of its own width in nanoseconds,
+-- weighted by what a sampled request stands for; buckets without events are absent.
+SELECT
+    slo,
+    intDiv(end_ns, {width_ns:Array(Int64)}[slo + 1]) AS bucket,
+    sum(total) AS total_sum,
+    sum(bad) AS bad_sum
+FROM slo_judged(
+    slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
+    ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},
+    itl_limit = {itl_limit:Array(Float64)}, stall_limit = {stall_limit:Array(Float64)},
+    e2e_limit = {e2e_limit:Array(Float64)}, error = {error:Array(String)},
+    aborted = {aborted:Array(String)}, shed = {shed:Array(String)}, model = {model:Array(String)},
+    tenant = {tenant:Array(String)}, slo_class = {slo_class:Array(String)},
+    route = {route:Array(String)}, prompt_name = {prompt_name:Array(String)},
+    prompt_version = {prompt_version:Array(String)},
+    from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
+)
+GROUP BY slo, bucket

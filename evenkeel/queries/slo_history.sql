@@ -1,0 +1,14 @@
+-- How close each SLO came to alerting, by step: the largest burn rate of any window pair as a share
+-- of the factor from which on that pair alerts. 1 and more alerts, if the short window agrees.
+SELECT
+    slo,
+    toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
+    maxOrNull(arrayMax(arrayMap(
+        (burn, factor) -> ifNull(burn, 0) / factor, windows.burn_long, windows.factor)))
+        AS alert_share
+FROM evenkeel.slo_status
+WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64})
+  AND time < fromUnixTimestamp64Milli({to_ms:Int64})
+  AND state != 'no_data'
+GROUP BY slo, bucket
+ORDER BY slo, bucket

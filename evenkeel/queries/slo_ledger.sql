@@ -1,0 +1,28 @@
+-- Seconds that a bad and a good event of one SLO spent on average, by cause of the request ledger.
+SELECT
+    cause,
+    sumIf(seconds, NOT is_good) / greatest(any(num_bad), 1) AS bad_s,
+    sumIf(seconds, is_good) / greatest(any(num_good), 1) AS good_s
+FROM
+(
+    SELECT
+        is_good,
+        ledger,
+        countIf(NOT is_good) OVER () AS num_bad,
+        countIf(is_good) OVER () AS num_good
+    FROM slo_judged(
+        slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
+        ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},
+        itl_limit = {itl_limit:Array(Float64)}, stall_limit = {stall_limit:Array(Float64)},
+        e2e_limit = {e2e_limit:Array(Float64)}, error = {error:Array(String)},
+        aborted = {aborted:Array(String)}, shed = {shed:Array(String)}, model = {model:Array(String)},
+        tenant = {tenant:Array(String)}, slo_class = {slo_class:Array(String)},
+        route = {route:Array(String)}, prompt_name = {prompt_name:Array(String)},
+        prompt_version = {prompt_version:Array(String)},
+        from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
+    )
+    WHERE notEmpty(ledger)
+)
+ARRAY JOIN mapKeys(ledger) AS cause, mapValues(ledger) AS seconds
+GROUP BY cause
+ORDER BY bad_s - good_s DESC, cause

@@ -1,0 +1,19 @@
+-- What one SLO judges, minute by minute: the mean of the judged seconds, or the bad share where
+-- nothing was measured.
+SELECT
+    intDiv(end_ns, 60000000000) AS minute,
+    avgOrNull(value_s) AS value,
+    sum(bad) / sum(total) AS bad_ratio
+FROM slo_judged(
+    slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
+    ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},
+    itl_limit = {itl_limit:Array(Float64)}, stall_limit = {stall_limit:Array(Float64)},
+    e2e_limit = {e2e_limit:Array(Float64)}, error = {error:Array(String)},
+    aborted = {aborted:Array(String)}, shed = {shed:Array(String)}, model = {model:Array(String)},
+    tenant = {tenant:Array(String)}, slo_class = {slo_class:Array(String)},
+    route = {route:Array(String)}, prompt_name = {prompt_name:Array(String)},
+    prompt_version = {prompt_version:Array(String)},
+    from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
+)
+GROUP BY minute
+ORDER BY minute

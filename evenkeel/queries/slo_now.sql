@@ -1,0 +1,11 @@
+-- The newest evaluation of each SLO up to the end of a range.
+SELECT
+    toUnixTimestamp64Milli(slo_status.time) AS time_ms, slo, objective, threshold_s, target, period_s, scale, state, severity, good, total, sli,
+    budget_left_ratio, windows.severity AS window_severity, windows.factor AS window_factor,
+    windows.long_s AS window_long_s, windows.short_s AS window_short_s,
+    windows.burn_long AS window_burn_long, windows.burn_short AS window_burn_short
+FROM evenkeel.slo_status
+WHERE time <= fromUnixTimestamp64Milli({to_ms:Int64})
+  AND time > fromUnixTimestamp64Milli({to_ms:Int64} - 86400000)
+ORDER BY slo, time DESC
+LIMIT 1 BY slo

@@ -1,0 +1,19 @@
+-- Events and bad events of one SLO by prompt size: powers of two of input tokens.
+SELECT
+    toUInt64(exp2(ceil(log2(greatest(input_tokens, 1))))) AS up_to_tokens,
+    count() AS num_events,
+    countIf(NOT is_good) AS num_bad
+FROM slo_judged(
+    slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
+    ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},
+    itl_limit = {itl_limit:Array(Float64)}, stall_limit = {stall_limit:Array(Float64)},
+    e2e_limit = {e2e_limit:Array(Float64)}, error = {error:Array(String)},
+    aborted = {aborted:Array(String)}, shed = {shed:Array(String)}, model = {model:Array(String)},
+    tenant = {tenant:Array(String)}, slo_class = {slo_class:Array(String)},
+    route = {route:Array(String)}, prompt_name = {prompt_name:Array(String)},
+    prompt_version = {prompt_version:Array(String)},
+    from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
+)
+WHERE input_tokens IS NOT NULL
+GROUP BY up_to_tokens
+ORDER BY up_to_tokens

@@ -1,0 +1,12 @@
+-- Valid and bad events of one SLO in buckets, from the hour rollup; no row before it was counted.
+SELECT
+    toUInt32(0) AS slo,
+    intDiv(toUnixTimestamp(hour), {width_s:UInt32}) AS bucket,
+    sum(good + bad) AS total_sum,
+    sum(bad) AS bad_sum
+FROM slo_counts_1h AS c
+WHERE c.slo = {slo_name:String}
+    AND hour >= toDateTime(intDiv({from_ms:Int64}, 1000))
+    AND hour < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
+GROUP BY bucket
+ORDER BY bucket

@@ -1,0 +1,134 @@
+"""Sends simulated requests over OTLP/HTTP: as fast as the collector takes them, or live."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import httpx
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from evenkeel.errors import CannotMeasureError
+from evenkeel.simulate import FleetPlan, SimulatedRequest, generate
+from evenkeel.simulate_otlp import encode
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+MAX_ATTEMPTS = 8
+MAX_WAIT_S = 10.0
+LIVE_INTERVAL_S = 0.5
+_RETRIED = (
+    429,
+    502,
+    503,
+    504,
+)  # https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes
+
+
+@dataclass(slots=True)
+class Sent:
+    """What the collector took."""
+
+    num_requests: int = 0
+    num_spans: int = 0
+    num_bytes: int = 0
+    wall_s: float = 0.0
+    num_by_status: dict[str, int] = field(default_factory=dict)
+
+
+def send(plan: FleetPlan, endpoint: str, *, is_live: bool, shows_progress: bool) -> Sent:
+    """Send every request of the plan and return what was taken.
+
+    Raises:
+        CannotMeasureError: If the collector cannot be reached, refuses, or stays overloaded.
+    """
+    sent = Sent()
+    statuses: Counter[str] = Counter()
+    batches = _due_batches(plan) if is_live else generate(plan)
+    start_s = time.monotonic()
+    progress = _progress(shows_progress)
+    with httpx.Client(timeout=30.0) as client, progress:
+        task: TaskID = progress.add_task("sending", total=plan.num_requests)
+        for batch in batches:
+            body, num_spans = encode(batch)
+            _post(client, f"{endpoint.rstrip('/')}/v1/traces", body)
+            sent.num_requests += len(batch)
+            sent.num_spans += num_spans
+            sent.num_bytes += len(body)
+            statuses.update(request.record.status.value for request in batch)
+            progress.advance(task, len(batch))
+    sent.wall_s = time.monotonic() - start_s
+    sent.num_by_status = dict(sorted(statuses.items()))
+    return sent
+
+
+def _due_batches(plan: FleetPlan) -> Iterator[Sequence[SimulatedRequest]]:
+    """Yield each request when it has ended by the wall clock, twice a second."""
+    waiting: list[tuple[int, int, SimulatedRequest]] = []
+    for number, request in enumerate(r for block in generate(plan) for r in block):
+        while request.arrival_ns > time.time_ns():
+            time.sleep(LIVE_INTERVAL_S)
+            yield from _ended(waiting)
+        end_ns = request.arrival_ns + round((request.record.e2e_s or 0.0) * 1e9)
+        heapq.heappush(waiting, (end_ns, number, request))
+    while waiting:
+        time.sleep(LIVE_INTERVAL_S)
+        yield from _ended(waiting)
+
+
+def _ended(
+    waiting: list[tuple[int, int, SimulatedRequest]],
+) -> Iterator[Sequence[SimulatedRequest]]:
+    batch = []
+    now_ns = time.time_ns()
+    while waiting and waiting[0][0] <= now_ns:
+        batch.append(heapq.heappop(waiting)[2])
+    if batch:
+        yield batch
+
+
+def _post(client: httpx.Client, url: str, body: bytes) -> None:
+    for attempt in range(MAX_ATTEMPTS):
+        try:
+            response = client.post(
+                url, content=body, headers={"content-type": "application/x-protobuf"}
+            )
+        except httpx.InvalidURL as error:
+            raise CannotMeasureError(f"{url} is not an address: {error}") from error
+        except httpx.HTTPError as error:
+            raise CannotMeasureError(
+                f"no collector answers at {url} ({error}); start one with: evenkeel collect"
+            ) from error
+        if response.status_code == 200:
+            return
+        if response.status_code not in _RETRIED:
+            raise CannotMeasureError(f"the collector at {url} refused: HTTP {response.status_code}")
+        time.sleep(_wait_s(response, attempt))
+    raise CannotMeasureError(
+        f"the collector at {url} stayed overloaded: HTTP {response.status_code} "
+        f"{MAX_ATTEMPTS} times"
+    )
+
+
+def _wait_s(response: httpx.Response, attempt: int) -> float:
+    asked = response.headers.get("retry-after", "")
+    wait_s = float(asked) if asked.isdigit() else 0.2 * 2**attempt
+    return min(wait_s, MAX_WAIT_S)
+
+
+def _progress(is_shown: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not is_shown,
+        transient=True,
+    )

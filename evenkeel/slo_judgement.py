@@ -1,0 +1,140 @@
+"""Judges many SLOs over the same rows at once, in vectors.
+
+`slo_rows` reads each request once; the view `slo_judged` says the same in SQL, for evidence and
+reports, and a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenkeel.slo_model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Treatment
+from evenkeel.slo_query import Part, Span
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+_NUMBERS = (*(m.value for m in DURATIONS), "drafted", "accepted", "input", "cached", "weight")
+ROW = np.dtype(
+    [("end_ns", "<i8"), ("ending", "u1")]
+    + [(name, "<f8") for name in _NUMBERS]
+    + [(f"{column}_code", "<u2") for column in SELECTOR_COLUMNS]
+)
+Wanted = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Valid and bad events of consecutive buckets; index 0 is bucket `first`."""
+
+    first: int
+    total: Floats
+    bad: Floats
+
+    @classmethod
+    def covering(cls, span: Span, width_ns: int) -> Buckets:
+        """Return empty buckets of a width that cover a span."""
+        first = span.from_ns // width_ns
+        num = max((span.to_ns - 1) // width_ns - first + 1, 0)
+        return cls(first, np.zeros(num), np.zeros(num))
+
+    def add(self, numbers: NDArray[np.int64], total: Floats, bad: Floats) -> None:
+        """Add events by the number of their bucket."""
+        if len(numbers):
+            places = numbers - self.first
+            self.total[:] += np.bincount(places, weights=total, minlength=len(self.total))
+            self.bad[:] += np.bincount(places, weights=bad, minlength=len(self.bad))
+
+
+def wanted_values(parts: Sequence[Part]) -> dict[str, list[str]]:
+    """Return the values that any part selects, by column: the parameters of `slo_rows`."""
+    return {
+        column: sorted({p.indicator.select[column] for p in parts if column in p.indicator.select})
+        for column in SELECTOR_COLUMNS
+    }
+
+
+class Rows:
+    """The rows of a span, as `slo_rows` returns them in RowBinary.
+
+    Args:
+        content: The bytes.
+        wanted: The parameters that the query was asked with.
+    """
+
+    def __init__(self, content: bytes, wanted: Wanted) -> None:
+        rows = np.frombuffer(content, dtype=ROW)
+        self._columns = {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
+        self._codes = {c: {v: i + 1 for i, v in enumerate(wanted[c])} for c in SELECTOR_COLUMNS}
+        self._selected: dict[tuple[tuple[str, str], ...], dict[str, NDArray[np.generic]]] = {}
+
+    def count(self, part: Part, into: Buckets) -> None:
+        """Add the part's events to its buckets."""
+        columns = self._select(part.indicator)
+        total, bad = judge(part.indicator, columns)
+        valid = total > 0
+        numbers = columns["end_ns"][valid].astype(np.int64) // part.width_ns
+        into.add(numbers, total[valid], bad[valid])
+
+    def _select(self, indicator: Indicator) -> dict[str, NDArray[np.generic]]:
+        """Return the rows that an indicator selects; shared by all with the same selector."""
+        key = tuple(sorted(indicator.select.items()))
+        if key not in self._selected:
+            mask = np.ones(len(self._columns["end_ns"]), dtype=bool)
+            for column, value in key:
+                mask &= self._columns[f"{column}_code"] == self._codes[column][value]
+            self._selected[key] = {name: values[mask] for name, values in self._columns.items()}
+        return self._selected[key]
+
+
+def judge(
+    indicator: Indicator, columns: Mapping[str, NDArray[np.generic]]
+) -> tuple[Floats, Floats]:
+    """Return what each row weighs as a valid and as a bad event; 0 where it is none."""
+    # The last: what the caller got wrong is nobody's event.
+    treatments = (
+        Treatment.MEASURED, indicator.error, indicator.aborted, indicator.shed, Treatment.EXCLUDED,
+    )  # fmt: skip
+    ending = columns["ending"].astype(np.int64)
+    is_bad = np.array([t is Treatment.BAD for t in treatments])[ending]
+    is_in = np.array([t is not Treatment.EXCLUDED for t in treatments])[ending]
+    number = {name: columns[name].astype(np.float64, copy=False) for name in _NUMBERS}
+    weight = number["weight"]
+    if indicator.metric in (Metric.ACCEPTANCE, Metric.CACHE_HIT):
+        whole, part = (
+            ("drafted", "accepted")
+            if indicator.metric is Metric.ACCEPTANCE
+            else (
+                "input",
+                "cached",
+            )
+        )
+        is_valid = is_in & (number[whole] > 0) & ~np.isnan(number[part])
+        total = np.where(is_valid, weight * number[whole], 0.0)
+        share = np.minimum(number[part], number[whole])
+        missed = np.where(is_valid, weight * (number[whole] - share), 0.0)
+        return total, np.where(is_bad, total, missed)
+    is_missed, is_judged = _judge_durations(indicator, number, ending)
+    is_valid = is_in & (is_bad | is_judged)
+    total = np.where(is_valid, weight, 0.0)
+    return total, np.where(is_bad | is_missed, total, 0.0)
+
+
+def _judge_durations(
+    indicator: Indicator, number: Mapping[str, Floats], ending: NDArray[np.int64]
+) -> tuple[Bools, Bools]:
+    limits = indicator.judged
+    is_missed = np.zeros(len(ending), dtype=bool)
+    is_judged = np.full(len(ending), not limits)
+    for metric, limit in limits.items():
+        value = number[metric.value]
+        if metric is Metric.TTFT:
+            # Without a first token, a request that lasted longer than the limit has missed it.
+            waited = np.isnan(value) & (ending > 0) & (number["e2e"] > limit)
+            value = np.where(waited, number["e2e"], value)
+        is_missed |= value > limit
+        is_judged |= ~np.isnan(value)
+    return is_missed, is_judged

@@ -1,0 +1,151 @@
+"""Who is told of alerts, and how: the receivers of an SLO file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, time
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.settings import read_environment
+
+
+class ReceiverType(StrEnum):
+    """What a receiver understands; docs/alerts.md has an example of each."""
+
+    WEBHOOK = "webhook"
+    GENERIC = "generic"
+    SLACK = "slack"
+    PAGERDUTY = "pagerduty"
+    OPSGENIE = "opsgenie"
+    ALERTMANAGER = "alertmanager"
+    EMAIL = "email"
+    APPRISE = "apprise"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Where a secret is, never what it is: a variable of the environment, or a file.
+
+    A file is read at every use, so that its secret may change while the collector runs.
+    """
+
+    variable: str | None = None
+    file: Path | None = None
+
+    def read(self) -> str:
+        """Return the secret.
+
+        Raises:
+            ConfigurationError: If it is not there; names the place.
+        """
+        if self.file is None:
+            text = read_environment(self.variable or "") or ""
+        else:
+            try:
+                text = self.file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigurationError(f"{self.file} cannot be read: {error}") from error
+        if not text.strip():
+            raise ConfigurationError(f"the secret {self.file or self.variable} is empty or not set")
+        return text.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class MuteTime:
+    """A daily span, on some weekdays, in which a receiver is left alone.
+
+    Attributes:
+        weekdays: 0 is Monday; the day on which the span begins.
+        from_: Local time, inclusive.
+        until: Local time, exclusive; at or before `from_` it is the next day's.
+        zone: An IANA time zone.
+    """
+
+    weekdays: tuple[int, ...]
+    from_: time
+    until: time
+    zone: ZoneInfo
+
+    def holds(self, now_ns: int) -> bool:
+        """Return whether the moment lies in the span."""
+        local = datetime.fromtimestamp(now_ns // 10**9, self.zone)
+        clock, weekday = local.time().replace(tzinfo=None), local.weekday()
+        if self.from_ < self.until:
+            return weekday in self.weekdays and self.from_ <= clock < self.until
+        if clock >= self.from_:
+            return weekday in self.weekdays
+        return clock < self.until and (weekday - 1) % 7 in self.weekdays
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Which alerts a receiver is told of together, and when.
+
+    Attributes:
+        by: The labels that alerts of one group have alike; an alert without one has '' for it.
+        wait_s: From the first change of a group to its notification.
+        interval_s: Between two notifications about changes of a group that fires.
+    """
+
+    by: tuple[str, ...]
+    wait_s: Fraction = Fraction(0)
+    interval_s: Fraction = Fraction(0)
+
+    def labels_of(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return the labels of the group that an alert belongs to."""
+        return {name: labels.get(name, "") for name in sorted(self.by)}
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """Where notifications go.
+
+    Attributes:
+        name: Unique in the file.
+        url: An http or https address; smtp for e-mail; '' where `url_secret` holds it.
+        type: What is sent.
+        url_secret: The address, where it is a secret itself (Slack).
+        secrets: The key: PagerDuty's, Opsgenie's; those that sign, newest first.
+        allow_private: Whether addresses inside may be used.
+        severities: What it is told of; empty: everything.
+        repeat_s: How often it is told again while an alert fires and nobody has taken it on;
+            0: never.
+        group: Which alerts it is told of together; None: of each alone.
+        mute_times: When firing alerts wait.
+        sender: Of e-mail.
+        recipients: Of e-mail.
+    """
+
+    name: str
+    url: str
+    type: ReceiverType = ReceiverType.WEBHOOK
+    url_secret: Secret | None = None
+    secrets: tuple[Secret, ...] = ()
+    allow_private: bool = False
+    severities: tuple[str, ...] = ()
+    repeat_s: Fraction = Fraction(0)
+    group: Grouping | None = None
+    mute_times: tuple[MuteTime, ...] = ()
+    sender: str = ""
+    recipients: tuple[str, ...] = ()
+
+    def wants(self, severity: str) -> bool:
+        """Return whether it is told of alerts of that severity."""
+        return not self.severities or severity in self.severities
+
+    def is_muted(self, now_ns: int) -> bool:
+        """Return whether firing alerts wait now."""
+        return any(mute.holds(now_ns) for mute in self.mute_times)
+
+    def address(self) -> str:
+        """Return where to send.
+
+        Raises:
+            ConfigurationError: If the secret that holds it is not there.
+        """
+        return self.url if self.url_secret is None else self.url_secret.read()

@@ -1,0 +1,152 @@
+"""Reads the store through clickhouse-connect: the same code for a server and the embedded store.
+
+Every query is a file in `evenkeel/queries/`; its parameters are ClickHouse server-side ones
+(`{name:Type}`), never spliced into the text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import clickhouse_connect
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from evenkeel.errors import ConfigurationError, StoreError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DATABASE = "evenkeel"
+# Its errors reach the caller as ours: they need not be logged besides.
+logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
+
+DEFAULT_URL = "http://127.0.0.1:8123"
+
+
+@cache
+def read_query(name: str) -> str:
+    """Return the SQL of the named query.
+
+    Raises:
+        ConfigurationError: If no query has that name.
+    """
+    path = files("evenkeel") / "queries" / f"{name}.sql"
+    if not path.is_file():
+        raise ConfigurationError(f"no query is named {name!r} in evenkeel/queries")
+    return path.read_text(encoding="utf-8")
+
+
+def check_url(url: str) -> None:
+    """Return if `url` is an HTTP address; the driver would read others as its own default.
+
+    Raises:
+        ConfigurationError: If it is not.
+    """
+    shown = url.rpartition("@")[2]
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+        _ = parts.port  # Read for its check of the range.
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ConfigurationError(
+            f"the store's address is {shown!r}, expected one such as {DEFAULT_URL}"
+        )
+
+
+class Store:
+    """A read-only connection to the store.
+
+    Args:
+        url: The ClickHouse HTTP address, such as http://127.0.0.1:8123.
+        timeout_s: How long one query may take.
+        token: What the query port is asked with; None takes what the address says.
+
+    Raises:
+        ConfigurationError: If `url` is not an HTTP address.
+        StoreError: If nothing answers at `url`.
+    """
+
+    def __init__(
+        self, url: str = DEFAULT_URL, timeout_s: float = 30.0, token: str | None = None
+    ) -> None:
+        check_url(url)
+        self.url = url
+        try:
+            # Sessions off: one client is then safe to share between threads.
+            self._client = clickhouse_connect.get_client(
+                dsn=url,
+                **({} if token is None else {"username": "token", "password": token}),
+                # The client does not take it from the address.
+                secure=url.startswith("https:"),
+                database=DATABASE,
+                autogenerate_session_id=False,
+                connect_timeout=5,
+                send_receive_timeout=timeout_s,
+            )
+        except (ClickHouseError, OSError) as error:
+            raise StoreError(f"no store answers at {url}: {_reason(error)}") from error
+
+    def rows(self, name: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Run the named query and return its rows as dictionaries.
+
+        Raises:
+            StoreError: If the store is gone or refuses the query.
+        """
+        try:
+            result = self._client.query(read_query(name), parameters=dict(parameters or {}))
+        except (ClickHouseError, OSError) as error:
+            raise self._refusal(name, error) from error
+        return list(result.named_results())
+
+    def frame(self, name: str, parameters: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Run the named query and return a pandas frame.
+
+        Raises:
+            StoreError: If the store is gone or refuses the query.
+        """
+        try:
+            return self._client.query_df(read_query(name), parameters=dict(parameters or {}))
+        except (ClickHouseError, OSError) as error:
+            raise self._refusal(name, error) from error
+
+    def free_frame(self, sql: str, max_rows: int, timeout_s: float) -> pd.DataFrame:
+        """Run somebody's own SQL, which may only read, and return at most `max_rows` of its rows.
+
+        Raises:
+            StoreError: If the store is gone or refuses the query, or it takes too long.
+        """
+        settings: dict[str, float] = {"limit": max_rows, "max_execution_time": timeout_s}
+        readonly = self._client.server_settings.get("readonly")
+        if readonly is not None and not readonly.readonly:
+            # A ClickHouse server: unlike the collector's query port it lets some accounts write.
+            settings["readonly"] = 2
+        try:
+            return self._client.query_df(sql, settings=settings).head(max_rows)
+        except (ClickHouseError, OSError) as error:
+            raise StoreError(f"the query was refused: {_reason(error)}") from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _refusal(self, name: str, error: BaseException) -> StoreError:
+        return StoreError(f"query {name!r} failed at {self.url}: {_reason(error)}")
+
+
+def _reason(error: BaseException) -> str:
+    """Return the operating system's word for it where there is one, else the first line."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.strerror:
+            return seen.strerror
+        reason = getattr(seen, "reason", None)
+        seen = reason if isinstance(reason, BaseException) else seen.__cause__ or seen.__context__
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,168 @@
+"""Reads YAML strictly: every error names file, line and value; unknown and repeated keys fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import yaml
+
+from evenkeel.errors import ConfigurationError
+
+_MAX_BYTES = 1 << 20
+# A decimal or a ratio; an exponent of nine digits would be worked out in full.
+_NUMBER = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?([eE][+-]?\d{1,2})?|\d{1,18}/\d{1,18})", re.ASCII)
+
+
+class Value:
+    """One YAML node that knows its place.
+
+    Args:
+        node: The node.
+        path: The file, for messages.
+        name: What the node is called in messages, such as `target`.
+        subject: What it belongs to, such as `SLO 'chat-ttft'`; goes in front of messages.
+    """
+
+    def __init__(self, node: yaml.Node, path: Path, name: str, subject: str = "") -> None:
+        self.node, self.path, self.name, self.subject = node, path, name, subject
+
+    def error(self, expected: str) -> ConfigurationError:
+        """Return the error «name is value, expected …»."""
+        return self.complaint(f"{self.name} is {self._shown()}, expected {expected}")
+
+    def complaint(self, message: str) -> ConfigurationError:
+        """Return an error that ends with this value's file and line."""
+        prefix = f"{self.subject}: " if self.subject else ""
+        return ConfigurationError(
+            f"{prefix}{message} ({self.path}:{self.node.start_mark.line + 1})"
+        )
+
+    def text(self) -> str:
+        """Return a non-empty string; numbers count as text, as in `version: 2`."""
+        if not isinstance(self.node, yaml.ScalarNode) or not self.node.value.strip():
+            raise self.error("text")
+        return str(self.node.value)
+
+    def number(self, expected: str) -> Fraction:
+        """Return a number exactly as written; `expected` says which in the error."""
+        try:
+            if isinstance(self.node, yaml.ScalarNode) and _NUMBER.fullmatch(self.node.value):
+                return Fraction(self.node.value)
+        except ZeroDivisionError:
+            pass
+        raise self.error(expected)
+
+    def choice(self, *allowed: str) -> str:
+        """Return one of the allowed words."""
+        if isinstance(self.node, yaml.ScalarNode) and self.node.value in allowed:
+            return str(self.node.value)
+        raise self.error(" or ".join(allowed))
+
+    def items(self) -> Iterator[Value]:
+        """Yield the elements of a list."""
+        if not isinstance(self.node, yaml.SequenceNode):
+            raise self.error("a list")
+        for index, node in enumerate(self.node.value):
+            yield Value(node, self.path, f"{self.name}[{index}]", self.subject)
+
+    def section(self) -> Section:
+        """Return this mapping; its keys are then taken one by one."""
+        return Section(self)
+
+    def _shown(self) -> str:
+        if isinstance(self.node, yaml.ScalarNode):
+            is_text = self.node.tag == "tag:yaml.org,2002:str"
+            return repr(self.node.value) if is_text else (str(self.node.value) or "empty")
+        return "a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping"
+
+
+class Section:
+    """A mapping whose keys are taken one by one; `close` refuses those that nobody took.
+
+    Raises:
+        ConfigurationError: If the value is no mapping or a key comes twice.
+    """
+
+    def __init__(self, value: Value) -> None:
+        if not isinstance(value.node, yaml.MappingNode):
+            raise value.error("a mapping")
+        self.value = value
+        self._left: dict[str, Value] = {}
+        self._known: list[str] = []
+        for key, node in value.node.value:
+            name = str(key.value)
+            child = Value(node, value.path, name, value.subject)
+            at_key = Value(key, value.path, name, value.subject)
+            if not isinstance(key, yaml.ScalarNode):
+                raise at_key.complaint("a key must be a word")
+            if name in self._left:
+                raise at_key.complaint(f"{name} comes twice")
+            self._left[name] = child
+
+    @property
+    def names(self) -> list[str]:
+        """The keys that nobody took yet."""
+        return list(self._left)
+
+    def optional(self, name: str) -> Value | None:
+        """Take a key that may be absent."""
+        self._known.append(name)
+        return self._left.pop(name, None)
+
+    def required(self, name: str) -> Value:
+        """Take a key that must be there."""
+        value = self.optional(name)
+        if value is None:
+            raise self.value.complaint(f"{name} is missing from {self.value.name}")
+        return value
+
+    def texts(self) -> dict[str, str]:
+        """Take every key, each with text."""
+        taken = {name: value.text() for name, value in self._left.items()}
+        self._left.clear()
+        return taken
+
+    def close(self) -> None:
+        """Refuse what nobody took.
+
+        Raises:
+            ConfigurationError: If a key is left; names the ones that exist.
+        """
+        for name, value in self._left.items():
+            value.subject = self.value.subject
+            raise value.complaint(
+                f"{name} is not a key of {self.value.name}; known: {', '.join(self._known)}"
+            )
+
+
+def read_documents(path: Path) -> list[Value]:
+    """Return the documents of a YAML file, empty ones left out.
+
+    Raises:
+        ConfigurationError: If the file cannot be read, is over 1 MiB, is not YAML, or is
+            nested too deeply.
+    """
+    try:
+        content = path.read_bytes()
+        if len(content) > _MAX_BYTES:
+            raise ConfigurationError(f"{path} has {len(content)} bytes, more than 1 MiB")
+        nodes = list(yaml.compose_all(content.decode("utf-8"), Loader=yaml.SafeLoader))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise ConfigurationError(f"not YAML: {error.problem} ({where})") from error
+    except RecursionError as error:
+        raise ConfigurationError(f"{path} is nested too deeply") from error
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path} is not YAML: {error}".splitlines()[0]) from error
+    empty = "tag:yaml.org,2002:null"
+    return [
+        Value(node, path, "the document")
+        for node in nodes
+        if node is not None and node.tag != empty
+    ]

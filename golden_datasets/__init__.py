@@ -1,0 +1,1 @@
+"""The golden datasets: one folder each."""

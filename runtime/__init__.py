@@ -1,0 +1,1 @@
+"""vLLM's OpenAI server with evenkeel's hooks."""

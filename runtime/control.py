@@ -1,0 +1,257 @@
+"""The control hook: decides for each request whether, and when, it goes to the engine.
+
+Classes order the gate and vLLM's own queue; quotas bound tenants and sessions; the ladder answers
+a burning budget. Everything here runs on the server's event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from evenkeel.errors import EvenkeelError
+from runtime.caller import Caller
+from runtime.control_config import ControlConfig, Mode
+from runtime.control_gate import Gate, Ticket
+from runtime.control_ladder import Change, Ladder, Limits, Reading
+from runtime.control_limits import EngineLimits, LimitsFile
+from runtime.control_quota import Account, Quotas
+from runtime.control_window import Window
+
+logger = logging.getLogger(__name__)
+
+TOO_MANY_REQUESTS = 429
+UNAVAILABLE = 503
+# However long the prompt, it is due at most so many limits of its class later.
+_MAX_SIZE_FACTOR = 8.0
+_MAX_NAMES_WARNED = 20
+
+
+class RefusedError(EvenkeelError):
+    """A request that is not served now.
+
+    Attributes:
+        status: 429 for a quota, 503 for load.
+        reason: `quota`, `shed` or `queue_deadline`.
+        retry_after_s: When to try again.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.retry_after_s = max(1, math.ceil(retry_after_s))
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request that control follows, from its arrival to its end.
+
+    Attributes:
+        slo_class: Its class; the default one where the caller named none that is known.
+        late_s: When it is late, on the monotonic clock.
+        priority: What vLLM orders it by, milliseconds of its deadline: lower goes first.
+        ticket: Its place at the gate.
+        accounts: Whose quota it uses.
+        is_streamed: Whether its first token can be seen; None before the engine has it.
+        has_first_token: Whether it was seen.
+    """
+
+    slo_class: str
+    late_s: float
+    priority: int
+    ticket: Ticket
+    accounts: list[Account]
+    is_streamed: bool | None = None
+    has_first_token: bool = False
+
+
+@dataclass(slots=True)
+class ControlCounts:
+    """What control did so far; each only grows.
+
+    Attributes:
+        admitted: Requests let in, by class.
+        refused: Requests refused, by class and reason.
+        would_refuse: The same for what a dry run let in.
+        unknown_classes: Requests that named a class that is not configured.
+        changes: Steps taken, by lever.
+    """
+
+    admitted: Counter[str] = field(default_factory=Counter)
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    would_refuse: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unknown_classes: int = 0
+    changes: Counter[str] = field(default_factory=Counter)
+
+
+class Control:
+    """Admission and the ladder of one server.
+
+    Args:
+        config: What to do.
+        num_slots: Requests that vLLM runs at a time; the gate's capacity where `max_active` is
+            not configured.
+        limits_file: Where the engine's process reads its limits.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        config: ControlConfig,
+        num_slots: int,
+        limits_file: LimitsFile | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._num_slots = num_slots
+        self._limits_file = limits_file
+        self._clock = clock
+        self._gate = Gate(num_slots)
+        self._visits: dict[int, Visit] = {}
+        self._unknown: set[str] = set()
+        self.counts = ControlCounts()
+        self.configure(config)
+
+    def configure(self, config: ControlConfig) -> None:
+        """Put a configuration in force; requests that are in stay in."""
+        self.config = config
+        self._ladder = Ladder(config, self._clock())
+        self._window = Window(config.window_s)
+        self._quotas = Quotas(config)
+        self._apply()
+
+    @property
+    def level(self) -> int:
+        """Steps of the ladder that are in force, or in a dry run would be."""
+        return self._ladder.level
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of that level."""
+        return self._ladder.limits
+
+    @property
+    def gate(self) -> Gate:
+        """The gate."""
+        return self._gate
+
+    def arrive(self, caller: Caller, size_bytes: int) -> Visit:
+        """Decide on a request that has arrived; it may go in when its ticket says so.
+
+        Args:
+            caller: Who asks.
+            size_bytes: Size of its body; longer ones of a class are due later.
+
+        Raises:
+            RefusedError: If it is not served.
+        """
+        now_s = self._clock()
+        name = self._find_class(caller.slo_class)
+        tenant = caller.tenant or ""
+        refusal = self._find_refusal(name, tenant, caller.session_id, now_s)
+        if refusal is not None:
+            if self.config.mode is Mode.ACT:
+                self.counts.refused[name, refusal.reason] += 1
+                raise refusal
+            self.counts.would_refuse[name, refusal.reason] += 1
+        limit_s = self.config.classes[name].ttft_s
+        size_factor = max(1.0, size_bytes / self.config.long_prompt_bytes)
+        due_s = now_s + limit_s * min(size_factor, _MAX_SIZE_FACTOR)
+        ticket = self._gate.arrive(name, due_s)
+        accounts = self._quotas.begin(tenant, caller.session_id, now_s)
+        visit = Visit(name, now_s + limit_s, int(due_s * 1000), ticket, accounts)
+        self._visits[id(visit)] = visit
+        return visit
+
+    def enter(self, visit: Visit) -> None:
+        """Count a request whose turn has come."""
+        self.counts.admitted[visit.slo_class] += 1
+
+    def give_up(self, visit: Visit) -> RefusedError:
+        """Refuse a request that has waited for as long as its class allows."""
+        name = visit.slo_class
+        longest_s = self.config.classes[name].longest_wait_s if name in self.config.classes else 0
+        self.counts.refused[name, "queue_deadline"] += 1
+        self._window.add(name, is_good=False, now_s=self._clock())
+        return RefusedError(
+            UNAVAILABLE,
+            "queue_deadline",
+            f"no room within {longest_s:g} s for a request of class {name}",
+            longest_s,
+        )
+
+    def note_first_token(self, visit: Visit) -> None:
+        """Count a first token, in time or late."""
+        visit.has_first_token = True
+        now_s = self._clock()
+        self._window.add(visit.slo_class, is_good=now_s <= visit.late_s, now_s=now_s)
+
+    def leave(self, visit: Visit, tokens: int) -> None:
+        """Count a request that is over; `tokens` are charged to its quotas."""
+        self._visits.pop(id(visit), None)
+        self._gate.leave(visit.ticket)
+        for account in visit.accounts:
+            account.end(tokens)
+
+    def tick(self) -> Change | None:
+        """Look at the burn and take at most one step; returns it."""
+        if self.config.mode is Mode.OFF:
+            return None
+        change = self._ladder.tick(self.read(), self._clock())
+        if change is not None:
+            self.counts.changes[change.lever] += 1
+            self._apply()
+        return change
+
+    def read(self) -> dict[str, Reading]:
+        """Return what the window holds, by class."""
+        now_s = self._clock()
+        overdue = Counter(
+            visit.slo_class
+            for visit in self._visits.values()
+            if not visit.has_first_token and visit.is_streamed is not False and now_s > visit.late_s
+        )
+        readings = self._window.read(overdue, now_s)
+        return {name: r for name, r in readings.items() if name in self.config.classes}
+
+    def burn(self) -> float:
+        """Return the highest burn rate of the classes that are not shed."""
+        return self._ladder.burn(self.read())
+
+    def _find_class(self, name: str | None) -> str:
+        if name is None or name in self.config.classes:
+            return name or self.config.default_class
+        self.counts.unknown_classes += 1
+        if name not in self._unknown and len(self._unknown) < _MAX_NAMES_WARNED:
+            self._unknown.add(name)
+            logger.warning(
+                "a request names an SLO class that is not configured, taken as %s: class=%s",
+                self.config.default_class,
+                name,
+            )
+        return self.config.default_class
+
+    def _find_refusal(
+        self, name: str, tenant: str, session: str | None, now_s: float
+    ) -> RefusedError | None:
+        overdrawn = self._quotas.check(tenant, session, now_s)
+        if overdrawn is not None:
+            message = f"the quota of this {overdrawn.owner} is used up"
+            return RefusedError(TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
+        if name in self.limits.shed:
+            message = f"overloaded: requests of class {name} are not served now"
+            return RefusedError(UNAVAILABLE, "shed", message, self.config.recover_s)
+        return None
+
+    def _apply(self) -> None:
+        """Put the limits of the ladder in force, or none in a dry run."""
+        acts = self.config.mode is Mode.ACT
+        limits = self.limits if acts else Limits()
+        capacity = self.config.max_active or self._num_slots
+        self._gate.resize(max(1, int(capacity * limits.active_ratio)) if acts else 1 << 30)
+        if self._limits_file is not None:
+            self._limits_file.write(EngineLimits(limits.prefill_ratio, limits.draft_ratio))

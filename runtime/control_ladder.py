@@ -1,0 +1,182 @@
+"""The ladder of control: one step further while a budget burns, one step back once it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from runtime.control_config import ControlConfig
+
+
+class Lever(StrEnum):
+    """What a step moves."""
+
+    SHED = "shed"
+    ACTIVE = "active_requests"
+    PREFILL = "prefill_chunk"
+    DRAFTS = "draft_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is in force; a ratio of 1 is vLLM's own setting.
+
+    Attributes:
+        shed: Classes whose new requests are refused.
+        active_ratio: Share of the gate's capacity that is used.
+        prefill_ratio: Share of vLLM's tokens a step that one prompt may take.
+        draft_ratio: Share of the configured draft length that is used.
+    """
+
+    shed: tuple[str, ...] = ()
+    active_ratio: float = 1.0
+    prefill_ratio: float = 1.0
+    draft_ratio: float = 1.0
+
+    def describe(self, lever: Lever) -> str:
+        """Return the value of one lever as text."""
+        values = {
+            Lever.SHED: ",".join(self.shed) or "none",
+            Lever.ACTIVE: f"{self.active_ratio:g}",
+            Lever.PREFILL: f"{self.prefill_ratio:g}",
+            Lever.DRAFTS: f"{self.draft_ratio:g}",
+        }
+        return values[lever]
+
+
+def build_ladder(ranking: Sequence[str]) -> list[tuple[Lever, Limits]]:
+    """Return the steps, each the limits that it puts in force and the lever that it moves.
+
+    The lowest class is shed first; then sequences, prefill and drafts are capped; then the other
+    classes are shed from below, and sequences capped further. The highest class is never shed.
+
+    Args:
+        ranking: Names of the classes, the highest first.
+    """
+    sheddable = list(reversed(ranking[1:]))
+    now = Limits()
+    steps: list[tuple[Lever, Limits]] = []
+
+    def add(lever: Lever, limits: Limits) -> Limits:
+        steps.append((lever, limits))
+        return limits
+
+    if sheddable:
+        now = add(Lever.SHED, replace(now, shed=(sheddable[0],)))
+    now = add(Lever.ACTIVE, replace(now, active_ratio=0.75))
+    now = add(Lever.PREFILL, replace(now, prefill_ratio=0.25))
+    now = add(Lever.DRAFTS, replace(now, draft_ratio=0.0))
+    for slo_class in sheddable[1:]:
+        now = add(Lever.SHED, replace(now, shed=(*now.shed, slo_class)))
+    add(Lever.ACTIVE, replace(now, active_ratio=0.5))
+    return steps
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One class over the last window.
+
+    Attributes:
+        num_good: First tokens within the limit.
+        num_bad: First tokens later than that, requests already later without one, and requests
+            refused while waiting.
+    """
+
+    num_good: int = 0
+    num_bad: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A step that was taken, up or back.
+
+    Attributes:
+        level: Steps in force after it.
+        lever: What it moves.
+        before: The lever's value before.
+        after: Its value after.
+        reason: Why, in one line.
+        burn: The burn rate that it answers.
+    """
+
+    level: int
+    lever: str
+    before: str
+    after: str
+    reason: str
+    burn: float
+
+
+class Ladder:
+    """Climbs while a protected class burns its budget; pure, times are passed in.
+
+    A class that is shed is not protected: its refusals are the price, not the disease.
+
+    Args:
+        config: Burn rates, window and classes.
+        now_s: The time it starts from.
+    """
+
+    def __init__(self, config: ControlConfig, now_s: float) -> None:
+        self._config = config
+        self._steps = build_ladder(config.ranking)
+        self._level = 0
+        self._moved_s = now_s - config.window_s
+        self._burning_s = now_s
+
+    @property
+    def level(self) -> int:
+        """Steps in force."""
+        return self._level
+
+    @property
+    def limits(self) -> Limits:
+        """What is in force."""
+        return self._steps[self._level - 1][1] if self._level else Limits()
+
+    def tick(self, readings: Mapping[str, Reading], now_s: float) -> Change | None:
+        """Take at most one step; returns it.
+
+        Burn rate of a class: (bad / all) / (1 - target); 1 spends exactly the budget. The highest
+        of the protected classes counts.
+        """
+        config = self._config
+        name, burn, num_bad = self._worst(readings)
+        if burn >= config.recover_burn:
+            self._burning_s = now_s
+        has_settled = now_s - self._moved_s >= config.window_s
+        if burn >= config.escalate_burn and num_bad >= config.min_bad:
+            if has_settled and self._level < len(self._steps):
+                limit = config.classes[name].ttft_s
+                reason = (
+                    f"{name}: {num_bad} of its requests over {limit:g} s in {config.window_s:g} s, "
+                    f"burn {burn:.1f}"
+                )
+                return self._move(+1, reason, burn, now_s)
+        elif self._level and has_settled and now_s - self._burning_s >= config.recover_s:
+            reason = f"burn under {config.recover_burn:g} for {config.recover_s:g} s"
+            self._burning_s = now_s
+            return self._move(-1, reason, burn, now_s)
+        return None
+
+    def burn(self, readings: Mapping[str, Reading]) -> float:
+        """Return the highest burn rate of the protected classes."""
+        return self._worst(readings)[1]
+
+    def _worst(self, readings: Mapping[str, Reading]) -> tuple[str, float, int]:
+        worst = ("", 0.0, 0)
+        for name, reading in readings.items():
+            total = reading.num_good + reading.num_bad
+            if not total or name in self.limits.shed:
+                continue
+            burn = reading.num_bad / total / (1 - self._config.classes[name].target)
+            worst = max(worst, (name, burn, reading.num_bad), key=lambda entry: entry[1])
+        return worst
+
+    def _move(self, direction: int, reason: str, burn: float, now_s: float) -> Change:
+        lever = self._steps[self._level if direction > 0 else self._level - 1][0]
+        before = self.limits.describe(lever)
+        self._level += direction
+        self._moved_s = now_s
+        return Change(self._level, lever, before, self.limits.describe(lever), reason, burn)

@@ -1,0 +1,168 @@
+"""ASGI middleware that asks control before a request goes on, and waits at the gate with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable
+from typing import Any
+
+from runtime.arrival import App, Message, Receive, Scope, Send, find_engine
+from runtime.control import Control, RefusedError, Visit
+from runtime.control_config import Mode
+from runtime.control_service import ControlService
+from runtime.request_trace import CURRENT_REQUEST, HttpRequest
+
+STATE_PATH = "/control"
+
+
+class ControlMiddleware:
+    """Lets requests through when it is their turn; answers 429 and 503 for those refused.
+
+    vLLM builds it from its dotted name, inside the arrival middleware: what is refused here is
+    recorded there.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        service = _find_service(scope)
+        if service is None:
+            await self._app(scope, receive, send)
+            return
+        if scope["path"] == STATE_PATH and scope["method"] == "GET":
+            await _answer(send, 200, service.describe(), [])
+            return
+        request = CURRENT_REQUEST.get()
+        if request is None or service.control.config.mode is Mode.OFF:
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._serve(service.control, request, scope, receive, send)
+        except RefusedError as error:
+            request.refused_by = error.reason
+            body = {"error": {"message": str(error), "type": error.reason, "code": error.status}}
+            retry_after = (b"retry-after", str(error.retry_after_s).encode())
+            await _answer(send, error.status, body, [retry_after])
+
+    async def _serve(
+        self, control: Control, request: HttpRequest, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        visit = control.arrive(request.caller, _content_length(scope))
+        request.visit = visit
+        try:
+            queue = _Waiting(receive)
+            if not visit.ticket.let_in.done():
+                longest_s = control.config.classes[visit.slo_class].longest_wait_s
+                if not await queue.wait(visit.ticket.let_in, longest_s):
+                    if not queue.has_left:
+                        raise control.give_up(visit)
+                    return
+            control.enter(visit)
+            await self._app(scope, queue.receive, _watch(control, visit, send))
+        finally:
+            control.leave(visit, request.count_tokens())
+
+
+class _Waiting:
+    """Reads a connection while its request waits, so that a caller who leaves gives up its turn."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._messages: deque[Message] = deque()
+        self._reading: asyncio.Task[Message] | None = None
+        self.has_left = False
+
+    async def wait(self, turn: asyncio.Future[None], longest_s: float) -> bool:
+        """Wait for the turn; False if it did not come, or the caller left first."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + longest_s
+        try:
+            while not turn.done():
+                if self._reading is None:
+                    self._reading = asyncio.ensure_future(self._receive())
+                left_s = deadline_s - loop.time()
+                done, _ = await asyncio.wait(
+                    (turn, self._reading), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    break
+                if self._reading in done:
+                    self._keep(self._reading.result())
+                if self.has_left:
+                    break
+        except BaseException:
+            self._stop_reading()
+            raise
+        if not turn.done():
+            self._stop_reading()
+        return turn.done() and not self.has_left
+
+    def _keep(self, message: Message) -> None:
+        self._reading = None
+        self._messages.append(message)
+        self.has_left = message["type"] == "http.disconnect"
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    async def receive(self) -> Message:
+        """Return the messages that were read, then those to come."""
+        if self._messages:
+            return self._messages.popleft()
+        if self._reading is not None:
+            reading, self._reading = self._reading, None
+            return await reading
+        return await self._receive()
+
+
+def _watch(control: Control, visit: Visit, send: Send) -> Send:
+    """Return `send`, noting the first bytes of a streamed answer."""
+    is_stream = False
+
+    def watched(message: Message) -> Awaitable[None]:
+        nonlocal is_stream
+        if not visit.has_first_token:
+            if message["type"] == "http.response.start":
+                is_stream = message["status"] == 200 and _is_event_stream(message)
+            elif is_stream and message.get("body"):
+                control.note_first_token(visit)
+        return send(message)
+
+    return watched
+
+
+def _is_event_stream(message: Message) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in message.get("headers", ())
+    )
+
+
+def _content_length(scope: Scope) -> int:
+    """Return the size that the caller declares; 0 where it declares none."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return 0
+
+
+def _find_service(scope: Scope) -> ControlService | None:
+    service = getattr(find_engine(scope), "control", None) if scope["type"] == "http" else None
+    return service if isinstance(service, ControlService) else None
+
+
+async def _answer(
+    send: Send, status: int, body: dict[str, Any], headers: list[tuple[bytes, bytes]]
+) -> None:
+    content = json.dumps(body).encode()
+    length = (b"content-length", str(len(content)).encode())
+    kind = (b"content-type", b"application/json")
+    head = {"type": "http.response.start", "status": status, "headers": [kind, length, *headers]}
+    await send(head)
+    await send({"type": "http.response.body", "body": content})

@@ -1,0 +1,99 @@
+"""Sends what the runtime does by itself, such as a step of control, as spans of their own.
+
+Such events are rare, so they take the OpenTelemetry SDK's way and not the exporter process's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanKind
+from opentelemetry.util.types import AttributeValue
+
+from evenkeel.spans import SCOPE_NAME
+from runtime.otlp_sender import open_sender
+from runtime.otlp_target import OtlpTarget
+
+_MAX_WAITING = 1024
+_MAX_BACKOFF_S = 5.0
+
+
+class EventSender:
+    """Sends events in the background; none can delay or fail a request.
+
+    While the collector is down the last thousand are kept.
+
+    Args:
+        target: Where spans go.
+    """
+
+    def __init__(self, target: OtlpTarget) -> None:
+        self._provider = TracerProvider(
+            resource=Resource(dict(target.resource)), shutdown_on_exit=False
+        )
+        self._exporter = PatientExporter(target)
+        self._provider.add_span_processor(
+            BatchSpanProcessor(
+                self._exporter, max_queue_size=_MAX_WAITING, schedule_delay_millis=500
+            )
+        )
+        self._tracer = self._provider.get_tracer(SCOPE_NAME)
+
+    def send(
+        self, name: str, attributes: Mapping[str, AttributeValue], start_ns: int, end_ns: int
+    ) -> None:
+        """Queue one event.
+
+        Args:
+            name: The span's name.
+            attributes: The span's attributes.
+            start_ns: When it began, in Unix time.
+            end_ns: When its effect was known, in Unix time.
+        """
+        span = self._tracer.start_span(
+            name, kind=SpanKind.INTERNAL, attributes=attributes, start_time=start_ns
+        )
+        span.end(end_ns)
+
+    def close(self) -> None:
+        """Send what waits, without a second try."""
+        self._exporter.hurry()
+        self._provider.shutdown()
+
+
+class PatientExporter(SpanExporter):
+    """Sends a batch until it is taken or refused, as the request spans are."""
+
+    def __init__(self, target: OtlpTarget) -> None:
+        self._send = open_sender(target)
+        self._is_closing = threading.Event()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send one batch; blocks the sending thread only."""
+        body = encode_spans(spans).SerializeToString()
+        backoff_s = 0.25
+        while True:
+            outcome = self._send(body, len(spans))
+            if outcome.is_done:
+                is_taken = not outcome.num_rejected
+                return SpanExportResult.SUCCESS if is_taken else SpanExportResult.FAILURE
+            if self._is_closing.wait(outcome.retry_after_s or backoff_s):
+                return SpanExportResult.FAILURE
+            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
+
+    def hurry(self) -> None:
+        """Try no batch a second time from now on."""
+        self._is_closing.set()
+
+    def shutdown(self) -> None:
+        """Stop trying."""
+        self.hurry()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Nothing waits here."""
+        return True

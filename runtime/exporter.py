@@ -1,0 +1,292 @@
+"""The exporter process: reads observations from its standard input and sends them as OTLP.
+
+It is a process of its own so that building spans never holds the server's interpreter lock. It
+ends when its input ends, that is when the server stops or dies: nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import random
+import select
+import signal
+import struct
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import msgspec
+
+from runtime.engine_telemetry import EngineTelemetry
+from runtime.explainer import Explainer
+from runtime.exporter_counters import ExporterCounts, SharedCounts
+from runtime.observation import Observation, decode
+from runtime.otlp import build_request, find_servers, num_spans
+from runtime.otlp_sender import Send, open_sender
+from runtime.otlp_target import OtlpTarget
+
+logger = logging.getLogger(__name__)
+
+FRAME_HEAD = struct.Struct("=I")
+_READ_BYTES = 1 << 18
+_MAX_BACKOFF_S = 5.0
+# Well under the 20 MiB of OTLP/HTTP and the 4 MiB of gRPC, whatever the spans add.
+_MAX_BATCH_BYTES = 1 << 20
+# Batches that wait for a collector that is down: minutes of them, within the server's own bound.
+_MAX_READY = 1024
+# Below the server in priority: while the machine is busy, spans wait and requests do not.
+_NICENESS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterConfig:
+    """What the exporter is told when it starts.
+
+    Attributes:
+        target: Where spans go.
+        counters_fd: The inherited descriptor of the shared counters.
+        batch_requests: Most requests in one export.
+        interval_s: How long the first request of a batch may wait for others.
+        flush_timeout_s: How long to go on sending after the input ended.
+        max_emissions: Longest emission series kept on a span.
+        snapshot_fd: The inherited descriptor of the snapshot for `/metrics`; -1 without.
+        steps_address: Where the engine's step records come in; None without the step hook.
+        why_address: Where to answer questions about requests; None without the step hook.
+        model: The name the model is served under.
+    """
+
+    target: OtlpTarget
+    counters_fd: int
+    batch_requests: int
+    interval_s: float
+    flush_timeout_s: float
+    max_emissions: int
+    snapshot_fd: int = -1
+    steps_address: str | None = None
+    why_address: str | None = None
+    model: str = ""
+
+
+class FrameReader:
+    """Cuts length-prefixed frames out of a pipe."""
+
+    def __init__(self, file_descriptor: int) -> None:
+        self._fd = file_descriptor
+        self._buffer = bytearray()
+        self._frames: deque[bytes] = deque()
+        self.has_ended = False
+
+    def read_batch(self, max_frames: int, max_bytes: int, linger_s: float) -> list[bytes]:
+        """Wait for a frame, then up to `linger_s` for more; [] only once the input has ended."""
+        while not self._frames and not self.has_ended:
+            self.fill_once()
+        deadline = time.monotonic() + linger_s
+        while len(self._frames) < max_frames and not self.has_ended:
+            left_s = max(0.0, deadline - time.monotonic())
+            if not select.select([self._fd], [], [], left_s)[0]:
+                break
+            self.fill_once()
+        return self.take(max_frames, max_bytes)
+
+    def take(self, max_frames: int, max_bytes: int) -> list[bytes]:
+        """Return the next frames that are here, at least one if there is any."""
+        batch: list[bytes] = []
+        size = 0
+        while self._frames and len(batch) < max_frames and (not batch or size < max_bytes):
+            batch.append(self._frames.popleft())
+            size += len(batch[-1])
+        return batch
+
+    def fill_once(self) -> None:
+        """Read what the pipe has, or wait until it has something or ends."""
+        data = os.read(self._fd, _READ_BYTES)
+        if not data:
+            self.has_ended = True
+            return
+        self._buffer += data
+        self._cut()
+
+    def wait_for_end(self, timeout_s: float) -> None:
+        """Sleep, but wake as soon as the writer hangs up, even with frames left to read."""
+        poller = select.poll()
+        poller.register(self._fd, 0)
+        poller.poll(timeout_s * 1000)
+
+    def has_writer_left(self) -> bool:
+        """Whether the other end of the pipe is closed."""
+        poller = select.poll()
+        poller.register(self._fd, 0)
+        return any(event & select.POLLHUP for _, event in poller.poll(0))
+
+    def _cut(self) -> None:
+        start = 0
+        while len(self._buffer) - start >= FRAME_HEAD.size:
+            (length,) = FRAME_HEAD.unpack_from(self._buffer, start)
+            end = start + FRAME_HEAD.size + length
+            if len(self._buffer) < end:
+                break
+            self._frames.append(bytes(self._buffer[start + FRAME_HEAD.size : end]))
+            start = end
+        del self._buffer[:start]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """An OTLP body that is ready to be sent, and the frames that it was made of."""
+
+    body: bytes
+    num_spans: int
+    num_frames: int
+    num_bytes: int
+
+
+class Exporter:
+    """Sends batches until the input ends; a batch is sent again until it is taken or refused."""
+
+    def __init__(
+        self,
+        config: ExporterConfig,
+        frames: FrameReader,
+        counts: SharedCounts,
+        send: Send,
+        explainer: Explainer | None = None,
+    ) -> None:
+        self._config = config
+        self._frames = frames
+        self._counts = counts
+        self._send = send
+        self._explainer = explainer
+        self._deadline: float | None = None
+        self._is_failing = False
+        self._ready: queue.Queue[_Batch | None] = queue.Queue(_MAX_READY)
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Export until the input has ended and everything is sent or given up."""
+        maker = threading.Thread(target=self._make_batches, name="evenkeel-batches", daemon=True)
+        maker.start()
+        while (batch := self._ready.get()) is not None:
+            num_dropped = self._deliver(batch.body, batch.num_spans)
+            self._counts.add(
+                ExporterCounts(
+                    requests_done=batch.num_frames,
+                    bytes_done=batch.num_bytes,
+                    spans_exported=batch.num_spans - num_dropped,
+                    spans_dropped=num_dropped,
+                )
+            )
+        if self._error is not None:
+            raise self._error
+
+    def _make_batches(self) -> None:
+        """Read and explain requests as they end, also while the collector takes none."""
+        config = self._config
+        try:
+            while frames := self._frames.read_batch(
+                config.batch_requests, _MAX_BATCH_BYTES, config.interval_s
+            ):
+                self._ready.put(self._make_batch(frames))
+        except Exception as error:
+            self._error = error
+        finally:
+            self._ready.put(None)
+
+    def _make_batch(self, frames: list[bytes]) -> _Batch:
+        batch = [seen for frame in frames if (seen := self._decode(frame)) is not None]
+        config, explainer = self._config, self._explainer
+        explained = () if explainer is None else explainer.explain(batch)
+        body = build_request(
+            batch, config.target.resource, config.max_emissions, explained=explained
+        )
+        if explainer is not None:
+            requests = [(s, e) for s, e in zip(batch, explained, strict=True) if s.canary is None]
+            for (seen, explanation), span in zip(requests, find_servers(body), strict=True):
+                explainer.keep(seen, explanation, span.trace_id, span.span_id)
+        return _Batch(
+            body.SerializeToString(), sum(map(num_spans, batch)), len(frames), sum(map(len, frames))
+        )
+
+    def _decode(self, frame: bytes) -> Observation | None:
+        try:
+            return decode(frame)
+        except msgspec.DecodeError:
+            logger.exception("an observation could not be read")
+            return None
+
+    def _deliver(self, body: bytes, spans: int) -> int:
+        """Send one batch until it is over; return how many of its spans are lost."""
+        backoff_s = 0.25
+        while True:
+            outcome = self._send(body, spans)
+            if outcome.is_done and not outcome.num_rejected:
+                self._say_recovered()
+                return 0
+            self._counts.add(ExporterCounts(export_errors=1))
+            if outcome.is_done:
+                logger.warning(
+                    "the collector refused spans: url=%s spans=%d reason=%s",
+                    self._config.target.url,
+                    outcome.num_rejected,
+                    outcome.reason or "partial success",
+                )
+                return min(spans, outcome.num_rejected)
+            if not self._may_try_again():
+                return spans
+            self._say_failing(outcome.reason)
+            wait_s = outcome.retry_after_s or backoff_s * random.uniform(0.5, 1.5)
+            self._frames.wait_for_end(min(wait_s, _MAX_BACKOFF_S))
+            backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
+
+    def _may_try_again(self) -> bool:
+        """Always, while the server runs; then until the flush deadline, without waiting."""
+        if not self._frames.has_writer_left():
+            return True
+        now = time.monotonic()
+        if self._deadline is None:
+            self._deadline = now + self._config.flush_timeout_s
+        # A collector that is down now is down for the rest of the queue, too: one failure after
+        # the end is the last one, unless the collector was well until then.
+        return not self._is_failing and now < self._deadline
+
+    def _say_failing(self, reason: str) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            logger.warning(
+                "the collector does not take spans, they are kept within the queue's bound: "
+                "url=%s reason=%s",
+                self._config.target.url,
+                reason,
+            )
+
+    def _say_recovered(self) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            logger.warning("the collector takes spans again: url=%s", self._config.target.url)
+
+
+def main() -> int:
+    """Run the exporter; the first frame of its input is its configuration."""
+    # Ctrl-C reaches the whole process group, but the last spans come after it: only the end of the
+    # input ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.basicConfig(level=logging.WARNING, format="evenkeel exporter: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    os.nice(_NICENESS)
+    frames = FrameReader(sys.stdin.fileno())
+    first = frames.read_batch(max_frames=1, max_bytes=1, linger_s=0)
+    if not first:
+        return 0
+    config = msgspec.json.decode(first[0], type=ExporterConfig)
+    counts = SharedCounts(config.counters_fd)
+    with EngineTelemetry(config) as engine:
+        Exporter(config, frames, counts, open_sender(config.target), engine.explainer).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Starts the exporter process and feeds it through a pipe that never blocks the server."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import msgspec
+
+from runtime.exporter import FRAME_HEAD, ExporterConfig
+
+logger = logging.getLogger(__name__)
+
+_PIPE_BYTES = 1 << 20
+_RESTART_INTERVAL_S = 5.0
+
+
+class ExporterProcess:
+    """One exporter process at a time; a dead one is replaced, at most every five seconds.
+
+    Args:
+        config: What to tell it; its counters survive a restart.
+    """
+
+    def __init__(self, config: ExporterConfig) -> None:
+        self._config = config
+        fds = (config.counters_fd, config.snapshot_fd)
+        self._inherited = tuple(fd for fd in fds if fd >= 0)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe = -1
+        self._started_s = float("-inf")
+        self.num_restarts = 0
+
+    def start(self) -> None:
+        """Start the process.
+
+        Raises:
+            OSError: If it cannot be started.
+        """
+        self._started_s = time.monotonic()
+        read_end, write_end = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "runtime.exporter"],
+                stdin=read_end,
+                pass_fds=self._inherited,
+            )
+        except OSError:
+            os.close(write_end)
+            raise
+        finally:
+            os.close(read_end)
+        os.set_blocking(write_end, False)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            # Refused where the user's pipe budget is spent: the default size works as well.
+            with suppress(OSError):
+                fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._pipe = write_end
+        # Not on the command line, where every user of the machine could read the headers' secrets.
+        config = msgspec.json.encode(self._config)
+        self._rest = FRAME_HEAD.pack(len(config)) + config
+
+    def write(self, frames: list[bytes]) -> int:
+        """Hand over as many frames as the pipe takes now; return how many that is.
+
+        A frame that the pipe took in part counts as taken: its rest goes first the next time.
+
+        Raises:
+            BrokenPipeError: If the process is gone; frames it had taken may be lost with it.
+        """
+        if not self._push_rest():
+            return 0
+        for taken, frame in enumerate(frames):
+            self._rest = FRAME_HEAD.pack(len(frame)) + frame
+            if not self._push_rest():
+                return taken + 1
+        return len(frames)
+
+    def _push_rest(self) -> bool:
+        """Write what is left of a frame; whether all of it went."""
+        while self._rest:
+            try:
+                written = os.write(self._pipe, self._rest)
+            except BlockingIOError:
+                return False
+            self._rest = self._rest[written:]
+        return True
+
+    def restart(self) -> bool:
+        """Replace a dead process, unless the last one started just now; whether one was started."""
+        if time.monotonic() - self._started_s < _RESTART_INTERVAL_S:
+            return False
+        self._close_pipe()
+        if self._process is not None:
+            self._process.kill()
+            code = self._process.wait()
+            logger.warning("the exporter process is gone and is replaced: exit_code=%d", code)
+        self.num_restarts += 1
+        self.start()
+        return True
+
+    def close(self, timeout_s: float) -> None:
+        """End its input, wait for it to send what it has, and kill it after `timeout_s`."""
+        self._close_pipe()
+        if self._process is None:
+            return
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _close_pipe(self) -> None:
+        if self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1

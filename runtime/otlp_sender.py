@@ -1,0 +1,128 @@
+"""Sends OTLP batches over HTTP or gRPC and says what became of each."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpx
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from runtime.otlp_target import PROTOCOL_GRPC, OtlpTarget
+
+# OTLP specification, «Failures»: only these may be sent again.
+_RETRYABLE_HTTP = (429, 502, 503, 504)
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_GRPC_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one batch.
+
+    Attributes:
+        is_done: Whether the batch is over, taken or refused; False asks to send it again.
+        num_rejected: Spans that the receiver refused; the whole batch where it refused it.
+        retry_after_s: How long the receiver asked to wait, if it did.
+        reason: Why it was not taken, in a few words.
+    """
+
+    is_done: bool
+    num_rejected: int = 0
+    retry_after_s: float | None = None
+    reason: str = ""
+
+
+Send = Callable[[bytes, int], Outcome]
+
+
+def open_sender(target: OtlpTarget) -> Send:
+    """Return a function that sends one serialized batch of so many spans to `target`."""
+    return _open_grpc(target) if target.protocol == PROTOCOL_GRPC else _open_http(target)
+
+
+def _open_http(target: OtlpTarget) -> Send:
+    headers = {**target.headers, "content-type": "application/x-protobuf"}
+    if target.is_compressed:
+        headers["content-encoding"] = "gzip"
+    client = httpx.Client(
+        headers=headers,
+        timeout=target.timeout_s,
+        verify=target.certificate or True,
+        # A proxy from the environment cannot reach this machine's own loopback.
+        trust_env=urlsplit(target.url).hostname not in _LOOPBACK,
+    )
+
+    def send(body: bytes, num_spans: int) -> Outcome:
+        try:
+            response = client.post(
+                target.url, content=gzip.compress(body, 1) if target.is_compressed else body
+            )
+        except httpx.HTTPError as error:
+            return Outcome(is_done=False, reason=type(error).__name__)
+        if response.is_success:
+            return Outcome(is_done=True, num_rejected=_num_rejected(response.content))
+        reason = f"HTTP {response.status_code}"
+        if response.status_code in _RETRYABLE_HTTP:
+            wait_s = _seconds(response.headers.get("retry-after"))
+            return Outcome(is_done=False, retry_after_s=wait_s, reason=reason)
+        return Outcome(is_done=True, num_rejected=num_spans, reason=reason)
+
+    return send
+
+
+def _open_grpc(target: OtlpTarget) -> Send:
+    import grpc
+
+    # OTLP specification, «Failures» of OTLP/gRPC: only these may be sent again.
+    retryable = {
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DATA_LOSS,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+    parts = urlsplit(target.url)
+    compression = grpc.Compression.Gzip if target.is_compressed else grpc.Compression.NoCompression
+    if parts.scheme == "https":
+        roots = None
+        if target.certificate is not None:
+            with open(target.certificate, "rb") as file:
+                roots = file.read()
+        credentials = grpc.ssl_channel_credentials(roots)
+        channel = grpc.secure_channel(parts.netloc, credentials, compression=compression)
+    else:
+        channel = grpc.insecure_channel(parts.netloc, compression=compression)
+    export = channel.unary_unary(_GRPC_METHOD)
+
+    def send(body: bytes, num_spans: int) -> Outcome:
+        try:
+            answer = export(body, timeout=target.timeout_s, metadata=tuple(target.headers.items()))
+        except grpc.RpcError as error:
+            code = error.code()
+            is_done = code not in retryable
+            return Outcome(is_done, num_spans if is_done else 0, reason=code.name)
+        return Outcome(is_done=True, num_rejected=_num_rejected(answer))
+
+    return send
+
+
+def _num_rejected(answer: bytes) -> int:
+    """Spans that the receiver says it rejected; 0 where its answer says nothing."""
+    try:
+        response = ExportTraceServiceResponse.FromString(answer)
+    except DecodeError:
+        return 0
+    return int(response.partial_success.rejected_spans)
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    try:
+        return max(0.0, float(retry_after)) if retry_after else None
+    except ValueError:
+        return None

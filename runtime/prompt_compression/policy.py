@@ -1,0 +1,52 @@
+"""Which prompts are shortened; docs/compression.md explains each key of its TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evenkeel.errors import ConfigurationError
+
+
+class CompressionPolicy(BaseModel):
+    """The whole file.
+
+    Attributes:
+        routes: Routes (header `x-evenkeel-route`) whose prompts are shortened; empty for all.
+        min_tokens: Histories of fewer tokens, in turns that may be shortened, are left alone.
+        keep_turns: Last messages that are kept word for word, the newest included.
+        keep_ratio: Share kept at most of the history's sentences that need not stay.
+        min_saved_ratio: Share of the history's tokens to save at least, else all of it is sent.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    routes: tuple[str, ...] = ()
+    min_tokens: int = Field(default=512, ge=1)
+    keep_turns: int = Field(default=3, ge=1)
+    keep_ratio: float = Field(default=0.3, ge=0, le=1)
+    min_saved_ratio: float = Field(default=0.1, ge=0, lt=1)
+
+    def covers(self, route: str | None) -> bool:
+        """Whether prompts of a route are shortened."""
+        return not self.routes or route in self.routes
+
+
+def read_compression(path: Path) -> CompressionPolicy:
+    """Read the TOML file.
+
+    Raises:
+        ConfigurationError: If it cannot be read, or a key or a value in it is wrong.
+    """
+    try:
+        return CompressionPolicy(**tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"compression file {path} cannot be read: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(
+            f"{path}: {name}: {first['msg']} (value {first['input']!r})"
+        ) from error

@@ -1,0 +1,187 @@
+"""Turns what the hook saw of a request into its stored record and the phases of its waterfall."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evenkeel.latency import Emission, TokenLatency, measure
+from evenkeel.spans import SPAN_DECODE, SPAN_PREFILL, SPAN_QUEUE, RequestRecord, Status
+from runtime.ledger import Ledger
+from runtime.observation import Observation
+from runtime.speculation import count_by_position
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One part of a request's time, on the monotonic clock."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+def find_phases(seen: Observation) -> list[Phase]:
+    """Return queue, prefill and decode, as far as the request came; they touch and never overlap.
+
+    queue = arrival → first scheduled, prefill → first token, decode → last token. A request that
+    ended within a phase has that phase up to its end. Nothing is returned for a request that never
+    reached the engine, and nothing but decode where the engine's schedule time is not known.
+    """
+    if not seen.reached_engine:
+        return []
+    first_ns, last_ns = token_times(seen)
+    scheduled_ns = _scheduled_time(seen, first_ns)
+    phases = []
+    if scheduled_ns is not None:
+        phases.append(Phase(SPAN_QUEUE, seen.arrival_ns, scheduled_ns))
+        phases.append(Phase(SPAN_PREFILL, scheduled_ns, first_ns or seen.end_ns))
+    elif first_ns is None and seen.scheduled_ns is None:
+        phases.append(Phase(SPAN_QUEUE, seen.arrival_ns, seen.end_ns))
+    if first_ns is not None and last_ns is not None:
+        phases.append(Phase(SPAN_DECODE, first_ns, last_ns))
+    return phases
+
+
+def to_record(seen: Observation, max_emissions: int, ledger: Ledger | None = None) -> RequestRecord:
+    """Return the record of one request; what cannot be known is None.
+
+    Args:
+        seen: What the hook saw.
+        max_emissions: Longest emission series to keep; neighbours are merged beyond it. Latency is
+            computed before that, so it does not depend on this limit.
+        ledger: Where its time went, if the engine's steps say.
+    """
+    seconds = {phase.name: phase.seconds for phase in find_phases(seen)}
+    emissions = _emissions(seen)
+    latency = _latency(seen, emissions)
+    kept = _merge_neighbours(emissions, max_emissions)
+    caller = seen.caller
+    drafted, accepted = seen.drafted_by_step, seen.accepted_by_step
+    if drafted is None and ledger is not None and ledger.drafted_by_step:
+        # Where vLLM was not asked to count them, the engine's steps say.
+        drafted, accepted = ledger.drafted_by_step, ledger.accepted_by_step
+    drafted_by_position = count_by_position(drafted or ())
+    return RequestRecord(
+        request_id=seen.request_id,
+        model=seen.model,
+        operation=seen.operation,
+        status=seen.status,
+        finish_reason=seen.finish_reason,
+        error_type=seen.error_type,
+        http_status=seen.http_status,
+        tenant=caller.tenant,
+        session_id=caller.session_id,
+        slo_class=caller.slo_class,
+        route=caller.route,
+        prompt_name=caller.prompt_name,
+        prompt_version=caller.prompt_version,
+        max_tokens=seen.max_tokens,
+        temperature=seen.temperature,
+        input_tokens=seen.input_tokens,
+        output_tokens=_output_tokens(seen, ledger),
+        cached_tokens=seen.cached_tokens,
+        wasted_tokens=_wasted_tokens(seen, ledger),
+        queue_s=seconds.get(SPAN_QUEUE),
+        prefill_s=seconds.get(SPAN_PREFILL),
+        decode_s=seconds.get(SPAN_DECODE),
+        ttft_s=latency.ttft_s,
+        tpot_s=latency.tpot_s,
+        itl_p50_s=latency.itl_p50_s,
+        itl_p99_s=latency.itl_p99_s,
+        stall_s=latency.stall_s,
+        e2e_s=(seen.end_ns - seen.arrival_ns) / 1e9,
+        drafted_tokens=None if drafted is None else sum(drafted),
+        accepted_tokens=None if accepted is None else sum(accepted),
+        drafted_by_position=drafted_by_position,
+        accepted_by_position=count_by_position(accepted or (), len(drafted_by_position)),
+        response_cache=seen.response_cache,
+        cache=seen.cache,
+        drafts_by_source=seen.drafts_by_source,
+        emission_time_s=[(e.time_ns - seen.arrival_ns) / 1e9 for e in kept],
+        emission_tokens=[e.tokens for e in kept],
+        ledger={} if ledger is None else ledger.seconds,
+        input_messages=seen.input_messages,
+        output_messages=seen.output_messages,
+    )
+
+
+def _output_tokens(seen: Observation, ledger: Ledger | None) -> int | None:
+    """Tokens generated; of an aborted request also those of the step that was under way."""
+    if seen.status is not Status.ABORTED or ledger is None:
+        return seen.output_tokens
+    return max(seen.output_tokens or 0, ledger.made_tokens)
+
+
+def _wasted_tokens(seen: Observation, ledger: Ledger | None) -> int | None:
+    """Tokens generated that never reached the client; None for a request that was not aborted."""
+    if seen.status is not Status.ABORTED or seen.delivered_tokens is None:
+        return None
+    return max(0, (_output_tokens(seen, ledger) or 0) - seen.delivered_tokens)
+
+
+def _latency(seen: Observation, emissions: Sequence[Emission]) -> TokenLatency:
+    """Token latency from the emissions, or, without them, TTFT and TPOT from the engine's times."""
+    if not emissions:
+        return _latency_without_series(seen)
+    latency = measure(seen.arrival_ns, emissions)
+    if seen.num_sequences == 1:
+        return latency
+    # Sequences that share one stream interleave: gaps between their tokens are nobody's ITL.
+    return TokenLatency(latency.ttft_s, None, None, None, latency.stall_s)
+
+
+def _latency_without_series(seen: Observation) -> TokenLatency:
+    first_ns, last_ns = token_times(seen)
+    if first_ns is None or last_ns is None:
+        return TokenLatency(None, None, None, None, None)
+    ttft_s = (first_ns - seen.arrival_ns) / 1e9
+    num_tokens = seen.output_tokens or 0
+    if seen.num_sequences > 1 or num_tokens < 2:
+        return TokenLatency(ttft_s, None, None, None, None)
+    return TokenLatency(ttft_s, (last_ns - first_ns) / 1e9 / (num_tokens - 1), None, None, None)
+
+
+def token_times(seen: Observation) -> tuple[int | None, int | None]:
+    """Return first and last token time: as emitted where that was seen, else as the engine says."""
+    times = [t for t, n in zip(seen.emission_ns, seen.emission_tokens, strict=True) if n > 0]
+    if times:
+        return times[0], times[-1]
+    first_ns, last_ns = seen.first_token_ns, seen.last_token_ns
+    if first_ns is None or last_ns is None:
+        return None, None
+    # An engine on another host has another monotonic clock: its times say nothing here.
+    if not seen.arrival_ns <= first_ns <= last_ns <= seen.end_ns:
+        return None, None
+    return first_ns, last_ns
+
+
+def _scheduled_time(seen: Observation, first_ns: int | None) -> int | None:
+    scheduled_ns = seen.scheduled_ns
+    latest_ns = seen.end_ns if first_ns is None else first_ns
+    if scheduled_ns is None or not seen.arrival_ns <= scheduled_ns <= latest_ns:
+        return None
+    return scheduled_ns
+
+
+def _emissions(seen: Observation) -> list[Emission]:
+    pairs = zip(seen.emission_ns, seen.emission_tokens, strict=True)
+    return [Emission(time_ns, tokens) for time_ns, tokens in pairs if tokens > 0]
+
+
+def _merge_neighbours(emissions: Sequence[Emission], max_emissions: int) -> Sequence[Emission]:
+    """Merge equal runs of emissions into their last time, until at most `max_emissions` are left.
+
+    The first emission stays alone, so that the series still begins at TTFT.
+    """
+    if len(emissions) <= max_emissions:
+        return emissions
+    rest = emissions[1:]
+    size = -(-len(rest) // (max_emissions - 1))
+    runs = (rest[start : start + size] for start in range(0, len(rest), size))
+    return [emissions[0], *(Emission(run[-1].time_ns, sum(e.tokens for e in run)) for run in runs)]

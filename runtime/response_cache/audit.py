@@ -1,0 +1,41 @@
+"""The audit log: each change of what is served, and each deletion, one JSON line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+
+class AuditLog:
+    """Appends to a file that only its owner may read; texts are never in it.
+
+    Args:
+        path: The file; it is made with its folder. None writes nothing.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.num_failed = 0
+
+    def write(self, event: str, **details: str | int | float | None) -> None:
+        """Append one event; a file that cannot be written is counted, and said once."""
+        if self._path is None:
+            return
+        line = json.dumps({"time": datetime.now(UTC).isoformat(), "event": event, **details})
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                os.write(descriptor, line.encode() + b"\n")
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self.num_failed += 1
+            if self.num_failed == 1:
+                logger.warning("the cache's audit log cannot be written: %s", error)

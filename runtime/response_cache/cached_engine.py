@@ -1,0 +1,342 @@
+"""Stands between the request hook and the engine: answers, drafts or compares.
+
+A failure of the cache is never a failure of a request: each step of its own is guarded, and what
+the guard catches is counted, logged once, and served by the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from evenkeel import spans
+from runtime.caller import Caller
+from runtime.request_hook import RequestHook
+from runtime.request_trace import CURRENT_REQUEST, EngineRun, HttpRequest
+from runtime.response_cache import vllm_parts
+from runtime.response_cache.cache import NearHit, ResponseCache, Vector
+from runtime.response_cache.entry import CacheEntry
+from runtime.response_cache.gathered import Gathered
+from runtime.response_cache.lookup import (
+    Details,
+    Lookup,
+    describe_control,
+    describe_lookup,
+    find_outcome,
+    look_up,
+    verdict_word,
+)
+from runtime.response_cache.policy import Mode
+from runtime.response_cache.private_text import PrivateText
+from runtime.response_cache.question import Bypass, Question, read_question
+from runtime.response_cache.replays import Replay, Replays
+
+logger = logging.getLogger(__name__)
+
+Outputs = AsyncGenerator[Any, None]
+T = TypeVar("T")
+# The SLO class that the model's second look at a served answer is recorded under.
+REPLAY_CLASS = "cache-replay"
+_KEPT_FINISHES = ("stop", "length")
+_FOLLOW_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of the engine."""
+
+    run: EngineRun
+    prompt: Any
+    params: Any
+    request_id: str
+    options: dict[str, Any]
+
+
+class CachedEngine:
+    """The cache hook of one server.
+
+    Args:
+        cache: The cache.
+        hook: Records replays; counts failures.
+        engine: vLLM's engine client.
+        random_share: Draws a number in [0, 1), to choose what is compared.
+    """
+
+    def __init__(
+        self,
+        cache: ResponseCache,
+        hook: RequestHook,
+        engine: Any,
+        random_share: Callable[[], float] = random.random,
+    ) -> None:
+        self.cache = cache
+        self._hook = hook
+        self._engine = engine
+        self._model = vllm_parts.describe_model(engine)
+        self._private = PrivateText(cache.policy.user_words)
+        self._random = random_share
+        self._num_running = 0
+        self.replays = Replays(self._replay, lambda: self._num_running == 0)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._follower: asyncio.Task[None] | None = None
+
+    @property
+    def num_background(self) -> int:
+        """Answers that are being stored."""
+        return len(self._tasks)
+
+    def answer(
+        self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
+    ) -> Outputs:
+        """Return the outputs of one run, the engine's or the cache's."""
+        call = _Call(run, prompt, params, request_id, options)
+        if self.cache.policy.backend == "redis" and self._follower is None:
+            self._follower = asyncio.get_running_loop().create_task(self._follow())
+        try:
+            question = self._read(call)
+        except Exception as error:
+            self._note_error(error)
+            question = Bypass("internal_error")
+        if isinstance(question, Bypass):
+            self.cache.counts.bypasses[question.reason] += 1
+            self.cache.counts.outcomes["bypass"] += 1
+            run.response_cache = "bypass"
+            run.cache[spans.CACHE_REASON] = question.reason
+            return self._count_running(self._generate(call))
+        return self._count_running(self._answer(call, question))
+
+    def _read(self, call: _Call) -> Question | Bypass:
+        request = call.run.request
+        if request is None or request.path != "/v1/chat/completions":
+            return Bypass("not_chat")
+        sampling = vllm_parts.read_sampling(call.params)
+        if sampling is None or vllm_parts.find_prompt_tokens(call.prompt) is None:
+            return Bypass("not_text")
+        return read_question(
+            bytes(request.body),
+            request.caller,
+            sampling,
+            self._model,
+            self.cache.policy,
+            self._private,
+        )
+
+    async def _answer(self, call: _Call, question: Question) -> Outputs:
+        looking: asyncio.Task[Lookup] | None = None
+        found = Lookup()
+        if question.policy.mode is Mode.SHADOW:
+            # Beside the model: what only watches must not delay.
+            looking = asyncio.get_running_loop().create_task(self._look_up(question))
+        else:
+            found = await self._look_up(question)
+            hit = await self._guard(self._choose(call, question, found), None)
+            if hit is not None:
+                yield hit
+                return
+        gathered = Gathered()
+        began = perf_counter()
+        outputs = self._generate(call)
+        try:
+            async for output in outputs:
+                vllm_parts.gather(gathered, output)
+                yield output
+        finally:
+            generation_s = perf_counter() - began
+            await outputs.aclose()
+            if looking is not None and gathered.finish_reason is None:
+                looking.cancel()
+        if looking is not None:
+            found = await looking
+            call.run.cache.update(describe_lookup(question, found))
+        call.run.response_cache = call.run.response_cache or find_outcome(question, found)
+        self.cache.counts.outcomes[call.run.response_cache] += 1
+        call.run.cache |= await self._guard(self._compare(question, found, gathered), {})
+        self._in_background(self._keep(question, gathered, generation_s, found.vector))
+
+    async def _look_up(self, question: Question) -> Lookup:
+        return await self._guard(look_up(self.cache, question), Lookup())
+
+    async def _choose(self, call: _Call, question: Question, found: Lookup) -> Any:
+        """Return the output that is served, if one is; else hand the engine a draft, if it may."""
+        call.run.cache.update(describe_lookup(question, found))
+        control = self.cache.control(question.policy)
+        entry, near = found.exact, found.near
+        if entry is not None:
+            return self._serve(call, found, "exact", entry)
+        if near is None:
+            return None
+        call.run.cache.update(describe_control(control))
+        may_serve = question.policy.mode is Mode.SERVE and near.refused_by is None
+        if may_serve and control.may_serve(near.similarity):
+            if self._random() < control.verdict_ratio:
+                self._queue_replay(call, question, near)
+            return self._serve(call, found, "semantic", near.entry)
+        vllm_parts.hand_draft(call.params, near.entry.token_ids)
+        call.run.response_cache = "draft"
+        call.run.cache[spans.CACHE_DRAFT_TOKENS] = len(near.entry.token_ids)
+        return None
+
+    def _serve(self, call: _Call, found: Lookup, layer: str, entry: CacheEntry) -> Any:
+        run = call.run
+        tokens = vllm_parts.find_prompt_tokens(call.prompt)
+        assert tokens is not None  # `_read` saw them.
+        output = vllm_parts.make_hit(call.request_id, tokens, entry)
+        run.is_from_cache = True
+        run.response_cache = layer
+        run.cache[spans.CACHE_SAVED_TOKENS] = len(entry.token_ids)
+        run.cache[spans.CACHE_SAVED_S] = entry.generation_s
+        if run.request is not None:
+            run.request.cache_header = layer
+        self.cache.counts.outcomes[layer] += 1
+        self.cache.counts.note_saved(layer, len(entry.token_ids), entry.generation_s)
+        return output
+
+    async def _compare(self, question: Question, found: Lookup, gathered: Gathered) -> Details:
+        """Hold the model's own answer against what the cache would have said."""
+        if gathered.finish_reason not in _KEPT_FINISHES:
+            return {}
+        cache = self.cache
+        if found.exact is not None:
+            is_same = await cache.say_the_same(found.exact.text, gathered.text)
+            cache.counts.verdicts["exact", verdict_word(is_same)] += 1
+            return {spans.CACHE_VERDICT: verdict_word(is_same)}
+        near = found.near
+        if near is None:
+            return {}
+        control = cache.control(question.policy)
+        if not control.is_candidate(near.similarity):
+            return {}
+        miss = cache.note_near_miss(question, near)
+        if miss is not None:
+            miss.was_same = await cache.say_the_same(near.entry.text, gathered.text)
+            return {spans.CACHE_VERDICT: verdict_word(miss.was_same)}
+        if self._random() >= control.verdict_ratio:
+            return {}
+        return await self._judge(question, near, gathered.text)
+
+    async def _judge(self, question: Question, near: NearHit, text: str) -> Details:
+        is_same = await self.cache.say_the_same(near.entry.text, text)
+        change = self.cache.note_verdict(question, near, is_same)
+        said: Details = {spans.CACHE_VERDICT: verdict_word(is_same)}
+        said |= describe_control(self.cache.control(question.policy))
+        if change is not None:
+            said[spans.CACHE_CHANGE] = change.describe()
+        return said
+
+    async def _keep(
+        self, question: Question, gathered: Gathered, generation_s: float, vector: Vector | None
+    ) -> None:
+        counts = self.cache.counts
+        text = gathered.text
+        if gathered.finish_reason not in _KEPT_FINISHES or not text:
+            counts.not_kept["unfinished"] += 1
+        elif self._private.find_personal(text) is not None:
+            counts.not_kept["personal_data"] += 1
+        else:
+            entry = CacheEntry(
+                id=question.id,
+                scope=question.scope,
+                tenant=question.tenant,
+                subjects=question.subjects,
+                question=question.text,
+                text=text,
+                token_ids=tuple(gathered.token_ids),
+                finish_reason=gathered.finish_reason,
+                stop_reason=gathered.stop_reason,
+                generation_s=generation_s,
+                expires_at_s=0.0,
+            )
+            if vector is None:
+                vector = await self.cache.encode(question)
+            await self.cache.keep(question, entry, vector)
+
+    def _queue_replay(self, call: _Call, question: Question, near: NearHit) -> None:
+        options, is_last = vllm_parts.make_replay_options(self._engine, call.options)
+        caller = Caller() if call.run.request is None else call.run.request.caller
+        replay = Replay(
+            request_id=f"replay-{uuid4().hex}",
+            question=question,
+            near=near,
+            prompt=call.prompt,
+            params=vllm_parts.make_replay(call.params),
+            options=options,
+            caller=replace(caller, slo_class=REPLAY_CLASS, parent=None, trace_state=""),
+            can_run_any_time=is_last,
+        )
+        self.cache.counts.replays["queued" if self.replays.add(replay) else "dropped"] += 1
+
+    async def _replay(self, replay: Replay) -> None:
+        """Have the model answer what the cache answered, and compare."""
+        CURRENT_REQUEST.set(None)  # The worker's context is a copy of some request's.
+        run = self._hook.start_run(replay.request_id, replay.params)
+        run.request = HttpRequest("chat", replay.caller, run.arrival_ns, run.arrival_unix_ns)
+        run.request.is_over = True
+        run.response_cache = "replay"
+        try:
+            async for _ in self._hook.observe(run, self._replay_outputs(run, replay)):
+                pass
+        except Exception as error:
+            self.cache.counts.replays["failed"] += 1
+            logger.debug("a replay failed", exc_info=error)
+
+    async def _replay_outputs(self, run: EngineRun, replay: Replay) -> Outputs:
+        gathered = Gathered()
+        outputs = self._engine.generate(
+            replay.prompt, replay.params, replay.request_id, **replay.options
+        )
+        try:
+            async for output in outputs:
+                vllm_parts.gather(gathered, output)
+                yield output
+        finally:
+            await outputs.aclose()
+        if gathered.finish_reason in _KEPT_FINISHES:
+            judged = self._judge(replay.question, replay.near, gathered.text)
+            run.cache |= await self._guard(judged, {})
+            self.cache.counts.replays["done"] += 1
+
+    def _generate(self, call: _Call) -> Outputs:
+        outputs: Outputs = self._engine.generate(
+            call.prompt, call.params, call.request_id, **call.options
+        )
+        return outputs
+
+    async def _count_running(self, outputs: Outputs) -> Outputs:
+        self._num_running += 1
+        try:
+            async for output in outputs:
+                yield output
+        finally:
+            self._num_running -= 1
+            await outputs.aclose()
+
+    async def _follow(self) -> None:
+        """Take over what other runtimes store, until the server stops."""
+        try:
+            while True:
+                await self._guard(self.cache.follow_others(), None)
+                await asyncio.sleep(_FOLLOW_EVERY_S)
+        finally:
+            await self.cache.close()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._guard(work, None))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, work: Awaitable[T], otherwise: T) -> T:
+        try:
+            return await work
+        except Exception as error:
+            self._note_error(error)
+            return otherwise
+
+    def _note_error(self, error: Exception) -> None:
+        self.cache.counts.errors["internal"] += 1
+        self._hook.recorder.note_internal_error(error)

@@ -1,0 +1,68 @@
+"""One cached answer, and how it is kept as bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+
+class CorruptEntryError(Exception):
+    """Bytes of the backend are no entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """An answer of the model, with what decides to whom and until when it may be given.
+
+    Attributes:
+        id: Hash of everything that makes a request exactly the same.
+        scope: Hash of the same without the question: only within it are questions compared.
+        tenant: Whose request it was.
+        subjects: Hashes of the persons it can be deleted by.
+        question: The last message.
+        text: The answer.
+        token_ids: The answer's tokens.
+        finish_reason: Why it ended.
+        stop_reason: vLLM's stop string or token.
+        generation_s: Seconds that the model took.
+        expires_at_s: Unix time.
+        vector: The question's embedding as half-precision bytes; empty where it has none.
+    """
+
+    id: str
+    scope: str
+    tenant: str
+    subjects: tuple[str, ...]
+    question: str
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: str
+    stop_reason: int | str | None
+    generation_s: float
+    expires_at_s: float
+    vector: bytes = b""
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(CacheEntry)
+
+
+def encode_entry(entry: CacheEntry) -> bytes:
+    """Return the entry as MessagePack."""
+    return _ENCODER.encode(entry)
+
+
+def decode_entry(data: bytes, entry_id: str) -> CacheEntry:
+    """Return the entry that `encode_entry` packed under this id.
+
+    Raises:
+        CorruptEntryError: If the bytes are no entry, or another one.
+    """
+    try:
+        entry = _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptEntryError(str(error)) from error
+    if entry.id != entry_id:
+        raise CorruptEntryError(f"entry {entry.id[:12]} under the id {entry_id[:12]}")
+    return entry

@@ -1,0 +1,86 @@
+"""What the cache knows of one question, and how it is said on the request's span."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+
+from evenkeel import spans
+from runtime.response_cache.cache import NearHit, ResponseCache, Vector
+from runtime.response_cache.entry import CacheEntry
+from runtime.response_cache.policy import Mode
+from runtime.response_cache.question import Question
+from runtime.response_cache.serve_control import ServeControl
+
+Details = dict[str, str | int | float]
+
+
+@dataclass(slots=True)
+class Lookup:
+    """What was found.
+
+    Attributes:
+        exact: The answer to exactly this request.
+        near: The best answer to a question in other words; not looked for beside an exact one.
+        vector: The question's embedding, where it was needed.
+        seconds: What looking took, the embedding included.
+        embedding_s: What the embedding took.
+    """
+
+    exact: CacheEntry | None = None
+    near: NearHit | None = None
+    vector: Vector | None = None
+    seconds: float = 0.0
+    embedding_s: float | None = None
+
+
+async def look_up(cache: ResponseCache, question: Question) -> Lookup:
+    """Look for the request, then for its neighbours; nothing is embedded where there are none."""
+    started = perf_counter()
+    found = Lookup(exact=await cache.find_exact(question))
+    if found.exact is None and cache.index.has_scope(question.scope):
+        began = perf_counter()
+        found.vector = await cache.encode(question)
+        found.embedding_s = perf_counter() - began
+        if found.vector is not None:
+            found.near = await cache.find_near(question, found.vector)
+    found.seconds = perf_counter() - started
+    cache.counts.lookup_s += found.seconds
+    return found
+
+
+def describe_lookup(question: Question, found: Lookup) -> Details:
+    """Return the span attributes of a lookup."""
+    said: Details = {
+        spans.CACHE_MODE: question.policy.mode.value,
+        spans.CACHE_LOOKUP_S: found.seconds,
+    }
+    if found.embedding_s is not None:
+        said[spans.CACHE_EMBEDDING_S] = found.embedding_s
+    if found.near is not None:
+        said[spans.CACHE_SIMILARITY] = found.near.similarity
+        if found.near.refused_by is not None:
+            said[spans.CACHE_REASON] = found.near.refused_by
+    return said
+
+
+def describe_control(control: ServeControl) -> Details:
+    """Return the span attributes of the evidence: what is served from, the bound, the limit."""
+    said: Details = {
+        spans.CACHE_BOUND: control.current.bound,
+        spans.CACHE_LIMIT: control.limit,
+    }
+    if control.threshold is not None:
+        said[spans.CACHE_THRESHOLD] = control.threshold
+    return said
+
+
+def find_outcome(question: Question, found: Lookup) -> str:
+    """Return the word for a request that the model answered without the cache's help."""
+    has_found = found.exact is not None or found.near is not None
+    return "shadow" if has_found and question.policy.mode is Mode.SHADOW else "miss"
+
+
+def verdict_word(is_same: bool) -> str:
+    """Return the word for a comparison with the model's own answer."""
+    return "same" if is_same else "different"

@@ -1,0 +1,151 @@
+"""Finds the cached questions that are nearest to one, scope by scope."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenkeel.embedding import DIMENSIONS
+
+Vector = NDArray[np.float32]
+
+# Below it, comparing with all is faster than a graph, and a graph takes 16 MB however small.
+GRAPH_FROM = 2000
+# HNSW: links a node and candidates kept while adding and while searching.
+_CONNECTIVITY = 16
+_EXPANSION_ADD = 96
+_EXPANSION_SEARCH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A cached question and its cosine with the one asked."""
+
+    entry_id: str
+    similarity: float
+
+
+class Neighbours:
+    """The index of all scopes; vectors have the length 1."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[str, _List | _Graph] = {}
+        self._scope_of: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._scope_of)
+
+    def __contains__(self, entry_id: str) -> bool:
+        return entry_id in self._scope_of
+
+    def has_scope(self, scope: str) -> bool:
+        """Whether anything of this scope is known."""
+        return scope in self._scopes
+
+    def add(self, entry_id: str, scope: str, vector: Vector) -> None:
+        """Add a question, in place of what was known under its id."""
+        self.remove(entry_id)
+        space = self._scopes.get(scope)
+        if space is None:
+            space = self._scopes[scope] = _List()
+        elif isinstance(space, _List) and len(space) >= GRAPH_FROM:
+            space = self._scopes[scope] = _Graph(space)
+        space.add(entry_id, vector)
+        self._scope_of[entry_id] = scope
+
+    def remove(self, entry_id: str) -> None:
+        """Forget a question; nothing happens where it is not known."""
+        scope = self._scope_of.pop(entry_id, None)
+        if scope is None:
+            return
+        space = self._scopes[scope]
+        space.remove(entry_id)
+        if not len(space):
+            del self._scopes[scope]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._scopes.clear()
+        self._scope_of.clear()
+
+    def search(self, scope: str, vector: Vector, count: int) -> list[Neighbour]:
+        """Return the nearest questions of a scope, the nearest first."""
+        space = self._scopes.get(scope)
+        return [] if space is None else space.search(vector, count)
+
+
+class _List:
+    """A few vectors, side by side."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.rows: Vector = np.empty((16, DIMENSIONS), dtype=np.float32)
+        self._place: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def add(self, entry_id: str, vector: Vector) -> None:
+        size = len(self.ids)
+        if size == len(self.rows):
+            self.rows = np.concatenate([self.rows, np.empty_like(self.rows)])
+        self.rows[size] = vector
+        self._place[entry_id] = size
+        self.ids.append(entry_id)
+
+    def remove(self, entry_id: str) -> None:
+        place, last = self._place.pop(entry_id), self.ids.pop()
+        if last != entry_id:
+            self.ids[place] = last
+            self.rows[place] = self.rows[len(self.ids)]
+            self._place[last] = place
+
+    def search(self, vector: Vector, count: int) -> list[Neighbour]:
+        cosines = self.rows[: len(self.ids)] @ vector
+        nearest = np.argsort(-cosines, kind="stable")[:count]
+        return [Neighbour(self.ids[i], float(cosines[i])) for i in nearest]
+
+
+class _Graph:
+    """Many vectors, in an HNSW graph of usearch."""
+
+    def __init__(self, start: _List) -> None:
+        from usearch.index import Index
+
+        self._index: Any = Index(
+            ndim=DIMENSIONS,
+            metric="ip",
+            dtype="f16",
+            connectivity=_CONNECTIVITY,
+            expansion_add=_EXPANSION_ADD,
+            expansion_search=_EXPANSION_SEARCH,
+        )
+        size = len(start)
+        self._key_of = {entry_id: key for key, entry_id in enumerate(start.ids)}
+        self._id_of = dict(enumerate(start.ids))
+        self._next_key = size
+        # With several threads usearch leaves a few unreachable (measured with 2.26.6).
+        self._index.add(np.arange(size), start.rows[:size], threads=1)
+
+    def __len__(self) -> int:
+        return len(self._key_of)
+
+    def add(self, entry_id: str, vector: Vector) -> None:
+        key = self._next_key
+        self._next_key += 1
+        self._key_of[entry_id] = key
+        self._id_of[key] = entry_id
+        self._index.add(key, vector)
+
+    def remove(self, entry_id: str) -> None:
+        key = self._key_of.pop(entry_id)
+        del self._id_of[key]
+        self._index.remove(key)
+
+    def search(self, vector: Vector, count: int) -> list[Neighbour]:
+        found = self._index.search(vector, count)
+        pairs = zip(found.keys.tolist(), found.distances.tolist(), strict=True)
+        return [Neighbour(self._id_of[key], 1.0 - d) for key, d in pairs if key in self._id_of]

@@ -1,0 +1,215 @@
+"""Compares two questions word by word: what makes an answer to one wrong for the other.
+
+Sentence embeddings hardly see it: "ship to Austria" and "ship to Australia" have a cosine of 0.9. A
+guard that refuses too much costs a cache hit and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+_TOKEN = re.compile(r"\d+(?:[.,:/-]\d+)*|\w+(?:['’]\w+)*|[€$£%]")
+_NUMBER_WORDS = {
+    word: str(value)
+    for value, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+        "fifteen sixteen seventeen eighteen nineteen twenty".split()
+    )
+} | {
+    "thirty": "30", "forty": "40", "fifty": "50", "hundred": "100", "thousand": "1000",
+    "million": "1000000", "half": "0.5", "twice": "x2", "double": "x2", "first": "#1",
+    "second": "#2", "third": "#3", "last": "#-1",
+}  # fmt: skip
+# "one" and "second" are mostly no numbers: "a real one", "a second".
+_AMBIGUOUS_NUMBERS = frozenset({"one", "second", "last", "first"})
+_NEGATIONS = frozenset(
+    "no not never none nobody nothing neither nor without cannot except unless hardly stop "
+    "stopped un non isn aren wasn don doesn didn can't won't failed fail fails unable".split()
+)
+_PREPOSITIONS = frozenset(
+    "in to from for at on into with by of about between near via using per than before after "
+    "until since during under over against as".split()
+)
+# Words that carry no subject: what may differ between two wordings of one question.
+_FUNCTION_WORDS = (
+    frozenset(
+        (
+            "a an the this that these those some any i you he she it we they me him us them my "
+            "your his her its our their mine yours is are am was were be been being do does did "
+            "done have has had having can could may might must shall should will would what "
+            "which who whom whose when where why how and or but if then so also too just please "
+            "kindly tell give let know want need like wish hello hi hey thanks thank help "
+            "explain say there here now ever get got way able to would'd i'm i've i'd it's "
+            "what's how's where's that's there's let's you're we're s t m re ve d ll really "
+            "actually quickly exactly possible question anyone someone one make take go "
+        ).split()
+    )
+    | _PREPOSITIONS
+)
+_QUESTION_WORDS = frozenset({"when", "where", "who", "whom", "whose", "why"})
+_MEASURES = frozenset({"long", "much", "many", "often", "far", "old", "big", "soon", "late"})
+# Up to so many other words on each side, two questions are alike but for them.
+_MAX_CONTRAST = 2
+_QUESTION_STARTS = _FUNCTION_WORDS | frozenset("yes no ok okay sorry good morning evening".split())
+_SUFFIXES = ("ations", "ation", "ings", "ing", "ions", "ion", "ies", "ied", "ed", "es", "s", "ly")
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    text: str
+    start: int
+
+    @property
+    def low(self) -> str:
+        return self.text.lower().replace("’", "'")
+
+
+def find_difference(question: str, other: str) -> str | None:
+    """Return why the answer to `other` must not be given to `question`; None where nothing is seen.
+
+    The reasons: `numbers` differ (also identifiers with digits, amounts, dates), `names` differ,
+    `negation` stands in one only, a `slot` is filled in one only ("in Berlin"; also any further
+    word of weight), or the texts are alike but for a `contrast` of one or two words on each side
+    ("reset" and "change"), of what is asked for ("when", "where") or of the order ("from A to B").
+    """
+    left, right = _split(question), _split(other)
+    if _numbers(left) != _numbers(right):
+        return "numbers"
+    words_left, words_right = {w.low for w in left}, {w.low for w in right}
+    if _names(question, left) - words_right or _names(other, right) - words_left:
+        return "names"
+    if _num_negations(left) != _num_negations(right):
+        return "negation"
+    stems_left, stems_right = _stems(left), _stems(right)
+    if _slots(left) - stems_right or _slots(right) - stems_left:
+        return "slot"
+    only_left, only_right = stems_left - stems_right, stems_right - stems_left
+    asked_left, asked_right = _asked(left), _asked(right)
+    if asked_left and asked_right and not asked_left & asked_right:
+        return "contrast"
+    if bool(only_left) != bool(only_right):
+        return "slot"
+    if only_left and max(len(only_left), len(only_right)) <= _MAX_CONTRAST:
+        return "contrast"
+    if Counter(_order(left)) != Counter(_order(right)):
+        return "contrast"
+    return None
+
+
+def find_numbers(text: str) -> Counter[str]:
+    """Return the numbers in a text, written as digits or as words, and how often each occurs."""
+    return _numbers(_split(text))
+
+
+def find_names(text: str) -> frozenset[str]:
+    """Return the names in a text, in lower case: capitalised words within a sentence, codes."""
+    return frozenset(_names(text, _split(text)))
+
+
+def find_capitalised(text: str) -> frozenset[str]:
+    """Return all words that may be names, also those at the start of a sentence, in lower case."""
+    words = _split(text)
+    return frozenset(w.low for w in words if w.text[:1].isupper() and w.low not in _QUESTION_STARTS)
+
+
+def find_stems(text: str) -> frozenset[str]:
+    """Return the stems of the words that say what a text is about."""
+    return frozenset(_stems(_split(text)))
+
+
+def has_negation(text: str) -> bool:
+    """Whether a text negates anything."""
+    return _num_negations(_split(text)) > 0
+
+
+def _split(text: str) -> list[_Word]:
+    text = unicodedata.normalize("NFKC", text)
+    return [_Word(match[0], match.start()) for match in _TOKEN.finditer(text)]
+
+
+def _numbers(words: list[_Word]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for word in words:
+        low = word.low
+        if any(c.isdigit() for c in low):
+            found[low.replace(",", "")] += 1
+        elif low in _NUMBER_WORDS and low not in _AMBIGUOUS_NUMBERS:
+            found[_NUMBER_WORDS[low]] += 1
+        elif low in {"€", "$", "£", "%"}:
+            found[low] += 1
+    return found
+
+
+def _names(text: str, words: list[_Word]) -> set[str]:
+    text = unicodedata.normalize("NFKC", text)
+    names = set()
+    for word in words:
+        if not word.text[:1].isupper() or word.low in _QUESTION_STARTS:
+            continue
+        before = text[: word.start].rstrip(" \t\"'“‘(")
+        is_first = not before or before[-1] in ".!?\n:;"
+        # A capital at a sentence's start says nothing, unless there are more of them in the word.
+        if not is_first or not word.text[1:].islower():
+            names.add(word.low)
+    return names
+
+
+def _num_negations(words: list[_Word]) -> int:
+    return sum(w.low in _NEGATIONS or w.low.endswith("n't") for w in words)
+
+
+def _asked(words: list[_Word]) -> set[str]:
+    """What is asked for, where a word says it: when, where, how long."""
+    found = {w.low for w in words} & _QUESTION_WORDS
+    pairs = pairwise(words)
+    return found | {b.low for a, b in pairs if a.low == "how" and b.low in _MEASURES}
+
+
+def _slots(words: list[_Word]) -> set[str]:
+    """Stems of the words that a preposition binds: up to three after it, articles skipped."""
+    found: set[str] = set()
+    for place, word in enumerate(words):
+        if word.low not in _PREPOSITIONS:
+            continue
+        for bound in words[place + 1 : place + 4]:
+            if bound.low in _PREPOSITIONS:
+                break
+            if _has_weight(bound):
+                found.add(_stem(bound.low))
+    return found
+
+
+def _stems(words: list[_Word]) -> set[str]:
+    return {_stem(w.low) for w in words if _has_weight(w)}
+
+
+def _has_weight(word: _Word) -> bool:
+    """Whether a word says what the text is about; numbers are compared on their own."""
+    low = word.low
+    is_number = low in _NUMBER_WORDS and low not in _AMBIGUOUS_NUMBERS
+    return low not in _FUNCTION_WORDS and not is_number and not any(c.isdigit() for c in low)
+
+
+def _order(words: list[_Word]) -> list[str]:
+    """Pairs of a content word and the preposition before it: "from A to B" is not "from B to A"."""
+    pairs = []
+    preposition = ""
+    for word in words:
+        if word.low in _PREPOSITIONS:
+            preposition = word.low
+        elif _has_weight(word):
+            if preposition in {"from", "to", "into", "before", "after", "than", "without"}:
+                pairs.append(f"{preposition} {_stem(word.low)}")
+            preposition = ""
+    return pairs
+
+
+def _stem(word: str) -> str:
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= 3:
+            return word[: -len(suffix)].rstrip("e")
+    return word.rstrip("e") if len(word) > 3 else word

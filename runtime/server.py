@@ -1,0 +1,311 @@
+"""Runs the server: checks what can be checked quickly, then starts vLLM with the request hook."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenkeel.errors import ConfigurationError, EvenkeelError
+from evenkeel.settings import Loaded, load, read_otel
+from runtime.control_config import read_control_file
+from runtime.model_source import SPECULATE_AUTO, ModelSource, find_model
+from runtime.otlp_target import OtlpTarget, is_export_enabled, read_target
+from runtime.settings import RuntimeSettings
+
+if TYPE_CHECKING:
+    from runtime.prompt_compression.policy import CompressionPolicy
+    from runtime.response_cache.cache import ResponseCache
+    from runtime.vllm_adapter import Probe
+
+logger = logging.getLogger(__name__)
+
+_FLAG_FIELDS = (
+    *("host", "port", "data_dir", "otlp_endpoint", "control_file", "cache", "compression"),
+    *("queue_requests", "queue_bytes", "prompts_dir", "record_content"),
+)
+_ONE_CPU_KV_CACHE_GIB = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is about to be served; None stands for what is switched off."""
+
+    settings: RuntimeSettings
+    model: ModelSource
+    target: OtlpTarget | None
+    flags: tuple[str, ...]
+    cache: ResponseCache | None = None
+    compression: CompressionPolicy | None = None
+    speculates: bool = False
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    """Serve until a signal ends it; returns the exit code.
+
+    Raises:
+        ConfigurationError: If a flag, the model, the port or the folder is wrong.
+    """
+    _log_to_stderr()
+    if args.vllm_help is not None:
+        from runtime.vllm_adapter import parse_flags
+
+        parse_flags([f"--help={args.vllm_help}"])
+    loaded = load(RuntimeSettings, {name: getattr(args, name) for name in _FLAG_FIELDS})
+    if args.print_config:
+        print(loaded.describe())
+        return 0
+    plan = _make_plan(args, loaded)
+    _prepare_environment(plan)
+    try:
+        return _serve(plan)
+    except KeyboardInterrupt:
+        return _stopped_early()
+
+
+def _log_to_stderr() -> None:
+    """Show our own lines from INFO on; vLLM sets up its own logging."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("evenkeel: %(message)s"))
+    own = logging.getLogger("runtime")
+    own.addHandler(handler)
+    own.setLevel(logging.INFO)
+    own.propagate = False
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
+    # Of other libraries without a handler of their own, only errors.
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Leave out the tracebacks of responses that a stop cut off: uvicorn counts them in a line."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+def _make_plan(args: argparse.Namespace, loaded: Loaded[RuntimeSettings]) -> Plan:
+    settings = loaded.settings
+    word = args.model or args.model_flag
+    if word is None:
+        raise ConfigurationError("serve: MODEL is missing; try `evenkeel serve demo`")
+    otel = read_otel()
+    target = read_target(otel, settings.otlp_endpoint) if is_export_enabled(otel) else None
+    if not any(flag.split("=")[0] == "--uds" for flag in args.rest):
+        refuse_taken_port(settings.host, settings.port)
+    refuse_unwritable_folder(settings.data_dir)
+    if settings.control_file is not None:
+        read_control_file(settings.control_file)
+    model = find_model(word, args.speculate)
+    quiet = (
+        "--uvicorn-log-level",
+        "warning",
+        "--disable-uvicorn-access-log",
+        "--no-use-tqdm-on-load",
+    )
+    address = ("--host", settings.host, "--port", str(settings.port))
+    flags = ("--model", model.model, *model.flags, *quiet, *address, *args.rest)
+    cache, compression = _open_cache(settings), _read_compression(settings)
+    is_auto = args.speculate == SPECULATE_AUTO
+    return Plan(settings, model, target, flags, cache, compression, is_auto)
+
+
+def _read_compression(settings: RuntimeSettings) -> CompressionPolicy | None:
+    if settings.compression is None:
+        return None
+    from runtime.prompt_compression.policy import read_compression
+
+    return read_compression(settings.compression)
+
+
+def _open_cache(settings: RuntimeSettings) -> ResponseCache | None:
+    if settings.cache is None:
+        return None
+    from runtime.response_cache.policy import read_policy
+    from runtime.response_cache.start import open_cache
+
+    return open_cache(read_policy(settings.cache), settings.data_dir)
+
+
+def refuse_taken_port(host: str, port: int) -> None:
+    """Check that the address can be listened on, before the model is loaded for nothing.
+
+    Raises:
+        ConfigurationError: If it is taken, or no address of this machine.
+    """
+    try:
+        info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(info[0], info[1]) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(info[4])
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {reason}; stop what uses it or give --port"
+        ) from error
+
+
+def refuse_unwritable_folder(folder: Path) -> None:
+    """Make the data folder and check that it can be written.
+
+    Raises:
+        ConfigurationError: If it cannot.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationError(
+            f"cannot write to the data folder {folder}: {reason}; give --data-dir"
+        ) from error
+
+
+def _prepare_environment(plan: Plan) -> None:
+    """Set what vLLM and the hub read from the environment; the user's own values win."""
+    defaults = {
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+        "VLLM_CPU_KVCACHE_SPACE": _ONE_CPU_KV_CACHE_GIB,
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        "VLLM_CACHE_ROOT": str((plan.settings.data_dir / "vllm").resolve()),
+        "TOKENIZERS_PARALLELISM": "false",
+        # What torch and vLLM's processes say on every start without a GPU, and at every stop.
+        "TORCH_LOGS": "-all",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "PYTHONWARNINGS": "ignore::FutureWarning,"
+        "ignore::UserWarning:multiprocessing.resource_tracker",
+    }
+    if plan.model.is_local:
+        defaults["HF_HUB_OFFLINE"] = "1"
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+
+
+def _serve(plan: Plan) -> int:
+    started_s = time.monotonic()
+    logger.info("loading %s", plan.model.model)
+    import uvloop
+
+    from runtime import vllm_adapter
+    from runtime.telemetry import Telemetry
+
+    is_observed = False
+    if plan.target is None:
+        logger.warning("records are off: OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER says so")
+    else:
+        is_observed = is_observable(vllm_adapter.probe())
+    drafting: tuple[str, ...] = ()
+    if plan.speculates:
+        from runtime.speculation_setup import choose_flags
+
+        drafting = choose_flags(plan.flags, is_observed)
+    args = vllm_adapter.parse_flags((*drafting, *plan.flags))
+    vllm_adapter.resolve_prompts(args, plan.settings.prompts_dir)
+    telemetry = None
+    if is_observed and plan.target is not None:
+        telemetry = Telemetry(
+            plan.settings, plan.target, args, cache=plan.cache, compression=plan.compression
+        )
+        if plan.speculates:
+            telemetry.watch_speculation(bool(drafting))
+    else:
+        _warn_of_hooks_that_are_off(plan)
+    try:
+        if telemetry is None:
+            uvloop.run(vllm_adapter.serve_unobserved(args))
+        else:
+            announce = partial(_announce, args, plan, started_s)
+            uvloop.run(vllm_adapter.serve(args, telemetry.wrap_engine, announce))
+    except vllm_adapter.StartInterruptedError:
+        return _stopped_early()
+    except EvenkeelError:
+        raise
+    except Exception as error:
+        logger.debug("vLLM ended", exc_info=True)
+        line = next(iter(str(error).strip().splitlines()), "")
+        raise ConfigurationError(
+            f"vLLM cannot serve {plan.model.model}: {type(error).__name__}: {line}"
+        ) from error
+    finally:
+        if telemetry is not None:
+            telemetry.close()
+    logger.info("stopped")
+    return 0
+
+
+def _warn_of_hooks_that_are_off(plan: Plan) -> None:
+    """Say which of the hooks that were asked for need the request hook."""
+    if plan.target is not None:
+        show_missing_hooks()
+    if plan.settings.control_file is not None:
+        logger.warning("control is off: it needs the request hook")
+    if plan.cache is not None:
+        logger.warning("the response cache is off: it needs the request hook")
+    if plan.compression is not None:
+        logger.warning("prompt compression is off: it needs the request hook")
+
+
+def _stopped_early() -> int:
+    logger.info("stopped before it was ready")
+    return 0
+
+
+def is_observable(found: Probe) -> bool:
+    """Whether requests can be recorded with this vLLM; warns once of what cannot."""
+    if not found.can_observe:
+        logger.warning(
+            "this vLLM is not one that evenkeel knows, requests are served but not recorded: "
+            "missing=%s",
+            ", ".join(found.missing_for_hook),
+        )
+    elif found.missing_facts:
+        logger.warning(
+            "this vLLM does not say everything, records lack it: missing=%s",
+            ", ".join(found.missing_facts),
+        )
+    return found.can_observe
+
+
+def show_missing_hooks() -> None:
+    """Count, on `/metrics`, that this vLLM has no place for the request hook."""
+    from prometheus_client import REGISTRY
+
+    from runtime.engine_metrics import MissingHooks
+
+    REGISTRY.register(MissingHooks(("requests",)))
+
+
+async def _announce(args: argparse.Namespace, plan: Plan, started_s: float) -> None:
+    """Say that the server is ready, once something answers at its address."""
+    while not await _answers(args):
+        await asyncio.sleep(0.05)
+    address = args.uds or f"http://{args.host}:{args.port}/v1"
+    name = (args.served_model_name or [args.model])[0]
+    spans = plan.target.url if plan.target is not None else "nowhere"
+    logger.info(
+        "ready at %s after %.1f s: model=%s spans=%s",
+        address,
+        time.monotonic() - started_s,
+        name,
+        spans,
+    )
+
+
+async def _answers(args: argparse.Namespace) -> bool:
+    try:
+        if args.uds:
+            _, writer = await asyncio.open_unix_connection(args.uds)
+        else:
+            _, writer = await asyncio.open_connection(args.host, args.port)
+    except OSError:
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,173 @@
+"""The speculation hook without vLLM: what is drafted for a step, and what is learned from it.
+
+One object an engine, called in its loop: once a step with the requests that decode, once for each
+verified draft, once for each request that ends. `runtime.speculation_hook` does the calling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic_ns
+from typing import Any, Protocol
+
+from runtime.draft_sources import Source, Trail, propose, read_handed_draft
+from runtime.draft_store import DraftStore
+from runtime.speculation_acceptance import OwnRecord
+from runtime.speculation_controller import Controller, ControllerState, Offer, StepFacts
+from runtime.speculation_report import SPECULATE_KEY, TENANT_KEY, DraftCounts
+
+# A request without a draft worth taking is asked again after 1, 2, 4, … steps, at most this many.
+_MAX_WAIT_STEPS = 16
+
+
+class Request(Protocol):
+    """What is read of vLLM's request (vllm/v1/request.py)."""
+
+    request_id: str
+    num_prompt_tokens: int
+    max_tokens: int
+    cache_salt: str | None
+    sampling_params: Any
+
+    @property
+    def all_token_ids(self) -> Sequence[int]:
+        """Prompt and answer so far."""
+        ...
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One request that decodes, and the drafts it had."""
+
+    trail: Trail
+    may_draft: bool
+    own: OwnRecord = field(default_factory=OwnRecord)
+    counts: dict[Source, DraftCounts] = field(default_factory=dict)
+    pending: Offer | None = None
+    ask_at_step: int = 0
+    wait_steps: int = 0
+
+
+class Speculation:
+    """Drafts for one engine; belongs to its loop's thread.
+
+    Args:
+        store: Past answers.
+        controller: Decides on the lengths.
+        vocabulary: Number of tokens the model knows.
+
+    Attributes:
+        drafting_ns: Time spent learning and drafting.
+        num_steps: Steps that ended.
+        draft_ratio: Share of a draft's length that control leaves; 0 drafts nothing.
+    """
+
+    def __init__(self, store: DraftStore, controller: Controller, vocabulary: int) -> None:
+        self.store = store
+        self._vocabulary = vocabulary
+        self.controller = controller
+        self.drafting_ns = 0
+        self._followed: dict[str, _Followed] = {}
+        self.num_steps = 0
+        self.draft_ratio = 1.0
+        self._last_end_ns: int | None = None
+
+    def begin_step(self) -> None:
+        """Note that the engine begins a step: after an idle time, a step's time starts here."""
+        if self._last_end_ns is None:
+            self._last_end_ns = monotonic_ns()
+
+    def note_verified(self, request_id: str, drafted: int, accepted: int) -> None:
+        """Learn what became of a request's draft; `drafted` may be less than was proposed."""
+        followed = self._followed.get(request_id)
+        if followed is None or followed.pending is None:
+            return
+        offer, followed.pending = followed.pending, None
+        drafted = min(drafted, len(offer.draft.tokens))
+        self.controller.note_verified(offer, drafted, accepted)
+        counts = followed.counts.get(offer.draft.source)
+        if counts is None:
+            counts = followed.counts[offer.draft.source] = DraftCounts()
+        counts.add(drafted, accepted)
+
+    def note_end(self, request: Request) -> Mapping[str, DraftCounts]:
+        """Remember the answer of a request that ended, and return what its drafts came to."""
+        followed = self._followed.pop(request.request_id, None)
+        if followed is None:
+            return {}
+        text, split = followed.trail.text, followed.trail.num_prompt_tokens
+        self.store.add(followed.trail.owner, text[:split], text[split:])
+        return {source.value: counts for source, counts in followed.counts.items()}
+
+    def end_step(
+        self, facts: StepFacts | None, decoding: Sequence[Request], goes_on: bool
+    ) -> dict[str, list[int]]:
+        """Learn from the step that ended, and return the drafts of the next, by request id.
+
+        Args:
+            facts: The step, its time still to be filled in; None where nothing can be learned.
+            decoding: The requests that will decode in the next step.
+            goes_on: Whether the engine goes on without a pause.
+        """
+        now_ns = monotonic_ns()
+        if facts is not None and self._last_end_ns is not None:
+            facts.seconds = (now_ns - self._last_end_ns) / 1e9
+            self.controller.note_step(facts)
+        self._last_end_ns = now_ns if goes_on else None
+        self.num_steps += 1
+        drafts = self._draft(decoding) if decoding else {}
+        self.drafting_ns += monotonic_ns() - now_ns
+        return drafts
+
+    def read_state(self) -> ControllerState | None:
+        """Return what the controller has learned; None for one that learns nothing."""
+        read = getattr(self.controller, "read_state", None)
+        state: ControllerState | None = None if read is None else read()
+        return state
+
+    def _draft(self, decoding: Sequence[Request]) -> dict[str, list[int]]:
+        max_tokens = int(self.controller.begin(len(decoding)) * self.draft_ratio)
+        if not max_tokens:
+            return {}
+        step, everyone = self.num_steps, self.controller.is_exploring()
+        offers: list[Offer] = []
+        takers: list[tuple[Request, _Followed]] = []
+        for request in decoding:
+            followed = self._followed.get(request.request_id)
+            if followed is None:
+                followed = self._followed[request.request_id] = _follow(request, self._vocabulary)
+            if not followed.may_draft or (step < followed.ask_at_step and not everyone):
+                continue
+            text = followed.trail.text
+            # The step makes one token more than it accepts, so the last one needs no draft.
+            left = request.max_tokens - (len(text) - request.num_prompt_tokens) - 1
+            draft = propose(self.store, followed.trail, min(max_tokens, left))
+            if draft is None:
+                self._wait(followed)
+                continue
+            offers.append(Offer(draft, followed.own))
+            takers.append((request, followed))
+        lengths = self.controller.decide(len(decoding), offers)
+        drafts = {}
+        for (request, followed), offer, length in zip(takers, offers, lengths, strict=True):
+            if length:
+                followed.pending = offer
+                followed.ask_at_step = followed.wait_steps = 0
+                drafts[request.request_id] = offer.draft.tokens[:length]
+            else:
+                self._wait(followed)
+        return drafts
+
+    def _wait(self, followed: _Followed) -> None:
+        followed.pending = None
+        followed.wait_steps = min(max(1, followed.wait_steps * 2), _MAX_WAIT_STEPS)
+        followed.ask_at_step = self.num_steps + followed.wait_steps
+
+
+def _follow(request: Request, vocabulary: int) -> _Followed:
+    extra = getattr(request.sampling_params, "extra_args", None) or {}
+    owner = f"{request.cache_salt or ''}\n{extra.get(TENANT_KEY) or ''}"
+    handed = read_handed_draft(extra, vocabulary)
+    trail = Trail(owner, request.all_token_ids, request.num_prompt_tokens, handed)
+    return _Followed(trail, may_draft=extra.get(SPECULATE_KEY) is not False)

@@ -1,0 +1,273 @@
+"""The speculation hook: a vLLM scheduler that drafts, and the proposer vLLM asks for (vLLM 0.32).
+
+The only file that touches vLLM for speculation. vLLM lets a `custom_class` proposer into its model
+worker, where it sees token arrays without request ids, tenants or step times. The scheduler sees
+all of these and sets the drafts of each request itself (`Request.spec_token_ids`, of any length,
+which `Scheduler.schedule` takes up), so the proposer in the worker has nothing left to say: it is
+there because vLLM verifies drafts only with a speculative configuration. Where this vLLM lacks what
+the hook builds on, or the hook fails, requests are served without drafts, with one warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from threading import Thread
+from time import monotonic
+from typing import Any, cast
+
+from evenkeel.settings import load
+from runtime.draft_store import DraftStore
+from runtime.draft_store_file import load_store, save_store, save_store_aside
+from runtime.speculation_controller import GoodputController, StepFacts
+from runtime.speculation_engine import Speculation
+from runtime.speculation_report import REPORT_KEY, DraftCounts, Report, encode_report
+from runtime.speculation_settings import SpeculationSettings
+from runtime.speculation_state import describe_state
+from runtime.step_hook import AsyncLedgerScheduler, LedgerScheduler
+
+logger = logging.getLogger(__name__)
+
+SCHEDULER_CLASS = "runtime.speculation_hook.SpeculativeScheduler"
+PROPOSER_CLASS = "runtime.speculation_hook.SilentProposer"
+# How often the state of speculation goes along with a finished request.
+_STATE_INTERVAL_S = 1.0
+# How often past answers are written at most; a killed engine loses what came after.
+_KEEP_INTERVAL_S = 30.0
+_NEEDS = (
+    "running requests structured_output_manager num_spec_tokens finish_requests "
+    "update_draft_token_ids"
+).split()
+
+
+class SilentProposer:
+    """What vLLM asks for drafts in the worker; it has none, the scheduler sets them.
+
+    Args:
+        vllm_config: vLLM's configuration.
+    """
+
+    def __init__(self, vllm_config: Any) -> None:
+        del vllm_config
+
+    def load_model(self, *args: Any, **options: Any) -> None:
+        """Load nothing."""
+
+    def propose(self, sampled_token_ids: list[list[int]], *_: Any, **__: Any) -> list[list[int]]:
+        """Return no draft for each request."""
+        return [[] for _ in sampled_token_ids]
+
+
+class SpeculativeScheduler(LedgerScheduler):
+    """The recording scheduler, with drafts set for each request after each step."""
+
+    evenkeel_speculation: Speculation | None = None
+
+    def __new__(cls, *args: Any, **options: Any) -> SpeculativeScheduler:
+        """Return this scheduler, or the recording one where vLLM plans steps ahead of drafts."""
+        config = options["vllm_config"] if "vllm_config" in options else args[0]
+        if config.scheduler_config.async_scheduling:
+            logger.warning(
+                "nothing is drafted: asynchronous scheduling plans steps ahead of drafts"
+            )
+            plain: Any = AsyncLedgerScheduler(*args, **options)
+            return cast(SpeculativeScheduler, plain)
+        return cast(SpeculativeScheduler, super().__new__(cls, *args, **options))
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._evenkeel_settings = load(SpeculationSettings, {}).settings
+        self._evenkeel_errors = 0
+        self._evenkeel_has_told = False
+        self._evenkeel_state_due_s = 0.0
+        self._evenkeel_kept = 0
+        self._evenkeel_writer: Thread | None = None
+        self._evenkeel_keep_due_s = 0.0
+        try:
+            self.evenkeel_speculation = self._start_speculation()
+        except Exception as error:
+            self._stop_drafting(error)
+
+    def schedule(self, *args: Any, **options: Any) -> Any:
+        """Schedule a step, and note when it began."""
+        if self.evenkeel_speculation is not None:
+            self.evenkeel_speculation.begin_step()
+        return super().schedule(*args, **options)
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        """Process a step's output, learn from it, and draft for the next step."""
+        speculation = self.evenkeel_speculation
+        if speculation is None:
+            outputs = super().update_from_output(scheduler_output, model_runner_output)
+            if self._evenkeel_errors and not self._evenkeel_has_told:
+                self._tell_of_failure(outputs)
+            return outputs
+        # Requests that end are gone from the scheduler afterwards.
+        requests = {i: self.requests.get(i) for i in scheduler_output.num_scheduled_tokens}
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
+        try:
+            facts = self._learn(speculation, scheduler_output, model_runner_output, requests)
+            reports = {
+                request_id: speculation.note_end(request)
+                for request_id, request in requests.items()
+                if request is not None and request.is_finished()
+            }
+            if reports and self._evenkeel_settings.reports:
+                self._attach(outputs, reports, speculation)
+            self._draft(speculation, scheduler_output, facts)
+            if not self.running and not self.waiting:
+                self._keep_answers(speculation)
+        except Exception as error:
+            self._stop_drafting(error)
+        return outputs
+
+    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
+        """Leave the drafts alone that were set when the step's output came."""
+        if self.evenkeel_speculation is None:
+            super().update_draft_token_ids(draft_token_ids)
+
+    def finish_requests(self, *args: Any, **options: Any) -> Any:
+        """Finish requests from outside: an abort, or a stop string that the server found."""
+        finished = super().finish_requests(*args, **options)
+        speculation = self.evenkeel_speculation
+        if speculation is not None:
+            try:
+                for request in finished:
+                    speculation.note_end(request)
+            except Exception as error:
+                self._stop_drafting(error)
+        return finished
+
+    def shutdown(self) -> None:
+        """Keep the past answers, where that was asked for, and shut vLLM's scheduler down."""
+        speculation, self.evenkeel_speculation = self.evenkeel_speculation, None
+        path = self._store_path()
+        if self._evenkeel_writer is not None:
+            self._evenkeel_writer.join()
+        if speculation is not None and path is not None:
+            save_store(speculation.store, path)
+        super().shutdown()
+
+    def _start_speculation(self) -> Speculation | None:
+        settings = self._evenkeel_settings
+        missing = [name for name in _NEEDS if not hasattr(self, name)]
+        if missing:
+            self._evenkeel_errors += 1
+            logger.warning("nothing is drafted, this vLLM's scheduler has no: %s", missing)
+            return None
+        if not self.num_spec_tokens:
+            self._evenkeel_errors += 1
+            logger.warning(
+                "nothing is drafted: vLLM has no speculative configuration; %s comes with "
+                "`--speculate auto`",
+                SCHEDULER_CLASS,
+            )
+            return None
+        store = None
+        vocabulary = self.vllm_config.model_config.get_vocab_size()
+        path = self._store_path()
+        if path is not None:
+            store = load_store(path, settings.store_bytes, vocabulary)
+            self._evenkeel_errors += store is None and path.exists()
+        max_tokens = min(settings.max_tokens, self.num_spec_tokens)
+        return Speculation(
+            store or DraftStore(settings.store_bytes),
+            GoodputController(max_tokens, Random()),
+            vocabulary,
+        )
+
+    def _keep_answers(self, speculation: Speculation) -> None:
+        """Write new answers to the file, if there is one, while the engine has nothing to do.
+
+        Not at its end: vLLM ends an engine with a second signal before its scheduler hears of it.
+        """
+        path, now_s = self._store_path(), monotonic()
+        num_answers = speculation.store.num_answers
+        if path is None or num_answers == self._evenkeel_kept or now_s < self._evenkeel_keep_due_s:
+            return
+        self._evenkeel_kept, self._evenkeel_keep_due_s = num_answers, now_s + _KEEP_INTERVAL_S
+        self._evenkeel_writer = save_store_aside(speculation.store, path)
+
+    def _store_path(self) -> Path | None:
+        """The file of this engine's past answers; data-parallel engines have one each."""
+        path = self._evenkeel_settings.store_file
+        engine = self.parallel_config.data_parallel_index
+        return path if path is None or not engine else path.with_name(f"{path.name}.{engine}")
+
+    def _learn(
+        self, speculation: Speculation, output: Any, made: Any, requests: dict[str, Any]
+    ) -> StepFacts | None:
+        """Note what became of each draft, and return what the step did."""
+        drafts = output.scheduled_spec_decode_tokens
+        sampled, index = made.sampled_token_ids, made.req_id_to_index
+        num_requests = len(output.num_scheduled_tokens)
+        drafted_tokens = sum(map(len, drafts.values())) if drafts else 0
+        made_tokens = sum(map(len, sampled)) if sampled else 0
+        for request_id, tokens in drafts.items():
+            if request_id in index and sampled and sampled[index[request_id]]:
+                num_made = len(sampled[index[request_id]])
+                speculation.note_verified(request_id, len(tokens), num_made - 1)
+        # A step that computes more than a token a request beside the drafts holds a prompt.
+        is_pure = output.total_num_scheduled_tokens == num_requests + drafted_tokens
+        if not num_requests:
+            return None
+        return StepFacts(num_requests, drafted_tokens, made_tokens, is_pure)
+
+    def _draft(self, speculation: Speculation, output: Any, facts: StepFacts | None) -> None:
+        if self._evenkeel_limiter is not None:
+            speculation.draft_ratio = self._evenkeel_limiter.limits.draft_ratio
+        decoding = [
+            request
+            for request in self.running
+            if request.request_id in output.num_scheduled_tokens
+            and not request.is_prefill_chunk
+            and request.sampling_params is not None
+        ]
+        goes_on = bool(self.running) or bool(self.waiting)
+        drafts = speculation.end_step(facts, decoding, goes_on)
+        for request in decoding:
+            draft = drafts.get(request.request_id)
+            if draft:
+                request.spec_token_ids = self.structured_output_manager.validate_tokens(
+                    request, draft
+                )
+
+    def _tell_of_failure(self, outputs: Any) -> None:
+        """Have the server count that nothing is drafted, with the next request that ends."""
+        if not self._evenkeel_settings.reports:
+            return
+        report = {REPORT_KEY: encode_report(Report({}, {"errors": self._evenkeel_errors}))}
+        for of_client in outputs.values():
+            for output in of_client.outputs:
+                if output.finish_reason is not None and not self._evenkeel_has_told:
+                    output.kv_transfer_params = (output.kv_transfer_params or {}) | report
+                    self._evenkeel_has_told = True
+
+    def _attach(
+        self,
+        outputs: Any,
+        reports: Mapping[str, Mapping[str, DraftCounts]],
+        speculation: Speculation,
+    ) -> None:
+        """Send what a request's drafts came to along with its last output."""
+        for of_client in outputs.values():
+            for output in of_client.outputs:
+                counts = reports.get(output.request_id)
+                if counts is None or output.finish_reason is None:
+                    continue
+                state = None
+                if monotonic() >= self._evenkeel_state_due_s:
+                    self._evenkeel_state_due_s = monotonic() + _STATE_INTERVAL_S
+                    state = describe_state(speculation, self._evenkeel_errors)
+                report = {REPORT_KEY: encode_report(Report(counts, state))}
+                output.kv_transfer_params = (output.kv_transfer_params or {}) | report
+
+    def _stop_drafting(self, error: Exception) -> None:
+        """Go on without drafts; the first error is the last one."""
+        self.evenkeel_speculation = None
+        self._evenkeel_errors += 1
+        logger.error("nothing is drafted any more, requests go on: %r", error, exc_info=error)
+        if self._evenkeel_settings.raise_internal_errors:
+            raise error

@@ -1,0 +1,85 @@
+"""Speculation as the server sees it: who asks, what each request's drafts came to, the canary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.request_trace import EngineRun
+from runtime.speculation_canary import Canary
+from runtime.speculation_report import TENANT_KEY, DraftCounts, take_report
+
+
+@dataclass(slots=True)
+class SpeculationTotals:
+    """What the server knows of speculation; counters only grow.
+
+    Attributes:
+        drafted_tokens: Drafted tokens by source.
+        accepted_tokens: Accepted ones by source.
+        verify_steps: Verify steps by source.
+        engine: The engine's last state, by the names of `runtime.speculation_state`.
+    """
+
+    drafted_tokens: Counter[str] = field(default_factory=Counter)
+    accepted_tokens: Counter[str] = field(default_factory=Counter)
+    verify_steps: Counter[str] = field(default_factory=Counter)
+    engine: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SpeculationServer:
+    """The server's side of speculation; belongs to its event loop.
+
+    Args:
+        canary: Replays finished requests without drafts.
+    """
+
+    def __init__(self, canary: Canary) -> None:
+        self.canary = canary
+        self.totals = SpeculationTotals()
+
+    def start_run(self, run: EngineRun) -> None:
+        """Tell the engine whose past answers this request may be drafted from."""
+        caller = None if run.request is None else run.request.caller
+        if caller is not None and caller.tenant is not None and hasattr(run.params, "extra_args"):
+            run.params.extra_args = (run.params.extra_args or {}) | {TENANT_KEY: caller.tenant}
+        self.canary.consider(run)
+
+    def note_output(self, run: EngineRun, output: Any) -> None:
+        """Read the engine's report off an output, and leave the output as vLLM made it."""
+        if run.canary_tokens is not None:
+            self.canary.note_output(run, output)
+        report = take_report(output) if hasattr(output, "kv_transfer_params") else None
+        if report is None:
+            return
+        for source, counts in report.counts.items():
+            self.totals.drafted_tokens[source] += counts.drafted_tokens
+            self.totals.accepted_tokens[source] += counts.accepted_tokens
+            self.totals.verify_steps[source] += counts.num_steps
+            run.drafts_by_source[source] = _add(run.drafts_by_source.get(source), counts)
+        if report.engine is not None:
+            self.totals.engine = report.engine
+
+    def end_run(self, run: EngineRun) -> None:
+        """Note that a run is over."""
+        if run.canary_tokens is not None:
+            self.canary.enqueue(run)
+
+
+def _add(known: DraftCounts | None, more: DraftCounts) -> DraftCounts:
+    """The sum of both, position by position: the sequences of one request are one request."""
+    if known is None:
+        return more
+    num_positions = max(len(known.drafted), len(more.drafted))
+    return DraftCounts(
+        [
+            sum(x[i] for x in (known.drafted, more.drafted) if i < len(x))
+            for i in range(num_positions)
+        ],
+        [
+            sum(x[i] for x in (known.accepted, more.accepted) if i < len(x))
+            for i in range(num_positions)
+        ],
+    )

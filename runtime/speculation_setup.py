@@ -1,0 +1,157 @@
+"""Puts the speculation hook together: probes vLLM, chooses the flags, builds the server's side."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from random import Random
+from time import monotonic_ns, time_ns
+from typing import Any, get_args
+
+from prometheus_client import REGISTRY
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.settings import hand_down, load
+from runtime.observation import CanaryResult, Observation
+from runtime.recorder import Recorder
+from runtime.speculation_canary import Canary
+from runtime.speculation_flags import speculation_flags
+from runtime.speculation_metrics import SpeculationMetrics
+from runtime.speculation_server import SpeculationServer
+from runtime.speculation_settings import REPORTS_VARIABLE, SpeculationSettings
+from runtime.vllm_adapter import Find, find_name, has_fields, takes
+
+logger = logging.getLogger(__name__)
+
+_RIVAL_FLAGS = ("--speculative-config", "--speculative_config", "--scheduler-cls")
+
+
+def find_missing(find: Find = find_name) -> list[str]:
+    """Return what the speculation hook builds on and this vLLM does not have.
+
+    Args:
+        find: Returns a name of a module, or None.
+    """
+    scheduler = find("vllm.v1.core.sched.scheduler", "Scheduler")
+    request = find("vllm.v1.request", "Request")
+    grammar = find("vllm.v1.structured_output", "StructuredOutputManager")
+    needed = {
+        "speculative method custom_class": "custom_class"
+        in get_args(find("vllm.config.speculative", "SpeculativeMethod")),
+        "SpeculativeConfig.num_speculative_tokens_per_batch_size": has_fields(
+            find("vllm.config", "SpeculativeConfig"), "num_speculative_tokens_per_batch_size"
+        ),
+        "Scheduler.update_draft_token_ids": takes(
+            getattr(scheduler, "update_draft_token_ids", None), "draft_token_ids"
+        ),
+        "Request.is_finished": callable(getattr(request, "is_finished", None)),
+        "StructuredOutputManager.validate_tokens": takes(
+            getattr(grammar, "validate_tokens", None), "request", "spec_tokens"
+        ),
+        "EngineCoreOutput.kv_transfer_params": has_fields(
+            find("vllm.v1.engine", "EngineCoreOutput"), "kv_transfer_params"
+        ),
+    }
+    return [name for name, is_there in needed.items() if not is_there]
+
+
+def choose_flags(
+    user_flags: Sequence[str], is_observed: bool, find: Find = find_name
+) -> tuple[str, ...]:
+    """Return vLLM's flags for `--speculate auto`; none, and one warning, where this vLLM lacks it.
+
+    Args:
+        user_flags: What the user tells vLLM.
+        is_observed: Whether the request hook runs, which takes the engine's reports.
+        find: Returns a name of a module, or None.
+
+    Raises:
+        ConfigurationError: If the user's flags ask for another speculation or scheduler.
+    """
+    for flag in user_flags:
+        name = flag.split("=")[0]
+        if name in _RIVAL_FLAGS or name.startswith("--speculative-config."):
+            raise ConfigurationError(
+                f"serve: --speculate auto and {name} exclude each other; give one of them"
+            )
+    missing = find_missing(find)
+    if missing:
+        logger.warning("nothing is drafted, this vLLM has no: %s", ", ".join(missing))
+        return ()
+    from vllm.platforms import current_platform
+
+    if is_observed:
+        # The engine's process inherits it however vLLM starts it.
+        hand_down(REPORTS_VARIABLE, "true")
+    settings = load(SpeculationSettings, {}).settings
+    return speculation_flags(settings.max_tokens, bool(current_platform.is_cpu())).as_flags()
+
+
+class ServerReplay:
+    """How the canary asks vLLM's engine client.
+
+    Args:
+        engine: The engine client, unobserved: a replay is no request of anybody.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.has_priorities = engine.vllm_config.scheduler_config.policy == "priority"
+
+    @property
+    def has_only_text(self) -> bool:
+        """Whether token ids are all there is to a prompt: no images, no embeddings."""
+        config = self._engine.vllm_config.model_config
+        return not (
+            config.is_multimodal_model or config.enable_prompt_embeds or config.is_encoder_decoder
+        )
+
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return not self._engine.output_processor.has_unfinished_requests()
+
+    def generate(
+        self, prompt: Any, sampling_params: Any, request_id: str, **options: Any
+    ) -> AsyncGenerator[Any, None]:
+        """Answer a request."""
+        outputs: AsyncGenerator[Any, None] = self._engine.generate(
+            prompt, sampling_params, request_id, **options
+        )
+        return outputs
+
+
+def build_server(
+    engine: Any, recorder: Recorder, model: str, is_drafting: bool
+) -> SpeculationServer:
+    """Return the server's side of speculation, its metrics registered.
+
+    Args:
+        engine: vLLM's engine client.
+        recorder: Where the canary's results go.
+        model: The name the model is served under.
+        is_drafting: False where this vLLM cannot draft, which counts as an error.
+    """
+    settings = load(SpeculationSettings, {}).settings
+
+    def record(canary: CanaryResult) -> None:
+        now_ns = monotonic_ns()
+        recorder.record(
+            Observation(
+                request_id=canary.of_request_id,
+                model=model,
+                operation="",
+                arrival_unix_ns=time_ns(),
+                arrival_ns=now_ns,
+                end_ns=now_ns,
+                canary=canary,
+            )
+        )
+
+    replay = ServerReplay(engine)
+    ratio = settings.canary_ratio if is_drafting and replay.has_only_text else 0.0
+    canary = Canary(ratio, replay, record, Random())
+    server = SpeculationServer(canary)
+    if not is_drafting:
+        server.totals.engine = {"errors": 1}
+    REGISTRY.register(SpeculationMetrics(server))
+    return server

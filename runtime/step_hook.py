@@ -1,0 +1,161 @@
+"""The step hook: a vLLM scheduler that records each engine step (read for vLLM 0.32).
+
+The only file that touches vLLM's scheduler. Start vLLM with
+`--scheduler-cls runtime.step_hook.LedgerScheduler`, under synchronous or asynchronous scheduling,
+and with `EVENKEEL_STEPS_SOCKET` in the environment. What vLLM schedules is never changed: the hook
+looks at each step after vLLM decided it and after its output came back. Where this vLLM lacks what
+the hook reads, or the hook fails, scheduling goes on as vLLM's own, with one warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic_ns
+from typing import Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import RequestStatus
+
+from evenkeel.settings import load
+from runtime.parent_guard import end_with_parent
+from runtime.step_limits import StepLimiter
+from runtime.step_record import Held
+from runtime.step_recorder import StepRecorder, count_emitted, find_missing
+from runtime.step_sender import StepSender
+from runtime.step_settings import SOCKET_VARIABLE, StepSettings
+
+logger = logging.getLogger(__name__)
+
+SCHEDULER_CLASS = "runtime.step_hook.LedgerScheduler"
+
+_REASON_OF_STATUS = {
+    RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR: Held.GRAMMAR,
+    RequestStatus.WAITING_FOR_REMOTE_KVS: Held.REMOTE_KV,
+}
+
+
+class LedgerScheduler(Scheduler):  # type: ignore[misc]
+    """vLLM's scheduler, with each step recorded; asynchronous where vLLM's configuration is."""
+
+    _evenkeel_recorder: StepRecorder | None = None
+    _evenkeel_limiter: StepLimiter | None = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> LedgerScheduler:
+        """Return the variant for this configuration: vLLM knows one class name for both."""
+        config = kwargs["vllm_config"] if "vllm_config" in kwargs else args[0]
+        if config.scheduler_config.async_scheduling and not issubclass(cls, AsyncScheduler):
+            cls = AsyncLedgerScheduler
+        instance: LedgerScheduler = super().__new__(cls)
+        return instance
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._evenkeel_raises = False
+        try:
+            self._evenkeel_limiter = self._start_limiter()
+            self._evenkeel_recorder = self._start_recorder()
+        except Exception as error:
+            self._give_up(error)
+
+    def add_request(self, request: Any) -> None:
+        """Take in a request, and note when."""
+        super().add_request(request)
+        if self._evenkeel_recorder is not None:
+            try:
+                self._evenkeel_recorder.note_arrival(request)
+            except Exception as error:
+                self._give_up(error)
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        """Schedule a step, and note what is in it."""
+        if self._evenkeel_limiter is not None:
+            self._evenkeel_limiter.apply()
+        start_ns = monotonic_ns()
+        output = super().schedule(*args, **kwargs)
+        if self._evenkeel_recorder is not None:
+            try:
+                self._evenkeel_recorder.note_scheduled(output, start_ns)
+            except Exception as error:
+                self._give_up(error)
+        return output
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        """Process a step's output, and send the step's record."""
+        emitted: dict[str, int] = {}
+        if self._evenkeel_recorder is not None:
+            try:
+                emitted = count_emitted(scheduler_output, model_runner_output)
+            except Exception as error:
+                self._give_up(error)
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
+        if self._evenkeel_recorder is not None:
+            try:
+                self._evenkeel_recorder.note_completed(scheduler_output, emitted)
+            except Exception as error:
+                self._give_up(error)
+        return outputs
+
+    def finish_requests(self, *args: Any, **kwargs: Any) -> Any:
+        """Finish requests from outside (an abort), and note that they left."""
+        finished = super().finish_requests(*args, **kwargs)
+        if self._evenkeel_recorder is not None:
+            try:
+                self._evenkeel_recorder.note_left(request.request_id for request in finished)
+            except Exception as error:
+                self._give_up(error)
+        return finished
+
+    def shutdown(self) -> None:
+        """Send the last records and shut vLLM's scheduler down."""
+        if self._evenkeel_recorder is not None:
+            self._evenkeel_recorder.close()
+            self._evenkeel_recorder = None
+        super().shutdown()
+
+    def _start_limiter(self) -> StepLimiter | None:
+        path = load(StepSettings, {}).settings.limits_file
+        if path is None:
+            return None
+        try:
+            return StepLimiter(self, path)
+        except (OSError, AttributeError) as error:
+            logger.warning("control cannot limit engine steps: %r", error)
+            return None
+
+    def _start_recorder(self) -> StepRecorder | None:
+        settings = load(StepSettings, {}).settings
+        self._evenkeel_raises = settings.raise_internal_errors
+        end_with_parent()
+        if settings.socket is None:
+            logger.warning("engine steps are not recorded: %s is not set", SOCKET_VARIABLE)
+            return None
+        missing = find_missing(self)
+        if missing:
+            logger.warning(
+                "engine steps are not recorded, this vLLM's scheduler has no: %s",
+                ", ".join(missing),
+            )
+            return None
+        sender = StepSender(
+            settings.socket,
+            self.parallel_config.data_parallel_index,
+            settings.interval_s,
+            settings.queue_batches,
+        )
+        return StepRecorder(self, sender, settings.seen_blocks, _REASON_OF_STATUS)
+
+    def _give_up(self, error: Exception) -> None:
+        """Go on as vLLM's own scheduler; the first error is the last one."""
+        recorder, self._evenkeel_recorder = self._evenkeel_recorder, None
+        logger.error(
+            "engine steps are not recorded any more, requests go on: %r", error, exc_info=error
+        )
+        if recorder is not None:
+            recorder.close()
+        if self._evenkeel_raises:
+            raise error
+
+
+class AsyncLedgerScheduler(LedgerScheduler, AsyncScheduler):  # type: ignore[misc]
+    """The same over vLLM's asynchronous scheduler, which plans a step while another runs."""

@@ -1,0 +1,322 @@
+"""Reads what vLLM's scheduler decided in a step and what came back, and makes step records of it.
+
+Everything here runs in the engine's loop, once a step or once a request in it: it reads, counts and
+packs, and does nothing else. `find_missing` says beforehand what a scheduler lacks of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from time import monotonic_ns
+from typing import Any
+
+from runtime.eviction_watch import EvictionWatch
+from runtime.seen_blocks import Eviction, SeenBlocks
+from runtime.step_record import ENTRY, MAX_BYTE, STEP, Admitted, Arrived, Held, Left
+from runtime.step_sender import StepSender
+
+_SCHEDULER_NEEDS = (
+    "requests running waiting kv_holding_waiting deferred_waiting finished_req_ids "
+    "kv_cache_manager.block_pool.num_gpu_blocks kv_cache_manager.block_pool.free_block_queue "
+    "kv_cache_manager.block_pool.cached_block_hash_to_block max_num_scheduled_tokens "
+    "kv_cache_manager.block_pool.metrics_collector kv_cache_manager.block_pool.enable_caching "
+    "max_num_active_reqs num_waiting_for_streaming_input hash_block_size block_size "
+    "scheduler_config.enable_chunked_prefill parallel_config.data_parallel_index"
+).split()
+# Waiting requests that the scheduler set aside are named in a step, at most so many of them.
+_MAX_SET_ASIDE = 64
+# Plain numbers: an enum's members cost a step more than all else here.
+_NOT, _BUDGET, _KV, _SEATS, _GRAMMAR, _REMOTE_KV, _OTHER = map(int, Held)
+_MISSING = object()
+_pack = ENTRY.pack
+# Request id, number, context, prefill, recomputed and drafted tokens.
+_Scheduled = tuple[str, int, int, int, int, int]
+
+
+def _pack_held(number: int, reason: int, is_preempted: bool = False) -> bytes:
+    return _pack(number, 0, 0, 0, 0, 0, 0, 0, reason, is_preempted)
+
+
+@dataclass(slots=True)
+class _Tracked:
+    """A request that the scheduler has: its number, how far it came, what preemption undid."""
+
+    number: int
+    request: Any
+    is_admitted: bool = False
+    reached_tokens: int = 0
+    lost_tokens: int = 0
+
+
+@dataclass(slots=True)
+class _HeldRequests:
+    """Who was left waiting: by what the queue was, how many by reasons of their own, and whom."""
+
+    queue_held_by: int
+    num_set_aside: tuple[int, int, int]
+    entries: list[bytes]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A step that was scheduled and whose output is not back yet."""
+
+    output: Any
+    start_ns: int
+    schedule_ns: int
+    state: tuple[int, ...]
+    scheduled: list[_Scheduled]
+    held: _HeldRequests
+
+
+class StepRecorder:
+    """Turns what a scheduler did into step records.
+
+    Args:
+        scheduler: The scheduler to look at.
+        sender: Where records go.
+        seen_blocks: Most prefix-cache blocks to remember.
+        reason_of_status: Why a request of this vLLM status is set aside; `Held.OTHER` if not in it.
+    """
+
+    def __init__(
+        self,
+        scheduler: Any,
+        sender: StepSender,
+        seen_blocks: int,
+        reason_of_status: Mapping[Any, Held],
+    ) -> None:
+        self._scheduler = scheduler
+        self._sender = sender
+        self._pool = scheduler.kv_cache_manager.block_pool
+        self._seen = SeenBlocks(seen_blocks)
+        self._evictions = EvictionWatch(self._pool.metrics_collector)
+        self._pool.metrics_collector = self._evictions
+        self._reason_of_status = {k: int(v) for k, v in reason_of_status.items()}
+        self._tracked: dict[str, _Tracked] = {}
+        self._pending: deque[_Pending] = deque()
+        self._num_requests = 0
+        self._num_steps = 0
+
+    def note_arrival(self, request: Any) -> None:
+        """Note a request that the scheduler took in."""
+        if request.request_id in self._tracked:
+            return  # A further chunk of a streamed input.
+        tracked = self._tracked[request.request_id] = _Tracked(self._num_requests, request)
+        self._num_requests += 1
+        self._sender.add_note(
+            Arrived(tracked.number, monotonic_ns(), request.num_prompt_tokens, request.request_id)
+        )
+
+    def note_scheduled(self, output: Any, start_ns: int) -> None:
+        """Note what one call of `schedule` decided."""
+        scheduler, pool = self._scheduler, self._pool
+        requests, tracked = scheduler.requests, self._tracked
+        drafts = output.scheduled_spec_decode_tokens
+        preempted = output.preempted_req_ids or ()
+        if evicted := self._evictions.take():
+            self._note_evictions(evicted, output, start_ns)
+        scheduled: list[_Scheduled] = []
+        for request_id, num_tokens in output.num_scheduled_tokens.items():
+            request, known = requests[request_id], tracked[request_id]
+            drafted = len(drafts[request_id]) if request_id in drafts else 0
+            # vLLM has already counted this step's tokens as computed.
+            context = request.num_computed_tokens - num_tokens
+            prefill = num_tokens - drafted
+            recomputed = 0
+            if prefill == 1 and context >= request.num_prompt_tokens:
+                prefill = 0
+            elif known.lost_tokens:
+                recomputed = max(0, min(context + prefill, known.lost_tokens) - context)
+            if not known.is_admitted:
+                self._admit(request, known, context)
+            known.reached_tokens = request.num_computed_tokens - drafted
+            scheduled.append((request_id, known.number, context, prefill, recomputed, drafted))
+        held = self._find_held(output, preempted)
+        num_waiting = len(scheduler.waiting) + len(scheduler.kv_holding_waiting)
+        state = (
+            len(scheduler.running),
+            num_waiting,
+            *held.num_set_aside,
+            len(preempted),
+            pool.num_gpu_blocks - 1,
+            pool.free_block_queue.num_free_blocks,
+            len(pool.cached_block_hash_to_block),
+        )
+        self._pending.append(
+            _Pending(output, start_ns, monotonic_ns() - start_ns, state, scheduled, held)
+        )
+
+    def note_completed(self, output: Any, emitted: dict[str, int]) -> None:
+        """Note that the output of a scheduled step came back and was processed."""
+        pending = self._take_pending(output)
+        if pending is None:
+            return
+        if pending.scheduled or pending.held.queue_held_by or pending.held.entries:
+            self._send_step(pending, emitted, monotonic_ns())
+        if self._scheduler.finished_req_ids:
+            self.note_left(self._scheduler.finished_req_ids)
+
+    def note_left(self, request_ids: Iterable[str]) -> None:
+        """Note requests that are finished or aborted; those known to be gone are passed over."""
+        has_left = False
+        for request_id in request_ids:
+            known = self._tracked.pop(request_id, None)
+            if known is not None:
+                # What it decoded is cached as well: the next turn of a conversation may hit it.
+                num_full = known.reached_tokens // self._scheduler.hash_block_size
+                self._seen.add(known.request.block_hashes[:num_full])
+                self._sender.add_note(Left(known.number, monotonic_ns()))
+                has_left = True
+        if has_left:
+            # Its ledger can be made as soon as the reader has this.
+            self._sender.flush()
+
+    def close(self) -> None:
+        """Send what is left, and give vLLM its own block metrics back."""
+        self._pool.metrics_collector = self._evictions.inner
+        self._sender.close()
+
+    def _admit(self, request: Any, known: _Tracked, cached_tokens: int) -> None:
+        known.is_admitted = True
+        block_tokens = self._scheduler.hash_block_size
+        hashes = request.block_hashes
+        # vLLM computes at least the last token anew, so a full hit ends before it.
+        longest_hit = (request.num_prompt_tokens - 1) // block_tokens
+        num_seen = self._seen.count_leading(hashes[:longest_hit])
+        lost_tokens = max(0, num_seen * block_tokens - cached_tokens)
+        eviction = None
+        if lost_tokens:
+            eviction = self._seen.find_eviction(hashes[cached_tokens // block_tokens])
+        self._seen.add(hashes)
+        if not self._pool.enable_caching:
+            block_tokens = 0
+        evicted_ns, evicted_by = (0, None) if eviction is None else (eviction.time_ns, eviction.by)
+        self._sender.add_note(
+            Admitted(known.number, cached_tokens, lost_tokens, block_tokens, evicted_ns, evicted_by)
+        )
+
+    def _note_evictions(self, evicted: list[tuple[int, bytes]], output: Any, time_ns: int) -> None:
+        """Remember the blocks that this step took from the cache, and for whom: who got them."""
+        owner_of: dict[int, str] = {}
+        for new in output.scheduled_new_reqs:
+            for group in new.block_ids:
+                owner_of.update(dict.fromkeys(group, new.req_id))
+        cached = output.scheduled_cached_reqs
+        for request_id, groups in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            for group in groups or ():
+                owner_of.update(dict.fromkeys(group, request_id))
+        for block_id, block in evicted:
+            owner = self._tracked.get(owner_of.get(block_id, ""))
+            by = None if owner is None else owner.number
+            self._seen.note_eviction(block, Eviction(time_ns, by))
+
+    def _find_held(self, output: Any, preempted: Collection[str]) -> _HeldRequests:
+        """Why requests were left waiting: the queue as a whole, and those with their own reason."""
+        scheduler = self._scheduler
+        entries: list[bytes] = []
+        for request_id in preempted:
+            known = self._tracked.get(request_id)
+            if known is None:
+                continue  # Preempted, and aborted before the next step.
+            known.lost_tokens = max(known.lost_tokens, known.reached_tokens)
+            if request_id not in output.num_scheduled_tokens:
+                entries.append(_pack_held(known.number, _KV, is_preempted=True))
+        reasons = [self._reason_of_status.get(r.status, _OTHER) for r in scheduler.deferred_waiting]
+        named = zip(scheduler.deferred_waiting, reasons, strict=True)
+        for request, reason in islice(named, _MAX_SET_ASIDE):
+            entries.append(_pack_held(self._tracked[request.request_id].number, reason))
+        queue = scheduler.kv_holding_waiting or scheduler.waiting
+        num_waiting = len(scheduler.waiting) + len(scheduler.kv_holding_waiting)
+        held_by = _NOT
+        if num_waiting > len(reasons):
+            held_by = self._why_queue_is_held(output, preempted, queue.peek_request())
+        grammar, remote_kv = reasons.count(_GRAMMAR), reasons.count(_REMOTE_KV)
+        return _HeldRequests(
+            held_by, (grammar, remote_kv, len(reasons) - grammar - remote_kv), entries
+        )
+
+    def _why_queue_is_held(self, output: Any, preempted: Collection[str], head: Any) -> int:
+        """What stopped vLLM's admission of waiting requests, in the order of its own checks."""
+        scheduler = self._scheduler
+        if preempted:
+            return _KV  # vLLM admits nobody in a step that preempts.
+        left_tokens = scheduler.max_num_scheduled_tokens - output.total_num_scheduled_tokens
+        if left_tokens <= 0:
+            return _BUDGET
+        num_seated = len(scheduler.running) + scheduler.num_waiting_for_streaming_input
+        if num_seated >= scheduler.max_num_active_reqs:
+            return _SEATS
+        if not scheduler.scheduler_config.enable_chunked_prefill and head.num_tokens > left_tokens:
+            return _BUDGET
+        num_blocks = -(-head.num_tokens // scheduler.block_size)
+        return _KV if num_blocks > self._pool.free_block_queue.num_free_blocks else _OTHER
+
+    def _take_pending(self, output: Any) -> _Pending | None:
+        """The step of this output; older ones, whose output never came, are forgotten."""
+        while self._pending:
+            pending = self._pending.popleft()
+            if pending.output is output:
+                return pending
+        return None
+
+    def _send_step(self, pending: _Pending, emitted: dict[str, int], end_ns: int) -> None:
+        entries = pending.held.entries
+        all_prefill = all_decode = all_drafted = all_accepted = 0
+        for request_id, number, context, prefill, recomputed, drafted in pending.scheduled:
+            tokens = emitted.get(request_id, 0)
+            accepted = min(drafted, tokens - 1) if drafted and tokens else 0
+            decode = 0 if prefill else 1
+            all_prefill += prefill
+            all_decode += decode
+            all_drafted += drafted
+            all_accepted += accepted
+            if drafted > MAX_BYTE or tokens > MAX_BYTE:
+                drafted, accepted, tokens = (min(n, MAX_BYTE) for n in (drafted, accepted, tokens))
+            entries.append(
+                _pack(
+                    number, context, prefill, recomputed, decode, drafted, accepted, tokens, _NOT, 0
+                )
+            )
+        step = STEP.pack(
+            self._num_steps,
+            pending.start_ns,
+            end_ns,
+            min(pending.schedule_ns, 0xFFFFFFFF),
+            all_prefill,
+            all_decode,
+            all_drafted,
+            all_accepted,
+            *pending.state,
+            len(entries),
+            pending.held.queue_held_by,
+        )
+        self._num_steps += 1
+        self._sender.add_step(step, entries, end_ns)
+
+
+def count_emitted(output: Any, model_output: Any) -> dict[str, int]:
+    """Return how many tokens each scheduled request got, before vLLM cuts them at a stop."""
+    sampled, index = model_output.sampled_token_ids, model_output.req_id_to_index
+    if not sampled:
+        return {}
+    return {
+        request_id: len(sampled[index[request_id]])
+        for request_id in output.num_scheduled_tokens
+        if request_id in index
+    }
+
+
+def find_missing(scheduler: Any) -> list[str]:
+    """Return what the hook reads of a scheduler and this vLLM's does not have."""
+    missing = []
+    for path in _SCHEDULER_NEEDS:
+        value = scheduler
+        for name in path.split("."):
+            value = getattr(value, name, _MISSING)
+        if value is _MISSING:
+            missing.append(path)
+    return missing

@@ -1,0 +1,177 @@
+"""Puts the request hook together: exporter process, recorder, metrics, observed engine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from prometheus_client import REGISTRY
+
+from runtime import vllm_adapter
+from runtime.control_setup import ControlHook
+from runtime.engine_metrics import EngineMetrics
+from runtime.engine_snapshot import SharedSnapshot
+from runtime.exporter import ExporterConfig
+from runtime.exporter_counters import SharedCounts
+from runtime.exporter_metrics import TelemetryMetrics
+from runtime.exporter_process import ExporterProcess
+from runtime.observed_engine import ObservedEngine
+from runtime.open_metrics import OPEN_METRICS_MIDDLEWARE
+from runtime.otlp_target import OtlpTarget
+from runtime.prompt_compression.compression_metrics import CompressionMetrics
+from runtime.prompt_compression.compressor import Compressor
+from runtime.recorder import QueueBound, Recorder
+from runtime.request_hook import RequestHook
+from runtime.settings import RuntimeSettings
+from runtime.speculation_setup import build_server
+from runtime.step_channel import STEP_HOOK, StepChannel, join_steps
+from runtime.why import WHY_MIDDLEWARE, WhyClient
+
+if TYPE_CHECKING:
+    from runtime.prompt_compression.policy import CompressionPolicy
+    from runtime.response_cache.cache import ResponseCache
+    from runtime.response_cache.cached_engine import CachedEngine
+
+CACHE_ADMIN = "runtime.response_cache.admin.CacheAdminMiddleware"
+OWN_PAGES = (WHY_MIDDLEWARE, OPEN_METRICS_MIDDLEWARE)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What was switched on in vLLM before its engine started.
+
+    Attributes:
+        steps: Where the engine's steps come in; None where they are not recorded.
+        strips_speculation: Whether vLLM counts drafts for the records only.
+    """
+
+    steps: StepChannel | None
+    strips_speculation: bool
+
+
+class Telemetry:
+    """The request hook of one server; nothing runs before vLLM's engine does.
+
+    Args:
+        settings: The runtime's settings.
+        target: Where spans go.
+        args: vLLM's flags; the middleware is switched on here.
+        joined: What was switched on before; by default the step hook, the speculation counts and
+            control are switched on here, too.
+        cache: The response cache, if there is one.
+        compression: Which prompts are shortened, if any.
+    """
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        target: OtlpTarget,
+        args: argparse.Namespace,
+        joined: Joined | None = None,
+        cache: ResponseCache | None = None,
+        compression: CompressionPolicy | None = None,
+    ) -> None:
+        self._control: ControlHook | None = None
+        if joined is None:
+            joined = Joined(join_steps(args), vllm_adapter.record_speculation(args))
+            if settings.control_file is not None:
+                self._control = ControlHook(settings.control_file, settings.data_dir, args)
+        self._settings = settings
+        self._target = replace(target, resource=describe_instance(target.resource))
+        self._model = (args.served_model_name or [args.model])[0]
+        self._strips_speculation = joined.strips_speculation
+        self._recorder: Recorder | None = None
+        self._cache = cache
+        self._compression = compression
+        self._why: WhyClient | None = None
+        self._steps = joined.steps
+        self._missing_hooks = () if self._steps is not None else (STEP_HOOK,)
+        self._api_keys = vllm_adapter.read_api_keys(args)
+        admin = () if cache is None else (CACHE_ADMIN,)
+        args.middleware = [*args.middleware, *admin, vllm_adapter.MIDDLEWARE, *OWN_PAGES]
+        self._is_drafting: bool | None = None
+
+    def watch_speculation(self, is_drafting: bool) -> None:
+        """Show the speculation hook's work, or, where it is not drafting, that it cannot."""
+        self._is_drafting = is_drafting
+
+    def wrap_engine(self, engine: Any) -> ObservedEngine:
+        """Start the exporter and return the engine client for vLLM's app.
+
+        The exporter starts after the engine's processes, so that none of them inherits its pipe and
+        keeps it alive.
+        """
+        settings = self._settings
+        counts = SharedCounts.create()
+        snapshot = SharedSnapshot.create()
+        steps = self._steps
+        exporter = ExporterProcess(
+            ExporterConfig(
+                target=self._target,
+                counters_fd=counts.file_descriptor,
+                batch_requests=settings.export_batch,
+                interval_s=settings.export_interval_s,
+                flush_timeout_s=settings.flush_timeout_s,
+                max_emissions=settings.max_emissions,
+                snapshot_fd=snapshot.file_descriptor,
+                steps_address=None if steps is None else steps.steps_address,
+                why_address=None if steps is None else steps.why_address,
+                model=self._model,
+            )
+        )
+        exporter.start()
+        bound = QueueBound(settings.queue_requests, settings.queue_bytes)
+        recorder = Recorder(exporter, counts, bound, settings.raise_internal_errors)
+        self._recorder = recorder
+        REGISTRY.register(TelemetryMetrics(recorder.read_counts))
+        REGISTRY.register(EngineMetrics(snapshot.read, self._missing_hooks))
+        reader = vllm_adapter.make_reader(lambda: engine, self._strips_speculation)
+        if steps is not None:
+            decode = vllm_adapter.make_decoder(engine) if settings.explain_text else None
+            self._why = WhyClient(steps.why_address, self._api_keys, decode)
+        hook = RequestHook(recorder, reader, self._model, self._why, settings.record_content)
+        if self._compression is not None:
+            count_tokens = vllm_adapter.make_token_counter(engine)
+            hook.compressor = Compressor(self._compression, count_tokens)
+            REGISTRY.register(CompressionMetrics(hook.compressor.counts))
+        if self._is_drafting is not None:
+            hook.speculation = build_server(engine, recorder, self._model, self._is_drafting)
+        control = None if self._control is None else self._control.start(engine, self._target)
+        return ObservedEngine(engine, hook, control, self._wrap_cache(engine, hook))
+
+    def _wrap_cache(self, engine: Any, hook: RequestHook) -> CachedEngine | None:
+        if self._cache is None:
+            return None
+        from runtime.response_cache.cache_metrics import CacheMetrics
+        from runtime.response_cache.cached_engine import CachedEngine
+
+        REGISTRY.register(CacheMetrics(self._cache))
+        hook.has_cache = True
+        return CachedEngine(self._cache, hook, engine)
+
+    def close(self) -> None:
+        """Send what is left, within the flush timeout, and end the exporter."""
+        if self._control is not None:
+            self._control.close()
+        if self._recorder is not None:
+            self._recorder.close(self._settings.flush_timeout_s)
+        if self._why is not None:
+            self._why.close()
+        if self._steps is not None:
+            self._steps.close()
+
+
+def describe_instance(resource: Mapping[str, str]) -> dict[str, str]:
+    """Return the resource with this process in it, where it does not say otherwise."""
+    own = {
+        "service.instance.id": str(uuid4()),
+        "host.name": socket.gethostname(),
+        "process.pid": str(os.getpid()),
+        "telemetry.sdk.language": "python",
+    }
+    return own | dict(resource)

@@ -1,0 +1,128 @@
+"""Brings the hooks to an existing vLLM: installing this package is enough (vLLM 0.32).
+
+vLLM calls `register` (entry-point group `vllm.general_plugins`) in each of its processes, before
+the server hands its engine to the app and before the engine makes its scheduler. `evenkeel serve`
+does all of this by itself, so there the plugin does nothing. `VLLM_PLUGINS` without `evenkeel`, or
+`OTEL_SDK_DISABLED=true`, leaves vLLM alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import logging
+import multiprocessing
+import sys
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+from evenkeel.settings import load, read_environment, read_otel
+
+logger = logging.getLogger(__name__)
+
+_ENTRY = "vllm.entrypoints.launchers.api_server.entry"
+_EVENKEEL_SERVE = "runtime.server"
+_MARK = "_evenkeel"
+
+
+def register() -> None:
+    """Put the hooks into this process, once; vLLM is left as it is where they do not fit."""
+    try:
+        if multiprocessing.parent_process() is not None:
+            _join_engine()
+            return
+        entry = sys.modules.get(_ENTRY)
+        # Without the module this is no server: `vllm bench`, or an engine in somebody's script.
+        if entry is not None and _EVENKEEL_SERVE not in sys.modules:
+            _join_server(entry)
+    except Exception as error:
+        logger.warning("requests are served but not recorded: %r", error, exc_info=error)
+
+
+def _join_server(entry: ModuleType) -> None:
+    """Have the app be given an observed engine, and the engine a place to send its steps to."""
+    from runtime.otlp_target import is_export_enabled, read_target
+    from runtime.server import is_observable, show_missing_hooks
+    from runtime.settings import RuntimeSettings
+    from runtime.step_channel import find_obstacle, join_steps
+    from runtime.telemetry import Joined, Telemetry
+    from runtime.vllm_adapter import probe
+
+    if hasattr(entry.build_and_serve, _MARK):
+        return
+    otel = read_otel()
+    if not is_export_enabled(otel):
+        return
+    if not is_observable(probe()):
+        show_missing_hooks()
+        return
+    settings = load(RuntimeSettings, {}).settings
+    if settings.control_file is not None:
+        logger.warning("control is off: it decides how vLLM schedules, start with `evenkeel serve`")
+    target = read_target(otel, settings.otlp_endpoint)
+    # vLLM's flags are not known yet: whether its scheduler is the user's own is seen later.
+    steps = join_steps(argparse.Namespace())
+    if steps is not None:
+        atexit.register(steps.close)
+
+    def observe(engine: Any, args: argparse.Namespace) -> Any:
+        obstacle = find_obstacle(args)
+        if obstacle is not None:
+            logger.warning("requests are recorded without a ledger: %s", obstacle)
+        joined = Joined(steps if obstacle is None else None, strips_speculation=False)
+        telemetry = Telemetry(settings, target, args, joined)
+        atexit.register(telemetry.close)
+        return telemetry.wrap_engine(engine)
+
+    setattr(entry, "build_and_serve", wrap_build(entry.build_and_serve, observe))  # noqa: B010
+
+
+def wrap_build(
+    build_and_serve: Callable[..., Any], observe: Callable[[Any, argparse.Namespace], Any]
+) -> Callable[..., Any]:
+    """Return vLLM's `build_and_serve`, given an observed engine.
+
+    Args:
+        build_and_serve: vLLM's own.
+        observe: Returns the engine to serve with, from vLLM's own and its flags.
+    """
+
+    @wraps(build_and_serve)
+    def build(engine: Any, address: str, sock: Any, args: Any, *more: Any, **options: Any) -> Any:
+        try:
+            engine = observe(engine, args)
+        except Exception as error:
+            logger.warning("requests are served but not recorded: %r", error, exc_info=error)
+        return build_and_serve(engine, address, sock, args, *more, **options)
+
+    setattr(build, _MARK, True)
+    return build
+
+
+def _join_engine() -> None:
+    """Have the engine's scheduler be ours, where the user named none and somebody reads steps."""
+    from runtime.step_channel import find_obstacle
+    from runtime.step_settings import SOCKET_VARIABLE
+
+    if read_environment(SOCKET_VARIABLE) is None:
+        return
+    if find_obstacle(argparse.Namespace()) is not None:
+        return
+    from vllm.config import SchedulerConfig
+
+    own = SchedulerConfig.get_scheduler_cls
+    if hasattr(own, _MARK):
+        return
+
+    @wraps(own)
+    def get_scheduler_cls(config: Any) -> Any:
+        if config.scheduler_cls is not None:
+            return own(config)
+        from runtime.step_hook import LedgerScheduler
+
+        return LedgerScheduler
+
+    setattr(get_scheduler_cls, _MARK, True)
+    SchedulerConfig.get_scheduler_cls = get_scheduler_cls

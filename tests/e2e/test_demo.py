@@ -1,0 +1,254 @@
+"""The whole platform as a user runs it: `evenkeel demo`, looked at in a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from dashboard import wording
+from dashboard.selection import Selection
+from evenkeel.demo.parts import Ports
+from evenkeel.store import Store
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "build" / "e2e"
+CHROMIUM_ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+REPORTED = {
+    "requests", "errors", "cancelled", "ttft_s", "itl_s", "tokens_per_s", "cached_token_ratio",
+    "acceptance_rate", "spans_stored", "query_url", "dashboard_url",
+}  # fmt: skip
+
+
+def free_offset() -> int:
+    """An offset that leaves all five ports free."""
+    for offset in range(3000, 30_000, 117):
+        ports = Ports(offset).as_dict().values()
+        try:
+            for port in ports:
+                socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return offset
+    raise AssertionError("no five free ports")
+
+
+def start_demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    with (folder / "stderr.txt").open("w") as told:
+        return subprocess.Popen(
+            [sys.executable, "-m", "evenkeel", "demo", "--json", *arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=told,
+            text=True,
+        )
+
+
+def wait_until(what: Callable[[], bool], name: str, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {name}"
+        time.sleep(0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """A running demo; `told` is what it has written for people so far."""
+
+    process: subprocess.Popen[str]
+    ports: Ports
+    folder: Path
+
+    def told(self) -> str:
+        return (self.folder / "stderr.txt").read_text()
+
+    def has_told(self, pattern: str) -> bool:
+        assert self.process.poll() is None or re.search(pattern, self.told()), self.told()
+        return re.search(pattern, self.told()) is not None
+
+    @property
+    def dashboard_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports.dashboard}"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    folder, offset = tmp_path_factory.mktemp("demo"), free_offset()
+    arguments = ("--exit-after", "75s", "--port-offset", str(offset))
+    process = start_demo(folder, *arguments, "--data-dir", str(folder / "data"))
+    yield Demo(process, Ports(offset), folder)
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def report(demo: Demo) -> dict[str, Any]:
+    """What the demo printed at its end."""
+    output, _ = demo.process.communicate(timeout=300)
+    assert demo.process.returncode == 0, demo.told()
+    printed: dict[str, Any] = json.loads(output)
+    return printed
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+def test_the_burning_objective_is_seen_in_the_browser(demo: Demo, browser: Browser) -> None:
+    wait_until(lambda: demo.has_told(r"support-ttft firing \(page\)"), "the page", 240)
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    page.goto(f"{demo.dashboard_url}/?range=15m")
+    page.get_by_text("data as of").first.wait_for()
+    expect(page.get_by_text("support-ttft").first).to_be_visible()
+    expect(page.get_by_text("firing", exact=False).first).to_be_visible(timeout=20_000)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=PICTURES / "burning.png")
+    page.close()
+
+
+def test_the_page_shows_the_numbers_of_the_store(demo: Demo, browser: Browser) -> None:
+    # A closed range: what is in it does not change any more.
+    to_ms = (int(time.time()) - 10) * 1000
+    selection = Selection().narrowed(to_ms - 20_000, to_ms)
+    store = Store(f"http://127.0.0.1:{demo.ports.query}")
+    summary = store.rows(
+        "health_summary",
+        {"from_ms": to_ms - 20_000, "to_ms": to_ms}
+        | {"model": "", "tenant": "", "prompt": "", "slo_class": ""},
+    )[0]
+    store.close()
+    assert summary["num_requests"] > 0
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    page.goto(str(httpx.URL(f"{demo.dashboard_url}/", params=selection.to_params())))
+    page.get_by_text("data as of").first.wait_for()
+    for value in (summary["ttft_p50_s"], summary["ttft_p95_s"]):
+        expect(page.get_by_text(wording.seconds(value)).first).to_be_visible()
+    expect(page.get_by_text(wording.percent(summary["cached_token_ratio"])).first).to_be_visible()
+    page.close()
+
+
+def test_the_report_keeps_its_promises(report: dict[str, Any]) -> None:
+    assert report.keys() >= REPORTED
+    # Only what was cut off at the very end may be missing.
+    assert 0.97 * report["client"]["requests"] <= report["requests"]
+    assert 100 < report["requests"] <= report["client"]["requests"]
+    assert report["errors"] == 0
+    assert 0 < report["cancelled"] <= report["client"]["cancelled"]
+    assert 0 < report["ttft_s"]["p50"] < report["ttft_s"]["p95"] <= report["ttft_s"]["p99"]
+    assert 0 < report["cached_token_ratio"] < 1
+    assert 0 < report["acceptance_rate"] < 1
+    # One SERVER span a request, and its phases below it.
+    assert report["spans_stored"] > 3 * report["requests"]
+
+
+def test_the_alert_fired_and_resolved_once(report: dict[str, Any]) -> None:
+    pages = [
+        alert["status"]
+        for alert in report["alerts"]
+        if (alert["slo"], alert["severity"]) == ("support-ttft", "page")
+    ]
+    assert pages == ["firing", "resolved"]
+    assert "support-availability" not in {alert["slo"] for alert in report["alerts"]}
+
+
+def test_the_shorter_prompt_is_caught(report: dict[str, Any]) -> None:
+    comparison = report["comparison"]
+    assert comparison["exit_code"] == 1, comparison.get("headline")
+    accuracy = next(
+        result
+        for result in comparison["results"]
+        if (result["metric"], result["slice"]) == ("accuracy", "overall")
+    )
+    assert accuracy["verdict"] == "regressed"
+    assert comparison["candidate"]["input_tokens"] < comparison["baseline"]["input_tokens"]
+
+
+def test_it_leaves_no_process_and_no_port(demo: Demo, report: dict[str, Any]) -> None:
+    assert_nothing_left(demo.ports, demo.folder)
+
+
+def test_ctrl_c_while_starting_leaves_nothing(tmp_path: Path) -> None:
+    offset = free_offset()
+    process = start_demo(
+        tmp_path, "--no-dashboard", "--port-offset", str(offset), "--data-dir", str(tmp_path / "d")
+    )
+    told = tmp_path / "stderr.txt"
+    wait_until(lambda: "starting the runtime" in told.read_text(), "the runtime's start", 60)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in told.read_text()
+    assert_nothing_left(Ports(offset), tmp_path)
+
+
+def test_a_killed_demo_takes_its_parts_along(tmp_path: Path) -> None:
+    offset = free_offset()
+    process = start_demo(
+        tmp_path, "--no-dashboard", "--port-offset", str(offset), "--data-dir", str(tmp_path / "d")
+    )
+    told = tmp_path / "stderr.txt"
+    wait_until(lambda: "starting the runtime" in told.read_text(), "the runtime's start", 60)
+    process.kill()
+    process.communicate(timeout=30)
+    wait_until(lambda: not left_behind(tmp_path), "the end of all parts", 30)
+
+
+def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    offset = free_offset()
+    with socket.create_server(("127.0.0.1", Ports(offset).query)):
+        process = start_demo(tmp_path, "--port-offset", str(offset))
+        assert process.communicate(timeout=60)[0] == ""
+    (line,) = (tmp_path / "stderr.txt").read_text().splitlines()
+    assert process.returncode == 2
+    assert f"port {Ports(offset).query} for the query port is not free" in line
+
+
+def test_an_unusable_folder_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    process = start_demo(
+        tmp_path, "--port-offset", str(free_offset()), "--data-dir", str(tmp_path / "file" / "data")
+    )
+    process.communicate(timeout=60)
+    (line,) = (tmp_path / "stderr.txt").read_text().splitlines()
+    assert process.returncode == 2
+    assert "cannot be used" in line
+
+
+def assert_nothing_left(ports: Ports, folder: Path) -> None:
+    for port in ports.as_dict().values():
+        socket.create_server(("127.0.0.1", port)).close()
+    assert left_behind(folder) == []
+
+
+def left_behind(folder: Path) -> list[str]:
+    """The command lines of processes that name the demo's folder."""
+    lines = [
+        " ".join(process.info["cmdline"] or [])
+        for process in psutil.process_iter(["cmdline"])
+        if process.pid != os.getpid()
+    ]
+    return [line for line in lines if str(folder) in line]

@@ -1,0 +1,211 @@
+"""What people change through the dashboard, and who may: the operators' API, roles, sign-in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.integration.dashboard.running import (
+    SLO,
+    SLOS,
+    Platform,
+    assert_no_exception,
+    evenkeel,
+    free_port,
+    opened,
+    stop,
+    wait_for,
+    wait_until_stored,
+)
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+TOKENS = {"reader": ["query"], "operator": ["admin"], "sender": ["ingest"]}
+TENANT_TOKEN = "of-globex"
+TENANT = "globex"
+
+
+def test_acknowledging_in_the_browser_is_written_down(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, f"{platform.dashboard_url}/alerts?range=24h&live=off")
+    page.get_by_text("Acknowledge or silence").first.click()
+    card = page.locator(".st-key-card-alert-0")
+    card.get_by_label("your name, for the audit").fill("ann")
+    card.get_by_label("what is being done").fill("looking")
+    card.get_by_role("button", name="Acknowledge").click()
+    expect(page.get_by_text("taken on by ann")).to_be_visible(timeout=15_000)
+    assert_no_exception(page)
+    page.close()
+    listed = httpx.get(f"{platform.http_url}/api/alerts").json()
+    assert [a["acknowledged_by"] for a in listed["alerts"] if a["state"] == "firing"] == ["ann"]
+    newest = httpx.get(f"{platform.http_url}/api/audit").json()["entries"][0]
+    assert (newest["by"], newest["action"], newest["details"]["slo"]) == ("ann", "acknowledge", SLO)
+
+
+def test_a_correction_through_the_api_is_listed_and_revoked(platform: Platform) -> None:
+    api = f"{platform.http_url}/api"
+    order = {"slo": SLO, "begin": "2026-01-01T00:00Z", "end": "2026-01-01T01:00Z",
+             "reason": "maintenance", "comment": "a new switch", "by": "bob"}  # fmt: skip
+    made = httpx.post(f"{api}/correct", json=order).json()
+    assert [c["id"] for c in httpx.get(f"{api}/corrections").json()["corrections"]] == [made["id"]]
+    httpx.post(f"{api}/revoke", json={"id": made["id"], "by": "bob"}).raise_for_status()
+    again = httpx.post(f"{api}/revoke", json={"id": made["id"], "by": "bob"})
+    assert again.status_code == 400 and "is in force" in again.json()["error"]
+
+
+def test_a_report_is_downloaded(platform: Platform) -> None:
+    begin = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(time.time() - 7200))
+    parameters = {"from": begin, "to": "2100-01-01T00:00Z", "format": "markdown"}
+    text = httpx.get(f"{platform.http_url}/api/report", params=parameters, timeout=30).text
+    assert SLO in text
+    parameters["from"] = "2020-01-01T00:00Z"
+    response = httpx.get(f"{platform.http_url}/api/report", params=parameters)
+    assert response.status_code == 400, "more than 400 days"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        pytest.param({}, json.dumps({"slo": SLO, "by": "eve"}), 415, id="no JSON, as a form sends"),
+        pytest.param({"content-type": "application/json"}, "{", 400, id="broken JSON"),
+        pytest.param({"content-type": "application/json"}, "{}", 400, id="nobody does it"),
+    ],
+)
+def test_an_action_that_makes_no_sense_is_refused(
+    platform: Platform, headers: dict[str, str], body: str, status: int
+) -> None:
+    response = httpx.post(f"{platform.http_url}/api/silence", content=body, headers=headers)
+    assert response.status_code == status, response.text
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A collector that asks for tokens, and a dashboard where people sign in with one."""
+
+    http_url: str
+    dashboard_url: str
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder: Path = tmp_path_factory.mktemp("guarded")
+    lines = [
+        f'[[token]]\nname = "{name}"\nsha256 = "{hashlib.sha256(name.encode()).hexdigest()}"\n'
+        f"scopes = {json.dumps(scopes)}\n"
+        for name, scopes in TOKENS.items()
+    ]
+    lines.append(
+        f'[[token]]\nname = "tenant"\nscopes = ["query"]\ntenant = "{TENANT}"\n'
+        f'sha256 = "{hashlib.sha256(TENANT_TOKEN.encode()).hexdigest()}"\n'
+    )
+    (folder / "access.toml").write_text("".join(lines), encoding="utf-8")
+    (folder / "slos.yaml").write_text(SLOS, encoding="utf-8")
+    collect = (
+        "collect", "--json", "--data-dir", str(folder / "data"), "--http-port", "0",
+        "--grpc-port", "0", "--query-port", "0",
+    )  # fmt: skip
+    # Filled while nobody asks for tokens.
+    filling = evenkeel(*collect)
+    assert filling.stdout is not None
+    addresses = json.loads(filling.stdout.readline())
+    simulation = evenkeel(
+        "simulate", "--endpoint", addresses["http_url"], "--requests", "300", "--duration", "30m"
+    )
+    _, error = simulation.communicate(timeout=60)
+    assert simulation.returncode == 0, error
+    wait_until_stored(addresses["query_url"], 300)
+    stop(filling)
+    collector = evenkeel(
+        *collect, "--access", str(folder / "access.toml"), "--slos", str(folder / "slos.yaml")
+    )
+    assert collector.stdout is not None
+    addresses = json.loads(collector.stdout.readline())
+    port = free_port()
+    dashboard = evenkeel(
+        "dashboard", "--port", str(port), "--query-url", addresses["query_url"],
+        "--collector-url", addresses["http_url"], "--sign-in", "token",
+    )  # fmt: skip
+    wait_for(f"http://127.0.0.1:{port}/_stcore/health", dashboard)
+    yield Guarded(addresses["http_url"], f"http://127.0.0.1:{port}")
+    stop(dashboard)
+    stop(collector)
+
+
+@pytest.mark.parametrize(
+    ("token", "read", "act"),
+    [
+        pytest.param(None, 401, 401, id="nobody"),
+        pytest.param("stranger", 401, 401, id="an unknown token"),
+        pytest.param("sender", 403, 403, id="a sender"),
+        pytest.param("reader", 200, 403, id="a reader"),
+        pytest.param("operator", 200, 200, id="an operator"),
+    ],
+)
+def test_a_role_decides_what_one_may(
+    guarded: Guarded, token: str | None, read: int, act: int
+) -> None:
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    found = httpx.get(f"{guarded.http_url}/api/alerts", headers=headers)
+    order = {"slo": "x", "by": "ann"}
+    done = httpx.post(f"{guarded.http_url}/api/silence", headers=headers, json=order)
+    assert (found.status_code, done.status_code) == (read, act)
+
+
+def test_only_who_signs_in_sees_anything(guarded: Guarded, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(f"{guarded.dashboard_url}/alerts")
+    token = page.get_by_label("token")
+    expect(token).to_be_visible(timeout=30_000)
+    assert page.get_by_text("data as of").count() == 0
+    token.fill("stranger")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_text("this token is not known here")).to_be_visible(timeout=15_000)
+    page.get_by_label("your name").fill("rita")
+    token.fill("reader")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_text("data as of")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("signed in as rita")).to_be_visible()
+    assert page.get_by_text("Silence an SLO").count() == 0, "a reader may change nothing"
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("token")).to_be_visible(timeout=15_000)
+    assert_no_exception(page)
+    page.close()
+
+
+def test_a_tenant_sees_only_its_own(guarded: Guarded, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(f"{guarded.dashboard_url}/explore?range=1h&live=off&sql=SELECT+tenant+FROM+requests+"
+              "GROUP+BY+tenant")  # fmt: skip
+    page.get_by_label("token").fill(TENANT_TOKEN)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_text(f"tenant {TENANT}")).to_be_visible(timeout=30_000)
+    expect(page.locator(".st-key-card-sql td")).to_have_text(TENANT)
+    seen = page.locator(".st-key-card-found tbody tr td:nth-child(10)")
+    expect(seen.first).to_have_text(TENANT)
+    assert set(seen.all_inner_texts()) == {TENANT}
+    page.get_by_role("link", name="Alerts").click()
+    expect(page.get_by_text("may not see what is of all tenants")).to_be_visible(timeout=30_000)
+    assert_no_exception(page)
+    page.close()
+
+
+def test_who_signs_in_next_is_not_shown_what_was_read_before(
+    guarded: Guarded, browser: Browser
+) -> None:
+    counts = []
+    for token in ("reader", TENANT_TOKEN):
+        page = browser.new_page()
+        page.goto(f"{guarded.dashboard_url}/latency?range=1h&live=off&by=tenant")
+        page.get_by_label("token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        rows = page.locator(".st-key-card-cohorts tbody tr")
+        expect(rows.first).to_be_visible(timeout=30_000)
+        counts.append(rows.count())
+        page.close()
+    assert counts == [6, 1]

@@ -1,0 +1,169 @@
+"""Health, a request and evaluations in a real browser, and what failures look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from dashboard import wording
+from dashboard.selection import Selection, format_time_ms
+from evenkeel.store import Store
+from tests.integration.dashboard.running import (
+    NO_FILTER,
+    RUN_ID,
+    Platform,
+    assert_no_exception,
+    evenkeel,
+    free_port,
+    opened,
+    overflow,
+    stop,
+    wait_for,
+)
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        pytest.param("light", 1440, id="light on a desktop"),
+        pytest.param("dark", 1440, id="dark on a desktop"),
+        pytest.param("dark", 390, id="dark on a telephone"),
+    ],
+)
+def test_health_shows_the_numbers_of_the_store(
+    platform: Platform, browser: Browser, scheme: str, width: int
+) -> None:
+    store = Store(platform.query_url)
+    summary = store.rows("health_summary", platform.range() | NO_FILTER)[0]
+    store.close()
+    page = opened(browser, platform.page(), scheme, width)
+    for label, expected in (
+        ("Requests", wording.rate(summary["requests_per_s"])),
+        ("TTFT p95", wording.seconds(summary["ttft_p95_s"])),
+        ("TPOT p95", wording.seconds(summary["tpot_p95_s"])),
+        ("Aborts", wording.percent(summary["aborted_ratio"])),
+        ("Acceptance", wording.percent(summary["acceptance_rate"])),
+    ):
+        expect(page.locator(f'[data-tile="{label}"]')).to_have_text(expected)
+    expect(page.get_by_text("Where the time goes")).to_be_visible()
+    expect(page.locator(".js-plotly-plot")).to_have_count(6)
+    assert overflow(page) <= 0, "the page scrolls sideways"
+    assert_no_exception(page)
+    page.close()
+
+
+def test_the_slowest_request_opens_as_a_waterfall(platform: Platform, browser: Browser) -> None:
+    store = Store(platform.query_url)
+    parameters = platform.range() | NO_FILTER | {"rank_by": "ttft", "limit": 1}
+    slowest = store.rows("slowest_requests", parameters)[0]
+    store.close()
+    page = opened(browser, platform.page())
+    page.locator(".st-key-card-slowest a").first.click()
+    expect(page.get_by_role("heading", name=slowest["request_id"])).to_be_visible(timeout=30_000)
+    expect(page.locator(".js-plotly-plot")).to_have_count(1)
+    expect(page.get_by_text(f"TTFT {wording.seconds(slowest['ttft_s'])}").first).to_be_visible()
+    expect(page.get_by_text("Others in flight at the same time")).to_be_visible()
+    expect(page.get_by_text("Raw spans of the trace (4)")).to_be_visible()
+    assert_no_exception(page)
+    page.close()
+
+
+def test_dragging_over_a_chart_narrows_the_range(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page())
+    plot = page.locator(".st-key-chart-ttft .nsewdrag").first
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    page.wait_for_timeout(500)
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + box["height"] / 2, steps=8)
+    page.mouse.up()
+    before = format_time_ms(platform.from_ms).replace(":", "%3A")
+    page.wait_for_url(lambda url: before not in url)
+    narrowed = Selection.from_params(dict(httpx.URL(page.url).params))
+    assert narrowed.from_ms is not None and narrowed.to_ms is not None
+    assert platform.from_ms < narrowed.from_ms < narrowed.to_ms < platform.to_ms
+    assert_no_exception(page)
+    page.close()
+
+
+def test_an_evaluation_shows_its_verdict_and_changed_items(
+    platform: Platform, browser: Browser
+) -> None:
+    page = opened(browser, platform.page("evals", run_id=RUN_ID))
+    expect(page.get_by_text(f"Regressed: {RUN_ID}")).to_be_visible()
+    expect(page.get_by_text("1 items scored differently: B lost 1 and gained 0")).to_be_visible()
+    expect(page.get_by_text("B said <b>3</b>")).to_be_visible()
+    assert_no_exception(page)
+    page.close()
+
+
+def test_an_unknown_request_says_so(platform: Platform, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(platform.page("request", request_id="chatcmpl-nobody"))
+    expect(page.get_by_text("No request has that id")).to_be_visible(timeout=30_000)
+    assert_no_exception(page)
+    page.close()
+
+
+def test_a_range_without_requests_leads_to_the_newest(platform: Platform, browser: Browser) -> None:
+    empty = Selection().narrowed(platform.from_ms - 7_200_000, platform.from_ms - 3_600_000)
+    url = httpx.URL(platform.dashboard_url, params=empty.to_params())
+    page = opened(browser, str(url))
+    expect(page.get_by_text("No request in this range", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Show the hour before that request").click()
+    expect(page.locator('[data-tile="Requests"]')).to_be_visible(timeout=30_000)
+    page.close()
+
+
+def test_the_dashboard_ends_cleanly_on_ctrl_c(platform: Platform) -> None:
+    port = free_port()
+    process = evenkeel("dashboard", "--port", str(port), "--query-url", platform.query_url)
+    wait_for(f"http://127.0.0.1:{port}/_stcore/health", process)
+    assert stop(process) == 0
+
+
+def test_a_taken_port_is_one_line_and_code_2(platform: Platform) -> None:
+    port = str(httpx.URL(platform.dashboard_url).port)
+    process = evenkeel("dashboard", "--port", port)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert err.count("\n") == 1 and "choose another with --port" in err
+
+
+def test_a_page_survives_a_store_that_goes_and_comes_back(browser: Browser, tmp_path: Path) -> None:
+    query_port, port = str(free_port()), str(free_port())
+    collect = (
+        "collect", "--json", "--data-dir", str(tmp_path), "--http-port", "0", "--grpc-port", "0",
+        "--query-port", query_port,
+    )  # fmt: skip
+    first = evenkeel(*collect)
+    assert first.stdout is not None and first.stdout.readline()
+    dashboard = evenkeel(
+        "dashboard", "--port", port, "--query-url", f"http://127.0.0.1:{query_port}"
+    )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/_stcore/health", dashboard)
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{port}/")
+        hint = page.get_by_text("The store holds no request yet")
+        expect(hint).to_be_visible(timeout=30_000)
+        stop(first)
+        expect(page.get_by_text("The store is not reachable")).to_be_visible(timeout=40_000)
+        assert_no_exception(page)
+        second = evenkeel(*collect)
+        try:
+            expect(hint).to_be_visible(timeout=40_000)
+        finally:
+            stop(second)
+        page.close()
+    finally:
+        stop(dashboard)
+        if first.poll() is None:
+            stop(first)

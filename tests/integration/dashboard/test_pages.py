@@ -1,0 +1,151 @@
+"""Every page in a real browser: from a burning SLO to the request, and what each page is for."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from dashboard.latency_model import Picked
+from dashboard.views import PAGES
+from tests.integration.dashboard.running import (
+    SLO,
+    Platform,
+    assert_no_exception,
+    opened,
+    overflow,
+)
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+PATHS = [page.path for page in PAGES if page.path != "request"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_fits_a_telephone(platform: Platform, browser: Browser, path: str) -> None:
+    page = opened(browser, platform.page(path), "dark", 390)
+    page.wait_for_timeout(1_000)
+    assert overflow(page) <= 0, "the page scrolls sideways"
+    assert_no_exception(page)
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_three_clicks_from_a_burning_slo_to_the_cause(
+    platform: Platform, browser: Browser, width: int
+) -> None:
+    # The range of now: SLOs are evaluated since the platform started, after what was simulated.
+    page = opened(browser, f"{platform.dashboard_url}/?range=1h&live=off", width=width)
+    page.locator(".ek-slo a", has_text=SLO).click()
+    expect(page.get_by_text("Who burned it")).to_be_visible(timeout=30_000)
+    expect(page.locator(".st-key-card-burners").get_by_text("qwen3-32b")).to_be_visible()
+    page.locator(".st-key-card-burning-requests a").first.click()
+    expect(page.get_by_text("The first token came after")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("of it queue")).to_be_visible()
+    page.locator(".st-key-card-neighbours a").first.click()
+    expect(page.get_by_text("Others in flight at the same time")).to_be_visible(timeout=30_000)
+    assert_no_exception(page)
+    page.close()
+
+
+def picked_url(page: Page) -> Picked | None:
+    return Picked.from_param(httpx.URL(page.url).params.get("picked", ""))
+
+
+def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
+    platform: Platform, browser: Browser
+) -> None:
+    page = opened(browser, platform.page("latency"))
+    plot = page.locator(".st-key-chart-heatmap .nsewdrag").first
+    expect(plot).to_be_visible(timeout=30_000)
+    plot.scroll_into_view_if_needed()
+    page.wait_for_timeout(800)
+    point = page.evaluate(
+        """() => {
+          const plot = document.querySelector('.st-key-chart-heatmap .js-plotly-plot');
+          const cells = plot._fullData[1], box = plot.getBoundingClientRect();
+          const i = Math.floor(cells.x.length / 2), axes = plot._fullLayout;
+          return [box.left + axes._size.l + axes.xaxis.d2p(cells.x[i]),
+                  box.top + axes._size.t + axes.yaxis.d2p(cells.y[i])];
+        }"""
+    )
+    page.mouse.move(point[0], point[1])
+    page.wait_for_timeout(300)
+    page.mouse.click(point[0], point[1])
+    card = page.locator(".st-key-card-behind")
+    expect(card).to_be_visible(timeout=15_000)
+    picked = picked_url(page)
+    assert picked is not None and picked.low_s < picked.high_s < 100
+    card.locator("a").first.click()
+    expect(page.get_by_text("The first token came after")).to_be_visible(timeout=30_000)
+    assert_no_exception(page)
+    page.close()
+
+
+def test_a_link_reproduces_what_was_picked(platform: Platform, browser: Browser) -> None:
+    picked = Picked(platform.from_ms, platform.to_ms, 0.5, 10.0, 1.0, "")
+    page = opened(browser, platform.page("latency", picked=picked.to_param(), by="tenant"))
+    expect(page.get_by_text("Requests behind it: TTFT from 500 ms to 10.0 s")).to_be_visible()
+    expect(page.locator(".st-key-card-behind tbody tr")).to_have_count(20)
+    assert_no_exception(page)
+    page.close()
+
+
+def test_latency_says_what_others_would_count(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page("latency", measure="tpot", definition="guidellm"))
+    expect(page.locator(".st-key-card-definitions tbody tr")).to_have_count(6)
+    expect(page.get_by_text("the first token's wait is in it").first).to_be_visible()
+    page.close()
+
+
+def test_a_drafted_objective_is_replayed(platform: Platform, browser: Browser) -> None:
+    page = opened(
+        browser, platform.page("slo", slo=SLO, draft_limit="2.00 s", draft_target="50.0 %")
+    )
+    rows = page.locator(".st-key-card-draft tbody tr")
+    expect(rows).to_have_count(2, timeout=30_000)
+    expect(rows.nth(0)).to_contain_text("overspent")
+    expect(rows.nth(1)).to_contain_text("none")
+    expect(page.locator(".ek-day").first).to_be_visible()
+    assert_no_exception(page)
+    page.close()
+
+
+def test_compare_finds_the_slower_model(platform: Platform, browser: Browser) -> None:
+    url = platform.page(
+        "compare", by="model", a="llama-3.1-8b-instruct", b="qwen3-32b", measure="tpot"
+    )
+    page = opened(browser, url)
+    expect(page.get_by_text("TPOT of qwen3-32b is higher")).to_be_visible()
+    assert_no_exception(page)
+    page.close()
+
+
+def test_explore_filters_and_exports(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page("explore", order="ttft", min_ttft_s="1s"))
+    first = page.locator(".st-key-card-found tbody tr").first
+    expect(first).to_be_visible()
+    with page.expect_download() as download:
+        page.locator(".st-key-card-found").get_by_role("button", name="CSV").click()
+    lines = download.value.path().read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("time,request_id") and len(lines) > 2
+    page.close()
+
+
+def test_explore_answers_sql(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page("explore", sql="SELECT 40 + 2 AS answer"))
+    expect(page.locator(".st-key-card-sql td")).to_have_text("42")
+    page.close()
+    page = opened(browser, platform.page("explore", sql="DROP TABLE requests"))
+    expect(page.get_by_text("the query port only reads")).to_be_visible()
+    assert_no_exception(page)
+    page.close()
+
+
+def test_an_engine_that_says_nothing_is_no_idle_engine(
+    platform: Platform, browser: Browser
+) -> None:
+    page = opened(browser, platform.page("engine"))
+    expect(page.get_by_text("Nothing is known of the engine", exact=True)).to_be_visible()
+    expect(page.get_by_text("No engine has said anything")).to_be_visible()
+    expect(page.locator(".st-key-card-acceptance tbody tr")).to_have_count(4)
+    page.close()

@@ -1,0 +1,207 @@
+"""The dashboard's queries against the real store: each runs, and both ways of reading agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.views import PAGES
+from evenkeel.errors import StoreError
+from evenkeel.slo_file import read_slo_file
+from evenkeel.slo_query import Span, event_parameters, slo_parts
+from evenkeel.store import Store
+from tests.integration.dashboard.running import NO_FILTER, NUM_REQUESTS, ROOT, RUN_ID, SLO, Platform
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+LATENCY: dict[str, object] = {
+    **NO_FILTER, "measure": "ttft", "definition": "ours", "dimension": "tenant", "one_in": 1,
+}  # fmt: skip
+EXPLORE: dict[str, object] = {
+    **NO_FILTER, "order_by": "ttft", "status": "", "finish_reason": "", "session": "",
+    "min_ttft_s": 0.5, "min_e2e_s": 0.0, "min_stall_s": 0.0, "min_input_tokens": 0.0,
+    "min_output_tokens": 0.0, "limit": 5,
+}  # fmt: skip
+QUERIES: dict[str, dict[str, object]] = {
+    "health_summary": NO_FILTER,
+    "health_summary_1m": NO_FILTER,
+    "health_series": {**NO_FILTER, "step_s": 60},
+    "health_series_1m": {**NO_FILTER, "step_s": 60},
+    "phase_summary": NO_FILTER,
+    "phase_summary_1m": NO_FILTER,
+    "phase_series_1m": {**NO_FILTER, "step_s": 60},
+    "phase_series": {**NO_FILTER, "step_s": 60},
+    "filter_values": {},
+    "filter_values_1m": {},
+    "slo_rollup_counts": {"slo_name": SLO, "width_s": 3600},
+    "newest_request": {},
+    "slowest_requests": {**NO_FILTER, "rank_by": "ttft", "limit": 5},
+    "request": {"id": "none", "near_ms": 0},
+    "request_spans": {"trace_id": "none"},
+    "request_neighbours": {
+        "model": "m", "request_id": "r", "start_ns": 0, "end_ns": 1, "limit": 5,
+    },
+    "slo_now": {},
+    "slo_history": {"step_s": 60},
+    "alerts": {},
+    "latency_cohorts": LATENCY,
+    "latency_cohorts_1m": LATENCY,
+    "latency_series": {**LATENCY, "step_s": 60, "cohorts": ["acme"]},
+    "latency_series_1m": {**LATENCY, "step_s": 60, "cohorts": ["acme"]},
+    "latency_heatmap": {**LATENCY, "step_s": 60},
+    "latency_behind": {
+        **LATENCY, "low_s": 0.1, "high_s": 0.5, "near_s": 0.3, "cohort": "acme", "limit": 5,
+    },
+    "count_in_range": {"model": ""},
+    "engine_state_series": {"model": "", "step_s": 60, "names": ["vllm:num_requests_running"]},
+    "engine_steps_series": {"model": "", "step_s": 60},
+    "engine_steps_waiting": {"model": "", "step_s": 60},
+    "acceptance_positions": NO_FILTER,
+    "control_steps": {},
+    "cache_series": {**NO_FILTER, "step_s": 60},
+    "cache_cohorts": {**NO_FILTER, "dimension": "tenant"},
+    "response_cache_counts": {"model": ""},
+    "response_cache_details": {},
+    "response_cache_bound": {"step_s": 60},
+    "compare_sample": {**NO_FILTER, "measure": "ttft", "limit": 5},
+    "compare_cohort": NO_FILTER,
+    "explore_requests": EXPLORE,
+    "explore_example": {},
+    "request_evaluations": {"trace_id": "none", "request_id": "none"},
+    "changes": {},
+    "prompt_versions": {"model": ""},
+    "eval_runs": {},
+    "eval_gates": {"run_id": RUN_ID},
+    "eval_slices": {"run_id": RUN_ID},
+    "eval_changed_items": {"run_id": RUN_ID, "limit": 5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_query_of_the_dashboard_runs(platform: Platform, name: str) -> None:
+    store = Store(platform.query_url)
+    store.rows(name, platform.range() | QUERIES[name])
+    store.close()
+
+
+def test_the_rollup_says_what_the_requests_say(platform: Platform) -> None:
+    store = Store(platform.query_url)
+    # Whole minutes around everything: the rollup knows nothing finer.
+    everything = {
+        "from_ms": platform.from_ms // 60_000 * 60_000,
+        "to_ms": (platform.to_ms // 60_000 + 1) * 60_000,
+        **NO_FILTER,
+    }
+    raw = store.rows("health_summary", everything)[0] | store.rows("phase_summary", everything)[0]
+    rollup = store.rows("health_summary_1m", everything)[0]
+    rollup |= store.rows("phase_summary_1m", everything)[0]
+    store.close()
+    for name in ("num_requests", "num_errors", "num_aborted", "num_shed", "output_tokens_per_s",
+                 "cached_token_ratio", "acceptance_rate", "queue_mean_s", "prefill_mean_s",
+                 "decode_mean_s"):  # fmt: skip
+        assert rollup[name] == pytest.approx(raw[name]), name
+    for name in ("ttft_p50_s", "ttft_p95_s", "tpot_p95_s", "itl_p99_p95_s"):
+        assert rollup[name] == pytest.approx(raw[name], rel=0.05), name
+
+
+def test_the_store_counts_what_was_simulated(platform: Platform) -> None:
+    store = Store(platform.query_url)
+    summary = store.rows("health_summary", platform.range() | NO_FILTER)[0]
+    store.close()
+    by_status = platform.simulated["by_status"]
+    assert isinstance(by_status, dict)
+    assert summary["num_requests"] == NUM_REQUESTS
+    assert summary["num_errors"] == by_status["error"]
+    assert summary["num_aborted"] == by_status["aborted"]
+
+
+def test_every_query_that_the_dashboard_names_is_tested() -> None:
+    named = set()
+    for path in (ROOT / "dashboard").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        named |= {
+            query.stem
+            for query in (ROOT / "evenkeel" / "queries").glob("*.sql")
+            if f'"{query.stem}"' in text
+        }
+    elsewhere = {"slo_counts", "slo_cohorts", "slo_causes", "slo_burners"}
+    assert len(PAGES) == 10
+    assert sorted(named - set(QUERIES) - elsewhere) == []
+
+
+def test_latency_of_the_rollup_is_that_of_the_requests(platform: Platform) -> None:
+    store = Store(platform.query_url)
+    whole_minutes = {
+        "from_ms": platform.from_ms // 60_000 * 60_000,
+        "to_ms": (platform.to_ms // 60_000 + 1) * 60_000,
+        **LATENCY,
+    }
+    raw = {r["cohort"]: r for r in store.rows("latency_cohorts", whole_minutes)}
+    rollup = {r["cohort"]: r for r in store.rows("latency_cohorts_1m", whole_minutes)}
+    store.close()
+    assert raw.keys() == rollup.keys()
+    for cohort, row in raw.items():
+        assert rollup[cohort]["p50_s"] == pytest.approx(row["p50_s"], rel=0.1), cohort
+
+
+@pytest.mark.parametrize(
+    ("measure", "definition", "holds"),
+    [
+        pytest.param("ttft", "vllm_api", "lower", id="from scheduled, so without the queue"),
+        pytest.param("tpot", "guidellm", "higher", id="with the first token's wait in it"),
+        pytest.param("ttft", "mlperf", "same", id="the same as ours"),
+    ],
+)
+def test_a_definition_changes_the_number_as_it_says(
+    platform: Platform, measure: str, definition: str, holds: str
+) -> None:
+    store = Store(platform.query_url)
+    parameters = platform.range() | LATENCY | {"measure": measure, "dimension": ""}
+    ours = store.rows("latency_cohorts", parameters)[0]["p95_s"]
+    theirs = store.rows("latency_cohorts", parameters | {"definition": definition})[0]["p95_s"]
+    store.close()
+    found = "same" if theirs == ours else "higher" if theirs > ours else "lower"
+    assert found == holds
+
+
+def test_a_sample_weighs_what_it_leaves_out(platform: Platform) -> None:
+    store = Store(platform.query_url)
+    parameters = platform.range() | LATENCY | {"dimension": ""}
+    everything = store.rows("latency_cohorts", parameters)[0]["num_requests"]
+    sampled = store.rows("latency_cohorts", parameters | {"one_in": 4})[0]["num_requests"]
+    store.close()
+    assert sampled == pytest.approx(everything, rel=0.2) and sampled != everything
+
+
+def test_requests_that_burned_a_budget_are_its_bad_events(platform: Platform) -> None:
+    slo = read_slo_file(platform.slo_file).slos[0]
+    span = Span(platform.from_ms * 10**6, platform.to_ms * 10**6)
+    parameters = event_parameters(slo_parts(slo), span)
+    store = Store(platform.query_url)
+    burners = store.rows("slo_burners", {**parameters, "limit": NUM_REQUESTS})
+    cohorts = store.rows("slo_cohorts", parameters)
+    bad = store.rows("slo_causes", parameters)[0]["num_bad"]
+    store.close()
+    assert len(burners) == bad > 0
+    assert sum(c["bad_sum"] for c in cohorts if c["dimension"] == "model") == bad
+    assert all(b["slo_class"] == "interactive" for b in burners)
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        pytest.param("DROP TABLE requests", "only reads", id="a write"),
+        pytest.param("SELECT count() FROM numbers(1e13)", "TIMEOUT", id="one that takes too long"),
+        pytest.param("SELECT nothing FROM nowhere", "UNKNOWN_TABLE", id="nonsense"),
+    ],
+)
+def test_free_sql_is_refused(platform: Platform, sql: str, reason: str) -> None:
+    store = Store(platform.query_url)
+    with pytest.raises(StoreError, match=reason):
+        store.free_frame(sql, 100, 1.0)
+    store.close()
+
+
+def test_free_sql_returns_no_more_rows_than_asked_for(platform: Platform) -> None:
+    store = Store(platform.query_url)
+    assert len(store.free_frame("SELECT number FROM numbers(1000)", 10, 5.0)) == 10
+    store.close()

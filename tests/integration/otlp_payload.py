@@ -1,0 +1,61 @@
+"""OTLP trace requests for tests, built with the protobuf classes and nothing of ours."""
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
+
+
+def any_value(value: Any) -> AnyValue:
+    """Return a Python value as OTLP says it."""
+    if value is None:
+        return AnyValue()
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    if isinstance(value, int):
+        return AnyValue(int_value=value)
+    if isinstance(value, float):
+        return AnyValue(double_value=value)
+    if isinstance(value, bytes):
+        return AnyValue(bytes_value=value)
+    if isinstance(value, Mapping):
+        return AnyValue(kvlist_value=KeyValueList(values=key_values(value)))
+    if isinstance(value, list | tuple):
+        return AnyValue(array_value=ArrayValue(values=[any_value(item) for item in value]))
+    return AnyValue(string_value=str(value))
+
+
+def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
+    """Return attributes as OTLP says them."""
+    return [KeyValue(key=key, value=any_value(value)) for key, value in attributes.items()]
+
+
+def trace_request(
+    num_spans: int = 1,
+    attributes: Mapping[str, Any] | None = None,
+    name: str = "test",
+    service: str = "test",
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+) -> ExportTraceServiceRequest:
+    """Return a request of spans that differ in their ids only."""
+    request = ExportTraceServiceRequest()
+    resource_spans = request.resource_spans.add()
+    resource_spans.resource.attributes.extend(key_values({"service.name": service}))
+    scope_spans = resource_spans.scope_spans.add()
+    scope_spans.scope.name = "tests"
+    start_ns = time.time_ns() if start_ns is None else start_ns
+    for _ in range(num_spans):
+        scope_spans.spans.add(
+            trace_id=uuid.uuid4().bytes,
+            span_id=uuid.uuid4().bytes[:8],
+            name=name,
+            kind=2,
+            start_time_unix_nano=start_ns,
+            end_time_unix_nano=start_ns + 1_000_000 if end_ns is None else end_ns,
+            attributes=key_values(attributes or {}),
+        )
+    return request

@@ -1,0 +1,31 @@
+"""One embedded store for the SLO tests of a module, emptied before each."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from collector.storage import Storage, open_embedded
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    storage = open_embedded(tmp_path_factory.mktemp("store"))
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def client(storage: Storage) -> Iterator[Any]:
+    client = storage.connect()
+    for table in (
+        "requests",
+        "slo_status",
+        "alert_history",
+        "eval_results",
+        "engine_state",
+        "spans",
+    ):
+        client.command(f"TRUNCATE TABLE {table}")
+    yield client
+    client.close()

@@ -1,0 +1,92 @@
+"""Requests in the real store, and an evaluator of a file over them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from collector.alert_book import AlertBook
+from collector.slo_evaluator import Evaluator
+from collector.slo_store import SloStore, to_datetime
+from evenkeel.slo_file import read_slo_file
+
+S = 10**9
+
+
+ALERTING = """\
+apiVersion: evenkeel/v1
+kind: Alerting
+spec:
+  interval: 200ms
+  scale: 1/300
+  receivers:
+    - name: on-call
+      url: {url}
+      allowPrivate: true
+---
+"""
+
+
+SLO = """\
+apiVersion: openslo/v1
+kind: SLO
+metadata: {{name: {name}, displayName: Support starts fast}}
+spec:
+  service: support
+  indicator: {{metric: {metric}, select: {{{select}}}, aborted: measured}}
+  objectives: [{{target: {target}, {value}}}]
+  timeWindow: [{{duration: 30d, isRolling: true}}]
+"""
+
+
+def slo_text(
+    name: str = "chat",
+    metric: str = "ttft",
+    select: str = "model: support",
+    target: str = "0.99",
+) -> str:
+    value = "" if metric == "availability" else "value: 0.5"
+    return SLO.format(name=name, metric=metric, select=select, target=target, value=value)
+
+
+def insert(client: Any, *rows: Mapping[str, Any]) -> None:
+    """Insert requests; `end_ns` is when a request ended, `e2e_s` before that it began."""
+    complete = []
+    for i, row in enumerate(rows):
+        values = {
+            "request_id": f"r{i}",
+            "trace_id": f"{i:032x}",
+            "span_id": f"{i:016x}",
+            "service": "support",
+            "model": "support",
+            "status": "ok",
+            "ttft_s": 0.1,
+            "tpot_s": 0.01,
+            "queue_s": 0.02,
+            "prefill_s": 0.08,
+            "decode_s": 0.3,
+            "e2e_s": 0.4,
+            "input_tokens": 40,
+            "sample_weight": 1.0,
+            "tenant": None,
+            "http_status": None,
+        } | dict(row)
+        end_ns = values.pop("end_ns")
+        values["time"] = to_datetime(end_ns - int((values["e2e_s"] or 0) * S))
+        complete.append(values)
+    columns = list(complete[0])
+    client.insert("requests", [[v[c] for c in columns] for v in complete], column_names=columns)
+
+
+SLOW = {"ttft_s": 2.0, "queue_s": 1.6, "prefill_s": 0.4, "e2e_s": 2.3, "input_tokens": 900}
+
+
+def evaluator(
+    client: Any, tmp_path: Path, text: str, url: str = "http://127.0.0.1:9/"
+) -> Evaluator:
+    path = tmp_path / "slos.yaml"
+    path.write_text(ALERTING.format(url=url) + text)
+    book = AlertBook(tmp_path / "alerts.db")
+    return Evaluator(read_slo_file(path), SloStore(client), book, "http://127.0.0.1:8501")
+
+
+NOW = 1_795_168_800 * S

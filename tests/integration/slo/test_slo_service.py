@@ -1,0 +1,104 @@
+"""Evaluation and delivery as they run beside the collector."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from collector import slo_service
+from collector.alert_delivery import DeliveryPolicy
+from collector.context import Context
+from collector.storage import Storage
+from evenkeel.errors import ConfigurationError
+from tests.integration.alert_receiver import Answer, serve_alerts
+from tests.integration.slo.slo_requests import ALERTING, SLOW, insert, slo_text
+
+pytestmark = pytest.mark.integration
+
+QUICK = DeliveryPolicy(timeout_s=0.5, max_attempts=50, unit_s=0.01, poll_s=0.02)
+
+
+def context(storage: Storage, tmp_path: Path, text: str, url: str) -> Context:
+    path = tmp_path / "slos.yaml"
+    path.write_text(ALERTING.format(url=url) + text)
+    return Context(storage.connect, tmp_path, path, "http://127.0.0.1:8501", CollectorRegistry())
+
+
+def statuses(severity: str) -> Callable[[list[Any]], list[str]]:
+    def select(received: list[Any]) -> list[str]:
+        return [
+            r.body["status"] for r in received if r.body["commonLabels"]["severity"] == severity
+        ]
+
+    return select
+
+
+async def test_the_service_tells_a_flaky_receiver_of_a_breach_and_its_end(
+    storage: Storage, client: Any, tmp_path: Path
+) -> None:
+    """In real time: bad requests, the page, good ones, the resolve; every retry under its id."""
+    page = statuses("page")
+    with serve_alerts([Answer(500), Answer(500, delay_s=1.0), Answer(503)]) as receiver:
+        service = slo_service.start(context(storage, tmp_path, slo_text(), receiver.url), QUICK)
+        try:
+            insert(client, *({"end_ns": time.time_ns()} | SLOW for _ in range(20)))
+            inserted = time.monotonic()
+            receiver.wait_for(lambda got: page(got) == ["firing"])
+            assert time.monotonic() - inserted < 5.0
+            # Good ones keep coming: silence alone would not end the alert.
+            for _ in range(6):
+                insert(client, *({"end_ns": time.time_ns()} for _ in range(20)))
+                await asyncio.sleep(0.4)
+            receiver.wait_for(lambda got: page(got) == ["firing", "resolved"])
+        finally:
+            await service.close()
+    by_id: dict[str, set[str]] = {}
+    for received in receiver.received:
+        by_id.setdefault(received.notification_id, set()).add(received.body["status"])
+    assert all(len(states) == 1 for states in by_id.values())
+    assert len(by_id) == len(receiver.accepted())
+    assert len(receiver.received) == len(receiver.accepted()) + 3
+
+
+async def test_a_wrong_file_is_refused_at_the_start_and_ignored_later(
+    storage: Storage, tmp_path: Path
+) -> None:
+    there = context(storage, tmp_path, "kind: nonsense\n", "http://127.0.0.1:9/")
+    with pytest.raises(ConfigurationError, match=r"slos\.yaml"):
+        slo_service.start(there, QUICK)
+
+    registry = CollectorRegistry()
+    good = context(storage, tmp_path, slo_text(), "http://127.0.0.1:9/")
+    running = Context(good.connect, tmp_path, good.slo_file, None, registry)
+    service = slo_service.start(running, QUICK)
+    try:
+        (tmp_path / "slos.yaml").write_text("kind: nonsense\n")
+        await _until(lambda: _value(registry, "evenkeel_slo_file_rejections_total") == 1.0)
+        before = _value(registry, "evenkeel_slo_evaluation_seconds_count")
+        await _until(lambda: _value(registry, "evenkeel_slo_evaluation_seconds_count") > before + 1)
+        assert _value(registry, "evenkeel_slo_file_rejections_total") == 1.0, "once a version"
+    finally:
+        await service.close()
+
+
+async def test_without_a_file_nothing_runs(storage: Storage, tmp_path: Path) -> None:
+    service = slo_service.start(
+        Context(storage.connect, tmp_path, None, None, CollectorRegistry()), QUICK
+    )
+    await service.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def _value(registry: CollectorRegistry, name: str) -> float:
+    return registry.get_sample_value(name) or 0.0
+
+
+async def _until(is_met: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not is_met():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)

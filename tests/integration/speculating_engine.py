@@ -1,0 +1,145 @@
+"""Answers the same requests with and without the speculation hook, and prints what came out.
+
+Run as a program: vLLM's engine runs in this process, twice, with the demo model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+ROUNDS = 3
+FIXED_LENGTH = 6
+PROMPTS = 48
+
+
+def main() -> int:
+    os.environ |= {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "EVENKEEL_SPECULATION_RAISE_INTERNAL_ERRORS": "true",
+        "EVENKEEL_SPECULATION_REPORTS": "true",
+        "EVENKEEL_SPECULATION_STORE_FILE": str(Path(sys.argv[1]) / "answers"),
+    }
+    print(json.dumps(answer_all()))
+    return 0
+
+
+def answer_all() -> dict[str, Any]:
+    from vllm import LLM, SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    from runtime.demo_model.checkpoint import target_path
+    from runtime.speculation_controller import FixedLength
+    from runtime.speculation_flags import speculation_flags
+    from runtime.speculation_report import take_report
+
+    base = {
+        "model": str(target_path()),
+        "enforce_eager": True,
+        "max_model_len": 1024,
+        "max_num_seqs": 8,
+        "seed": 1,
+    }
+    flags = speculation_flags(15, is_cpu=True)
+    plain = LLM(**base)
+    hooked = LLM(
+        **base,
+        speculative_config=flags.config,
+        scheduler_cls=flags.scheduler_class,
+        worker_cls=flags.worker_class,
+    )
+    scheduler = hooked.llm_engine.engine_core.engine_core.scheduler
+    speculation = scheduler.evenkeel_speculation
+    words = random.Random(4)
+    vocabulary = plain.llm_engine.model_config.get_vocab_size()
+    prompts = make_prompts(plain.get_tokenizer(), vocabulary, words)
+    settings = [
+        SamplingParams(temperature=0.0, max_tokens=words.choice([1, 2, 17, 48])) for _ in prompts
+    ]
+    settings[3] = SamplingParams(temperature=0.0, max_tokens=40, stop=["the"])
+    settings[5] = SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True)
+    settings[7] = SamplingParams(
+        temperature=0.0,
+        max_tokens=24,
+        structured_outputs=StructuredOutputsParams(regex=r"(yes|no)( (yes|no)){2,5}"),
+    )
+    settings[9] = SamplingParams(temperature=0.0, max_tokens=20, repetition_penalty=1.2)
+    settings[11] = SamplingParams(temperature=0.0, max_tokens=20, logprobs=2)
+    inputs = [{"prompt_token_ids": prompt} for prompt in prompts]
+
+    def ask(engine: Any, params: Any) -> list[Any]:
+        return engine.generate(inputs, params, use_tqdm=False)
+
+    expected = [a.outputs[0].token_ids for a in ask(plain, settings)]
+    different: list[list[Any]] = []
+    counts: dict[str, list[int]] = {}
+    controllers = {"auto": speculation.controller, "fixed": FixedLength(FIXED_LENGTH)}
+    for round_number in range(ROUNDS):
+        for name, controller in controllers.items():
+            speculation.controller = controller
+            for i, answer in enumerate(ask(hooked, settings)):
+                report = take_report(answer)
+                for source, count in (report.counts if report else {}).items():
+                    total = counts.setdefault(source, [0, 0])
+                    total[0] += count.drafted_tokens
+                    total[1] += count.accepted_tokens
+                if answer.outputs[0].token_ids != expected[i]:
+                    different.append([name, round_number, i])
+    result: dict[str, Any] = {"requests": len(prompts), "different": different, "counts": counts}
+
+    speculation.controller = FixedLength(FIXED_LENGTH)
+    unseen = [{"prompt_token_ids": [words.randrange(3, vocabulary) for _ in range(20)]}]
+    asked = SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True)
+    answer = list(plain.generate(unseen, asked, use_tqdm=False)[0].outputs[0].token_ids)
+    given = asked.clone()
+    given.extra_args = {"evenkeel_draft": answer}
+    result["given"] = reported(hooked.generate(unseen, given, use_tqdm=False)[0])
+    refused = asked.clone()
+    refused.extra_args = {"evenkeel_speculate": False}
+    result["refused"] = reported(hooked.generate(unseen, refused, use_tqdm=False)[0])
+    sampled = SamplingParams(temperature=0.8, max_tokens=30, seed=3)
+    made = ask(hooked, sampled)
+    result["sampled"] = sum(bool(a.outputs[0].token_ids) for a in made)
+    result["answers_kept"] = speculation.store.num_answers
+    scheduler.shutdown()
+    result["kept_bytes"] = Path(os.environ["EVENKEEL_SPECULATION_STORE_FILE"]).stat().st_size
+    return result
+
+
+def reported(answer: Any) -> dict[str, Any]:
+    from runtime.speculation_report import take_report
+
+    report = take_report(answer)
+    return {
+        "tokens": len(answer.outputs[0].token_ids),
+        "counts": {
+            source: [c.drafted_tokens, c.accepted_tokens]
+            for source, c in (report.counts if report else {}).items()
+        },
+        "left": answer.kv_transfer_params,
+    }
+
+
+def make_prompts(tokenizer: Any, vocabulary: int, words: random.Random) -> list[list[int]]:
+    """The demo's questions, some random words, and texts that repeat themselves."""
+    lines = Path("golden_datasets/support/support.jsonl").read_text(encoding="utf-8").splitlines()
+    questions = [json.loads(line)["messages"] for line in words.sample(lines, PROMPTS * 3 // 4)]
+    prompts = [
+        list(tokenizer.apply_chat_template(q, add_generation_prompt=True, return_dict=False))
+        for q in questions
+    ]
+    while len(prompts) < PROMPTS:
+        phrase = [words.randrange(3, vocabulary) for _ in range(words.randrange(1, 12))]
+        prompts.append(phrase * words.randrange(1, 4))
+    return prompts
+
+
+if __name__ == "__main__":
+    sys.exit(main())

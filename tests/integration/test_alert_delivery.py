@@ -1,0 +1,259 @@
+"""Delivery over real HTTP: retries under one id, order, dead letters, and kill -9."""
+
+import asyncio
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bench.slo_kills import kill_again_and_again
+from collector.alert_book import AlertBook
+from collector.alert_delivery import DeliveryPolicy, DeliveryWorker, deliver
+from collector.alert_engine import AlertEngine, Condition
+from collector.alert_message import alertmanager_body
+from collector.alert_outbox import Letter, Outbox
+from collector.alert_state import Patience
+from evenkeel.slo_receiver import Receiver, ReceiverType
+from tests.integration.alert_receiver import Answer, serve_alerts
+
+pytestmark = pytest.mark.integration
+
+QUICK = DeliveryPolicy(timeout_s=0.3, max_attempts=5, unit_s=0.01, poll_s=0.01)
+NUM_KILLS = 25
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[AlertBook]:
+    book = AlertBook(tmp_path / "alerts.db")
+    yield book
+    book.close()
+
+
+@contextmanager
+def delivering(
+    path: Path, *receivers: Receiver, policy: DeliveryPolicy = QUICK
+) -> Iterator[list[str]]:
+    """Run a worker in a thread; yields the outcomes it counts."""
+    outcomes: list[str] = []
+    worker = DeliveryWorker(path, lambda: {r.name: r for r in receivers}, policy, outcomes.append)
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(worker.run(stop)))
+    thread.start()
+    try:
+        yield outcomes
+    finally:
+        stop.set()
+        thread.join()
+
+
+def observe(book: AlertBook, holds: bool, *receivers: Receiver) -> None:
+    condition = Condition("chat", "page", holds, Patience(), {"slo": "chat"}, {}, dict)
+    AlertEngine(book).observe([condition], receivers, time.time_ns())
+
+
+def wait_until_done(book: AlertBook, timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while Outbox(book).count_by_state()["waiting"]:
+        assert time.monotonic() < deadline, Outbox(book).count_by_state()
+        time.sleep(0.01)
+
+
+def test_a_flaky_receiver_gets_firing_then_resolved_under_constant_ids(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    """An error, an answer that never comes, a request to wait, and then it works."""
+    script = [Answer(500), Answer(200, delay_s=1.0), Answer(503, headers={"Retry-After": "0"})]
+    with serve_alerts(script) as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        observe(book, True, receiver)
+        observe(book, False, receiver)
+        with delivering(tmp_path / "alerts.db", receiver):
+            wait_until_done(book)
+    firing, resolved = [r.body["status"] for r in server.received[:4]], server.received[4]
+    assert firing == ["firing"] * 4
+    assert len({r.notification_id for r in server.received[:4]}) == 1
+    assert resolved.body["status"] == "resolved"
+    assert resolved.notification_id != server.received[0].notification_id
+    assert Outbox(book).count_by_state() == {"waiting": 0, "delivered": 2, "dead": 0}
+
+
+def test_retry_after_is_honoured(book: AlertBook, tmp_path: Path) -> None:
+    with serve_alerts([Answer(429, headers={"Retry-After": "1"})]) as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        observe(book, True, receiver)
+        with delivering(tmp_path / "alerts.db", receiver):
+            began = time.monotonic()
+            wait_until_done(book)
+    assert time.monotonic() - began >= 1.0
+    assert [r.status for r in server.received] == [429, 200]
+
+
+def test_a_redirect_and_a_404_are_dead_at_once_and_can_be_replayed(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    script = [Answer(302, headers={"Location": "http://127.0.0.1:1/"}), Answer(404)]
+    with serve_alerts(script) as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        observe(book, True, receiver)
+        observe(book, False, receiver)
+        with delivering(tmp_path / "alerts.db", receiver) as outcomes:
+            wait_until_done(book)
+            dead = Outbox(book).dead()
+            assert [letter.last_error for letter in dead] == ["answered 302", "answered 404"]
+            assert Outbox(book).replay(time.time_ns()) == 2
+            wait_until_done(book)
+        assert [r.notification_id for r in server.accepted()] == [x.notification_id for x in dead]
+    assert outcomes == ["dead", "dead", "delivered", "delivered"]
+
+
+def test_a_receiver_that_is_down_is_tried_up_to_the_cap(book: AlertBook, tmp_path: Path) -> None:
+    receiver = Receiver(
+        "on-call", "http://127.0.0.1:9/", allow_private=True
+    )  # discard: nothing listens there
+    observe(book, True, receiver)
+    with delivering(tmp_path / "alerts.db", receiver) as outcomes:
+        wait_until_done(book)
+    (letter,) = Outbox(book).dead()
+    assert letter.num_attempts == QUICK.max_attempts
+    assert letter.last_error is not None
+    assert letter.last_error.startswith("ConnectError")
+    assert outcomes == ["failed"] * 4 + ["dead"]
+
+
+def test_a_receiver_that_left_the_file_leaves_a_dead_letter(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    observe(book, True, Receiver("gone", "http://127.0.0.1:9/", allow_private=True))
+    with delivering(tmp_path / "alerts.db"):
+        wait_until_done(book)
+    assert Outbox(book).dead()[0].last_error == "the SLO file no longer has this receiver"
+
+
+def test_a_slow_receiver_does_not_hold_up_another(book: AlertBook, tmp_path: Path) -> None:
+    with serve_alerts([Answer(200, delay_s=0.25)]) as slow, serve_alerts() as fast:
+        receivers = (
+            Receiver("slow", slow.url, allow_private=True),
+            Receiver("fast", fast.url, allow_private=True),
+        )
+        observe(book, True, *receivers)
+        observe(book, False, *receivers)
+        with delivering(tmp_path / "alerts.db", *receivers):
+            fast.wait_for(lambda accepted: len(accepted) == 2, timeout_s=2.0)
+            assert len(slow.received) == 1
+            wait_until_done(book)
+
+
+def test_kill_9_loses_no_transition_and_changes_no_id(tmp_path: Path) -> None:
+    """The short form of `bench/slo_kills.py`, which says what each figure is."""
+    found = kill_again_and_again(tmp_path, NUM_KILLS, seed=7)
+    assert found.mistakes == (), found
+    assert found.num_transitions > NUM_KILLS, "killed before they did anything"
+    assert found.num_repeated > 0, "no answer was lost: nothing was put to the test"
+
+
+def test_an_address_inside_is_refused_for_good_unless_allowed(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    with serve_alerts() as server:
+        receiver = Receiver("on-call", server.url)
+        observe(book, True, receiver)
+        with delivering(tmp_path / "alerts.db", receiver):
+            wait_until_done(book)
+        assert server.received == []
+    (letter,) = Outbox(book).dead()
+    assert letter.last_error is not None
+    assert letter.last_error.startswith("127.0.0.1 is 127.0.0.1, no public address")
+
+
+async def test_a_redirect_to_another_place_is_not_followed() -> None:
+    with serve_alerts() as inside, serve_alerts([Answer(307, headers={"Location": ""})]) as first:
+        first._script[0].headers["Location"] = inside.url
+        receiver = Receiver("on-call", first.url, allow_private=True)
+        letter = Letter(1, "a-firing", "on-call", "firing", '{"x": 1}', 0, 0, None)
+        async with httpx.AsyncClient() as client:
+            outcome = await deliver(client, receiver, letter, 5.0)
+        assert (outcome.is_final, outcome.error) == (True, "answered 307")
+        assert inside.received == []
+
+
+class MailHandler(socketserver.StreamRequestHandler):
+    """As much of SMTP as a client needs to hand over one message."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 here\r\n")
+        while line := self.rfile.readline():
+            word = line.split()[0].upper() if line.split() else b""
+            if word == b"DATA":
+                self.wfile.write(b"354 go on\r\n")
+                data = b""
+                while not data.endswith(b"\r\n.\r\n"):
+                    data += self.rfile.readline()
+                self.server.messages.append(data.decode())  # type: ignore[attr-defined]
+            if word == b"QUIT":
+                self.wfile.write(b"221 bye\r\n")
+                return
+            self.wfile.write(b"250 fine\r\n")
+
+
+async def test_an_email_reaches_the_server() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailHandler) as server:
+        messages: list[str] = []
+        server.messages = messages  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            receiver = Receiver(
+                "mail",
+                f"smtp://127.0.0.1:{server.server_address[1]}",
+                ReceiverType.EMAIL,
+                allow_private=True,
+                sender="evenkeel@example.com",
+                recipients=("ann@example.com", "bob@example.com"),
+            )
+            body = alertmanager_body(
+                "mail", {"slo": "chat"}, {"summary": "It\nburns"}, 10**18, None, None
+            )
+            letter = Letter(1, "abc-firing", "mail", "firing", body, 0, 0, None)
+            async with httpx.AsyncClient() as client:
+                outcome = await deliver(client, receiver, letter, 5.0)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert outcome.is_delivered, outcome
+    (message,) = messages
+    assert "Subject: Alert: It burns" in message
+    assert "Message-ID: <abc-firing@evenkeel>" in message
+    assert "To: ann@example.com, bob@example.com" in message
+
+
+def apprise_letter(status: str = "firing") -> Letter:
+    body = alertmanager_body("r", {"slo": "chat"}, {"summary": "It burns"}, 10**18, None, None)
+    return Letter(1, f"abc-{status}", "r", status, body, 0, 0, None)
+
+
+async def test_apprise_delivers_and_refuses_addresses_inside() -> None:
+    with serve_alerts() as server:
+        host = server.url.removeprefix("http://")
+        allowed = Receiver("r", f"json://{host}", ReceiverType.APPRISE, allow_private=True)
+        by_name = f"json://{host.replace('127.0.0.1', 'localhost')}"
+        refused = Receiver("r", by_name, ReceiverType.APPRISE)
+        unknown = Receiver("r", "nosuch://service", ReceiverType.APPRISE, allow_private=True)
+        async with httpx.AsyncClient() as client:
+            outcomes = await asyncio.gather(
+                *(deliver(client, r, apprise_letter(), 60.0) for r in (allowed, refused, unknown))
+            )
+    assert [(o.is_delivered, o.is_final) for o in outcomes] == [
+        (True, False),
+        (False, True),
+        (False, True),
+    ]
+    assert outcomes[1].error.startswith("apprise would connect to ")
+    assert outcomes[2].error == "apprise does not know this address"
+    (received,) = server.received
+    assert received.body["title"] == "Alert: It burns"
+    assert received.body["message"].endswith("id: abc-firing")

@@ -1,0 +1,130 @@
+"""Results on the wire: what a collector receives, and what happens without one."""
+
+import gzip
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from evals.answers import Answer, AnsweredPair
+from evals.client import Reply
+from evals.dataset import Dataset, Item, Message
+from evals.gates import parse_gates
+from evals.judgement import judge
+from evals.outcome import Outcome
+from evals.result_spans import result_spans, send
+from evals.run import CacheMode
+from evals.scorers import Score, make_scorer
+from evals.sides import Side
+from evenkeel import spans
+
+pytestmark = pytest.mark.integration
+
+
+class Receiver(ThreadingHTTPServer):
+    daemon_threads = True
+    bodies: list[bytes]
+    status = 200
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.bodies.append(gzip.decompress(body))
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output clean."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    server = Receiver(("127.0.0.1", 0), Handler)
+    server.bodies = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def finish(num_pairs: int) -> Outcome:
+    gates = parse_gates("accuracy>=-1%")
+    scorer = make_scorer("exact", "x")
+    pairs = []
+    for i in range(num_pairs):
+        item = Item(f"i{i}", (Message("user", "?"),), "x", scorer, ("t",), f"c{i}")
+        reply = Reply(10, 20, text="x", ttft_s=0.1, e2e_s=0.2, output_tokens=3)
+        a, b = (Answer(reply, Score.of(True), f"{i + 1:032x}", f"{s}{i + 1:015x}") for s in "12")
+        pairs.append(AnsweredPair(i, item, "A", a, b))
+    side = Side("full", "http://h", "m", "support", "1", None, {})
+    return Outcome(
+        run_id="r1",
+        start_ns=1,
+        seconds=1.0,
+        dataset=Dataset("sums", "1.0.0", "sha256:00", (), ()),
+        sides={"A": side, "B": side},
+        seed=0,
+        concurrency=1,
+        cache=CacheMode.COLD,
+        plan=(),
+        pairs=pairs,
+        judgement=judge(gates, pairs, 0),
+        max_unmeasured_ratio=0.05,
+        allows_inconclusive=False,
+    )
+
+
+def test_every_answer_and_gate_arrives(receiver: Receiver) -> None:
+    endpoint = f"http://127.0.0.1:{receiver.server_port}"
+    assert send(finish(300), endpoint) is None
+    received = [
+        span
+        for body in receiver.bodies
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+    assert len(received) == 601
+    assert len(receiver.bodies) == 2
+    first = received[0]
+    assert (first.trace_id.hex(), first.span_id.hex()) == (f"{1:032x}", f"1{1:015x}")
+    assert (first.start_time_unix_nano, first.end_time_unix_nano) == (10, 20)
+    assert {span.name for span in received} == {spans.SPAN_EVALUATION, spans.SPAN_EVALUATION_RUN}
+
+
+def test_answers_say_which_side_they_are_of() -> None:
+    # What docs/metrics.md promises, and eval_slices and eval_changed_items read.
+    answers = [s for s in result_spans(finish(3)) if s.name == spans.SPAN_EVALUATION]
+    assert [(s.attributes or {})[spans.EVAL_SIDE] for s in answers] == ["A", "B"] * 3
+
+
+def test_a_missing_collector_is_one_line_at_once() -> None:
+    started = time.perf_counter()
+    problem = send(finish(3), "http://127.0.0.1:9")
+    assert problem is not None and problem.startswith("no collector answers at http://127.0.0.1:9")
+    assert "\n" not in problem
+    assert time.perf_counter() - started < 5
+
+
+def test_a_collector_that_refuses_is_named(
+    receiver: Receiver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    receiver.status = 400
+    problem = send(finish(3), f"http://127.0.0.1:{receiver.server_port}/v1/traces")
+    assert (
+        problem
+        == f"the collector at http://127.0.0.1:{receiver.server_port} did not take the results"
+    )
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,75 @@
+"""The collector in front of a ClickHouse server, also one that goes away under load."""
+
+import socket
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.clickhouse_server import ClickHouseServer, clickhouse_server
+from tests.integration.collector_process import running_collector, wait_for
+from tests.integration.otlp_payload import trace_request
+
+pytestmark = pytest.mark.integration
+
+PROTOBUF = {"content-type": "application/x-protobuf"}
+SPANS_A_REQUEST = 40
+COUNTS = (
+    "SELECT (SELECT count() FROM spans), (SELECT count() FROM requests),"
+    " (SELECT sum(num_requests) FROM requests_1m)"
+)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def wait_for_exactly(server: ClickHouseServer, num_spans: int) -> None:
+    wait_for(lambda: server.rows(COUNTS) == [(num_spans,) * 3], timeout_s=40)
+
+
+def test_what_a_server_has_is_complete_and_single_after_it_was_killed_under_load(
+    tmp_path: Path, port: int
+) -> None:
+    body = trace_request(
+        SPANS_A_REQUEST, {"evenkeel.status": "ok", "gen_ai.request.model": "m"}
+    ).SerializeToString()
+    acknowledged = 0
+    is_stopping = threading.Event()
+
+    def send(url: str) -> None:
+        nonlocal acknowledged
+        with httpx.Client(timeout=10) as client:
+            while not is_stopping.is_set():
+                answer = client.post(f"{url}/v1/traces", content=body, headers=PROTOBUF)
+                assert answer.status_code == 200
+                acknowledged += SPANS_A_REQUEST
+                time.sleep(0.005)
+
+    with clickhouse_server(port, tmp_path / "server") as server:
+        flags = ["--clickhouse", server.url]
+        with running_collector(tmp_path / "data", flags) as collector:
+            assert collector.query_url == server.url
+            sender = threading.Thread(target=send, args=(collector.http_url,))
+            sender.start()
+            for pause_s in (0.9, 0.5, 0.7):
+                time.sleep(pause_s)
+                server.kill()
+                # Senders notice nothing: what they send waits in the log.
+                time.sleep(0.5)
+                server.start()
+            is_stopping.set()
+            sender.join()
+            assert acknowledged > 50 * SPANS_A_REQUEST
+            wait_for_exactly(server, acknowledged)
+        assert server.rows("SELECT count() FROM schema_migrations")[0][0] >= 7
+        # A second collector finds the tables, and a name of its own.
+        with running_collector(tmp_path / "other", flags) as collector:
+            answer = httpx.post(f"{collector.http_url}/v1/traces", content=body, headers=PROTOBUF)
+            assert answer.status_code == 200
+            wait_for_exactly(server, acknowledged + SPANS_A_REQUEST)

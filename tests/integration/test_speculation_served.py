@@ -1,0 +1,133 @@
+"""`evenkeel serve --speculate auto`: drafts on spans and on `/metrics`, and the canary."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import httpx
+import pytest
+
+from runtime.draft_store_file import load_store
+from tests.integration.otlp_receiver import OtlpReceiver
+from tests.integration.served_model import ServedModel, serve
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+QUESTION = "How do I reset my password? I cannot find the page where that is done."
+CANARY_WAIT_S = 30.0
+STORE_BYTES = 64 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def speculating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
+    receiver = OtlpReceiver()
+    folder = tmp_path_factory.mktemp("speculating")
+    settings = {
+        "EVENKEEL_SPECULATION_CANARY_RATIO": "1",
+        "EVENKEEL_SPECULATION_RAISE_INTERNAL_ERRORS": "true",
+        "EVENKEEL_SPECULATION_STORE_FILE": str(folder / "answers"),
+    }
+    try:
+        with (
+            mock.patch.dict(os.environ, settings),
+            serve(folder, receiver, "--speculate", "auto") as served,
+        ):
+            for _ in range(6):
+                for is_streamed in (False, True):
+                    ask(served, is_streamed)
+            yield served
+        # What the engine learned is on disk, however it was ended.
+        assert load_store(folder / "answers", STORE_BYTES, 1 << 20) is not None
+    finally:
+        receiver.stop()
+
+
+def ask(served: ServedModel, is_streamed: bool = False, tenant: str = "speculating") -> Any:
+    body = {
+        "model": served.model,
+        "messages": [{"role": "user", "content": QUESTION}],
+        "max_tokens": 64,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": is_streamed,
+    }
+    answer = httpx.post(
+        f"{served.url}/v1/chat/completions",
+        json=body,
+        headers={"x-evenkeel-tenant": tenant},
+        timeout=60,
+    )
+    assert answer.is_success, answer.text
+    return answer.text if is_streamed else answer.json()
+
+
+def labelled(served: ServedModel, name: str) -> dict[str, float]:
+    """The values of one of the server's metrics, by their labels as written."""
+    lines = httpx.get(f"{served.url}/metrics").text.splitlines()
+    return {
+        line.split("{")[1].split("}")[0]: float(line.split()[-1])
+        for line in lines
+        if line.startswith(name + "{")
+    }
+
+
+def test_a_request_says_what_the_drafts_of_each_source_came_to(speculating: ServedModel) -> None:
+    spans = speculating.wait_for_requests(12, evenkeel__tenant="speculating")
+    last = spans[-1].attributes
+    drafted, accepted = last["evenkeel.drafted.retrieval"], last["evenkeel.accepted.retrieval"]
+    assert isinstance(drafted, list)
+    assert isinstance(accepted, list)
+    assert sum(accepted) > 20
+    assert drafted == sorted(drafted, reverse=True)
+    of_sources = [
+        sum(value)
+        for name, value in last.items()
+        if name.startswith("evenkeel.drafted.") and isinstance(value, list)
+    ]
+    assert last["evenkeel.drafted_tokens"] == sum(of_sources)
+
+
+def test_the_response_shows_no_trace_of_it(speculating: ServedModel) -> None:
+    answer = ask(speculating)
+    assert "evenkeel" not in str(answer)
+    assert not answer.get("kv_transfer_params")
+
+
+def test_metrics_count_drafts_and_show_the_store(speculating: ServedModel) -> None:
+    accepted = labelled(speculating, "evenkeel_speculation_accepted_tokens_total")
+    drafted = labelled(speculating, "evenkeel_speculation_drafted_tokens_total")
+    assert drafted['source="retrieval"'] >= accepted['source="retrieval"'] > 100
+    assert drafted['source="cache"'] == 0
+    assert speculating.metric("evenkeel_speculation_errors_total") == 0
+    assert speculating.metric("evenkeel_speculation_store_tokens") > 0
+    assert labelled(speculating, "evenkeel_speculation_mean_drafted_tokens")['batch="1"'] > 0
+
+
+def test_the_canary_finds_the_same_answers_without_drafts(speculating: ServedModel) -> None:
+    deadline = time.monotonic() + CANARY_WAIT_S
+    results: dict[str, float] = {}
+    while time.monotonic() < deadline:
+        results = labelled(speculating, "evenkeel_speculation_canary_total")
+        if results['result="match"'] >= 4:
+            break
+        time.sleep(0.2)
+    assert results['result="match"'] >= 4
+    assert results['result="mismatch"'] == 0
+    (event, *_) = speculating.receiver.wait_for(
+        lambda span: span.name == "evenkeel.speculation.canary", 1
+    )
+    assert event.attributes["evenkeel.canary.result"] == "match"
+    assert event.attributes["evenkeel.canary.tokens"] == 64
+    # A replay is nobody's request.
+    ids = {s.attributes.get("evenkeel.request.id") for s in speculating.spans() if s.kind == 2}
+    assert not any(str(i).startswith("canary-") for i in ids)
+
+
+def test_another_tenant_is_not_drafted_from_these_answers(speculating: ServedModel) -> None:
+    ask(speculating, tenant="newcomer")
+    span = speculating.wait_for_request(evenkeel__tenant="newcomer").attributes
+    assert "evenkeel.drafted.retrieval" not in span

@@ -1,0 +1,92 @@
+"""Questions about requests over the real socket, from the server's side to the exporter's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from runtime.why import WhyClient
+from runtime.why_answers import WAIT_S, WhyAnswers, WhyStore
+
+pytestmark = pytest.mark.integration
+
+DIVERGED = {"at_token": 3, "own_tokens": [1, 2], "its_tokens": []}
+
+
+def answer(request_id: str) -> dict[str, Any]:
+    return {
+        "request_id": request_id,
+        "without": [],
+        "prefix_cache": {"evicted": None, "diverged": dict(DIVERGED)},
+    }
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    return f"ipc://{tmp_path}/why"
+
+
+@pytest.fixture
+def store(address: str) -> Iterator[WhyStore]:
+    store = WhyStore()
+    answers = WhyAnswers(address, store)
+    answers.start()
+    yield store
+    answers.close()
+
+
+@pytest.fixture
+async def client(address: str) -> AsyncIterator[WhyClient]:
+    client = WhyClient(address)
+    yield client
+    client.close()
+
+
+async def test_who_asks_for_what_is_unknown_does_not_keep_others_waiting(
+    client: WhyClient, store: WhyStore
+) -> None:
+    store.put("known", None, answer("known"))
+    unknown = asyncio.create_task(client.ask("unknown", None))
+    await asyncio.sleep(0.1)
+    started = time.monotonic()
+    for _ in range(5):
+        assert await client.ask("known", None) is not None
+    assert time.monotonic() - started < WAIT_S
+    assert not unknown.done()
+    assert await unknown is None
+
+
+async def test_a_request_that_ends_meanwhile_is_answered(
+    client: WhyClient, store: WhyStore
+) -> None:
+    asked = asyncio.create_task(client.ask("late", "acme"))
+    await asyncio.sleep(0.2)
+    store.put("late", "acme", answer("late"))
+    body = await asked
+    assert body is not None
+    assert msgspec.json.decode(body)["request_id"] == "late"
+
+
+@pytest.mark.parametrize("may_show", [True, False])
+async def test_the_text_of_prompts_is_shown_only_where_it_may_be(
+    address: str, store: WhyStore, may_show: bool
+) -> None:
+    store.put("r", None, answer("r"))
+    decode = (lambda tokens: f"text of {tokens}") if may_show else None
+    with closing(WhyClient(address, decode=decode)) as client:
+        body = await client.ask("r", None)
+    assert body is not None
+    text = {"own_text": "text of [1, 2]"} if may_show else {}
+    assert msgspec.json.decode(body)["prefix_cache"]["diverged"] == {"at_token": 3} | text
+
+
+async def test_an_exporter_that_is_gone_is_said(client: WhyClient) -> None:
+    with pytest.raises(TimeoutError):
+        await client.ask("r", None)

@@ -1,0 +1,92 @@
+"""Back-off, what answers mean, and the notification as a whole."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from collector.alert_delivery import backoff_s, read_outcome
+from collector.alert_message import alertmanager_body, fingerprint, rfc3339
+
+NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("num_failures", "seconds"), [(1, 1.5), (2, 2.5), (4, 8.5), (6, 32.5), (7, 60.0), (5000, 60.0)]
+)
+def test_the_wait_doubles_up_to_a_minute(num_failures: int, seconds: float) -> None:
+    assert backoff_s(num_failures, 0.5) == seconds
+
+
+ANSWERS = [
+    ("accepted", 202, None, (True, False, None)),
+    ("a redirect is not followed", 302, None, (False, True, None)),
+    ("a bad request will not improve", 400, None, (False, True, None)),
+    ("gone, whatever it asks", 404, "5", (False, True, None)),
+    ("too many, in seconds", 429, "7", (False, False, 7.0)),
+    ("too many, until a date", 429, "Fri, 20 Nov 2026 10:00:30 GMT", (False, False, 30.0)),
+    ("a date that has passed", 503, "Fri, 20 Nov 2026 09:00:00 GMT", (False, False, 0.0)),
+    ("a wait of a week is cut to an hour", 503, "604800", (False, False, 3600.0)),
+    ("a wait that is no wait", 503, "soon", (False, False, None)),
+    ("a server error", 500, None, (False, False, None)),
+    ("a slow client", 408, None, (False, False, None)),
+]
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "expected"),
+    [case[1:] for case in ANSWERS],
+    ids=[case[0] for case in ANSWERS],
+)
+def test_what_an_answer_means(
+    status: int, retry_after: str | None, expected: tuple[bool, bool, float | None]
+) -> None:
+    outcome = read_outcome(status, retry_after, NOW)
+    assert (outcome.is_delivered, outcome.is_final, outcome.retry_after_s) == expected
+    assert (outcome.error == "") is outcome.is_delivered
+
+
+def test_a_notification_is_what_alertmanager_posts() -> None:
+    labels = {"alertname": "SloBudgetBurn", "slo": "chat", "severity": "page"}
+    body = alertmanager_body(
+        "on-call",
+        labels,
+        {"summary": "chat burns"},
+        1_795_168_800_250_000_000,
+        None,
+        "http://127.0.0.1:8501",
+    )
+    # Field by field as in Prometheus' documentation of webhook_config, version 4.
+    assert json.loads(body) == {
+        "version": "4",
+        "groupKey": '{}:{alertname="SloBudgetBurn", slo="chat"}',
+        "truncatedAlerts": 0,
+        "status": "firing",
+        "receiver": "on-call",
+        "groupLabels": {"alertname": "SloBudgetBurn", "slo": "chat"},
+        "commonLabels": labels,
+        "commonAnnotations": {"summary": "chat burns"},
+        "externalURL": "http://127.0.0.1:8501",
+        "alerts": [
+            {
+                "status": "firing",
+                "labels": labels,
+                "annotations": {"summary": "chat burns"},
+                "startsAt": "2026-11-20T10:00:00.250Z",
+                "endsAt": "0001-01-01T00:00:00Z",
+                "generatorURL": "http://127.0.0.1:8501",
+                "fingerprint": "dcfab4f4010366d0",
+            }
+        ],
+    }
+
+
+def test_a_fingerprint_depends_on_labels_and_not_on_their_order() -> None:
+    one = fingerprint({"a": "1", "b": "2"})
+    assert one == fingerprint({"b": "2", "a": "1"})
+    assert one != fingerprint({"a": "2", "b": "1"})
+    assert len(one) == 16
+
+
+def test_times_are_exact_to_the_millisecond() -> None:
+    assert rfc3339(1_795_168_800_999_999_999) == "2026-11-20T10:00:00.999Z"

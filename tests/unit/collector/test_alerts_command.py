@@ -1,0 +1,76 @@
+"""`evenkeel alerts` on a collector's folder."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from collector.alert_book import FILE_NAME, AlertBook, Notification
+from collector.alert_outbox import Outbox
+from collector.alerts_command import ALERTS
+from evenkeel.cli import main
+
+NOW = 1_795_168_800 * 10**9
+
+
+def run(folder: Path, *arguments: str) -> int:
+    return main(["alerts", *arguments, "--data-dir", str(folder)], [ALERTS])
+
+
+def letters(folder: Path, *states: str) -> list[int]:
+    """Write one notification a state about one alert, firing and resolved in turn."""
+    book = AlertBook(folder / FILE_NAME)
+    outbox = Outbox(book)
+    for index, state in enumerate(states):
+        status = ("firing", "resolved")[index % 2]
+        letter = Notification(f"a{index // 2}-{status}", "on-call", "f", status, "{}")
+        book.write_notifications([letter], NOW)
+        if state == "dead":
+            outbox.mark_dead(index + 1, "answered 404", NOW)
+        else:
+            outbox.mark_delivered(index + 1, NOW)
+    numbers = [letter.number for letter in outbox.dead()]
+    book.close()
+    return numbers
+
+
+def test_a_silence_of_what_is_not_there_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = AlertBook(tmp_path / FILE_NAME)
+    book.use_subjects(["chat-ttft", "slow-tail"])
+    assert run(tmp_path, "silence", "slo=nope") == 2
+    said = capsys.readouterr().err
+    assert "no SLO or rule is named 'nope'; there are chat-ttft, slow-tail" in said
+    assert run(tmp_path, "silence", "slo=slow-tail", "--for", "5m") == 0
+    assert [silence.slo for silence in book.silences(time.time_ns())] == ["slow-tail"]
+    book.use_subjects([])
+    assert run(tmp_path, "silence", "slo=slow-tail") == 2
+    assert "the collector evaluates none" in capsys.readouterr().err
+    book.close()
+
+
+def test_replay_makes_dead_letters_due_in_their_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert letters(tmp_path, "delivered", "dead", "dead") == [2, 3]
+    assert run(tmp_path, "replay") == 0
+    assert "2 dead letters are due again" in capsys.readouterr().out
+    book = AlertBook(tmp_path / FILE_NAME)
+    (first,) = Outbox(book).due(2**62)
+    assert (first.notification_id, first.num_attempts) == ("a0-resolved", 0)
+    book.close()
+
+
+def test_replay_never_tells_of_a_firing_after_its_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert letters(tmp_path, "dead", "delivered", "dead") == [1, 3]
+    assert run(tmp_path, "replay", "--number", "1") == 2
+    assert "dead letter 1 was overtaken" in capsys.readouterr().err
+    assert run(tmp_path, "replay") == 0
+    said = capsys.readouterr().out
+    assert "1 dead letters are due again" in said
+    assert "1 were overtaken" in said
+    assert run(tmp_path, "replay", "--number", "9") == 2
+    assert "no dead letter has number 9" in capsys.readouterr().err

@@ -1,0 +1,85 @@
+"""Actions of the operators' API on a real alert book, and the audit that they leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from collector.alert_book import AlertBook
+from collector.audit import Audit, Entry
+from collector.operator_actions import ACTIONS, perform
+from collector.slo_corrections import Corrections
+from evenkeel.errors import ConfigurationError
+
+NOW_NS = 1_800_000_000 * 10**9
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    AlertBook(tmp_path / "alerts.db").close()
+    return tmp_path / "alerts.db"
+
+
+def do(path: Path, name: str, **fields: Any) -> dict[str, Any]:
+    return perform(path, name, ACTIONS[name][0].model_validate({"by": "ann", **fields}), NOW_NS)
+
+
+def test_a_silence_holds_until_it_is_ended(path: Path) -> None:
+    made = do(path, "silence", slo="s", duration="2h", comment="load test")
+    book = AlertBook(path)
+    assert [s.comment for s in book.silences(NOW_NS)] == ["load test (ann)"]
+    do(path, "end-silence", id=made["id"])
+    assert book.silences(NOW_NS) == []
+    book.close()
+    with pytest.raises(ConfigurationError, match="no silence"):
+        do(path, "end-silence", id=made["id"])
+
+
+def test_a_correction_is_widened_to_minutes_and_revoked(path: Path) -> None:
+    made = do(path, "correct", slo="s", begin="2026-01-01T00:00:30Z", end="2026-01-01T00:01:30Z",
+              comment="switch")  # fmt: skip
+    book = AlertBook(path)
+    found = Corrections(book).all()
+    assert (found[0].until_ns - found[0].from_ns) == 120 * 10**9
+    do(path, "revoke", id=made["id"])
+    assert Corrections(book).all()[0].revoked_by == "ann"
+    book.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "reason"),
+    [
+        ("acknowledge", {"slo": "s"}, "no alert of 's' is firing"),
+        ("silence", {"slo": "s", "duration": "31d"}, "up to 30d"),
+        ("replay", {"number": 7}, "no dead letter"),
+        ("revoke", {"id": "x"}, "no correction"),
+        ("correct", {"begin": "2026-01-02", "end": "2026-01-01", "comment": "x"}, "not after"),
+        ("correct", {"begin": "soon", "end": "later", "comment": "x"}, "is no time"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    path: Path, name: str, fields: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        do(path, name, **fields)
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_nobody_acts_without_a_name_or_with_unknown_words(name: str) -> None:
+    with pytest.raises(ValidationError):
+        ACTIONS[name][0].model_validate({"by": ""})
+    with pytest.raises(ValidationError, match="extra"):
+        ACTIONS[name][0].model_validate({"by": "ann", "sudo": True})
+
+
+def test_the_audit_keeps_every_line_newest_first(tmp_path: Path) -> None:
+    audit = Audit(tmp_path / "audit.db")
+    for i in range(3):
+        audit.add(Entry(i, "ann", "abc", "silence", {"slo": f"s{i}"}))
+    audit.close()
+    again = Audit(tmp_path / "audit.db")
+    assert [e.details["slo"] for e in again.newest(2)] == ["s2", "s1"]
+    again.close()

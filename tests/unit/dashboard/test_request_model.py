@@ -1,0 +1,112 @@
+"""One request explained: gaps, stalls, speculation, and who prefilled meanwhile."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboard.request_model import (
+    Phase,
+    Position,
+    Token,
+    explanation,
+    phases,
+    positions,
+    prefilling,
+    thinned,
+    tokens,
+)
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "status": "ok",
+        "queue_s": 0.6,
+        "prefill_s": 0.4,
+        "decode_s": 1.1,
+        "ttft_s": 1.0,
+        "e2e_s": 2.1,
+        "input_tokens": 1000,
+        "cached_tokens": 600,
+        "emission_time_s": [1.0, 1.02, 1.04, 1.06, 2.08, 2.10],
+        "emission_tokens": [1, 3, 1, 2, 1, 1],
+        "drafted_by_position": [5, 5],
+        "accepted_by_position": [3, 1],
+    }
+    return row | changes
+
+
+def neighbour(offset_s: float, **changes: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "offset_s": offset_s,
+        "queue_s": 0.1,
+        "prefill_s": 0.9,
+        "decode_s": 3.0,
+        "prefilled_tokens": 20_000,
+    }
+    return row | changes
+
+
+def test_phases_follow_each_other_and_stop_where_the_request_did() -> None:
+    assert phases(request(), 10.0) == [
+        Phase("queue", 10.0, 10.6),
+        Phase("prefill", 10.6, 11.0),
+        Phase("decode", 11.0, 12.1),
+    ]
+    assert [p.name for p in phases(request(prefill_s=None, decode_s=None))] == ["queue"]
+
+
+def test_a_gap_far_above_the_median_is_a_stall() -> None:
+    found = tokens(request())
+    assert [t.num_tokens for t in found] == [1, 3, 1, 2, 1, 1]
+    assert found[0] == Token(1.0, 1, None, False)
+    assert [t.is_stall for t in found] == [False, False, False, False, True, False]
+
+
+def test_no_emission_is_no_token() -> None:
+    assert tokens(request(emission_time_s=[], emission_tokens=[])) == []
+
+
+@given(st.lists(st.floats(0.001, 5.0), min_size=1, max_size=300), st.integers(1, 50))
+def test_thinning_keeps_the_longest_gap(gaps_s: list[float], limit: int) -> None:
+    series = [Token(float(i), 1, gap_s, False) for i, gap_s in enumerate(gaps_s)]
+    kept = thinned(series, limit)
+    assert len(kept) <= limit
+    assert max(t.gap_s or 0.0 for t in kept) == max(gaps_s)
+
+
+def test_positions_have_rates_only_where_something_was_drafted() -> None:
+    assert positions(request()) == [Position(1, 5, 3), Position(2, 5, 1)]
+    assert Position(1, 5, 3).rate == 0.6
+    assert Position(1, 0, 0).rate is None
+    assert positions(request(drafted_by_position=[], accepted_by_position=[])) == []
+
+
+def test_prefilling_is_who_was_in_prefill_during_a_stretch() -> None:
+    early, late, queued = neighbour(-0.5), neighbour(5.0), neighbour(0.0, prefill_s=None)
+    assert prefilling([early, late, queued], 0.0, 1.0) == [early]
+    assert prefilling([early, late, queued], 5.5, 5.6) == [late]
+
+
+def test_the_explanation_names_the_phase_the_crowd_and_the_stall() -> None:
+    sentences = explanation(request(), tokens(request()), [neighbour(0.2), neighbour(1.2)])
+    assert sentences[0] == (
+        "The first token came after 1.00 s, 60.0 % of it queue (600 ms). "
+        "It had 1,000 input tokens, 400 of them not cached."
+    )
+    assert sentences[1] == (
+        "Before that, 1 other request was in prefill at the same time, with 20,000 tokens in all; "
+        "the largest had 20,000."
+    )
+    assert sentences[2] == (
+        "One gap is more than 4× the median; the longest is 1.02 s, 1.06 s after arrival, "
+        "while 2 other requests prefilled."
+    )
+
+
+def test_a_request_without_a_token_says_how_it_ended() -> None:
+    row = request(
+        status="aborted", ttft_s=None, prefill_s=None, decode_s=None, e2e_s=0.5,
+        emission_time_s=[], emission_tokens=[],
+    )  # fmt: skip
+    assert explanation(row, [], []) == ["It ended without a token after 500 ms: aborted."]

@@ -1,0 +1,97 @@
+"""Burn-down, calendar, who burned the budget, and drafts, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from fractions import Fraction
+
+import pytest
+
+from dashboard.slo_markup import calendar_grid
+from dashboard.slo_page_model import (
+    DAY_MS,
+    Bucket,
+    buckets,
+    burn_down,
+    burners,
+    calendar,
+    draft,
+    draft_targets,
+    draft_thresholds_s,
+    minutes,
+    months,
+    outside,
+)
+from evenkeel.slo import DEFAULT_RULES, Counts, budget_left_ratio
+from evenkeel.slo_model import Indicator, Metric, Slo
+
+TARGET = Fraction(9, 10)
+SLO = Slo("s", "s", Indicator(Metric.TTFT, 0.5), TARGET, Fraction(30 * 86_400), DEFAULT_RULES)
+
+
+def test_a_burn_down_ends_at_what_is_left() -> None:
+    found = [Bucket(0, 100, 5), Bucket(1, 50, 0), Bucket(2, 50, 10)]
+    left = burn_down(found, TARGET)
+    assert left == pytest.approx([0.75, 0.75, 0.25])
+    assert left[-1] == pytest.approx(budget_left_ratio(Counts(200, 15), TARGET))
+
+
+def test_an_overspent_budget_is_negative_and_none_is_none() -> None:
+    assert burn_down([Bucket(0, 10, 5)], TARGET) == pytest.approx([-4])
+    assert burn_down([], TARGET) == []
+
+
+def test_the_calendar_has_every_day_and_tells_none_from_nothing_spent() -> None:
+    found = [Bucket(0, 100, 5), Bucket(2 * DAY_MS, 100, 0)]
+    days = calendar(found, TARGET, 0, 3 * DAY_MS)
+    assert [d.day for d in days] == [date(1970, 1, 1 + i) for i in range(3)]
+    assert [d.spent_ratio for d in days] == [pytest.approx(0.25), None, 0]
+    html = calendar_grid(days)
+    assert "25.0 % of the budget spent, 5 bad of 100" in html
+
+
+def test_members_of_a_composite_are_weighed() -> None:
+    rows = [
+        {"slo": 0, "bucket": 7, "total_sum": 10.0, "bad_sum": 1.0},
+        {"slo": 1, "bucket": 7, "total_sum": 4.0, "bad_sum": 2.0},
+    ]
+    assert buckets(rows, [1.0, 0.5], 60 * 10**9) == [Bucket(7 * 60_000, 12.0, 2.0)]
+
+
+def test_who_burned_more_than_their_traffic_comes_first() -> None:
+    def row(dimension: str, cohort: str, total: float, bad: float) -> dict[str, object]:
+        return {"dimension": dimension, "cohort": cohort, "total_sum": total, "bad_sum": bad}
+
+    found = burners(
+        [
+            row("tenant", "acme", 90, 1),
+            row("tenant", "umbrella", 10, 9),
+            row("model", "only", 100, 10),
+        ]
+    )
+    assert [b.cohort for b in found] == ["umbrella", "acme"], "one model alone says nothing"
+    assert found[0].bad_share == pytest.approx(0.9)
+    assert found[0].lift == pytest.approx(9)
+
+
+def test_a_draft_changes_limit_and_target_alone() -> None:
+    tried = draft(SLO, 1.0, Fraction(99, 100))
+    assert (tried.indicator.threshold_s, tried.target) == (1.0, Fraction(99, 100))
+    assert tried.windows == SLO.windows
+    assert SLO.target in draft_targets(SLO)
+    assert 0.5 in draft_thresholds_s(SLO)
+
+
+def test_corrected_time_does_not_count() -> None:
+    found = [Bucket(i * 60_000, 1, 1) for i in range(4)]
+    kept = outside(found, [(60_000, 120_000)], 60_000)
+    assert [b.start_ms for b in kept] == [0, 120_000, 180_000]
+    assert minutes(kept) == {0: Counts(1, 1), 2: Counts(1, 1), 3: Counts(1, 1)}
+
+
+def test_months_cross_the_year() -> None:
+    found = months(datetime(2026, 1, 15, tzinfo=UTC), 2)
+    assert found == [
+        ("January 2026", "2026-01-01T00:00Z", "2026-02-01T00:00Z"),
+        ("December 2025", "2025-12-01T00:00Z", "2026-01-01T00:00Z"),
+    ]

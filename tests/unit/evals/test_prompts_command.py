@@ -1,0 +1,112 @@
+"""Promotion needs a run that passed with these very texts, or a reason."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evals.manifest import hash_of
+from evals.prompts_command import PROMPTS
+from evals.sides import load_side
+from evenkeel.cli import main
+from evenkeel.errors import ConfigurationError
+from evenkeel.prompts import PromptRegistry, digest
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "prompts"
+    made.mkdir()
+    (made / "support.toml").write_text('system = "Be kind."\n')
+    return made
+
+
+def prompts(folder: Path, *arguments: str) -> int:
+    return main(["prompts", arguments[0], "--prompts-dir", str(folder), *arguments[1:]], [PROMPTS])
+
+
+def report(
+    folder: Path, a: str, b: str, code: int = 0, verdict: str = "no worse", run_id: str = "r1"
+) -> str:
+    folder.mkdir(exist_ok=True)
+    run = {"run_id": run_id, "exit_code": code, "headline": "as measured", "verdict": verdict}
+    texts = {"baseline": {"content_hash": hash_of(a)}, "candidate": {"content_hash": hash_of(b)}}
+    (folder / "run.json").write_text(json.dumps(run))
+    (folder / "manifest.json").write_text(json.dumps({"run_id": "r1", "prompts": texts}))
+    return str(folder)
+
+
+def test_a_passing_run_promotes_and_one_command_goes_back(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prompts(folder, "promote", "support", "--force", "first version") == 0
+    (folder / "support.toml").write_text('system = "Be brief."\n')
+    passed = report(tmp_path / "report", "Be kind.", "Be brief.")
+    assert prompts(folder, "promote", "support", "--report", passed) == 0
+    registry = PromptRegistry(folder)
+    assert registry.resolve("support").system == "Be brief."
+    assert [m.reason for m in registry.history("support")] == [
+        "forced: first version",
+        "passed run r1",
+    ]
+    assert prompts(folder, "rollback", "support", "--reason", "complaints") == 0
+    assert registry.resolve("support").system == "Be kind."
+    assert prompts(folder, "rollback", "support") == 2
+    capsys.readouterr()
+    assert prompts(folder, "diff", "support@production", "support@draft") == 0
+    assert "-Be kind.\n+Be brief." in capsys.readouterr().out
+    assert prompts(folder, "list", "--json") == 0
+    (listed,) = json.loads(capsys.readouterr().out)["prompts"]
+    assert [(v["version"], v["labels"]) for v in listed["versions"]] == [
+        (digest("Be kind."), ["production"]),
+        (digest("Be brief."), ["draft"]),
+    ]
+    assert prompts(folder, "show", "support") == 0
+    assert "complaints" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "code", "message"),
+    [
+        ("a regression", {"code": 1, "verdict": "regressed"}, 1, "did not pass: as measured"),
+        ("cannot tell", {"code": 3, "verdict": "inconclusive"}, 3, "could not tell"),
+        ("inconclusive was allowed", {"verdict": "inconclusive"}, 3, "could not tell"),
+        ("another candidate", {"b": "Be rude."}, 2, "had another text"),
+        ("another baseline", {"a": "Be rude."}, 2, "did not compare with support@"),
+        ("files of two runs", {"run_id": "r2"}, 2, "are of different runs"),
+    ],
+)
+def test_other_reports_do_not_promote(
+    name: str,
+    arguments: dict[str, object],
+    code: int,
+    message: str,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prompts(folder, "promote", "support", "--force", "first")
+    (folder / "support.toml").write_text('system = "Be brief."\n')
+    given = {"a": "Be kind.", "b": "Be brief.", **arguments}
+    made = report(tmp_path / "report", **given)  # type: ignore[arg-type]
+    assert prompts(folder, "promote", "support", "--report", made) == code, name
+    assert message in capsys.readouterr().err
+    assert PromptRegistry(folder).resolve("support").system == "Be kind."
+
+
+def test_no_report_and_no_reason_do_not_promote(folder: Path, tmp_path: Path) -> None:
+    assert prompts(folder, "promote", "support") == 2
+    assert prompts(folder, "promote", "support", "--force", " ") == 2
+    assert prompts(folder, "promote", "support", "--report", str(tmp_path)) == 2
+    assert not (folder / "labels").exists()
+
+
+def test_a_side_takes_its_prompt_from_the_registry(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "side.toml"
+    path.write_text('[prompt]\nref = "support@draft"\n')
+    side = load_side(path, "http://h", folder)
+    assert side.prompt_label == f"support@{digest('Be kind.')}"
+    assert side.system == "Be kind."
+    path.write_text('[prompt]\nref = "support@draft"\nsystem = "x"\n')
+    with pytest.raises(ConfigurationError, match="has ref and more"):
+        load_side(path, "http://h", folder)

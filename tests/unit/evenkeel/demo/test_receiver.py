@@ -1,0 +1,50 @@
+"""The demo's webhook receiver, over a real connection."""
+
+from collections.abc import Iterator
+from http.client import HTTPConnection
+
+import httpx
+import pytest
+
+from evenkeel.demo.receiver import MAX_BODY_BYTES, Receiver
+
+BODY = {
+    "version": "4",
+    "alerts": [
+        {
+            "status": "firing",
+            "labels": {"alertname": "burn", "slo": "chat-ttft", "severity": "page"},
+            "annotations": {"summary": "burns 20 times too fast"},
+        }
+    ],
+}
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+def test_it_keeps_what_arrives(receiver: Receiver) -> None:
+    assert httpx.post(receiver.url, json=BODY).status_code == 200
+    (notification,) = receiver.notifications
+    assert (notification.status, notification.name) == ("firing", "chat-ttft")
+    assert notification.severity == "page"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"alerts": [{}]}', b'{"alerts": 3}'])
+def test_it_refuses_what_is_not_a_notification(receiver: Receiver, body: bytes) -> None:
+    assert httpx.post(receiver.url, content=body).status_code == 400
+    assert receiver.notifications == []
+
+
+def test_it_refuses_a_body_without_bound(receiver: Receiver) -> None:
+    host, port = receiver.url.removeprefix("http://").rstrip("/").split(":")
+    connection = HTTPConnection(host, int(port), timeout=5)
+    connection.putrequest("POST", "/")
+    connection.putheader("Content-Length", str(MAX_BODY_BYTES + 1))
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+    connection.close()

@@ -1,0 +1,77 @@
+"""Exit codes and messages of the command line."""
+
+import argparse
+
+import pytest
+
+from evenkeel import cli
+from evenkeel.cli import Command, main
+from evenkeel.errors import CannotMeasureError, ConfigurationError
+
+
+def command(run: object, **options: object) -> Command:
+    def configure(parser: argparse.ArgumentParser) -> None:
+        parser.set_defaults(run=run)
+
+    return Command("do", "does it", configure, **options)  # type: ignore[arg-type]
+
+
+def raising(error: Exception) -> Command:
+    def run(args: argparse.Namespace) -> int:
+        raise error
+
+    return command(run, extra="runtime-cpu")
+
+
+def test_the_code_of_the_command_is_the_exit_code() -> None:
+    assert main(["do"], [command(lambda args: 3)]) == 3
+
+
+def test_a_command_may_take_unknown_flags() -> None:
+    seen: list[list[str]] = []
+
+    def run(args: argparse.Namespace) -> int:
+        seen.append(args.rest)
+        return 0
+
+    assert main(["do", "--their-flag", "1"], [command(run, passes_unknown_flags=True)]) == 0
+    assert seen == [["--their-flag", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "argv", "code", "line"),
+    [
+        pytest.param(
+            raising(ConfigurationError("bad")), ["do"], 2, "bad", id="configuration errors are 2"
+        ),
+        pytest.param(
+            raising(CannotMeasureError("gone")), ["do"], 3, "gone", id="no measurement is 3"
+        ),
+        pytest.param(
+            raising(ModuleNotFoundError("no", name="vllm")),
+            ["do"],
+            2,
+            "do needs the module 'vllm'; install it with: pip install 'evenkeel[runtime-cpu]'",
+            id="a missing module names the extra",
+        ),
+        pytest.param(
+            command(lambda args: 0),
+            ["do", "--nope"],
+            2,
+            "do: unknown argument '--nope'; see `evenkeel do --help`",
+            id="an unknown flag is refused by name",
+        ),
+        pytest.param(
+            cli._missing("serve", "runtime"),
+            ["serve", "--any"],
+            2,
+            "serve is not installed here: the module 'runtime' is missing",
+            id="a part that is not installed says so",
+        ),
+    ],
+)
+def test_errors_are_one_line_and_a_code(
+    chosen: Command, argv: list[str], code: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv, [chosen]) == code
+    assert capsys.readouterr().err == f"evenkeel: {line}\n"

@@ -1,0 +1,49 @@
+"""Builds chat requests and questions for the tests of the cache."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from runtime.caller import Caller
+from runtime.response_cache.entry import CacheEntry
+from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
+from runtime.response_cache.private_text import PrivateText
+from runtime.response_cache.question import Bypass, Question, Sampling, read_question
+
+SERVING = CachePolicy(routes=(RoutePolicy(mode=Mode.SERVE, similarities=(0.7,)),))
+GREEDY = Sampling(temperature=0.0, values={"temperature": 0.0})
+
+
+def read(
+    text: str = "How do I return an item?",
+    caller: Caller = Caller(tenant="acme"),  # noqa: B008
+    sampling: Sampling = GREEDY,
+    model: str = "weights",
+    policy: CachePolicy = SERVING,
+    **body: Any,
+) -> Question | Bypass:
+    whole = {"model": "m", "messages": [{"role": "user", "content": text}]} | body
+    return read_question(json.dumps(whole).encode(), caller, sampling, model, policy, PrivateText())
+
+
+def question(text: str = "How do I return an item?", **more: Any) -> Question:
+    result = read(text, **more)
+    assert isinstance(result, Question), result
+    return result
+
+
+def entry(of: Question, text: str = "Send it back within 30 days.") -> CacheEntry:
+    return CacheEntry(
+        id=of.id,
+        scope=of.scope,
+        tenant=of.tenant,
+        subjects=of.subjects,
+        question=of.text,
+        text=text,
+        token_ids=(1, 2, 3),
+        finish_reason="stop",
+        stop_reason=None,
+        generation_s=1.5,
+        expires_at_s=0.0,
+    )

@@ -1,0 +1,242 @@
+"""Looking up, keeping and deleting answers, also where the backend fails or holds rubbish."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evenkeel.embedding import load_encoder
+from runtime.caller import Caller
+from runtime.response_cache.admin import describe
+from runtime.response_cache.audit import AuditLog
+from runtime.response_cache.backend import BackendError
+from runtime.response_cache.cache import ResponseCache
+from runtime.response_cache.memory_backend import MemoryBackend
+from runtime.response_cache.policy import CachePolicy
+from runtime.response_cache.question import Question
+from tests.unit.runtime.response_cache.questions import SERVING, entry, question
+
+PARAPHRASE = "Please, how can I return the items?"
+NEAR_MISS = "How do I return an item without a receipt?"
+
+
+class FailingBackend(MemoryBackend):
+    """A backend that answers only while it is well."""
+
+    is_well = False
+
+    async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
+        if not self.is_well:
+            raise BackendError("gone")
+        return await super().read(entry_ids)
+
+    async def write(
+        self, entry_id: str, data: bytes, ttl_s: float, tags: Sequence[str]
+    ) -> Sequence[str]:
+        if not self.is_well:
+            raise BackendError("gone")
+        return await super().write(entry_id, data, ttl_s, tags)
+
+
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def cache(clock: Clock, tmp_path: Path) -> AsyncIterator[ResponseCache]:
+    backend = MemoryBackend(1 << 20, clock)
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    opened = ResponseCache(SERVING, backend, load_encoder(), audit, clock)
+    yield opened
+    await opened.close()
+
+
+async def keep(cache: ResponseCache, asked: Question, text: str = "Send it back.") -> None:
+    assert await cache.keep(asked, entry(asked, text), await cache.encode(asked))
+
+
+async def test_an_answer_is_found_again_until_it_expires(
+    cache: ResponseCache, clock: Clock
+) -> None:
+    asked = question()
+    assert await cache.find_exact(asked) is None
+    await keep(cache, asked)
+    found = await cache.find_exact(asked)
+    assert found is not None and found.text == "Send it back."
+    clock.now_s += asked.ttl_s
+    assert await cache.find_exact(asked) is None
+    assert len(cache.index) == 0
+
+
+async def test_a_paraphrase_is_near_and_a_near_miss_is_refused(cache: ResponseCache) -> None:
+    await keep(cache, question())
+    for text, refused_by in ((PARAPHRASE, None), (NEAR_MISS, "negation")):
+        asked = question(text)
+        vector = await cache.encode(asked)
+        assert vector is not None
+        near = await cache.find_near(asked, vector)
+        assert near is not None and near.refused_by == refused_by
+        assert near.similarity > 0.7
+
+
+async def test_a_refused_neighbour_gives_way_to_one_that_may_be_served(
+    cache: ResponseCache,
+) -> None:
+    await keep(cache, question("How can I not return the items?"), "wrong")
+    await keep(cache, question(), "right")
+    asked = question(PARAPHRASE)
+    vector = await cache.encode(asked)
+    assert vector is not None
+    near = await cache.find_near(asked, vector)
+    assert near is not None and near.entry.text == "right"
+
+
+async def test_another_tenants_answer_is_not_near(cache: ResponseCache) -> None:
+    await keep(cache, question())
+    asked = question(PARAPHRASE, caller=Caller(tenant="other"))
+    vector = await cache.encode(asked)
+    assert vector is not None
+    assert await cache.find_near(asked, vector) is None
+
+
+async def test_near_misses_are_kept_without_their_texts(cache: ResponseCache) -> None:
+    await keep(cache, question())
+    asked = question(NEAR_MISS)
+    vector = await cache.encode(asked)
+    assert vector is not None
+    near = await cache.find_near(asked, vector)
+    assert near is not None
+    assert cache.note_near_miss(asked, near) is not None
+    said = json.dumps(await describe(cache))
+    assert '"refused_by": "negation"' in said
+    assert "receipt" not in said
+
+
+async def test_a_cut_off_answer_is_no_neighbour(cache: ResponseCache) -> None:
+    asked = question()
+    cut_off = replace(entry(asked), finish_reason="length")
+    assert await cache.keep(asked, cut_off, await cache.encode(asked))
+    assert await cache.find_exact(asked) is not None
+    assert len(cache.index) == 0
+
+
+async def test_an_answer_beyond_the_bound_is_not_kept(tmp_path: Path) -> None:
+    policy = CachePolicy(max_entry_bytes=1024, routes=SERVING.routes)
+    cache = ResponseCache(policy, MemoryBackend(1 << 20), None, AuditLog(None))
+    asked = question()
+    assert not await cache.keep(asked, entry(asked, "x" * 2000), None)
+    assert cache.counts.not_kept == {"too_large": 1}
+    await cache.close()
+
+
+async def test_evicted_answers_leave_the_index(clock: Clock) -> None:
+    policy = CachePolicy(max_bytes=4096, routes=SERVING.routes)
+    cache = ResponseCache(policy, MemoryBackend(4096, clock), load_encoder(), AuditLog(None), clock)
+    for number in range(5):
+        asked = question(f"Do you have lamp {number}?")
+        await cache.keep(asked, entry(asked), await cache.encode(asked))
+    size = await cache.measure()
+    assert size is not None and 0 < size.entries == len(cache.index) < 5
+    await cache.close()
+
+
+async def test_rubbish_is_deleted_counted_and_said_once(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = MemoryBackend(1 << 20, clock)
+    cache = ResponseCache(SERVING, backend, load_encoder(), AuditLog(None), clock)
+    first, second = question(), question("Do you have lamps?")
+    await keep(cache, second)
+    (stolen,) = await backend.read([second.id])
+    assert stolen is not None
+    for rubbish in (b"\xc1rubbish", b"", stolen, stolen[:-9]):
+        await backend.write(first.id, rubbish, 60, [])
+        with caplog.at_level(logging.WARNING):
+            assert await cache.find_exact(first) is None
+        assert await backend.read([first.id]) == [None]
+    assert cache.counts.errors == {"corrupt_entry": 4}
+    assert len(caplog.records) == 1
+    await cache.close()
+
+
+async def test_a_backend_that_is_gone_is_said_once_and_when_it_is_back(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = FailingBackend(1 << 20, clock)
+    cache = ResponseCache(SERVING, backend, load_encoder(), AuditLog(None), clock)
+    asked = question()
+    with caplog.at_level(logging.WARNING):
+        assert await cache.find_exact(asked) is None
+        assert not await cache.keep(asked, entry(asked), None)
+        assert cache.counts.errors == {"backend": 2}
+        backend.is_well = True
+        await keep(cache, asked)
+    assert [r.getMessage() for r in caplog.records] == [
+        "the cache does not answer, the model does: gone",
+        "the cache answers again",
+    ]
+    await cache.close()
+
+
+async def test_deletion_reaches_a_person_and_a_tenant_and_is_audited(
+    cache: ResponseCache, tmp_path: Path
+) -> None:
+    ann, bob = question(user="ann"), question("Do you have lamps?", user="bob")
+    other = question(caller=Caller(tenant="other"), user="ann")
+    for asked in (ann, bob, other):
+        await keep(cache, asked)
+    assert await cache.delete_subject("acme", "ann") == 1
+    assert await cache.find_exact(ann) is None
+    assert await cache.find_exact(bob) is not None
+    assert await cache.find_exact(other) is not None
+    assert await cache.delete_tenant("acme") == 1
+    assert await cache.delete_tenant("acme") == 0
+    assert len(cache.index) == 1
+    lines = (tmp_path / "audit.jsonl").read_text().splitlines()
+    assert [json.loads(line)["entries"] for line in lines] == [1, 1, 0]
+    assert "ann" not in "".join(lines)
+
+
+async def test_a_verdict_that_changes_what_is_served_is_an_event(
+    cache: ResponseCache, tmp_path: Path
+) -> None:
+    await keep(cache, question())
+    asked = question(PARAPHRASE)
+    vector = await cache.encode(asked)
+    assert vector is not None
+    near = await cache.find_near(asked, vector)
+    assert near is not None
+    changes = [cache.note_verdict(asked, near, is_same=True) for _ in range(400)]
+    said = [change for change in changes if change is not None]
+    assert [(c.before, c.after, c.reason) for c in said] == [(None, 0.7, "certified")]
+    assert cache.counts.changes == {"certified": 1}
+    (line,) = (tmp_path / "audit.jsonl").read_text().splitlines()
+    event = json.loads(line)
+    assert (event["event"], event["after"], event["limit"]) == ("control", 0.7, 0.02)
+    assert event["bound"] < 0.02
+
+
+async def test_an_audit_log_that_cannot_be_written_stops_nothing(
+    cache: ResponseCache, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "folder").mkdir()
+    cache.audit = AuditLog(tmp_path / "folder")
+    await keep(cache, question())
+    with caplog.at_level(logging.WARNING):
+        assert await cache.delete_tenant("acme") == 1
+        assert await cache.delete_tenant("acme") == 0
+    assert cache.audit.num_failed == 2
+    assert len(caplog.records) == 1

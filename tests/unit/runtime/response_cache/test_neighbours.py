@@ -1,0 +1,55 @@
+"""The index agrees with a plain search, whatever was added and removed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenkeel.embedding import DIMENSIONS
+from runtime.response_cache.neighbours import GRAPH_FROM, Neighbours, Vector
+
+
+def unit_vectors(count: int, seed: int) -> Vector:
+    rows = np.random.default_rng(seed).standard_normal((count, DIMENSIONS)).astype(np.float32)
+    normed: Vector = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return normed
+
+
+VECTORS = unit_vectors(12, 1)
+STEP = st.tuples(st.booleans(), st.integers(0, 11), st.sampled_from(["x", "y"]))
+
+
+@settings(deadline=None)
+@given(st.lists(STEP, max_size=40), st.integers(0, 11))
+def test_it_finds_what_a_plain_search_finds(steps: list[tuple[bool, int, str]], asked: int) -> None:
+    index, plain = Neighbours(), dict[str, str]()
+    for is_added, number, scope in steps:
+        if is_added:
+            index.add(str(number), scope, VECTORS[number])
+            plain[str(number)] = scope
+        else:
+            index.remove(str(number))
+            plain.pop(str(number), None)
+    assert len(index) == len(plain)
+    for scope in ("x", "y"):
+        own = [name for name, where in plain.items() if where == scope]
+        assert index.has_scope(scope) == bool(own)
+        expected = sorted(-float(VECTORS[int(n)] @ VECTORS[asked]) for n in own)[:3]
+        found = [-n.similarity for n in index.search(scope, VECTORS[asked], 3)]
+        assert found == pytest.approx(expected, abs=1e-6)
+        assert {n.entry_id for n in index.search(scope, VECTORS[asked], 12)} == set(own)
+
+
+def test_many_are_kept_in_a_graph_and_found_again() -> None:
+    rows = unit_vectors(GRAPH_FROM + 200, 2)
+    index = Neighbours()
+    for number, row in enumerate(rows):
+        index.add(str(number), "x", row)
+    for number in range(0, len(rows), 7):
+        assert index.search("x", rows[number], 1)[0].entry_id == str(number)
+    index.remove("0")
+    index.add("7", "x", rows[0])
+    nearest = index.search("x", rows[0], 2)
+    assert nearest[0].entry_id == "7"
+    assert nearest[0].similarity == pytest.approx(1.0, abs=2e-3)
+    assert len(index) == len(rows) - 1

@@ -1,0 +1,76 @@
+"""The cache's file: defaults, and a clear line for each mistake."""
+
+from pathlib import Path
+
+import pytest
+
+from evenkeel.errors import ConfigurationError
+from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy, read_policy
+
+WRONG = {
+    "no TOML": ("mode = ", "cannot be read"),
+    "unknown key": ("maxbytes = 3", "maxbytes: Extra inputs"),
+    "unknown mode": ('[[routes]]\nmode = "on"', "routes.0.mode"),
+    "limit of 1": ("[[routes]]\nwrong_hit_limit = 1.0", "routes.0.wrong_hit_limit"),
+    "ladder that falls": ("[[routes]]\nsimilarities = [0.9, 0.8]", "must rise"),
+    "draft above the ladder": ("[[routes]]\ndraft_similarity = 0.99", "must not exceed"),
+    "dynamic answers for an hour": ("dynamic_ttl_s = 3600", "dynamic_ttl_s"),
+    "static answers for a week": ("static_ttl_s = 604800", "static_ttl_s"),
+    "Redis without address": ('backend = "redis"', "need each other"),
+    "address without Redis": ('redis_url = "redis://x"', "need each other"),
+    "one route twice": ('[[routes]]\nroute = "a"\n[[routes]]\nroute = "a"', "same route"),
+    "unknown backend": ('backend = "disk"', "backend"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_mistake_is_one_clear_line(case: str, tmp_path: Path) -> None:
+    text, said = WRONG[case]
+    path = tmp_path / "cache.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        read_policy(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        read_policy(tmp_path / "none.toml")
+
+
+def test_the_password_of_redis_is_never_said(tmp_path: Path) -> None:
+    path = tmp_path / "cache.toml"
+    path.write_text('backend = "redis"\nredis_url = ["redis://:secret@host"]')
+    with pytest.raises(ConfigurationError) as caught:
+        read_policy(path)
+    assert "secret" not in str(caught.value)
+    path.write_text('backend = "memory"\nredis_url = "redis://:secret@host"')
+    with pytest.raises(ConfigurationError) as caught:
+        read_policy(path)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_empty_file_watches_every_route(tmp_path: Path) -> None:
+    path = tmp_path / "cache.toml"
+    path.write_text("")
+    policy = read_policy(path)
+    assert policy.find_route(None).mode is Mode.SHADOW
+    assert policy.find_route("faq").mode is Mode.SHADOW
+    assert policy.needs_embeddings
+
+
+def test_a_routes_own_policy_comes_before_the_rest() -> None:
+    policy = CachePolicy(
+        routes=(RoutePolicy(route="faq", mode=Mode.SERVE), RoutePolicy(mode=Mode.OFF))
+    )
+    assert policy.find_route("faq").mode is Mode.SERVE
+    assert policy.find_route("chat").mode is Mode.OFF
+    assert policy.find_route(None).mode is Mode.OFF
+
+
+def test_no_encoder_is_needed_where_no_route_compares_meanings() -> None:
+    exact = RoutePolicy(route="faq", mode=Mode.SERVE, semantic=False)
+    assert not CachePolicy(routes=(exact, RoutePolicy(mode=Mode.OFF))).needs_embeddings
+    # Without a policy for the rest, the rest is in shadow.
+    assert CachePolicy(routes=(exact,)).needs_embeddings

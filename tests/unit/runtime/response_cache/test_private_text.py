@@ -1,0 +1,80 @@
+"""What must not be cached: personal data, and questions about their asker."""
+
+import time
+
+import pytest
+
+from runtime.response_cache.private_text import PrivateText
+
+PERSONAL = {
+    "Write to ann.lee+x@example.org please": "email",
+    "Call me at +49 30 1234567": "phone",
+    "Call 555-123-4567": "phone_local",
+    "My IBAN is DE89 3704 0044 0532 0130 00": "iban",
+    "Card 4111 1111 1111 1111": "payment_card",
+    "SSN 123-45-6789": "social_security",
+    "From 192.168.0.1 it fails": "ip_address",
+    "Use AKIAIOSFODNN7EXAMPLE": "secret",
+    "my password is hunter2": "secret",
+    "I was born in spring": "birth_date",
+    "My name is Ann Lee": "own_name",
+    "Send it to 12 Long Oak Street": "address",
+    "Ich wohne Lindenstraße 5": "address",
+}
+HARMLESS = (
+    "How do I reset my password?",
+    "What is 4111 1111 1111 1112 in words?",
+    "Version 1.2.3 of the manual, please.",
+    "Ship 3 lamps to Austria: how much?",
+    "I am unhappy and want to complain.",
+)
+ABOUT_ASKER = (
+    "Where is my order?",
+    "When do I get my refund?",
+    "Show me my last invoice",
+    "Can I cancel order 62265 now?",
+    "Is ticket #8812 done?",
+    "I want to end my membership.",
+    "What does our new contract say?",
+)
+GENERAL = (
+    "How do I track my order?",
+    "How long does my refund take?",
+    "Where can I see my invoices?",
+    "What is your return policy?",
+    "Do you have a shop in Berlin?",
+)
+
+
+@pytest.mark.parametrize("text", PERSONAL)
+def test_personal_data_is_found(text: str) -> None:
+    assert PrivateText().find_personal(text) == PERSONAL[text]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_not_personal_is_kept(text: str) -> None:
+    assert PrivateText().find_personal(text) is None
+
+
+@pytest.mark.parametrize("text", ABOUT_ASKER)
+def test_a_question_about_its_asker_is_told(text: str) -> None:
+    assert PrivateText().is_about_asker(text)
+
+
+@pytest.mark.parametrize("text", GENERAL)
+def test_a_question_for_everybody_is_told(text: str) -> None:
+    assert not PrivateText().is_about_asker(text)
+
+
+def test_words_of_the_house_are_added() -> None:
+    assert not PrivateText().is_about_asker("Is my boat ready?")
+    assert PrivateText(["boat"]).is_about_asker("Is my boat ready?")
+
+
+@pytest.mark.parametrize("part", ["a", "a.", "1 ", "my  ", "eyJ-", "A a ", "sk_", "@a", "(1"])
+def test_a_long_text_takes_no_long_time(part: str) -> None:
+    text = part * (64 * 1024 // len(part))
+    started = time.process_time()
+    PrivateText().find_personal(text)
+    PrivateText().is_about_asker(text)
+    assert time.process_time() - started < 2

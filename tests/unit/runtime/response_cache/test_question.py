@@ -1,0 +1,130 @@
+"""What makes two chat requests the same, and which are none for the cache."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runtime.caller import Caller
+from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy, TimeToLive
+from runtime.response_cache.private_text import PrivateText
+from runtime.response_cache.question import Bypass, Sampling, read_question, subject_tag
+from tests.unit.runtime.response_cache.questions import GREEDY, SERVING, question, read
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+ASKED = {"role": "user", "content": "How do I return an item?"}
+
+SAME = {
+    "streamed or not": {"stream": True, "stream_options": {"include_usage": True}},
+    "another user": {"user": "ann"},
+    "its own id": {"request_id": "17"},
+    "space around it": {"text": "\n How do I return an item?  \r\n"},
+    "text in parts": {
+        "messages": [{"role": "user", "content": [{"type": "text", "text": ASKED["content"]}]}]
+    },
+}
+OTHER: dict[str, dict[str, Any]] = {
+    "another question": {"text": "How do I return two items?"},
+    "a system prompt": {"messages": [SYSTEM, ASKED]},
+    "another tenant": {"caller": Caller(tenant="other")},
+    "another prompt version": {
+        "caller": Caller(tenant="acme", prompt_name="p", prompt_version="2")
+    },
+    "another length": {"max_tokens": 7},
+    "another sampling": {"sampling": replace(GREEDY, values={"temperature": 0.0, "top_k": 3})},
+    "other weights": {"model": "other weights"},
+    "a field of its own": {"extra": 1},
+    "another form of answer": {"response_format": {"type": "json_object"}},
+    "another salt": {"cache_salt": "s"},
+}
+BYPASSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "tools": ("tools", {"tools": [{"type": "function"}]}),
+    "a tool's answer": ("tools", {"messages": [{"role": "tool", "content": "4"}, ASKED]}),
+    "a call of a tool": (
+        "tools",
+        {"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}, ASKED]},
+    ),
+    "two answers": ("several_answers", {"sampling": replace(GREEDY, num_sequences=2)}),
+    "a beam search": ("several_answers", {"use_beam_search": True}),
+    "log probabilities": ("logprobs", {"sampling": replace(GREEDY, wants_logprobs=True)}),
+    "hot sampling": ("sampled", {"sampling": Sampling(0.7, {})}),
+    "a picture": (
+        "not_text",
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+    ),
+    "no message": ("no_question", {"messages": []}),
+    "an answer to go on with": (
+        "no_question",
+        {"messages": [ASKED, {"role": "assistant", "content": "You"}]},
+    ),
+    "no object among the messages": ("unreadable", {"messages": ["hi"]}),
+    "personal data": ("personal_data", {"text": "Write to ann@example.org"}),
+    "personal data before": (
+        "personal_data",
+        {"messages": [{"role": "system", "content": "Customer ann@example.org"}, ASKED]},
+    ),
+    "a question about its asker": ("about_asker", {"text": "Where is my order?"}),
+    "a cache moved elsewhere": ("transfer", {"kv_transfer_params": {"a": 1}}),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_the_same_question_has_the_same_id(case: str) -> None:
+    assert question(**SAME[case]).id == question().id
+
+
+@pytest.mark.parametrize("case", OTHER)
+def test_what_may_change_the_answer_changes_the_id(case: str) -> None:
+    assert question(**OTHER[case]).id != question().id
+
+
+def test_only_the_last_message_differs_within_a_scope() -> None:
+    assert question("Do you have lamps?").scope == question().scope
+    for case in set(OTHER) - {"another question"}:
+        assert question(**OTHER[case]).scope != question().scope, case
+
+
+@pytest.mark.parametrize("case", BYPASSED)
+def test_it_is_none_for_the_cache(case: str) -> None:
+    reason, request = BYPASSED[case]
+    assert read(**request) == Bypass(reason)
+
+
+def test_a_seed_makes_hot_sampling_cacheable() -> None:
+    assert question(sampling=Sampling(0.7, {}, seed=3))
+
+
+@pytest.mark.parametrize("body", [b"", b"[1]", b'{"messages": [', b"\xff", b"[" * 100_000])
+def test_what_is_no_object_is_unreadable(body: bytes) -> None:
+    found = read_question(body, Caller(), GREEDY, "w", SERVING, PrivateText())
+    assert found == Bypass("unreadable")
+
+
+def test_a_route_that_is_off_is_left_alone() -> None:
+    assert read(policy=CachePolicy(routes=(RoutePolicy(mode=Mode.OFF),))) == Bypass("route_off")
+
+
+def test_a_person_is_found_by_user_and_by_session() -> None:
+    asked = question(user="ann", caller=Caller(tenant="acme", session_id="s1"))
+    assert set(asked.subjects) == {subject_tag("acme", "ann"), subject_tag("acme", "s1")}
+    assert subject_tag("other", "ann") not in asked.tags
+    assert "ann" not in "".join(asked.tags)
+
+
+@pytest.mark.parametrize(
+    ("ttl", "text", "seconds"),
+    [
+        (TimeToLive.AUTO, "How do I return an item?", 86400),
+        (TimeToLive.AUTO, "What is the current price?", 600),
+        (TimeToLive.STATIC, "What is the current price?", 86400),
+        (TimeToLive.DYNAMIC, "How do I return an item?", 600),
+    ],
+)
+def test_answers_live_as_long_as_their_class(ttl: TimeToLive, text: str, seconds: int) -> None:
+    policy = CachePolicy(routes=(RoutePolicy(mode=Mode.SERVE, ttl=ttl),))
+    assert question(text, policy=policy).ttl_s == seconds
+
+
+def test_a_long_question_is_only_compared_exactly() -> None:
+    assert not question("word " * 1000).is_comparable
+    assert question().is_comparable

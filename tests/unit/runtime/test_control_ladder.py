@@ -1,0 +1,100 @@
+"""The ladder: when it climbs, when it comes back, and what it never does."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.control_config import ControlConfig, SloClass
+from runtime.control_ladder import Change, Ladder, Lever, Limits, Reading, build_ladder
+
+CONFIG = ControlConfig(
+    classes={"interactive": SloClass(0.2), "chat": SloClass(0.5), "batch": SloClass(30.0)},
+    window_s=10.0,
+    recover_s=20.0,
+)
+CALM = {"interactive": Reading(100, 0)}
+BURNING = {"interactive": Reading(80, 20), "batch": Reading(10, 0)}
+
+
+def climb(ladder: Ladder, readings: dict[str, Reading], seconds: range) -> list[Change]:
+    changes = [ladder.tick(readings, float(second)) for second in seconds]
+    return [change for change in changes if change is not None]
+
+
+def test_the_lowest_class_is_shed_first_and_the_highest_never() -> None:
+    steps = build_ladder(CONFIG.ranking)
+    assert [lever for lever, _ in steps] == [
+        Lever.SHED,
+        Lever.ACTIVE,
+        Lever.PREFILL,
+        Lever.DRAFTS,
+        Lever.SHED,
+        Lever.ACTIVE,
+    ]
+    assert steps[0][1].shed == ("batch",)
+    assert all("interactive" not in limits.shed for _, limits in steps)
+    # Each step keeps what the ones before it did.
+    for (_, before), (_, after) in itertools.pairwise(steps):
+        assert set(before.shed) <= set(after.shed)
+        assert after.active_ratio <= before.active_ratio
+        assert after.prefill_ratio <= before.prefill_ratio
+        assert after.draft_ratio <= before.draft_ratio
+
+
+def test_a_single_class_is_capped_and_not_shed() -> None:
+    assert all(limits.shed == () for _, limits in build_ladder(["chat"]))
+
+
+def test_it_climbs_one_step_a_window_while_the_budget_burns() -> None:
+    ladder = Ladder(CONFIG, 0.0)
+    changes = climb(ladder, BURNING, range(0, 60))
+    assert [change.level for change in changes] == [1, 2, 3, 4, 5, 6]
+    assert changes[0].lever == Lever.SHED
+    assert (changes[0].before, changes[0].after) == ("none", "batch")
+    assert "interactive: 20 of its requests over 0.2 s in 10 s, burn 20.0" in changes[0].reason
+
+
+def test_it_comes_back_step_by_step_after_the_calm() -> None:
+    ladder = Ladder(CONFIG, 0.0)
+    climb(ladder, BURNING, range(0, 20))
+    assert ladder.level == 2
+    changes = climb(ladder, CALM, range(20, 100))
+    assert [change.level for change in changes] == [1, 0]
+    assert ladder.limits == Limits()
+    assert changes[-1].after == "none"
+
+
+def test_a_few_bad_requests_move_nothing() -> None:
+    ladder = Ladder(CONFIG, 0.0)
+    assert climb(ladder, {"interactive": Reading(1, 2)}, range(0, 100)) == []
+
+
+def test_a_class_that_is_shed_is_not_protected() -> None:
+    ladder = Ladder(CONFIG, 0.0)
+    climb(ladder, BURNING, range(0, 1))
+    assert ladder.limits.shed == ("batch",)
+    assert climb(ladder, {"batch": Reading(0, 50)}, range(1, 15)) == []
+
+
+def test_burn_between_the_two_rates_holds_the_level() -> None:
+    ladder = Ladder(CONFIG, 0.0)
+    climb(ladder, BURNING, range(0, 1))
+    assert climb(ladder, {"interactive": Reading(97, 3)}, range(1, 300)) == []
+    assert ladder.level == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=200))
+def test_it_never_moves_twice_in_a_window_and_never_out_of_bounds(
+    windows: list[tuple[int, int]],
+) -> None:
+    ladder = Ladder(CONFIG, 0.0)
+    moved: list[float] = []
+    for second, (good, bad) in enumerate(windows):
+        before = ladder.level
+        change = ladder.tick({"interactive": Reading(good, bad)}, float(second))
+        assert abs(ladder.level - before) == (0 if change is None else 1)
+        assert 0 <= ladder.level <= len(build_ladder(CONFIG.ranking))
+        if change is not None:
+            moved.append(float(second))
+    assert all(b - a >= CONFIG.window_s for a, b in itertools.pairwise(moved))

@@ -1,0 +1,206 @@
+"""The control middleware between a server and an app, both in a few lines of ASGI."""
+
+import asyncio
+import json
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from runtime.caller import Caller
+from runtime.control import Control
+from runtime.control_config import ControlConfig, Mode, Quota, SloClass
+from runtime.control_middleware import ControlMiddleware
+from runtime.control_service import ControlService
+from runtime.request_trace import CURRENT_REQUEST, HttpRequest
+
+START = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", b"text/event-stream; charset=utf-8")],
+}
+
+
+def make_service(tmp_path: Path, **fields: Any) -> ControlService:
+    classes = {"chat": SloClass(0.5, queue_deadline_s=0.05), "batch": SloClass(30.0)}
+    config = ControlConfig(classes=classes, **fields)
+    return ControlService(Control(config, num_slots=1), tmp_path / "none", lambda *_: None)
+
+
+@dataclass
+class App:
+    """Answers with one event, once `may_end` allows; keeps the bodies it read."""
+
+    may_end: asyncio.Event
+    bodies: list[bytes] = field(default_factory=list)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.bodies.append((await receive())["body"])
+        await send(START)
+        await send({"type": "http.response.body", "body": b"data: 1", "more_body": True})
+        await self.may_end.wait()
+        await send({"type": "http.response.body", "body": b""})
+
+
+@dataclass
+class Connection:
+    """One caller: what it sends, and what it was answered."""
+
+    service: ControlService
+    app: Any
+    slo_class: str = "chat"
+    path: str = "/v1/chat/completions"
+    method: str = "POST"
+    answers: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._messages = deque([{"type": "http.request", "body": self.slo_class.encode()}])
+        self._has_left = asyncio.Event()
+
+    def leave(self) -> None:
+        self._has_left.set()
+
+    @property
+    def status(self) -> int | None:
+        return self.answers[0]["status"] if self.answers else None
+
+    async def ask(self) -> None:
+        async def receive() -> Any:
+            if self._messages:
+                return self._messages.popleft()
+            await self._has_left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            self.answers.append(message)
+
+        engine = SimpleNamespace(control=self.service)
+        scope = {
+            "type": "http",
+            "method": self.method,
+            "path": self.path,
+            "headers": [(b"content-length", b"10")],
+            "app": SimpleNamespace(state=SimpleNamespace(engine_client=engine)),
+        }
+        CURRENT_REQUEST.set(HttpRequest("chat", Caller(slo_class=self.slo_class, tenant="acme")))
+        await ControlMiddleware(self.app)(scope, receive, send)
+
+
+async def soon(condition: Any) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def test_a_request_waits_for_the_one_inside_and_keeps_its_body(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first, second = Connection(service, app), Connection(service, app, "batch")
+        tasks = [asyncio.create_task(first.ask()), asyncio.create_task(second.ask())]
+        await soon(lambda: service.control.gate.count_waiting() == {"batch": 1})
+        assert app.bodies == [b"chat"]
+        app.may_end.set()
+        await asyncio.gather(*tasks)
+        assert app.bodies == [b"chat", b"batch"]
+        assert [first.status, second.status] == [200, 200]
+        assert service.control.gate.num_inside == 0
+        assert service.control.read()["chat"].num_good == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_caller_who_leaves_the_queue_is_not_served(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first, second = Connection(service, app), Connection(service, app, "batch")
+        task = asyncio.create_task(first.ask())
+        waiting = asyncio.create_task(second.ask())
+        await soon(lambda: service.control.gate.count_waiting() == {"batch": 1})
+        second.leave()
+        await waiting
+        assert second.answers == []
+        assert service.control.counts.admitted == {"chat": 1}
+        assert service.control.gate.count_waiting() == {}
+        app.may_end.set()
+        await task
+        assert app.bodies == [b"chat"]
+
+    asyncio.run(scenario())
+
+
+def test_a_wait_beyond_the_deadline_is_refused_with_a_time_to_come_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first, second = Connection(service, app), Connection(service, app)
+        task = asyncio.create_task(first.ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        await second.ask()
+        assert second.status == 503
+        assert (b"retry-after", b"1") in second.answers[0]["headers"]
+        error = json.loads(second.answers[1]["body"])["error"]
+        assert error["type"] == "queue_deadline"
+        app.may_end.set()
+        await task
+        assert service.control.counts.refused == {("chat", "queue_deadline"): 1}
+        assert service.control.counts.admitted == {"chat": 1}
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_stops_frees_the_places(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        tasks = [asyncio.create_task(Connection(service, app, "batch").ask()) for _ in range(3)]
+        await soon(lambda: service.control.gate.count_waiting() == {"batch": 2})
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert service.control.gate.num_inside == 0
+        assert service.control.gate.count_waiting() == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_quota_is_answered_with_429(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path, tenant=Quota(requests_per_minute=1))
+        app = App(asyncio.Event())
+        app.may_end.set()
+        first, second = Connection(service, app), Connection(service, app)
+        await first.ask()
+        await second.ask()
+        assert [first.status, second.status] == [200, 429]
+
+    asyncio.run(scenario())
+
+
+def test_switched_off_nothing_waits(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path, mode=Mode.OFF)
+        app = App(asyncio.Event())
+        tasks = [asyncio.create_task(Connection(service, app).ask()) for _ in range(3)]
+        await soon(lambda: len(app.bodies) == 3)
+        app.may_end.set()
+        await asyncio.gather(*tasks)
+        assert service.control.counts.admitted == {}
+
+    asyncio.run(scenario())
+
+
+def test_the_state_is_one_json_object(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        connection = Connection(service, None, path="/control", method="GET")
+        await connection.ask()
+        state = json.loads(connection.answers[1]["body"])
+        assert connection.status == 200
+        assert state["mode"] == "act"
+        assert state["level"] == 0
+        assert state["limits"]["shed"] == []
+
+    asyncio.run(scenario())

@@ -1,0 +1,375 @@
+"""A ledger charges every moment once: named cases with known answers, and any steps at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.ledger import Ledger, Phase, RequestTimes, charge
+from runtime.step_cost import FEATURES, StepCost
+from runtime.step_record import Held
+from runtime.step_shares import Cause
+from runtime.timeline import EngineRequest, Steps
+from tests.unit.runtime.step_builder import ME, MS, Part, Step, build, decode, prefill
+
+# 2 ms a step, 0.1 ms a prompt token, 1 ms a decoding request, 0.5 ms a drafted token.
+COST = StepCost(np.array([2e-3, 1e-4, 0.0, 1e-3, 0.0, 5e-4]), 100, 0.05)
+
+
+def times(
+    arrival: float, first: float | None, last: float | None, submitted: float | None = None
+) -> RequestTimes:
+    """Times in milliseconds; the request is over 1 ms after its last one."""
+    end = max(t for t in (arrival, first, last, 0) if t is not None) + 1
+    in_ns = [None if t is None else int(t * MS) for t in (first, last, submitted)]
+    return RequestTimes(int(arrival * MS), int(end * MS), *in_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A request from 0 ms on, queued at `queued`, and what it is charged, in milliseconds."""
+
+    steps: tuple[Step, ...]
+    first: float
+    last: float
+    expected: dict[str, float]
+    queued: float = 0
+    submitted: float | None = None
+    cached: int = 0
+    lost: int = 0
+    numbers: tuple[int, ...] = (ME,)
+    cost: StepCost = field(default=COST)
+
+
+CASES = {
+    "alone: its own prefill, its own decode, and the way in and out": Case(
+        (Step(5, 15, [prefill(ME, 80)]), Step(16, 20, [decode(ME)])),
+        queued=4,
+        first=18,
+        last=21,
+        expected={
+            "ttft.host.input": 4,
+            "ttft.host.gap": 1,
+            "ttft.prefill.own": 10,
+            "ttft.host.output": 3,
+            # The second step had run for 2 of its 4 ms when the first token left the server.
+            "decode.decode.own": 2,
+            "decode.host.output": 1,
+        },
+    ),
+    "a step is shared by what its parts cost": Case(
+        # 2 fixed + 1 own + 100 prefill of another + 2 decodes of others = 105 by the model.
+        (Step(0, 210, [prefill(ME, 10), prefill(1, 1000), decode(2), decode(3)]),),
+        first=210,
+        last=210,
+        expected={
+            "ttft.prefill.own": 6,
+            "ttft.prefill.others": 200,
+            "ttft.decode.others": 4,
+        },
+    ),
+    "a step that was running when it was queued is the others' work": Case(
+        (Step(0, 100, [prefill(1, 980)]), Step(100, 104, [prefill(ME, 20)])),
+        queued=30,
+        first=104,
+        last=104,
+        expected={
+            "ttft.host.input": 30,
+            "ttft.prefill.others": 70,
+            "ttft.prefill.own": 4,
+        },
+    ),
+    "vLLM takes it in after the step that ran when it was submitted": Case(
+        (Step(0, 100, [prefill(1, 980)]), Step(101, 105, [prefill(ME, 20)])),
+        queued=100.5,
+        submitted=10,
+        first=105,
+        last=105,
+        expected={
+            "ttft.host.input": 10.5,
+            "ttft.prefill.others": 90,
+            "ttft.host.gap": 0.5,
+            "ttft.prefill.own": 4,
+        },
+    ),
+    "a step that ended long before it was taken in did not hold it": Case(
+        (Step(0, 100, [prefill(1, 980)]), Step(150, 154, [prefill(ME, 20)])),
+        queued=150,
+        submitted=10,
+        first=154,
+        last=154,
+        expected={"ttft.host.input": 150, "ttft.prefill.own": 4},
+    ),
+    "waiting in the queue has the reason of each step": Case(
+        (
+            Step(1, 10, [prefill(1, 70)], Held.BUDGET),
+            Step(10, 13, [decode(1)], Held.KV),
+            Step(13, 15, [decode(1)], Held.SEATS),
+            Step(15, 16, [decode(1)], Held.OTHER),
+            Step(16, 20, [prefill(ME, 20)]),
+        ),
+        first=20,
+        last=20,
+        expected={
+            "ttft.host.gap": 1,
+            "ttft.queue.budget": 9,
+            "ttft.queue.kv": 3,
+            "ttft.queue.seats": 2,
+            "ttft.queue.other": 1,
+            "ttft.prefill.own": 4,
+        },
+    ),
+    "set aside by itself, its own reason counts and not the queue's": Case(
+        (
+            Step(0, 5, [decode(1), Part(ME, held_by=Held.GRAMMAR)], Held.KV),
+            Step(5, 8, [decode(1), Part(ME, held_by=Held.REMOTE_KV)]),
+            Step(8, 10, [prefill(ME, 80)]),
+        ),
+        first=10,
+        last=10,
+        expected={
+            "ttft.queue.grammar": 5,
+            "ttft.queue.remote_kv": 3,
+            "ttft.prefill.own": 2,
+        },
+    ),
+    "tokens that the prefix cache had lost are the miss's": Case(
+        # 100 of 400 tokens were cached, 200 more had been: two thirds of what is computed.
+        (Step(0, 32, [prefill(ME, 300, context=100)]),),
+        first=32,
+        last=32,
+        cached=100,
+        lost=200,
+        expected={"ttft.prefill.cache_miss": 32 * 2 / 3, "ttft.prefill.own": 32 / 3},
+    ),
+    "a miss is found in the chunk that computes it": Case(
+        (
+            Step(0, 12, [prefill(ME, 100, emitted=0)]),
+            Step(12, 24, [prefill(ME, 100, context=100)]),
+        ),
+        first=24,
+        last=24,
+        lost=150,
+        expected={"ttft.prefill.cache_miss": 18, "ttft.prefill.own": 6},
+    ),
+    "from a preemption to the return, and what is computed again": Case(
+        (
+            Step(0, 10, [prefill(ME, 80)]),
+            Step(10, 15, [decode(1), Part(ME, held_by=Held.KV, is_preempted=True)], Held.KV),
+            Step(15, 20, [decode(1)], Held.KV),
+            Step(20, 30, [Part(ME, prefill=80, recomputed=60, emitted=1)]),
+        ),
+        first=10,
+        last=30,
+        expected={
+            "ttft.prefill.own": 10,
+            "decode.preemption": 10 + 7.5,
+            "decode.prefill.own": 2.5,
+        },
+    ),
+    "rejected drafts are speculation's, accepted ones are work": Case(
+        # 2 fixed + 1 + 4 drafts of 0.5 = 5 by the model, of which 3 drafts were in vain.
+        (
+            Step(0, 10, [prefill(ME, 80)]),
+            Step(10, 20, [Part(ME, 80, decode=1, drafted=4, accepted=1, emitted=2)]),
+        ),
+        first=10,
+        last=20,
+        expected={
+            "ttft.prefill.own": 10,
+            "decode.decode.own": 7,
+            "decode.speculation": 3,
+        },
+    ),
+    "missing records are unobserved, not the host's": Case(
+        (
+            Step(0, 10, [prefill(ME, 80)]),
+            Step(40, 44, [decode(ME)], follows_loss=True),
+            Step(45, 49, [decode(ME)]),
+        ),
+        first=10,
+        last=49,
+        expected={
+            "ttft.prefill.own": 10,
+            "decode.unobserved": 30,
+            "decode.decode.own": 8,
+            "decode.host.gap": 1,
+        },
+    ),
+    "no record of its steps at all": Case(
+        (),
+        queued=2,
+        first=10,
+        last=20,
+        expected={"ttft.host.input": 2, "ttft.unobserved": 8, "decode.unobserved": 10},
+    ),
+    "running, but left out of a step": Case(
+        (
+            Step(0, 10, [prefill(ME, 80)]),
+            Step(10, 40, [prefill(1, 280)], Held.BUDGET),
+            Step(40, 43, [decode(ME)]),
+        ),
+        first=10,
+        last=43,
+        expected={
+            "ttft.prefill.own": 10,
+            "decode.queue.budget": 30,
+            "decode.decode.own": 3,
+        },
+    ),
+    "two sequences of one request are both its own": Case(
+        (Step(0, 20, [prefill(ME, 90), prefill(7, 90)]), Step(20, 24, [decode(ME), decode(7)])),
+        first=20,
+        last=24,
+        numbers=(ME, 7),
+        expected={"ttft.prefill.own": 20, "decode.decode.own": 4},
+    ),
+    "under asynchronous scheduling a step begins when the one before it ends": Case(
+        (
+            Step(0, 10, [prefill(ME, 80)]),
+            Step(2, 14, [decode(ME)]),
+            Step(11, 18, [decode(ME)]),
+        ),
+        first=10,
+        last=18,
+        expected={"ttft.prefill.own": 10, "decode.decode.own": 8},
+    ),
+    "a model that knows no cost leaves a step to its request": Case(
+        (Step(0, 10, [prefill(ME, 80), decode(1)]), Step(10, 12, [decode(ME), decode(1)])),
+        first=10,
+        last=12,
+        cost=StepCost(np.zeros(len(FEATURES))),
+        expected={"ttft.prefill.own": 10, "decode.decode.own": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_each_moment_has_its_cause(case: Case) -> None:
+    request = EngineRequest(case.numbers, int(case.queued * MS), case.cached, case.lost)
+    seen = times(0, case.first, case.last, case.submitted)
+    ledger = charge(seen, request, build(*case.steps), case.cost)
+    in_ms = {key: seconds * 1e3 for key, seconds in ledger.seconds.items()}
+    assert in_ms == pytest.approx(case.expected)
+
+
+def test_without_a_token_all_time_is_ttft() -> None:
+    waiting = build(Step(0, 50, [prefill(1, 480)], Held.BUDGET))
+    ledger = charge(times(0, None, None), EngineRequest((ME,), 0), waiting, COST)
+    assert ledger.seconds == pytest.approx({"ttft.queue.budget": 1e-3})
+
+
+def test_rivals_are_named_with_what_they_cost() -> None:
+    steps = build(
+        Step(0, 105, [prefill(ME, 10), prefill(1, 1000), decode(2), decode(3)]),
+        Step(105, 109, [decode(ME), decode(2)]),
+    )
+    ledger = charge(times(0, 105, 109), EngineRequest((ME,), 0), steps, COST, max_rivals=2)
+    worst, second = ledger.rivals
+    assert (worst.number, worst.prefill_tokens, worst.decode_tokens) == (1, 1000, 0)
+    assert worst.cost_s == pytest.approx(0.1)
+    assert (second.number, second.decode_tokens) == (2, 2)
+    assert second.cost_s == pytest.approx(0.002)
+
+
+def test_the_top_cause_is_that_of_the_phase() -> None:
+    ledger = Ledger({"ttft.queue.kv": 1.0, "ttft.prefill.own": 2.0, "decode.decode.own": 9.0})
+    assert ledger.top_cause(Phase.TTFT) is Cause.PREFILL_OWN
+    assert ledger.top_cause(Phase.DECODE) is Cause.DECODE_OWN
+    assert Ledger({}).top_cause(Phase.TTFT) is None
+
+
+def test_times_that_run_backwards_are_refused() -> None:
+    with pytest.raises(ValueError, match="run backwards"):
+        charge(times(10, 5, 20), EngineRequest((ME,), 0), build(), COST)
+
+
+parts = st.builds(
+    Part,
+    request=st.integers(0, 3),
+    context=st.integers(0, 500),
+    prefill=st.integers(0, 300),
+    recomputed=st.integers(0, 50),
+    decode=st.integers(0, 1),
+    drafted=st.integers(0, 4),
+    accepted=st.integers(0, 6),
+    emitted=st.integers(0, 2),
+    held_by=st.sampled_from(Held),
+    is_preempted=st.booleans(),
+)
+
+
+@st.composite
+def step_sequences(draw: st.DrawFn) -> Steps:
+    """Steps in the order of their end, overlapping or apart, some with records missing."""
+    steps, end = [], 0
+    for _ in range(draw(st.integers(0, 8))):
+        end += draw(st.integers(0, 40))
+        start = max(0, end - draw(st.integers(0, 50)))
+        held_by, is_loss = draw(st.sampled_from(Held)), draw(st.booleans())
+        steps.append(Step(start, end, draw(st.lists(parts, max_size=4)), held_by, is_loss))
+    return build(*steps)
+
+
+@given(
+    step_sequences(),
+    st.lists(st.integers(0, 200), min_size=3, max_size=3).map(sorted),
+    st.integers(0, 200),
+    st.none() | st.integers(0, 200),
+    st.lists(st.floats(0, 1e-2), min_size=len(FEATURES), max_size=len(FEATURES)),
+    st.integers(0, 400),
+    st.integers(0, 400),
+    st.booleans(),
+)
+def test_a_ledger_sums_to_what_was_measured_whatever_the_steps(
+    steps: Steps,
+    points: list[int],
+    queued: int,
+    submitted: int | None,
+    weights: list[float],
+    cached: int,
+    lost: int,
+    has_token: bool,
+) -> None:
+    arrival, first, last = points
+    seen = times(arrival, first, last, submitted)
+    if not has_token:
+        seen = RequestTimes(seen.arrival_ns, seen.end_ns, None, None, seen.submitted_ns)
+    request = EngineRequest((ME, 3), queued * MS, cached, lost)
+    ledger = charge(seen, request, steps, StepCost(np.array(weights)))
+    ttft_ms, decode_ms = (first - arrival, last - first) if has_token else (last + 1 - arrival, 0)
+    assert ledger.total(Phase.TTFT) == pytest.approx(ttft_ms / 1e3, rel=1e-9, abs=1e-12)
+    assert ledger.total(Phase.DECODE) == pytest.approx(decode_ms / 1e3, rel=1e-9, abs=1e-12)
+    assert all(seconds > 0 for seconds in ledger.seconds.values())
+    assert {key.partition(".")[2] for key in ledger.seconds} <= set(Cause)
+
+
+@st.composite
+def crowded_steps(draw: st.DrawFn) -> Steps:
+    """Steps that all hold others, and some of them the request."""
+    steps, end = [], 0
+    for _ in range(draw(st.integers(1, 8))):
+        start = end + draw(st.integers(0, 5))
+        end = start + draw(st.integers(1, 40))
+        others = [prefill(number, draw(st.integers(1, 300))) for number in (1, 2)]
+        own = [prefill(ME, draw(st.integers(1, 300)))] if draw(st.booleans()) else []
+        steps.append(Step(start, end, others + own, draw(st.sampled_from(Held))))
+    return build(*steps)
+
+
+@given(crowded_steps(), st.integers(0, 50), st.integers(0, 150))
+def test_rivals_cost_exactly_what_others_and_the_queue_are_charged_with(
+    steps: Steps, queued: int, length: int
+) -> None:
+    seen = times(queued, queued + length, queued + length)
+    ledger = charge(seen, EngineRequest((ME,), queued * MS), steps, COST, max_rivals=99)
+    charged_s = sum(
+        seconds
+        for key, seconds in ledger.seconds.items()
+        if ".queue." in key or key.endswith(".others")
+    )
+    assert sum(rival.cost_s for rival in ledger.rivals) == pytest.approx(charged_s, abs=1e-12)
