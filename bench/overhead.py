@@ -39,6 +39,7 @@ MODEL = "support"
 QUESTION = "How do I change the delivery address of order {number}?"
 READY_TIMEOUT_S = 180.0
 SETTLE_S = 0.1
+ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 HOOKS, BARE, TRACING, SECOND = "hooks", "bare", "tracing", "second bare"
 
 
@@ -120,6 +121,8 @@ def serve(
     port = free_port()
     flags = ["--served-model-name", MODEL, "--enforce-eager", "--no-use-tqdm-on-load"]
     flags += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
+    # As `evenkeel serve` chooses on few cores; without it, polling makes throughput a lottery.
+    flags += ["--distributed-executor-backend", ONE_PROCESS]
     if speculates:
         draft = {
             "method": "draft_model",
@@ -136,6 +139,7 @@ def serve(
     environment = dict(os.environ) | {
         "HF_HUB_OFFLINE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
+        "OMP_NUM_THREADS": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_NO_USAGE_STATS": "1",
         # Where this package is installed, its plugin would be in the bare server as well.

@@ -195,6 +195,7 @@ def _serve(plan: Plan) -> int:
     import uvloop
 
     from runtime import vllm_adapter
+    from runtime.small_machine import join_worker
     from runtime.telemetry import Telemetry
 
     is_observed = False
@@ -208,6 +209,7 @@ def _serve(plan: Plan) -> int:
 
         drafting = choose_flags(plan.flags, is_observed)
     args = vllm_adapter.parse_flags((*drafting, *plan.flags))
+    join_worker(args, vllm_adapter.computes_on_cpu())
     vllm_adapter.resolve_prompts(args, plan.settings.prompts_dir)
     telemetry = None
     if is_observed and plan.target is not None:

@@ -19,7 +19,7 @@ from runtime.speculation_flags import speculation_flags
 from runtime.speculation_metrics import SpeculationMetrics
 from runtime.speculation_server import SpeculationServer
 from runtime.speculation_settings import REPORTS_VARIABLE, SpeculationSettings
-from runtime.vllm_adapter import Find, find_name, has_fields, takes
+from runtime.vllm_adapter import Find, computes_on_cpu, find_name, has_fields, takes
 
 logger = logging.getLogger(__name__)
 
@@ -78,13 +78,11 @@ def choose_flags(
     if missing:
         logger.warning("nothing is drafted, this vLLM has no: %s", ", ".join(missing))
         return ()
-    from vllm.platforms import current_platform
-
     if is_observed:
         # The engine's process inherits it however vLLM starts it.
         hand_down(REPORTS_VARIABLE, "true")
     settings = load(SpeculationSettings, {}).settings
-    return speculation_flags(settings.max_tokens, bool(current_platform.is_cpu())).as_flags()
+    return speculation_flags(settings.max_tokens, computes_on_cpu()).as_flags()
 
 
 class ServerReplay:

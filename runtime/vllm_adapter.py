@@ -263,6 +263,11 @@ def parse_flags(flags: Sequence[str]) -> argparse.Namespace:
     return args
 
 
+def computes_on_cpu() -> bool:
+    """Whether vLLM runs the model on the CPU."""
+    return bool(getattr(find_name("vllm.platforms", "current_platform"), "is_cpu", bool)())
+
+
 def read_api_keys(args: argparse.Namespace) -> list[str]:
     """Return the API keys that vLLM asks for (`--api-key`, else VLLM_API_KEY); [] where none."""
     given = args.api_key or [find_name("vllm.envs", "VLLM_API_KEY")]
