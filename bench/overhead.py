@@ -34,12 +34,12 @@ from pathlib import Path
 import psutil
 
 from runtime.demo_model.checkpoint import draft_path, target_path
+from runtime.small_machine import EXECUTOR
 
 MODEL = "support"
 QUESTION = "How do I change the delivery address of order {number}?"
 READY_TIMEOUT_S = 180.0
 SETTLE_S = 0.1
-ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 HOOKS, BARE, TRACING, SECOND = "hooks", "bare", "tracing", "second bare"
 
 
@@ -122,7 +122,7 @@ def serve(
     flags = ["--served-model-name", MODEL, "--enforce-eager", "--no-use-tqdm-on-load"]
     flags += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
     # As `evenkeel serve` chooses on few cores; without it, polling makes throughput a lottery.
-    flags += ["--distributed-executor-backend", ONE_PROCESS]
+    flags += ["--distributed-executor-backend", EXECUTOR]
     if speculates:
         draft = {
             "method": "draft_model",

@@ -17,6 +17,7 @@ from runtime.vllm_adapter import Find, find_name
 # Where cores are plenty, vLLM's own worker process binds its threads better than we could.
 MOST_CORES = 4
 _MODULE, _CLASS = "vllm.v1.executor.uniproc_executor", "UniProcExecutor"
+EXECUTOR = f"{_MODULE}.{_CLASS}"
 _THREADS_VARIABLE = "OMP_NUM_THREADS"
 # vLLM's own setting for the threads of its worker: who gives it wants vLLM's own worker.
 _BINDING_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"
@@ -44,7 +45,7 @@ def join_worker(
         return False
     if read_environment(_BINDING_VARIABLE) is not None or find(_MODULE, _CLASS) is None:
         return False
-    args.distributed_executor_backend = f"{_MODULE}.{_CLASS}"
+    args.distributed_executor_backend = EXECUTOR
     if read_environment(_THREADS_VARIABLE) is None:
         # One core is left to the HTTP process, the exporter, and whoever else is on the machine.
         hand_down(_THREADS_VARIABLE, str(max(1, cores - 1)))

@@ -18,6 +18,7 @@ import httpx
 import psutil
 import pytest
 
+from runtime.small_machine import EXECUTOR
 from tests.integration import random_model
 from tests.integration.otlp_receiver import OtlpReceiver
 
@@ -64,6 +65,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 *("--model", str(random_model.build(folder / "model", hidden=64, layers=1))),
                 *("--served-model-name", "random", "--host", "127.0.0.1", "--port", str(port)),
                 *("--max-model-len", "2048", "--enforce-eager", "--api-key", "secret"),
+                # As `evenkeel serve` chooses on a few cores.
+                *("--distributed-executor-backend", EXECUTOR),
                 # Room for one long prompt and a half.
                 *("--num-gpu-blocks-override", "20"),
             ],
@@ -74,6 +77,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 "EVENKEEL_STEPS_RAISE_INTERNAL_ERRORS": "true",
                 "EVENKEEL_RUNTIME_EXPORT_INTERVAL_S": "0.05",
                 "VLLM_CPU_KVCACHE_SPACE": "1",
+                "OMP_NUM_THREADS": "1",
                 "HF_HUB_OFFLINE": "1",
                 "VLLM_NO_USAGE_STATS": "1",
             },

@@ -22,6 +22,7 @@ from runtime.demo_model.accuracy import (
     read_system_prompt,
 )
 from runtime.demo_model.checkpoint import draft_path, target_path
+from runtime.small_machine import EXECUTOR
 
 pytestmark = pytest.mark.integration
 
@@ -42,7 +43,13 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command += ["--model", str(target_path()), "--served-model-name", "support"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     command += ["--speculative-config", json.dumps(speculation)]
-    environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
+    command += ["--distributed-executor-backend", EXECUTOR]
+    environment = {
+        **os.environ,
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         try:

@@ -7,10 +7,8 @@ import os
 
 import pytest
 
-from runtime.small_machine import MOST_CORES, join_worker
+from runtime.small_machine import EXECUTOR, MOST_CORES, join_worker
 from runtime.vllm_adapter import find_name
-
-EXECUTOR = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +16,10 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "VLLM_CPU_OMP_THREADS_BIND"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
+
+
+def found(module: str, name: str) -> object:
+    return name
 
 
 def flags(**given: object) -> argparse.Namespace:
@@ -28,7 +30,7 @@ def flags(**given: object) -> argparse.Namespace:
 @pytest.mark.parametrize(("cores", "threads"), [(1, "1"), (2, "1"), (MOST_CORES, "3")])
 def test_one_worker_on_a_few_cores_joins_the_engine(cores: int, threads: str) -> None:
     args = flags()
-    assert join_worker(args, is_cpu=True, cores=cores)
+    assert join_worker(args, is_cpu=True, cores=cores, find=found)
     assert args.distributed_executor_backend == EXECUTOR
     assert os.environ["OMP_NUM_THREADS"] == threads
 
@@ -45,25 +47,25 @@ def test_one_worker_on_a_few_cores_joins_the_engine(cores: int, threads: str) ->
 )
 def test_elsewhere_vllm_decides(given: dict[str, object], is_cpu: bool, cores: int) -> None:
     args = flags(**given)
-    assert not join_worker(args, is_cpu, cores)
+    assert not join_worker(args, is_cpu, cores, found)
     assert args.distributed_executor_backend is None
     assert "OMP_NUM_THREADS" not in os.environ
 
 
 def test_the_users_executor_stays() -> None:
     args = flags(distributed_executor_backend="mp")
-    assert not join_worker(args, is_cpu=True, cores=2)
+    assert not join_worker(args, is_cpu=True, cores=2, find=found)
     assert args.distributed_executor_backend == "mp"
 
 
 def test_the_users_bound_threads_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0-1")
-    assert not join_worker(flags(), is_cpu=True, cores=2)
+    assert not join_worker(flags(), is_cpu=True, cores=2, find=found)
 
 
 def test_the_users_number_of_threads_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert join_worker(flags(), is_cpu=True, cores=2)
+    assert join_worker(flags(), is_cpu=True, cores=2, find=found)
     assert os.environ["OMP_NUM_THREADS"] == "2"
 
 
