@@ -24,7 +24,8 @@ _SCHEDULER_NEEDS = (
     "kv_cache_manager.block_pool.cached_block_hash_to_block max_num_scheduled_tokens "
     "kv_cache_manager.block_pool.metrics_collector kv_cache_manager.block_pool.enable_caching "
     "max_num_active_reqs num_waiting_for_streaming_input hash_block_size block_size "
-    "scheduler_config.enable_chunked_prefill parallel_config.data_parallel_index"
+    "scheduler_config.enable_chunked_prefill scheduler_config.max_num_batched_tokens "
+    "vllm_config.speculative_config parallel_config.data_parallel_index"
 ).split()
 # Waiting requests that the scheduler set aside are named in a step, at most so many of them.
 _MAX_SET_ASIDE = 64
@@ -95,6 +96,8 @@ class StepRecorder:
         self._seen = SeenBlocks(seen_blocks)
         self._evictions = EvictionWatch(self._pool.metrics_collector)
         self._pool.metrics_collector = self._evictions
+        speculation = scheduler.vllm_config.speculative_config
+        self._draft_slots = getattr(speculation, "max_num_new_slots_for_drafting", 0)
         self._reason_of_status = {k: int(v) for k, v in reason_of_status.items()}
         self._tracked: dict[str, _Tracked] = {}
         self._pending: deque[_Pending] = deque()
@@ -244,8 +247,12 @@ class StepRecorder:
         scheduler = self._scheduler
         if preempted:
             return _KV  # vLLM admits nobody in a step that preempts.
-        left_tokens = scheduler.max_num_scheduled_tokens - output.total_num_scheduled_tokens
-        if left_tokens <= 0:
+        spent_tokens = output.total_num_scheduled_tokens
+        left_tokens = scheduler.max_num_scheduled_tokens - spent_tokens
+        # A draft model's own slots are taken from the step as well, for each request in it.
+        slots = self._draft_slots * (len(output.num_scheduled_tokens) + 1)
+        left_slots = scheduler.scheduler_config.max_num_batched_tokens - spent_tokens - slots
+        if left_tokens <= 0 or left_slots <= 0:
             return _BUDGET
         num_seated = len(scheduler.running) + scheduler.num_waiting_for_streaming_input
         if num_seated >= scheduler.max_num_active_reqs:

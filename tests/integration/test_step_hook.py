@@ -162,6 +162,22 @@ def test_the_queue_is_held_by_what_vllm_ran_out_of(
     assert step["num_waiting"] == 1
 
 
+def test_a_draft_models_slots_are_part_of_the_budget(
+    build: Build, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.config import SpeculativeConfig
+
+    slots = property(lambda _: 4)
+    monkeypatch.setattr(SpeculativeConfig, "max_num_new_slots_for_drafting", slots)
+    # The first prompt fills the step but for what its drafts may need.
+    box = build(drafts=4, max_batched_tokens=len(PROMPT) + 6)
+    box.add("a-deadbeef", PROMPT)
+    box.add("b-deadbeef", OTHER_PROMPT)
+    assert box.step().total_num_scheduled_tokens < len(PROMPT) + 6
+    step = everything(records.read()).steps[0]
+    assert (step["num_waiting"], step["held_by"]) == (1, Held.BUDGET)
+
+
 def test_a_queue_that_was_emptied_is_held_by_nothing(build: Build, records: Records) -> None:
     box = build()
     box.add("a-deadbeef", PROMPT)
