@@ -141,10 +141,10 @@ class StepCostModel:
         self._num_steps += len(seconds)
 
     def read(self) -> StepCost:
-        """Return what was learned so far."""
+        """Return what was learned so far, but for the steps since the last fit."""
         if self._num_steps < MIN_STEPS:
             return StepCost(EQUAL_TOKENS.weights, self._num_steps)
-        self._refit(is_due=self._fitted_at < self._num_steps)
+        self._refit(is_due=not self._fitted_at)
         error_ratio = sum(self._errors) / len(self._errors) if self._errors else None
         return StepCost(self._weights, self._num_steps, error_ratio)
 

@@ -105,7 +105,7 @@ class StepHistory:
             self._forget_all()
         follows_loss = missed > 0 or batch.lost_steps > self._lost_steps
         self.num_lost_batches += missed
-        self._next_sequence = batch.sequence + 1
+        self._next_sequence = batch.sequence + batch.num_joined
         self._lost_steps = batch.lost_steps
         for note in batch.notes:
             self._take_note(note)

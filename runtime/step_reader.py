@@ -17,7 +17,7 @@ from evenkeel.errors import ConfigurationError
 from runtime.ledger import DEFAULT_RIVALS, Ledger, RequestTimes
 from runtime.step_cost import StepCost
 from runtime.step_history import StepHistory
-from runtime.step_record import decode_batch
+from runtime.step_record import Batch, decode_batch, join_batches
 from runtime.step_runs import StepRun
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ DEFAULT_WAIT_S = 0.25
 _MAX_PATH_BYTES = 103
 _POLL_MS = 100
 _BATCHES_AT_ONCE = 64
+# Once a batch is here, how long to wait for more: many small ones cost several times one large one.
+_GATHER_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,7 @@ class StepReader:
         try:
             while not self._should_stop.is_set():
                 if socket.poll(_POLL_MS):
+                    self._should_stop.wait(_GATHER_S)
                     self._receive(socket)
                 self._answer(is_last=False)
             self._receive(socket)
@@ -232,22 +235,26 @@ class StepReader:
             self._answer(is_last=True)
 
     def _receive(self, socket: zmq.Socket[bytes]) -> None:
+        batches: list[Batch] = []
         for _ in range(_BATCHES_AT_ONCE):
             try:
                 data = socket.recv(zmq.NOBLOCK)
             except zmq.Again:
-                return
-            with self._lock:
-                self._take(data)
+                break
+            try:
+                batches.append(decode_batch(data))
+            except ValueError as error:
+                self._note_malformed(error)
+        with self._lock:
+            for batch in join_batches(batches):
+                self._take(batch)
 
-    def _take(self, data: bytes) -> None:
-        try:
-            batch = decode_batch(data)
-        except ValueError as error:
-            self._num_malformed += 1
-            if self._num_malformed == 1:
-                logger.warning("a step batch is left out, later ones are only counted: %s", error)
-            return
+    def _note_malformed(self, error: ValueError) -> None:
+        self._num_malformed += 1
+        if self._num_malformed == 1:
+            logger.warning("a step batch is left out, later ones are only counted: %s", error)
+
+    def _take(self, batch: Batch) -> None:
         try:
             history = self._histories.get(batch.engine)
             if history is None:

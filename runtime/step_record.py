@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-MAGIC = b"EKS2"
+MAGIC = b"EKS3"
 
 # Of one engine step. `blocks_cached` counts blocks that a later prompt can reuse, in use or not.
 _STEP_FIELDS = (
@@ -77,6 +78,9 @@ _KIND_ARRIVED, _KIND_ADMITTED, _KIND_LEFT = 1, 2, 3
 # Longer ids are cut: such a request has no ledger, and every other one still has.
 MAX_ID_BYTES = 1024
 MAX_BYTE = 255
+# `num_entries` of a step with the requests of the step before it in the batch, each of which
+# decodes one token again: their entries are not sent.
+REPEATED = 0xFFFFFFFF
 
 StepArray = NDArray[Any]
 EntryArray = NDArray[Any]
@@ -154,6 +158,7 @@ class Batch:
         steps: One `STEP_TYPE` row a step, in the order of their end.
         entries: One `ENTRY_TYPE` row a request in a step, `steps["num_entries"]` of them each.
         notes: What happened to requests, in order.
+        num_joined: How many batches this is, `sequence` being that of the first.
     """
 
     engine: int
@@ -162,6 +167,7 @@ class Batch:
     steps: StepArray
     entries: EntryArray
     notes: tuple[Note, ...]
+    num_joined: int = 1
 
 
 def encode_batch(
@@ -193,14 +199,64 @@ def decode_batch(data: bytes) -> Batch:
     if len(data) < notes_at:
         raise ValueError(f"a batch of {len(data)} bytes announces at least {notes_at}")
     steps = np.frombuffer(data, STEP_TYPE, num_steps, _HEAD.size)
-    if int(steps["num_entries"].sum()) != num_entries:
-        raise ValueError("a batch's steps announce other requests than it holds")
     entries = np.frombuffer(data, ENTRY_TYPE, num_entries, entries_at)
+    steps, entries = _spell_out(steps, entries)
     try:
         notes = _decode_notes(data, notes_at)
     except (struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"a batch's notes cannot be read: {error}") from error
     return Batch(engine, sequence, lost_steps, steps, entries, notes)
+
+
+def join_batches(batches: Sequence[Batch]) -> list[Batch]:
+    """Return the batches with those of one engine that follow each other without a loss as one."""
+    joined: list[Batch] = []
+    for _, group in groupby(enumerate(batches), lambda each: _series(*each)):
+        members = [batch for _, batch in group]
+        first = members[0]
+        if len(members) > 1:
+            steps = b"".join(batch.steps.tobytes() for batch in members)
+            entries = b"".join(batch.entries.tobytes() for batch in members)
+            first = replace(
+                first,
+                steps=np.frombuffer(steps, STEP_TYPE),
+                entries=np.frombuffer(entries, ENTRY_TYPE),
+                notes=tuple(note for batch in members for note in batch.notes),
+                num_joined=len(members),
+            )
+        joined.append(first)
+    return joined
+
+
+def _series(place: int, batch: Batch) -> tuple[int, int, int]:
+    """What batches have in common that can be joined: their numbers grow as their places do."""
+    return batch.engine, batch.lost_steps, batch.sequence - place
+
+
+def _spell_out(steps: StepArray, entries: EntryArray) -> tuple[StepArray, EntryArray]:
+    """Return steps and entries with each repeated step's requests written out.
+
+    Raises:
+        ValueError: If the entries are not those of the steps.
+    """
+    is_repeated = steps["num_entries"] == REPEATED
+    num_sent = np.where(is_repeated, 0, steps["num_entries"]).astype(np.int64)
+    if int(num_sent.sum()) != len(entries):
+        raise ValueError("a batch's steps announce other requests than it holds")
+    if not is_repeated.any():
+        return steps, entries
+    if is_repeated[0]:
+        raise ValueError("a batch begins with a repeated step")
+    places = np.arange(len(steps))
+    source = np.maximum.accumulate(np.where(is_repeated, 0, places))
+    num_entries = num_sent[source]
+    starts = np.cumsum(num_sent) - num_sent
+    shift = starts[source] - (np.cumsum(num_entries) - num_entries)
+    spelled = entries[np.arange(int(num_entries.sum())) + np.repeat(shift, num_entries)]
+    spelled["context_tokens"] += np.repeat(places - source, num_entries).astype(np.uint32)
+    steps = steps.copy()
+    steps["num_entries"] = num_entries
+    return steps, spelled
 
 
 def _encode_note(note: Note) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 from runtime.eviction_watch import EvictionWatch
 from runtime.seen_blocks import Eviction, SeenBlocks
-from runtime.step_record import ENTRY, MAX_BYTE, STEP, Admitted, Arrived, Held, Left
+from runtime.step_record import ENTRY, MAX_BYTE, REPEATED, STEP, Admitted, Arrived, Held, Left
 from runtime.step_sender import StepSender
 
 _SCHEDULER_NEEDS = (
@@ -33,6 +33,7 @@ _MAX_SET_ASIDE = 64
 _NOT, _BUDGET, _KV, _SEATS, _GRAMMAR, _REMOTE_KV, _OTHER = map(int, Held)
 _MISSING = object()
 _pack = ENTRY.pack
+_ONE_EACH = {1}
 # Request id, number, context, prefill, recomputed and drafted tokens.
 _Scheduled = tuple[str, int, int, int, int, int]
 
@@ -63,13 +64,18 @@ class _HeldRequests:
 
 @dataclass(slots=True)
 class _Pending:
-    """A step that was scheduled and whose output is not back yet."""
+    """A step that was scheduled and whose output is not back yet.
+
+    `scheduled` is that of the step `num_again` steps before: since then, every step had the same
+    requests, each with one token to decode.
+    """
 
     output: Any
     start_ns: int
     schedule_ns: int
     state: tuple[int, ...]
     scheduled: list[_Scheduled]
+    num_again: int
     held: _HeldRequests
 
 
@@ -101,6 +107,12 @@ class StepRecorder:
         self._reason_of_status = {k: int(v) for k, v in reason_of_status.items()}
         self._tracked: dict[str, _Tracked] = {}
         self._pending: deque[_Pending] = deque()
+        # The last step that was looked at request by request, and how often it has come again.
+        self._scheduled: list[_Scheduled] = []
+        self._tokens_again: dict[str, int] | None = None
+        self._num_again = 0
+        # The last step that was sent, if one like it can be sent as its repetition.
+        self._sent: _Pending | None = None
         self._num_requests = 0
         self._num_steps = 0
 
@@ -117,27 +129,17 @@ class StepRecorder:
     def note_scheduled(self, output: Any, start_ns: int) -> None:
         """Note what one call of `schedule` decided."""
         scheduler, pool = self._scheduler, self._pool
-        requests, tracked = scheduler.requests, self._tracked
-        drafts = output.scheduled_spec_decode_tokens
         preempted = output.preempted_req_ids or ()
         if evicted := self._evictions.take():
             self._note_evictions(evicted, output, start_ns)
-        scheduled: list[_Scheduled] = []
-        for request_id, num_tokens in output.num_scheduled_tokens.items():
-            request, known = requests[request_id], tracked[request_id]
-            drafted = len(drafts[request_id]) if request_id in drafts else 0
-            # vLLM has already counted this step's tokens as computed.
-            context = request.num_computed_tokens - num_tokens
-            prefill = num_tokens - drafted
-            recomputed = 0
-            if prefill == 1 and context >= request.num_prompt_tokens:
-                prefill = 0
-            elif known.lost_tokens:
-                recomputed = max(0, min(context + prefill, known.lost_tokens) - context)
-            if not known.is_admitted:
-                self._admit(request, known, context)
-            known.reached_tokens = request.num_computed_tokens - drafted
-            scheduled.append((request_id, known.number, context, prefill, recomputed, drafted))
+        if (
+            output.num_scheduled_tokens == self._tokens_again
+            and not output.scheduled_spec_decode_tokens
+            and not preempted
+        ):
+            self._num_again += 1
+        else:
+            self._look_at_each(output)
         held = self._find_held(output, preempted)
         num_waiting = len(scheduler.waiting) + len(scheduler.kv_holding_waiting)
         state = (
@@ -150,8 +152,53 @@ class StepRecorder:
             len(pool.cached_block_hash_to_block),
         )
         self._pending.append(
-            _Pending(output, start_ns, monotonic_ns() - start_ns, state, scheduled, held)
+            _Pending(
+                output,
+                start_ns,
+                monotonic_ns() - start_ns,
+                state,
+                self._scheduled,
+                self._num_again,
+                held,
+            )
         )
+
+    def _look_at_each(self, output: Any) -> None:
+        """Note what each request of a step is in it for, and whether the step may come again."""
+        self._settle()
+        requests, tracked = self._scheduler.requests, self._tracked
+        drafts = output.scheduled_spec_decode_tokens
+        scheduled: list[_Scheduled] = []
+        is_all_decode = not drafts
+        for request_id, num_tokens in output.num_scheduled_tokens.items():
+            request, known = requests[request_id], tracked[request_id]
+            drafted = len(drafts[request_id]) if request_id in drafts else 0
+            # vLLM has already counted this step's tokens as computed.
+            context = request.num_computed_tokens - num_tokens
+            prefill = num_tokens - drafted
+            recomputed = 0
+            if prefill == 1 and context >= request.num_prompt_tokens:
+                prefill = 0
+            else:
+                is_all_decode = False
+                if known.lost_tokens:
+                    recomputed = max(0, min(context + prefill, known.lost_tokens) - context)
+            if not known.is_admitted:
+                self._admit(request, known, context)
+            known.reached_tokens = request.num_computed_tokens - drafted
+            scheduled.append((request_id, known.number, context, prefill, recomputed, drafted))
+        self._scheduled = scheduled
+        if is_all_decode and scheduled:
+            self._tokens_again = dict(output.num_scheduled_tokens)
+
+    def _settle(self) -> None:
+        """Count what the repetitions of a step computed for each of its requests."""
+        if self._num_again:
+            for request_id, *_ in self._scheduled:
+                known = self._tracked.get(request_id)
+                if known is not None:
+                    known.reached_tokens += self._num_again
+        self._tokens_again, self._num_again = None, 0
 
     def note_completed(self, output: Any, emitted: dict[str, int]) -> None:
         """Note that the output of a scheduled step came back and was processed."""
@@ -165,6 +212,7 @@ class StepRecorder:
 
     def note_left(self, request_ids: Iterable[str]) -> None:
         """Note requests that are finished or aborted; those known to be gone are passed over."""
+        self._settle()
         has_left = False
         for request_id in request_ids:
             known = self._tracked.pop(request_id, None)
@@ -272,22 +320,34 @@ class StepRecorder:
 
     def _send_step(self, pending: _Pending, emitted: dict[str, int], end_ns: int) -> None:
         entries = pending.held.entries
-        all_prefill = all_decode = all_drafted = all_accepted = 0
-        for request_id, number, context, prefill, recomputed, drafted in pending.scheduled:
-            tokens = emitted.get(request_id, 0)
-            accepted = min(drafted, tokens - 1) if drafted and tokens else 0
-            decode = 0 if prefill else 1
-            all_prefill += prefill
-            all_decode += decode
-            all_drafted += drafted
-            all_accepted += accepted
-            if drafted > MAX_BYTE or tokens > MAX_BYTE:
-                drafted, accepted, tokens = (min(n, MAX_BYTE) for n in (drafted, accepted, tokens))
-            entries.append(
-                _pack(
-                    number, context, prefill, recomputed, decode, drafted, accepted, tokens, _NOT, 0
+        num_entries = REPEATED
+        all_prefill = all_drafted = all_accepted = 0
+        all_decode = len(pending.scheduled)
+        is_plain = not entries and set(emitted.values()) == _ONE_EACH and len(emitted) == all_decode
+        if not (is_plain and self._repeats_the_last(pending)):
+            all_decode = 0
+            for request_id, number, context, prefill, recomputed, drafted in pending.scheduled:
+                tokens = emitted.get(request_id, 0)
+                accepted = min(drafted, tokens - 1) if drafted and tokens else 0
+                decode = 0 if prefill else 1
+                all_prefill += prefill
+                all_decode += decode
+                all_drafted += drafted
+                all_accepted += accepted
+                if drafted > MAX_BYTE or tokens > MAX_BYTE:
+                    drafted, accepted, tokens = (
+                        min(n, MAX_BYTE) for n in (drafted, accepted, tokens)
+                    )
+                context += pending.num_again
+                entries.append(
+                    _pack(
+                        *(number, context, prefill, recomputed, decode),
+                        *(drafted, accepted, tokens, _NOT, 0),
+                    )
                 )
-            )
+            num_entries = len(entries)
+        is_plain = is_plain and not all_prefill and not all_drafted
+        self._sent = pending if is_plain else None
         step = STEP.pack(
             self._num_steps,
             pending.start_ns,
@@ -298,23 +358,26 @@ class StepRecorder:
             all_drafted,
             all_accepted,
             *pending.state,
-            len(entries),
+            num_entries,
             pending.held.queue_held_by,
         )
         self._num_steps += 1
         self._sender.add_step(step, entries, end_ns)
 
+    def _repeats_the_last(self, pending: _Pending) -> bool:
+        """Whether the step sent before, in the same batch, was this one with one token less."""
+        sent = self._sent
+        return (
+            sent is not None
+            and sent.scheduled is pending.scheduled
+            and sent.num_again + 1 == pending.num_again
+            and self._sender.has_steps
+        )
+
 
 def count_emitted(output: Any, model_output: Any) -> dict[str, int]:
     """Return how many tokens each scheduled request got, before vLLM cuts them at a stop."""
-    sampled, index = model_output.sampled_token_ids, model_output.req_id_to_index
-    if not sampled:
-        return {}
-    return {
-        request_id: len(sampled[index[request_id]])
-        for request_id in output.num_scheduled_tokens
-        if request_id in index
-    }
+    return dict(zip(model_output.req_ids, map(len, model_output.sampled_token_ids), strict=False))
 
 
 def find_missing(scheduler: Any) -> list[str]:

@@ -48,6 +48,11 @@ class StepSender:
         self._oldest_ns = 0
         self.lost_steps = 0
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether a step waits in the batch."""
+        return bool(self._steps)
+
     def add_step(self, step: bytes, entries: list[bytes], end_ns: int) -> None:
         """Add one step; it is sent now if the batch has waited long enough."""
         self._steps.append(step)

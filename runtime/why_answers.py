@@ -26,6 +26,8 @@ MAX_BYTES = 16 * 1024 * 1024
 WAIT_S = 1.5
 _MAX_WAITING = 256
 _POLL_MS = 50
+# Nobody waits for an answer; stopping takes up to as long.
+_IDLE_MS = 500
 # What the API appends to the id of a completion's first prompt, and of a response.
 _FIRST_OF_SEVERAL = ("", "-0", "_0")
 
@@ -138,7 +140,9 @@ class WhyAnswers:
         waiting: list[_Question] = []
         try:
             while not self._should_stop.is_set():
-                if socket.poll(_POLL_MS) and (question := _read(socket.recv_multipart())):
+                if socket.poll(_POLL_MS if waiting else _IDLE_MS) and (
+                    question := _read(socket.recv_multipart())
+                ):
                     waiting.append(question)
                 waiting = [q for q in waiting if not self._answer(socket, q, len(waiting))]
         except zmq.ZMQError as error:

@@ -142,6 +142,45 @@ def test_nothing_that_vllm_schedules_is_changed(
     assert len(everything(records.read()).steps) >= sum(bool(step) for step in plain)
 
 
+TRAFFIC: dict[str, dict[str, int]] = {
+    "plenty of room": {},
+    "preemptions": {"num_blocks": 40, "max_num_seqs": 6},
+    "chunks": {"max_batched_tokens": 64},
+    "drafts": {"drafts": 2},
+    "asynchronous": {"is_async": True},
+}
+
+
+@pytest.mark.parametrize("limits", TRAFFIC.values(), ids=TRAFFIC.keys())
+def test_steps_that_repeat_the_one_before_are_told_as_exactly_as_steps_alone(
+    build: Build, records: Records, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    """In a batch, a step like the one before is not spelled out; alone, each one is."""
+    from vllm.v1.request import RequestStatus
+
+    def run(interval_s: str) -> tuple[Seen, int]:
+        monkeypatch.setenv("EVENKEEL_STEPS_INTERVAL_S", interval_s)
+        box = build(**limits)
+        for turn in range(90):
+            if turn % 15 == 0:
+                prompt = [3 + turn + j % 400 for j in range(10 + 2 * turn)]
+                box.add(f"{turn}-deadbeef", prompt, max_tokens=25 + turn % 7)
+            if turn == 40:
+                box.scheduler.finish_requests("30-deadbeef", RequestStatus.FINISHED_ABORTED)
+            box.step()
+        box.scheduler.shutdown()
+        messages = [records.socket.recv() for _ in iter(lambda: records.socket.poll(200), 0)]
+        return everything(list(map(decode_batch, messages))), sum(map(len, messages))
+
+    def without_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{k: v for k, v in row.items() if not k.endswith("_ns")} for row in rows]
+
+    (alone, bytes_alone), (together, bytes_together) = run("0"), run("10")
+    assert without_times(together.steps) == without_times(alone.steps)
+    assert [type(note) for note in together.notes] == [type(note) for note in alone.notes]
+    assert bytes_together < bytes_alone
+
+
 HELD = {
     "the token budget is spent": ({"max_batched_tokens": 128}, Held.BUDGET),
     "all seats are taken": ({"max_num_seqs": 1}, Held.SEATS),

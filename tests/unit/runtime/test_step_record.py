@@ -13,6 +13,7 @@ from runtime.step_record import (
     ENTRY,
     ENTRY_TYPE,
     MAX_ID_BYTES,
+    REPEATED,
     STEP,
     STEP_TYPE,
     Admitted,
@@ -21,6 +22,7 @@ from runtime.step_record import (
     Left,
     decode_batch,
     encode_batch,
+    join_batches,
 )
 
 U8 = st.integers(0, 2**8 - 1)
@@ -81,6 +83,56 @@ def test_a_batch_survives_the_journey(
     assert list(batch.notes) == notes
 
 
+DECODE = st.tuples(U32, st.integers(0, 2**31), *(st.just(n) for n in (0, 0, 1, 0, 0, 1, 0, 0)))
+
+
+@given(st.lists(DECODE, max_size=4), st.integers(1, 5), st.lists(DECODE, max_size=3))
+def test_a_repeated_step_has_the_requests_of_the_one_before_with_a_token_more(
+    first: list[tuple[int, ...]], times: int, last: list[tuple[int, ...]]
+) -> None:
+    def step(num_entries: int) -> bytes:
+        at = (STEP_TYPE.names or ()).index("num_entries")
+        return STEP.pack(*(0,) * at, num_entries, 0)
+
+    steps = [step(len(first)), *[step(REPEATED)] * times, step(len(last))]
+    batch = decode_batch(
+        encode_batch(0, 0, 0, steps, [ENTRY.pack(*e) for e in (*first, *last)], [])
+    )
+    expected = [
+        (number, context + age, *rest)
+        for age in range(times + 1)
+        for number, context, *rest in first
+    ]
+    assert batch.steps["num_entries"].tolist() == [len(first)] * (times + 1) + [len(last)]
+    assert [tuple(map(int, row)) for row in batch.entries.tolist()] == [*expected, *last]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.booleans()), max_size=12))
+def test_joined_batches_hold_what_the_single_ones_held(kinds: list[tuple[int, int, bool]]) -> None:
+    sequences = [0, 0]
+    batches: list[Batch] = []
+    for number, (engine, lost_steps, is_missed) in enumerate(kinds):
+        sequences[engine] += 1 + is_missed
+        step = STEP.pack(number, *(0,) * (len(STEP_TYPE) - 3), 1, 0)
+        entry = ENTRY.pack(number, *(0,) * 9)
+        data = encode_batch(
+            engine, sequences[engine], lost_steps, [step], [entry], [Left(number, 1)]
+        )
+        batches.append(decode_batch(data))
+    joined = join_batches(batches)
+    numbers = [n for batch in joined for n in batch.steps["step"].tolist()]
+    assert numbers == list(range(len(kinds)))
+    assert [n for batch in joined for n in batch.entries["request"].tolist()] == numbers
+    assert [note.request for batch in joined for note in batch.notes] == numbers
+    assert sum(batch.num_joined for batch in joined) == len(kinds)
+    at = 0
+    for batch in joined:
+        for place, one in enumerate(batches[at : at + batch.num_joined]):
+            assert (one.engine, one.lost_steps) == (batch.engine, batch.lost_steps)
+            assert one.sequence == batch.sequence + place
+        at += batch.num_joined
+
+
 @given(st.binary(max_size=200))
 def test_bytes_of_another_kind_are_refused_in_one_way(data: bytes) -> None:
     with pytest.raises(ValueError, match="batch"):
@@ -107,6 +159,9 @@ def test_a_batch_cut_short_is_refused_or_lacks_whole_notes_only(
 
 
 MALFORMED = {
+    "a repeated step at its begin": encode_batch(
+        0, 0, 0, [STEP.pack(*(0,) * (len(STEP_TYPE) - 2), REPEATED, 0)], [], []
+    ),
     "another magic": b"EKS0" + b"\0" * 40,
     "an unknown kind of note": encode_batch(0, 0, 0, [], [], []) + struct.pack("<BI", 9, 0),
     "a request id that is missing": encode_batch(0, 0, 0, [], [], [])
