@@ -1,15 +1,15 @@
-"""What the hooks cost: vLLM with all of them, bare, and with its own tracing, in interleaved pairs.
+"""What the hooks cost against vLLM bare and vLLM with its own tracing, in interleaved pairs.
 
     python bench/overhead.py --pairs 7 --json build/bench/overhead.json
 
-Three servers run the demo model with the same flags and are up together: `evenkeel serve` (request
-hook, step hook, ledgers, exporter), vLLM's own entry bare, and the same with vLLM's own
-`--otlp-traces-endpoint`. A pair is a row of short blocks, each of them asked of one server after
-the other, in random order: throughput at a fixed concurrency, then TTFT one request at a time. A
-server's figure in a pair is the median of its blocks, so that a moment in which the machine did
-something else is outvoted. Spans go to a receiver in a process of its own. The verdict is over the
-pairs, against bare vLLM: median ratio of throughput, median difference of the TTFT medians.
-`--control` compares two bare servers and shows how much of a difference is noise.
+Four servers run the demo model with the same flags and are up together: `evenkeel serve` with all
+hooks (requests, steps, ledgers, exporter) and with the request hook alone, vLLM's own entry bare,
+and the same with vLLM's own `--otlp-traces-endpoint`. A pair is a row of short blocks, each of them
+asked of one server after the other, in random order: throughput at a fixed concurrency, then TTFT
+one request at a time. A server's figure in a pair is the median of its blocks, so that a moment in
+which the machine did something else is outvoted. Spans go to a receiver in a process of its own.
+The verdict is over the pairs, against bare vLLM: median ratio of throughput, median difference of
+the TTFT medians. `--control` compares two bare servers and shows how much of a difference is noise.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ MODEL = "support"
 QUESTION = "How do I change the delivery address of order {number}?"
 READY_TIMEOUT_S = 180.0
 SETTLE_S = 0.1
-HOOKS, BARE, TRACING, SECOND = "hooks", "bare", "tracing", "second bare"
+HOOKS, REQUESTS, BARE, TRACING, SECOND = "hooks", "requests", "bare", "tracing", "second bare"
+# In the step hook's place, so that only requests are observed.
+OWN_SCHEDULER = ("--scheduler-cls", "vllm.v1.core.sched.scheduler.Scheduler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +93,26 @@ def free_port() -> int:
 
 @contextmanager
 def receiver() -> Iterator[str]:
-    """A process that takes every OTLP body and looks at none."""
+    """A process that takes every OTLP body and looks at none; it tells how many came to a path."""
     port = free_port()
     code = (
+        "from collections import Counter\n"
         "from http.server import *\n"
+        "bodies = Counter()\n"
         "class H(BaseHTTPRequestHandler):\n"
         "    protocol_version = 'HTTP/1.1'\n"
         "    def do_POST(self):\n"
         "        self.rfile.read(int(self.headers['content-length']))\n"
+        "        bodies[self.path] += 1\n"
         "        self.send_response(200)\n"
         "        self.send_header('content-length', '0')\n"
         "        self.end_headers()\n"
+        "    def do_GET(self):\n"
+        "        body = str(bodies[self.path]).encode()\n"
+        "        self.send_response(200)\n"
+        "        self.send_header('content-length', str(len(body)))\n"
+        "        self.end_headers()\n"
+        "        self.wfile.write(body)\n"
         "    def log_message(self, *_): pass\n"
         f"ThreadingHTTPServer(('127.0.0.1', {port}), H).serve_forever()\n"
     )
@@ -117,7 +128,7 @@ def receiver() -> Iterator[str]:
 def serve(
     name: str, speculates: bool, folder: Path, otlp: str, more_flags: tuple[str, ...] = ()
 ) -> Iterator[Server]:
-    """A server that starts; `HOOKS` and `TRACING` are of that kind, any other name is bare."""
+    """A server that starts; any other name than those of the hooks and `TRACING` is bare."""
     port = free_port()
     flags = ["--served-model-name", MODEL, "--enforce-eager", "--no-use-tqdm-on-load"]
     flags += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
@@ -131,9 +142,10 @@ def serve(
         }
         flags += ["--speculative-config", json.dumps(draft)]
     address = ["--host", "127.0.0.1", "--port", str(port)]
-    if name == HOOKS:
+    if name in (HOOKS, REQUESTS):
         command = ["evenkeel", "serve", str(target_path())]
-        flags += ["--otlp-endpoint", otlp, "--data-dir", str(folder / name)]
+        flags += ["--otlp-endpoint", f"{otlp}/{name}", "--data-dir", str(folder / name)]
+        flags += OWN_SCHEDULER if name == REQUESTS else ()
     else:
         command = ["vllm.entrypoints.openai.api_server", "--model", str(target_path())]
     environment = dict(os.environ) | {
@@ -147,7 +159,7 @@ def serve(
     }
     if name == TRACING:
         environment["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = "http/protobuf"
-        flags += ["--otlp-traces-endpoint", f"{otlp}/v1/traces"]
+        flags += ["--otlp-traces-endpoint", f"{otlp}/{name}/v1/traces"]
     process = subprocess.Popen(
         [sys.executable, "-m", *command, *address, *flags, *more_flags],
         env=environment,
@@ -164,6 +176,13 @@ def serve(
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def refuse_silence(otlp: str, name: str) -> None:
+    """End here if a server that should have sent spans sent none: its cost would be a lie."""
+    with urllib.request.urlopen(f"{otlp}/{name}/v1/traces") as answer:
+        if int(answer.read()) == 0:
+            raise SystemExit(f"overhead: no span came from {name!r}")
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
@@ -290,11 +309,14 @@ def main() -> int:
     folder = Path("build") / "overhead"
     with ExitStack() as stack:
         otlp = stack.enter_context(receiver())
-        names = (SECOND, BARE) if args.control else (HOOKS, BARE, TRACING)
+        senders = () if args.control else (HOOKS, REQUESTS, TRACING)
+        names = (SECOND, BARE) if args.control else (*senders, BARE)
         servers = [stack.enter_context(serve(n, args.speculate, folder, otlp)) for n in names]
         for server in servers:
             _wait_until_ready(server.process, server.port)
         results = asyncio.run(compare(servers, load, args.pairs, args.seed))
+        for name in senders:
+            refuse_silence(otlp, name)
     summary = {name: summarize(results, name) for name in names if name != BARE}
     for name, figures in summary.items():
         print(f"\n{name} against bare vLLM, {args.pairs} pairs, median (least to greatest):")
