@@ -47,17 +47,18 @@ def _run_burned(args: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"SLO {args.name!r} counts answers of evaluations, which `evenkeel eval` lists"
         )
+    parameters = event_parameters(parts, _span(args))
     store = Store(args.url)
     try:
-        rows = store.rows(
-            "slo_burned", {**event_parameters(parts, _span(args)), "limit": args.limit}
-        )
+        rows = store.rows("slo_burned", {**parameters, "limit": args.limit})
+        num_events = 1 if rows else store.rows("slo_causes", parameters)[0]["num_events"]
     finally:
         store.close()
     if args.json:
         print(json.dumps({"slo": args.name, "requests": [_shown(row) for row in rows]}))
     else:
-        print("\n".join(_line(row) for row in rows) or "no request was bad")
+        none = "no request was bad" if num_events else "no data: no request matched"
+        print("\n".join(_line(row) for row in rows) or none)
     return 0
 
 
