@@ -5,10 +5,10 @@ r"""Every figure of evaluation runs. Prints a table, writes JSON.
 
 Parts: `cost` (client and analysis), `noise` (false alarms and power on recorded noise), `simulated`
 (the same on simulated noise), `kills` (bench/eval_kills.py). bench/eval_noise.json holds what four
-A/A runs of the demo model over golden_datasets/support measured on a busy machine of two cores:
+A/A runs of the demo model over golden_datasets/support measured on two cores with nothing beside:
 
     cd golden_datasets/support && evenkeel eval calibrate . --side sides/full.toml --runs 4 \
-        --report ../../build/aa
+        --concurrency 1 --report ../../build/aa
     python bench/evals.py --record build/aa              # writes bench/eval_noise.json
 
 A run without a change is one of them with the sides swapped at random within every pair; 1,000

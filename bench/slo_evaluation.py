@@ -1,6 +1,7 @@
 """What one evaluation cycle of many SLOs costs, over stored requests. Prints a table, writes JSON.
 
     python bench/slo_evaluation.py --requests 20000000 --json build/bench/slo_cycle.json
+    python bench/slo_evaluation.py --requests 20000000 --store build/slo --slos 0    # only fill
 
 Requests are made inside the store, spread evenly over thirty days up to now. Nothing burns: what an
 alert costs when it fires is not part of a cycle that finds all well.
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.alert_book import AlertBook
-from collector.slo_evaluator import Evaluator
+from collector.slo_evaluator import LONG_LOOK_EVERY_NS, Evaluator
 from collector.slo_store import SloStore
 from collector.storage import open_embedded
 from evenkeel.slo_file import read_slo_file
@@ -73,11 +74,15 @@ def fill(client: Any, num_requests: int, now_ns: int) -> None:
 
 
 def measure(num_requests: int, num_slos: int, num_cycles: int, folder: Path) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
     storage = open_embedded(folder / "store")
     try:
         client = storage.connect()
         now_ns = time.time_ns()
-        fill(client, num_requests, now_ns)
+        if client.command("SELECT count() FROM requests") == 0:
+            fill(client, num_requests, now_ns)
+        if not num_slos:
+            return {"requests": num_requests}
         path = folder / "slos.yaml"
         texts = []
         for number in range(num_slos):
@@ -103,13 +108,17 @@ def measure(num_requests: int, num_slos: int, num_cycles: int, folder: Path) -> 
             before = cpu_s()
             evaluator.cycle(now_ns + cycle * 5 * SECOND_NS)
             costs.append(cpu_s() - before)
+        before = cpu_s()
+        evaluator.cycle(now_ns + LONG_LOOK_EVERY_NS + num_cycles * 5 * SECOND_NS)
+        long_look_s = cpu_s() - before
         return {
-            "requests": num_requests,
+            "requests": client.command("SELECT count() FROM requests"),
             "slos": num_slos,
             "slos_with_data": sum(verdict.has_data for verdict in verdicts.values()),
             "cold_start_s": round(cold_s, 2),
             "cycle_cpu_s_median": round(statistics.median(costs), 4),
             "cycle_cpu_s_max": round(max(costs), 4),
+            "long_look_cpu_s": round(long_look_s, 4),
         }
     finally:
         storage.close()
@@ -120,10 +129,12 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--slos", type=int, default=200)
     parser.add_argument("--cycles", type=int, default=20)
+    parser.add_argument("--store", type=Path, help="fill this folder, or take what it holds")
     parser.add_argument("--json", type=Path, help="write the figures here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        figures = measure(args.requests, args.slos, args.cycles, Path(folder))
+        kept = args.store or Path(folder)
+        figures = measure(args.requests, args.slos, args.cycles, kept)
     for name, value in figures.items():
         print(f"{name:20} {value}")
     if args.json:

@@ -62,8 +62,8 @@ async def find_target(url: str, allow_private: bool) -> Target:
     addresses = [str(info[4][0]) for info in found]
     refused = [] if allow_private else [a for a in addresses if is_inside(a)]
     if refused:
+        where = host if host == refused[0] else f"{host} ({refused[0]})"
         raise AddressRefused(
-            f"{host} is {refused[0]}, no public address; set allowPrivate if that is meant",
-            is_final=True,
+            f"{where} is no public address; set allowPrivate if that is meant", is_final=True
         )
     return Target(addresses[0], host, port)

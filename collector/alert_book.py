@@ -288,6 +288,17 @@ class AlertBook:
         )
         return [row[0] for row in rows]
 
+    def check_subject(self, name: str) -> None:
+        """Refuse a name that nothing in force has: a silence of it would keep nothing quiet.
+
+        Raises:
+            ConfigurationError: If no SLO or rule has it; names those there are.
+        """
+        known = self.subjects()
+        if name not in known:
+            there = f"there are {', '.join(known)}" if known else "the collector evaluates none"
+            raise ConfigurationError(f"no SLO or rule is named {name!r}; {there}")
+
     def silences(self, now_ns: int) -> list[Silence]:
         """Return the silences in force, the first to end first."""
         rows = self.connection.execute(

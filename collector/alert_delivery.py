@@ -122,7 +122,9 @@ async def deliver(
         # 5xx is for good; the text may repeat what was sent, the code does not.
         is_final = error.smtp_code >= 500
         return Outcome(is_final=is_final, error=f"answered {error.smtp_code}")
-    except (ConfigurationError, OSError) as error:
+    except ConfigurationError as error:
+        return Outcome(error=str(error))
+    except OSError as error:
         return Outcome(error=f"{type(error).__name__}: {error}")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         # An address that is a secret might be part of the message.

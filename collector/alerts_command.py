@@ -104,10 +104,7 @@ def _run_silence(args: argparse.Namespace) -> int:
         key, _, name = args.matcher.partition("=")
         if key != "slo" or not name:
             raise ConfigurationError(f"matcher is {args.matcher!r}, expected slo=NAME")
-        known = book.subjects()
-        if name not in known:
-            there = f"there are {', '.join(known)}" if known else "the collector evaluates none"
-            raise ConfigurationError(f"no SLO or rule is named {name!r}; {there}")
+        book.check_subject(name)
         try:
             duration_s = parse_duration_s(args.duration)
         except ConfigurationError as error:

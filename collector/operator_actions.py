@@ -92,6 +92,7 @@ def _silence(book: AlertBook, order: Silencing, now_ns: int) -> dict[str, Any]:
     duration_s = parse_duration_s(order.duration)
     if not 0 < duration_s <= _LONGEST_SILENCE_S:
         raise ConfigurationError(f"duration is {order.duration!r}, expected up to 30d")
+    book.check_subject(order.slo)
     until_ns = now_ns + int(duration_s * 10**9)
     comment = f"{order.comment} ({order.by})" if order.comment else order.by
     silence = Silence(uuid4().hex[:12], order.slo, now_ns, until_ns, comment)
@@ -116,6 +117,8 @@ def _correct(book: AlertBook, order: Correct, now_ns: int) -> dict[str, Any]:
     from_ns, until_ns = whole_minutes(parse_time_ns(order.begin), parse_time_ns(order.end))
     if until_ns <= from_ns:
         raise ConfigurationError(f"end {order.end} is not after begin {order.begin}")
+    if order.slo:
+        book.check_subject(order.slo)
     correction = Correction(
         uuid4().hex[:12],
         order.slo,

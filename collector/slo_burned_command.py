@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from collector.slo_correct_command import parse_time_ns
 from evenkeel.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from evenkeel.slo_query import Span
+    from evenkeel.slo_query import Part, Span
+    from evenkeel.store import Store
 
 _MOST_ROWS = 10_000
 
@@ -34,7 +36,7 @@ def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _run_burned(args: argparse.Namespace) -> int:
     from evenkeel.slo_file import read_slo_file
     from evenkeel.slo_model import Metric
-    from evenkeel.slo_query import event_parameters, slo_parts
+    from evenkeel.slo_query import slo_parts
     from evenkeel.store import Store
 
     if not 1 <= args.limit <= _MOST_ROWS:
@@ -47,18 +49,38 @@ def _run_burned(args: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"SLO {args.name!r} counts answers of evaluations, which `evenkeel eval` lists"
         )
+    span = _span(args)
     store = Store(args.url)
     try:
-        rows = store.rows(
-            "slo_burned", {**event_parameters(parts, _span(args)), "limit": args.limit}
-        )
+        if args.json:
+            rows = _read(store, parts, span, args.limit)
+            print(json.dumps({"slo": args.name, "requests": [_shown(row) for row in rows]}))
+        else:
+            print(burned_text(store, parts, span, args.limit))
     finally:
         store.close()
-    if args.json:
-        print(json.dumps({"slo": args.name, "requests": [_shown(row) for row in rows]}))
-    else:
-        print("\n".join(_line(row) for row in rows) or "no request was bad")
     return 0
+
+
+def burned_text(store: Store, parts: Sequence[Part], span: Span, limit: int) -> str:
+    """Return the bad requests of an SLO's parts, worst first, a line each, or that there is none.
+
+    Raises:
+        CannotMeasureError: If the store does not answer.
+    """
+    from evenkeel.slo_query import event_parameters
+
+    rows = _read(store, parts, span, limit)
+    if rows:
+        return "\n".join(_line(row) for row in rows)
+    (causes,) = store.rows("slo_causes", event_parameters(parts, span))
+    return "no request was bad" if causes["num_events"] else "no data: no request matched"
+
+
+def _read(store: Store, parts: Sequence[Part], span: Span, limit: int) -> list[dict[str, Any]]:
+    from evenkeel.slo_query import event_parameters
+
+    return store.rows("slo_burned", {**event_parameters(parts, span), "limit": limit})
 
 
 def _span(args: argparse.Namespace) -> Span:

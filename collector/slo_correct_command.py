@@ -69,6 +69,8 @@ def _run_correct(args: argparse.Namespace) -> int:
         elif args.revoke is not None:
             _revoke(corrections, args)
         else:
+            if not args.all:
+                book.check_subject(args.name)
             _add(corrections, args)
     finally:
         book.close()

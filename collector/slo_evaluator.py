@@ -12,6 +12,7 @@ from collector.alert_book import AlertBook, Transition
 from collector.alert_engine import AlertEngine, Condition
 from collector.alert_state import Patience, State
 from collector.slo_absence import no_data_condition, no_data_key
+from collector.slo_arrivals import Arrivals
 from collector.slo_corrections import Corrections, corrections_of
 from collector.slo_evidence import describe
 from collector.slo_rule_evaluator import RuleEvaluator
@@ -55,6 +56,7 @@ class Evaluator:
         self._note_failure = note_failure
         self._engine = AlertEngine(book, dashboard_url)
         self._corrections = Corrections(book)
+        self._arrivals = Arrivals(store)
         self._rules = RuleEvaluator(store, note_failure, dashboard_url)
         self.use_file(file)
         self._tracks: list[Track] = []
@@ -87,15 +89,31 @@ class Evaluator:
         is_long = now_ns - self._looked_long_ns >= LONG_LOOK_EVERY_NS
         cold = [track for track in self._tracks if track.is_cold]
         warm = [track for track in self._tracks if not track.is_cold]
+        late_ns, look_ns = LATE_NS, SHORT_LOOK_NS
+        if is_long:
+            late_ns, look_ns = self._late_ns(now_ns), MAX_REQUEST_NS
         fresh: list[Track] = []
         if self._read(cold, now_ns, LATE_NS, MAX_REQUEST_NS):
             fresh += cold
-        late_ns, look_ns = (LONG_LATE_NS, MAX_REQUEST_NS) if is_long else (LATE_NS, SHORT_LOOK_NS)
         if self._read(warm, now_ns, late_ns, look_ns):
             fresh += warm
             if is_long:
                 self._looked_long_ns = now_ns
+                self._arrivals.note()
         return [track for track in self._tracks if track in fresh]
+
+    def _late_ns(self, now_ns: int) -> int:
+        """Return how far back a long look reads: to the oldest request that came since the last.
+
+        Looked at before the counts are read, so that a row in between is seen by the next one.
+        """
+        oldest_ns = min((track.oldest_ns(now_ns) for track in self._tracks), default=now_ns)
+        try:
+            late_since_ns = self._arrivals.since(oldest_ns, now_ns)
+        except StoreError as error:
+            self._note_failure(error)
+            return LONG_LATE_NS
+        return max(LONG_LATE_NS, now_ns - (late_since_ns or now_ns))
 
     def _read(self, tracks: Sequence[Track], now_ns: int, late_ns: int, look_ns: int) -> bool:
         if not tracks:

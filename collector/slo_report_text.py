@@ -77,8 +77,7 @@ def report_markdown(report: Report) -> str:
     lines += ["", _NOTE]
     for result in report.results:
         lines += ["", f"## {result.slo.title}", ""]
-        worst = _worst_day(result)
-        lines.append(f"Worst day: {worst}." if worst else "No day with bad events.")
+        lines.append(_worst_day(result))
         if result.firings:
             lines += ["", *_markdown_table(_FIRINGS, _firings(report, result))]
         if result.corrections:
@@ -98,8 +97,7 @@ def report_html(report: Report) -> str:
     for result in report.results:
         parts.append(f"<h2>{escape(result.slo.title)}</h2>")
         parts.append(_burn_down(result))
-        worst = _worst_day(result)
-        parts.append(f"<p>{escape(f'Worst day: {worst}.' if worst else 'No bad events.')}</p>")
+        parts.append(f"<p>{escape(_worst_day(result))}</p>")
         if result.firings:
             parts.append(_html_table(_FIRINGS, _firings(report, result)))
         if result.corrections:
@@ -120,11 +118,15 @@ def _moment(report: Report, time_ns: int) -> str:
 def _summary(report: Report) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for result in report.results:
-        alerts = ", ".join(f"{count} {name}" for name, count in result.num_firings.items() if count)
+        alerts = ", ".join(
+            f"{count} {name}{'s' if count > 1 else ''}"
+            for name, count in result.num_firings.items()
+            if count
+        )
         rows.append(
             (
                 f"{result.slo.title} ({result.slo.name})",
-                f"{float(result.slo.target):.4%}",
+                f"{100 * float(result.slo.target):.6g}%",
                 _percent(result.counts.sli, 4),
                 _percent(result.budget_left_ratio, 1),
                 f"{result.counts.bad:g}",
@@ -156,13 +158,18 @@ def _left_out(report: Report, result: SloResult) -> list[tuple[str, ...]]:
     ]
 
 
-def _worst_day(result: SloResult) -> str | None:
+def _worst_day(result: SloResult) -> str:
+    if not result.counts.total:
+        return "No data: no event matched."
     bad = {day: counts for day, counts in result.days.items() if counts.bad}
     if not bad:
-        return None
+        return "No bad events."
     day = max(bad, key=lambda name: bad[name].bad)
     share = bad[day].bad / result.counts.bad
-    return f"{day}, {bad[day].bad:g} of {bad[day].total:g} bad, {share:.0%} of all that were"
+    return (
+        f"Worst day: {day}, {bad[day].bad:g} of {bad[day].total:g} bad, {share:.0%} of all that "
+        "were."
+    )
 
 
 def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -193,7 +200,7 @@ def _burn_down(result: SloResult) -> str:
     """Return what is left of the budget by day, from 100 % at the top; red line: spent."""
     spent = result.spent_by_day()
     if not spent:
-        return "<p>no data</p>"
+        return ""
     left = [1.0, *(1 - share for _, share in spent)]
     lowest = min(0.0, *left)
     points = " ".join(

@@ -42,6 +42,7 @@ class SloService:
             return
         self._metrics = SloMetrics(context.metrics)
         self._file = WatchedFile(context.slo_file, read_slo_file, self._metrics.rejected_files.inc)
+        self._warn_of_secrets()
         self._book_path = context.data_dir / FILE_NAME
         AlertBook(self._book_path).close()
         self._worker = DeliveryWorker(
@@ -63,6 +64,13 @@ class SloService:
         self._stop.set()
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
+
+    def _warn_of_secrets(self) -> None:
+        """Say at once what would otherwise be known only when an alert cannot be delivered."""
+        for receiver in self._file.current.receivers:
+            lack = receiver.lack()
+            if lack is not None:
+                logger.warning("receiver=%s cannot be told: %s", receiver.name, lack)
 
     def _find_receivers(self) -> Mapping[str, Receiver]:
         return {receiver.name: receiver for receiver in self._file.current.receivers}
@@ -99,6 +107,7 @@ class SloService:
                 changed = self._file.reload()
                 if changed is not None:
                     evaluator.use_file(changed)
+                    self._warn_of_secrets()
                 now_ns = time.time_ns()
                 num_before = failures.num_failures
                 try:

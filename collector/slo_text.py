@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 from evenkeel.durations import format_duration
 from evenkeel.slo import AlertWindow
-from evenkeel.slo_model import Slo, SloFile
+from evenkeel.slo_model import Indicator, Slo, SloFile
 from evenkeel.slo_receiver import Receiver, ReceiverType
+from evenkeel.slo_rules import Rule
 
 
 def windows_json(
@@ -63,6 +64,11 @@ def windows_text(
             "An error limit of 1 or more can never be exceeded: that pair never fires at this "
             "target."
         )
+    if any(window.factor < 1 for window in windows):
+        lines.append(
+            "A factor below 1 fires though the budget would last: the window is long for this "
+            "period."
+        )
     return "\n".join(lines)
 
 
@@ -76,13 +82,18 @@ def _detect_and_reset(window: AlertWindow, target: Fraction, error: Fraction) ->
 def check_text(file: SloFile) -> str:
     """Return what a valid file says, and at which error ratio each SLO alerts."""
     blocks = [_slo_text(slo) for slo in file.slos]
-    blocks += [f"rule {rule.name}: {rule.severity}, {rule.title}" for rule in file.rules]
+    blocks += [_rule_text(rule) for rule in file.rules]
     receivers = ", ".join(_receiver_text(receiver) for receiver in file.receivers)
+    listed = f"{_number(file.slos, 'SLO')} and {_number(file.rules, 'rule')}"
     blocks.append(
-        f"{len(file.slos)} SLOs are valid; evaluated every {format_duration(file.interval_s)}; "
+        f"valid: {listed}; evaluated every {format_duration(file.interval_s)}; "
         f"receivers: {receivers or 'none, alerts are only recorded'}"
     )
     return "\n\n".join(blocks)
+
+
+def _number(listed: Sequence[object], noun: str) -> str:
+    return f"{len(listed)} {noun}{'' if len(listed) == 1 else 's'}"
 
 
 def _receiver_text(receiver: Receiver) -> str:
@@ -94,19 +105,33 @@ def _receiver_text(receiver: Receiver) -> str:
     return f"{receiver.name} ({receiver.type}, {host})"
 
 
-def _slo_text(slo: Slo) -> str:
-    indicator = slo.indicator
-    limit = "".join(
-        f"{'' if indicator.threshold_s else f' {name}'} <= {seconds:g} s"
-        for name, seconds in indicator.judged.items()
-    )
+def _rule_text(rule: Rule) -> str:
+    where = ", ".join(f"{name}={value}" for name, value in rule.select.items())
+    return f"rule {rule.name}: {rule.severity} when {rule.test}{f' for {where}' if where else ''}"
+
+
+def _indicator_text(indicator: Indicator) -> str:
+    limits = indicator.judged.items()
+    good = indicator.metric.value
+    if indicator.threshold_s is not None:
+        good += f" <= {indicator.threshold_s:g} s"
+    elif limits:
+        good = " and ".join(f"{name} <= {seconds:g} s" for name, seconds in limits)
     where = ", ".join(f"{name}={value}" for name, value in indicator.select.items())
-    head = (
-        f"{slo.name}: {float(slo.target):.6g} of requests good over "
-        f"{format_duration(slo.scaled_period_s)}\n"
-        f"  good: {indicator.metric.value}{limit}; for {where or 'every request'}; "
+    return (
+        f"{good}; for {where or 'every request'}; "
         f"error {indicator.error}, aborted {indicator.aborted}, shed {indicator.shed}"
     )
+
+
+def _slo_text(slo: Slo) -> str:
+    head = (
+        f"{slo.name}: {float(slo.target):.6g} of events good over "
+        f"{format_duration(slo.scaled_period_s)}"
+    )
+    for member in slo.indicator.parts:
+        weight = f"weight {float(member.weight):g}: " if slo.indicator.members else ""
+        head += f"\n  good: {weight}{_indicator_text(member.indicator)}"
     if slo.slicing is not None:
         head += f"\n  counted in slices of {format_duration(slo.slicing.length_s)}"
     if slo.calendar is not None:

@@ -54,9 +54,13 @@ class Track:
         """Whether nothing was ever read."""
         return self._read_until_ns is None
 
+    def oldest_ns(self, now_ns: int) -> int:
+        """Return where the oldest bucket begins that matters at `now_ns`."""
+        return (now_ns // self.width_ns - self._series.num_buckets + 1) * self.width_ns
+
     def first_bucket(self, now_ns: int, late_ns: int) -> int:
         """Return the oldest bucket that must be read to be up to date at `now_ns`."""
-        oldest = now_ns // self.width_ns - self._series.num_buckets + 1
+        oldest = self.oldest_ns(now_ns) // self.width_ns
         if self._read_until_ns is None:
             return oldest
         return max((self._read_until_ns - late_ns) // self.width_ns, oldest)

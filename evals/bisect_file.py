@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from evals.sides import ServeConfig, Side, base_url, load_side, read_sampling, resolve_prompt
+from evals.toml_file import read_toml_file
 from evenkeel.errors import ConfigurationError
 
 
@@ -57,16 +57,7 @@ def load_changes(path: Path, default_url: str, prompts_dir: Path) -> tuple[Side,
     Raises:
         ConfigurationError: If a file is missing or wrong, or a change changes nothing.
     """
-    try:
-        file = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{path}: {where}: {first['msg']}") from error
+    file = read_toml_file(path, _File)
     base = load_side(path.parent / file.base, default_url, prompts_dir)
     return base, _apply_all(path, base, file.change, prompts_dir)
 

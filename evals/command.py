@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
+from evals.arguments import (
+    add_asking,
+    add_calibration,
+    add_gate,
+    add_json,
+    add_limit,
+    add_report,
+    add_verb,
+)
 from evals.production_verbs import add_production_verbs
 from evenkeel.cli import Command
 from evenkeel.errors import ConfigurationError
-
-DEFAULT_GATES = "accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%"
-GATE_HELP = (
-    "how much worse B may be: accuracy, preference; shift_ or pNN_ of ttft, e2e, tpot "
-    "(default: %(default)s)"
-)
 
 EPILOG = """\
 examples:
@@ -86,93 +90,27 @@ docs/statistics.md lists every function with its input, output, formula and sour
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    run = verbs.add_parser(
-        "run",
-        help="ask two sides the same items, interleaved, and judge gates",
-        epilog=RUN_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_run_arguments(run)
-    run.set_defaults(run=_run_comparison)
-    compare = verbs.add_parser(
-        "compare",
-        help="two recorded runs, item by item: accuracy only, nothing is asked",
-        epilog=COMPARE_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_compare_arguments(compare)
-    compare.set_defaults(run=_run_compare)
-    plan = verbs.add_parser(
-        "plan",
-        help="per gate what a dataset can show, before a token is spent",
-        epilog=PLAN_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_plan_arguments(plan)
-    plan.set_defaults(run=_run_plan)
-    calibrate = verbs.add_parser(
-        "calibrate",
-        help="ask one side against itself: noise floor and false alarms here",
-        epilog=CALIBRATE_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    _add_calibrate_arguments(calibrate)
-    calibrate.set_defaults(run=_run_calibration)
+    _add_run(verbs)
+    _add_compare(verbs)
+    _add_plan(verbs)
+    _add_calibrate(verbs)
     add_production_verbs(verbs)
-    import_ = verbs.add_parser(
-        "import",
-        help="make a dataset of another tool's file",
-        epilog=IMPORT_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    import_.add_argument(
-        "kind", help="whose file it is: promptfoo, inspect, openai, gsm8k, csv or jsonl"
-    )
-    import_.add_argument("source", type=Path, help="the file")
-    import_.add_argument("--into", type=Path, required=True, metavar="DIR", help="a new folder")
-    import_.add_argument("--limit", type=int, metavar="N", help="take the first N")
-    import_.add_argument("--json", action="store_true", help="print one JSON object")
-    import_.set_defaults(run=_run_import)
-    lock = verbs.add_parser(
-        "lock",
-        help="give a dataset a new version, with changelog and hash of every item",
-        epilog=LOCK_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    lock.add_argument("dataset", type=Path, help="folder of a golden dataset")
-    lock.add_argument("--note", help="what changed, for the changelog")
-    lock.add_argument("--check", action="store_true", help="only say what changed since the lock")
-    lock.set_defaults(run=_run_lock)
-    stats = verbs.add_parser(
-        "stats",
-        help="one statistic: JSON on standard input, JSON on standard output",
-        epilog=STATS_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    stats.add_argument("function", metavar="FUNCTION", help="its name, such as paired_binary")
-    stats.add_argument("--json", action="store_true", help="the output is JSON in any case")
-    stats.set_defaults(run=_run_stats)
+    _add_import(verbs)
+    _add_lock(verbs)
+    _add_stats(verbs)
 
 
-def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+def _add_run(verbs: Any) -> None:
+    summary = "ask two sides the same items, interleaved, and judge gates"
+    run = add_verb(verbs, "run", summary, RUN_EPILOG)
+    add = run.add_argument
     add("dataset", type=Path, help="folder of a golden dataset")
     add("--baseline", type=Path, required=True, metavar="FILE", help="side A, a TOML file")
     add("--candidate", type=Path, required=True, metavar="FILE", help="side B, a TOML file")
-    add("--gate", default=DEFAULT_GATES, help=GATE_HELP)
-    add("--url", help="server of a side that names none (default: http://127.0.0.1:8000)")
-    add("--prompts-dir", type=Path, metavar="DIR", help="prompt registry (default: prompts)")
-    add("--limit", type=int, metavar="N", help="ask N items, spread over the dataset")
-    add("--concurrency", type=int, metavar="N", help="pairs in flight at once (default: 4)")
+    add_gate(run)
+    add_limit(run)
+    add_asking(run)
     add("--warmup", type=int, metavar="N", help="pairs asked first and dropped")
-    add("--seed", type=int, help="order of items and sides (default: 0)")
-    add("--timeout-s", type=float, metavar="S", help="longest time one answer may take")
-    add(
-        "--cache",
-        choices=("isolated", "cold", "warm", "shared"),
-        default="isolated",
-        help="prefix cache: each side its own (default), none, all of it, or whatever is there",
-    )
     add(
         "--mode",
         choices=("fixed", "sequential", "anytime"),
@@ -191,20 +129,17 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--store-url", metavar="URL", help="read the server's spans: latency split by cause")
     add("--otlp-endpoint", metavar="URL", help="where results go as spans, or `none`")
     add("--allow-inconclusive", action="store_true", help="exit 0 where the run cannot tell")
-    _add_calibration(parser)
-    add(
-        "--report",
-        type=Path,
-        metavar="DIR",
-        help="keep answers and reports there; run again with it, an interrupted run goes on",
-    )
-    add("--fresh", action="store_true", help="put aside a run that --report holds, and start anew")
-    add("--json", action="store_true", help="print one JSON object on standard output")
+    add_calibration(run)
+    add_report(run, "keep answers and reports there; run again with it, an interrupted run goes on")
+    add_json(run)
     add("--print-config", action="store_true", help="show the settings and where each came from")
+    run.set_defaults(run=_run_comparison)
 
 
-def _add_compare_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+def _add_compare(verbs: Any) -> None:
+    summary = "two recorded runs, item by item: accuracy only, nothing is asked"
+    compare = add_verb(verbs, "compare", summary, COMPARE_EPILOG)
+    add = compare.add_argument
     add("dataset", type=Path, help="folder of the golden dataset that both runs asked")
     add("--baseline", type=Path, required=True, metavar="DIR", help="--report folder of a run")
     add("--candidate", type=Path, required=True, metavar="DIR", help="that of another")
@@ -217,48 +152,63 @@ def _add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     add("--gate", default="accuracy>=-1%", help="on accuracy (default: %(default)s)")
     add("--allow-inconclusive", action="store_true", help="exit 0 where the runs cannot tell")
     add("--report", type=Path, metavar="DIR", help="write reports there")
-    add("--json", action="store_true", help="print one JSON object on standard output")
+    add_json(compare)
+    compare.set_defaults(run=_run_compare)
 
 
-def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("dataset", type=Path, help="folder of a golden dataset")
-    add("--gate", default=DEFAULT_GATES, help=GATE_HELP)
-    add("--limit", type=int, metavar="N", help="plan for N items instead of all")
-    _add_calibration(parser)
-    add("--json", action="store_true", help="print one JSON object on standard output")
+def _add_plan(verbs: Any) -> None:
+    summary = "per gate what a dataset can show, before a token is spent"
+    plan = add_verb(verbs, "plan", summary, PLAN_EPILOG)
+    plan.add_argument("dataset", type=Path, help="folder of a golden dataset")
+    add_gate(plan)
+    add_limit(plan, "plan for N items instead of all")
+    add_calibration(plan)
+    add_json(plan)
+    plan.set_defaults(run=_run_plan)
 
 
-def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+def _add_calibrate(verbs: Any) -> None:
+    summary = "ask one side against itself: noise floor and false alarms here"
+    calibrate = add_verb(verbs, "calibrate", summary, CALIBRATE_EPILOG)
+    add = calibrate.add_argument
     add("dataset", type=Path, help="folder of a golden dataset")
     add("--side", type=Path, required=True, metavar="FILE", help="the side, a TOML file")
-    add("--gate", default=DEFAULT_GATES, help=GATE_HELP)
+    add_gate(calibrate)
     add("--runs", type=int, default=2, metavar="N", help="runs to make (default: 2)")
     add("--resamples", type=int, default=200, metavar="N", help="swapped runs (default: 200)")
-    add("--url", help="server of a side that names none (default: http://127.0.0.1:8000)")
-    add("--limit", type=int, metavar="N", help="ask N items, spread over the dataset")
-    add("--concurrency", type=int, metavar="N", help="pairs in flight at once (default: 4)")
-    add("--seed", type=int, help="order of items and sides (default: 0)")
-    add("--timeout-s", type=float, metavar="S", help="longest time one answer may take")
-    add(
-        "--cache",
-        choices=("isolated", "cold", "warm", "shared"),
-        default="isolated",
-        help="prefix cache",
-    )
-    add("--report", type=Path, metavar="DIR", help="keep answers and calibration.json there")
-    add("--fresh", action="store_true", help="put aside runs that --report holds")
-    add("--json", action="store_true", help="print one JSON object on standard output")
+    add_limit(calibrate)
+    add_asking(calibrate)
+    add_report(calibrate, "keep answers and calibration.json there")
+    add_json(calibrate)
+    calibrate.set_defaults(run=_run_calibration)
 
 
-def _add_calibration(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--calibration",
-        type=Path,
-        metavar="FILE",
-        help="calibration.json of `eval calibrate`: measured noise in place of guesses",
-    )
+def _add_import(verbs: Any) -> None:
+    import_ = add_verb(verbs, "import", "make a dataset of another tool's file", IMPORT_EPILOG)
+    add = import_.add_argument
+    add("kind", help="whose file it is: promptfoo, inspect, openai, gsm8k, csv or jsonl")
+    add("source", type=Path, help="the file")
+    add("--into", type=Path, required=True, metavar="DIR", help="a new folder")
+    add("--limit", type=int, metavar="N", help="take the first N")
+    add_json(import_)
+    import_.set_defaults(run=_run_import)
+
+
+def _add_lock(verbs: Any) -> None:
+    summary = "give a dataset a new version, with changelog and hash of every item"
+    lock = add_verb(verbs, "lock", summary, LOCK_EPILOG)
+    lock.add_argument("dataset", type=Path, help="folder of a golden dataset")
+    lock.add_argument("--note", help="what changed, for the changelog")
+    lock.add_argument("--check", action="store_true", help="only say what changed since the lock")
+    lock.set_defaults(run=_run_lock)
+
+
+def _add_stats(verbs: Any) -> None:
+    summary = "one statistic: JSON on standard input, JSON on standard output"
+    stats = add_verb(verbs, "stats", summary, STATS_EPILOG)
+    stats.add_argument("function", metavar="FUNCTION", help="its name, such as paired_binary")
+    stats.add_argument("--json", action="store_true", help="the output is JSON in any case")
+    stats.set_defaults(run=_run_stats)
 
 
 def _run_import(args: argparse.Namespace) -> int:

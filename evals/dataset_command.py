@@ -57,7 +57,8 @@ def run_import(args: argparse.Namespace) -> int:
         print(json.dumps(record))
     else:
         left = f", {len(imported.problems)} left out" if imported.problems else ""
-        print(f"{folder}: {len(dataset.items)} items{left}, version {dataset.version}")
+        items = "1 item" if len(dataset.items) == 1 else f"{len(dataset.items)} items"
+        print(f"{folder}: {items}{left}, version {dataset.version}")
     return 0
 
 
@@ -76,10 +77,10 @@ def run_lock(args: argparse.Namespace) -> int:
     if args.check:
         if lock is None:
             raise ConfigurationError(f"{args.dataset} has no lock; make one: evenkeel eval lock")
-        print(f"{args.dataset.name}@{lock.version}: {difference.describe()}")
+        print(f"{items_path.stem}@{lock.version}: {difference.describe()}")
         return 0 if difference.is_empty else 1
     if lock is not None and difference.is_empty:
-        print(f"{args.dataset.name}@{lock.version}: nothing changed")
+        print(f"{items_path.stem}@{lock.version}: nothing changed")
         return 0
     if not args.note:
         raise ConfigurationError("say in one sentence what changed: --note 'corrected prices'")
@@ -87,5 +88,5 @@ def run_lock(args: argparse.Namespace) -> int:
     if lock is not None:
         version = next_version(lock.version, difference)
     write_lock(items_path, version, difference, args.note)
-    print(f"{args.dataset.name}@{version}: {difference.describe()}")
+    print(f"{items_path.stem}@{version}: {difference.describe()}")
     return 0

@@ -48,7 +48,7 @@ def import_file(kind: str, path: Path) -> Imported:
         ConfigurationError: If the kind is unknown, the file cannot be read, or nothing in it fits.
     """
     if kind not in _READERS:
-        raise ConfigurationError(f"--from {kind!r} is unknown; known: {', '.join(_READERS)}")
+        raise ConfigurationError(f"kind {kind!r} is unknown; known: {', '.join(_READERS)}")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -229,7 +229,17 @@ def _from_promptfoo(text: str, path: Path) -> _Source:
     prompt = prompts[0].get("raw") if isinstance(prompts[0], dict) else prompts[0]
     if not isinstance(prompt, str) or prompt.startswith("file://"):
         raise ConfigurationError(f"{path}: the first prompt is no text of its own")
-    return _Source(list(enumerate(tests, start=1)), lambda test: _promptfoo_row(prompt, test))
+    entries = zip(_lines_of_tests(text), tests, strict=True)
+    return _Source(list(entries), lambda test: _promptfoo_row(prompt, test))
+
+
+def _lines_of_tests(text: str) -> list[int]:
+    """Return the line at which each element of the list `tests` begins."""
+    document = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert isinstance(document, yaml.MappingNode)
+    # As the loader has it: of a key that is repeated the last one counts.
+    listed = next(value for key, value in reversed(document.value) if key.value == "tests")
+    return [element.start_mark.line + 1 for element in listed.value]
 
 
 def _promptfoo_row(prompt: str, test: Mapping[str, Any]) -> Row:

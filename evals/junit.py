@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 from evals.judgement import OVERALL, GateResult
 from evals.outcome import Outcome
+from evals.report import cells
 from evals.verdict import Verdict
 
 # What XML 1.0 cannot hold, escaped or not.
@@ -49,11 +50,14 @@ def _case(result: GateResult, outcome: Outcome) -> ElementTree.Element:
         "testcase", name=_legal(result.gate.text), classname=_legal(result.slice_name)
     )
     effect = result.effect
-    figures = (
-        f"baseline {effect.baseline}, candidate {effect.candidate}, change {effect.estimate}, "
-        f"95 % interval [{effect.lower}, {effect.upper}], {effect.num_pairs} pairs"
-        + (f"; {effect.note}" if effect.note else "")
-    )
+    _, _, num_pairs, baseline, candidate, change, interval, _ = cells(result)
+    figures = f"{effect.note or change}, {num_pairs} pairs"
+    if effect.estimate is not None:
+        figures = (
+            f"baseline {baseline}, candidate {candidate}, change {change}, "
+            f"95 % interval {interval}, {num_pairs} pairs"
+            + (f"; {effect.note}" if effect.note else "")
+        )
     if result.verdict is Verdict.REGRESSED:
         _child(case, "failure", figures)
     elif result.verdict is Verdict.INCONCLUSIVE:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evals.live_sample import Plan
 from evals.pair_judge import DEFAULT_CRITERIA
 from evals.scorers import Scorer, make_scorer
 from evals.sides import Side, base_url
+from evals.toml_file import read_toml_file
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError
 
@@ -120,16 +120,7 @@ def load_config(path: Path) -> LiveConfig:
         ConfigurationError: If the file cannot be read, a key is unknown or wrong, or nothing in
             it scores.
     """
-    try:
-        file = _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{path}: {where}: {first['msg']}") from error
+    file = read_toml_file(path, _File)
     if not file.scorer and file.judge is None:
         raise ConfigurationError(f"{path} has no [[scorer]] and no [judge]: nothing would be seen")
     limits = {s.name: s.good_at_least for s in file.scorer if s.good_at_least is not None}

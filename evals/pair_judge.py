@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from evals.answers import AnsweredPair
 from evals.client import Call, ChatClient
 from evals.sides import Side, base_url
-from evenkeel.errors import ConfigurationError
+from evals.toml_file import read_toml_file
 
 DEFAULT_CRITERIA = (
     "Which answer serves the person who asked better? Correct facts come before everything else; "
@@ -104,16 +103,7 @@ def load_judge(path: Path, default_url: str) -> PairJudge:
     Raises:
         ConfigurationError: If the file is missing, is not TOML, or has an unknown or wrong key.
     """
-    try:
-        file = _JudgeFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{path}: {where}: {first['msg']}") from error
+    file = read_toml_file(path, _JudgeFile)
     sampling = {"temperature": file.temperature, "max_tokens": file.max_tokens}
     url = base_url(file.url or default_url)
     side = Side(file.name, url, file.model, "evenkeel-judge", "1", None, sampling)

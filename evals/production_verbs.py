@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from evals.arguments import add_asking, add_json, add_limit, add_report, add_verb
 from evenkeel.cli import duration_argument
 
 LIVE_EPILOG = """\
@@ -40,7 +41,7 @@ Exit codes: 0 nothing moved, 1 a change is named, 2 bad usage, 3 a comparison co
 
 def add_production_verbs(verbs: Any) -> None:
     """Add the verbs to the parser of `evenkeel eval`."""
-    live = _verb(verbs, "live", "score a known share of production requests", LIVE_EPILOG)
+    live = add_verb(verbs, "live", "score a known share of production requests", LIVE_EPILOG)
     live.add_argument("config", type=Path, help="what to draw and how to score it, a TOML file")
     live.add_argument("--state", type=Path, required=True, metavar="DIR", help="keeps the windows")
     live.add_argument("--store-url", metavar="URL", help="default: http://127.0.0.1:8123")
@@ -73,7 +74,7 @@ def _run_grow(args: argparse.Namespace) -> int:
 
 
 def _add_grow(verbs: Any) -> None:
-    grow = _verb(verbs, "grow", "propose items for a dataset from failures", GROW_EPILOG)
+    grow = add_verb(verbs, "grow", "propose items for a dataset from failures", GROW_EPILOG)
     grow.add_argument("dataset", type=Path, help="folder of a golden dataset")
     grow.add_argument("--store-url", metavar="URL", help="default: http://127.0.0.1:8123")
     grow.add_argument(
@@ -91,7 +92,7 @@ def _add_grow(verbs: Any) -> None:
     grow.add_argument("--scorer", default="normalised", help="with --accept (default: normalised)")
     grow.add_argument("--tags", default="grown", help="with --accept, with commas (default: grown)")
     grow.add_argument("--reason", help="with --reject")
-    grow.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(grow)
     grow.set_defaults(run=_run_grow)
 
 
@@ -102,7 +103,7 @@ def _run_bisect(args: argparse.Namespace) -> int:
 
 
 def _add_bisect(verbs: Any) -> None:
-    bisect = _verb(verbs, "bisect", "name the setting that moved a metric", BISECT_EPILOG)
+    bisect = add_verb(verbs, "bisect", "name the setting that moved a metric", BISECT_EPILOG)
     add = bisect.add_argument
     add("changes", type=Path, help="a good side and the changes since, a TOML file")
     add("--gate", required=True, help="the metric and how much of it is tolerated")
@@ -115,31 +116,13 @@ def _add_bisect(verbs: Any) -> None:
         metavar="DURATION",
         help="traffic recorded since then (default: 1h)",
     )
-    add("--limit", type=int, metavar="N", help="ask N requests")
+    add_limit(bisect, "ask N requests")
     add("--repeats", type=int, default=1, metavar="N", help="ask each N times (default: 1)")
-    add("--url", help="server of a side that names none (default: http://127.0.0.1:8000)")
-    add("--prompts-dir", type=Path, metavar="DIR", help="prompt registry (default: prompts)")
+    add_asking(bisect)
     add("--otlp-endpoint", metavar="URL", help="where spans of started servers go, or `none`")
-    add("--concurrency", type=int, metavar="N", help="pairs in flight at once (default: 4)")
-    add("--seed", type=int, help="order of requests and sides (default: 0)")
-    add("--timeout-s", type=float, metavar="S", help="longest time one answer may take")
-    add(
-        "--cache",
-        choices=("isolated", "cold", "warm", "shared"),
-        default="isolated",
-        help="prefix cache",
-    )
-    add("--report", type=Path, metavar="DIR", help="keep every comparison there, and go on from it")
-    add("--fresh", action="store_true", help="put aside comparisons that --report holds")
-    add("--json", action="store_true", help="print one JSON object")
+    add_report(bisect, "keep every comparison there, and go on from it")
+    add_json(bisect)
     bisect.set_defaults(run=_run_bisect)
-
-
-def _verb(verbs: Any, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        name, help=summary, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    return parser
 
 
 def _run_live(args: argparse.Namespace) -> int:

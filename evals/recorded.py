@@ -99,7 +99,7 @@ class RecordedRun:
         differing = sorted(k for k in {*identity, *theirs} if identity.get(k) != theirs.get(k))
         if differing:
             raise ConfigurationError(
-                f"the --report folder holds run {self.beginning.run_id} with another "
+                f"the --report folder holds run {self.beginning.run_id}, which differs in "
                 f"{', '.join(differing)}; give another folder, or --fresh to put it aside"
             )
 

@@ -179,7 +179,8 @@ def cells(result: GateResult) -> list[str]:
 
 
 def _change(value: float, is_accuracy: bool) -> str:
-    return f"{value * 100:+.1f} {'pp' if is_accuracy else '%'}"
+    # Rounded first, and 0.0 added: what rounds to zero has no sign.
+    return f"{round(value * 100, 1) + 0.0:+.1f} {'pp' if is_accuracy else '%'}"
 
 
 def _value(value: float | None, is_accuracy: bool) -> str:

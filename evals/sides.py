@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evals.dataset import Item
+from evals.toml_file import first_problem, read_toml_file
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompts import PromptRegistry, PromptVersion
 
@@ -136,16 +136,7 @@ def load_side(path: Path, default_url: str, prompts_dir: Path = Path("prompts"))
         ConfigurationError: If the file is missing, is not TOML, has an unknown or wrong key, or
             refers to a prompt that is not there.
     """
-    try:
-        side = _SideFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{path}: {where}: {first['msg']}") from error
+    side = read_toml_file(path, _SideFile)
     prompt = _resolve(path, side.prompt, prompts_dir)
     serve = _read_serve(path, side)
     return Side(
@@ -182,9 +173,7 @@ def read_sampling(
     try:
         return _Sampling.model_validate(fields).model_dump(exclude_none=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{path}: sampling.{where}: {first['msg']}") from error
+        raise ConfigurationError(f"{path}: {first_problem(error, 'sampling.')}") from error
 
 
 def resolve_prompt(reference: str, prompts_dir: Path) -> PromptVersion:

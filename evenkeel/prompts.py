@@ -119,6 +119,9 @@ class PromptRegistry:
         if _VERSION.fullmatch(selector) is None:
             labels = self.labels(name)
             if selector not in labels:
+                if name not in self.names():
+                    # It has neither a label nor a draft: the draft's error says what there is.
+                    self.draft(name)
                 known = ", ".join([*labels, DRAFT])
                 raise ConfigurationError(f"prompt {name!r} has no {selector!r}; it has {known}")
             version = labels[selector]

@@ -7,7 +7,6 @@ in our own words.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -39,7 +38,7 @@ def read_slo_file(path: Path) -> SloFile:
     """
     slo_sections: list[Section] = []
     slis: dict[str, Value] = {}
-    rules: list[Rule] = []
+    rule_sections: list[Section] = []
     alerting: Section | None = None
     for document in read_documents(path):
         section = document.section()
@@ -54,7 +53,7 @@ def read_slo_file(path: Path) -> SloFile:
                 slis[name] = slis_spec
             case "Rule":
                 version.choice(OUR_VERSION)
-                rules.append(read_rule(section))
+                rule_sections.append(section)
             case "Service":
                 # OpenSLO describes services apart; nothing of it is needed to evaluate.
                 version.choice(OPENSLO_VERSION)
@@ -63,21 +62,25 @@ def read_slo_file(path: Path) -> SloFile:
                 if alerting is not None:
                     raise kind.complaint("the file has a second document of kind Alerting")
                 alerting = section
-    if not slo_sections:
-        raise ConfigurationError(f"{path} has no document of kind SLO")
+    if not slo_sections and not rule_sections:
+        raise ConfigurationError(f"{path} has no document of kind SLO or Rule")
     settings = _read_alerting(alerting)
     known = _Known(settings.scale, slis, {})
     slos = []
     for section in slo_sections:
         slo = _read_slo(section, known)
+        if slo.name in known.indicators:
+            raise _repeated(section)
         slos.append(slo)
-        known.indicators.setdefault(slo.name, slo.indicator)
-    names = [slo.name for slo in slos] + [rule.name for rule in rules]
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise ConfigurationError(
-                f"{path} has {count} SLOs and rules named {name!r}; names are unique"
-            )
+        known.indicators[slo.name] = slo.indicator
+    names = set(known.indicators)
+    rules: list[Rule] = []
+    for section in rule_sections:
+        rule = read_rule(section)
+        if rule.name in names:
+            raise _repeated(section)
+        rules.append(rule)
+        names.add(rule.name)
     return SloFile(
         path,
         tuple(slos),
@@ -95,6 +98,10 @@ class _Known:
     scale: Fraction
     slis: dict[str, Value]
     indicators: dict[str, Indicator]
+
+
+def _repeated(section: Section) -> ConfigurationError:
+    return section.value.complaint("an SLO or rule further up has this name; names are unique")
 
 
 def _name_and_spec(section: Section) -> tuple[str, Value]:

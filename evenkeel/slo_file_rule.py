@@ -38,7 +38,7 @@ def read_rule(section: Section) -> Rule:
     name = name_value.text()
     if not _NAME.fullmatch(name):
         raise name_value.error("lower-case letters, digits and dashes, 63 at most")
-    spec_value.subject = f"rule {name!r}"
+    section.value.subject = spec_value.subject = f"rule {name!r}"
     spec = spec_value.section()
     severity = spec.optional("severity")
     tests = [spec.optional(kind) for kind in ("threshold", "anomaly", "absence", "gauge")]

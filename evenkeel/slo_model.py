@@ -219,7 +219,7 @@ class SloFile:
 
     Attributes:
         path: Where it was read.
-        slos: In the file's order; at least one.
+        slos: In the file's order; none where it holds rules alone.
         receivers: May be empty: then alerts are recorded and delivered to nobody.
         interval_s: Time between two evaluations.
         rules: Alerts beside the SLOs.

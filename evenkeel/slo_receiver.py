@@ -142,6 +142,16 @@ class Receiver:
         """Return whether firing alerts wait now."""
         return any(mute.holds(now_ns) for mute in self.mute_times)
 
+    def lack(self) -> str | None:
+        """Return what is wrong with the first secret that is not there; None if all are."""
+        try:
+            for secret in (self.url_secret, *self.secrets):
+                if secret is not None:
+                    secret.read()
+        except ConfigurationError as error:
+            return str(error)
+        return None
+
     def address(self) -> str:
         """Return where to send.
 

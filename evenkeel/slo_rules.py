@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from evenkeel.change_points import find_changes
+from evenkeel.durations import format_duration
 from evenkeel.slo import Severity
 
 # The columns of the query `rule_measures`.
@@ -49,6 +50,10 @@ class Threshold:
     over_s: Fraction
     min_requests: int = 20
 
+    def __str__(self) -> str:
+        side = "above" if self.op == "gt" else "below"
+        return f"{self.measure} is {side} {self.value:g} over {format_duration(self.over_s)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
@@ -68,12 +73,22 @@ class Anomaly:
     min_effect: float
     direction: str
 
+    def __str__(self) -> str:
+        way = "either way" if self.direction == "any" else self.direction
+        return (
+            f"{self.measure} moves {way} by {self.min_effect:.3g} of its level within "
+            f"{format_duration(self.recent_s)}"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Absence:
     """No request ended for this long."""
 
     after_s: Fraction
+
+    def __str__(self) -> str:
+        return f"no request ended for {format_duration(self.after_s)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +120,15 @@ class Gauge:
     op: str
     value: float
     over_s: Fraction
+
+    def __str__(self) -> str:
+        side = "above" if self.op == "gt" else "below"
+        return f"{self.what} is {side} {self.value:g} over {format_duration(self.over_s)}"
+
+    @property
+    def what(self) -> str:
+        """The gauge, or the two of the quotient."""
+        return f"{self.of} / {self.per}" if self.per else str(self.of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +193,8 @@ def _judge_gauge(test: Gauge, rows: Sequence[Row]) -> Finding:
     holds = value > test.value if is_above else value < test.value
     rest = ", ".join(f"{name}={text}" for name, text in sorted(worst["rest"].items()))
     where = f"{worst['instance'] or worst['service']}{f' ({rest})' if rest else ''}"
-    what = f"{test.of} / {test.per}" if test.per else str(test.of)
     side = "above" if is_above else "below"
-    return Finding(holds, f"{what} is {value:.4g} on {where}, {side} {test.value:g}", value)
+    return Finding(holds, f"{test.what} is {value:.4g} on {where}, {side} {test.value:g}", value)
 
 
 def _judge_threshold(test: Threshold, rows: Sequence[Row]) -> Finding:

@@ -1,5 +1,6 @@
 -- What rules say of near hits of the response cache that were compared with the model's own answer,
--- over [from_ns, to_ns). `requests` counts comparisons. cache_wrong_upper is the upper end of Wilson's
+-- over [from_ns, to_ns): drafts, shadows and replays of what was served, but none that a guard
+-- refused, which is never served. `requests` counts comparisons. cache_wrong_upper is the upper end of Wilson's
 -- one-sided 95 % interval of the share of wrong ones; cache_similarity_min the lowest cosine at which
 -- a near hit was served.
 WITH 1.6448536269514722 AS z
@@ -14,7 +15,8 @@ SELECT
 FROM
 (
     SELECT
-        SpanAttributes['evenkeel.cache.verdict'] AS verdict,
+        if(SpanAttributes['evenkeel.cache.reason'] = '',
+            SpanAttributes['evenkeel.cache.verdict'], '') AS verdict,
         toFloat64OrNull(SpanAttributes['evenkeel.cache.similarity']) AS similarity,
         SpanAttributes['evenkeel.response_cache'] AS outcome
     FROM spans

@@ -278,6 +278,7 @@ class CachedEngine:
         run.request = HttpRequest("chat", replay.caller, run.arrival_ns, run.arrival_unix_ns)
         run.request.is_over = True
         run.response_cache = "replay"
+        run.cache[spans.CACHE_SIMILARITY] = replay.near.similarity
         try:
             async for _ in self._hook.observe(run, self._replay_outputs(run, replay)):
                 pass

@@ -64,7 +64,7 @@ def test_a_folder_with_another_run_is_refused_until_it_is_put_aside(place: Place
     other = place.start("--seed", "9")
     _, err = other.communicate(timeout=60)
     assert other.returncode == 2
-    assert "with another items, seed" in err
+    assert "which differs in items, seed" in err
     fresh = place.start("--seed", "9", "--fresh")
     fresh.communicate(timeout=60)
     assert fresh.returncode == 1

@@ -228,6 +228,7 @@ def test_near_hits_are_drafts_until_the_evidence_suffices(cached: Cached) -> Non
     replay = cached.served.wait_for_requests(2, evenkeel__response_cache="replay")[0].attributes
     assert replay["evenkeel.slo_class"] == "cache-replay"
     assert replay["evenkeel.cache.verdict"] == "same"
+    assert replay["evenkeel.cache.similarity"] >= 0.75
     control = cached.status()["routes"]["serve"]
     assert control["serves_from"] == 0.75
     assert control["evidence"][0]["bound"] < control["limit"]

@@ -124,6 +124,18 @@ def test_incremental_counts_are_those_of_a_fresh_read(client: Any, tmp_path: Pat
         assert warm.cycle(now_ns) == cold.cycle(now_ns)
 
 
+def test_requests_that_come_hours_late_are_counted(client: Any, tmp_path: Path) -> None:
+    """A store that was down, an exporter that was cut off: minutes later the budget knows."""
+    insert(client, {"end_ns": NOW - 7200 * S}, {"end_ns": NOW - S})
+    warm = evaluator(client, tmp_path, slo_text())
+    assert warm.cycle(NOW)["chat"].counts.total == 2
+    insert(client, {"end_ns": NOW - 7200 * S} | SLOW, {"end_ns": NOW - 3600 * S} | SLOW)
+    assert warm.cycle(NOW + 5 * S)["chat"].counts.bad == 0
+    assert warm.cycle(NOW + 300 * S)["chat"].counts.bad == 2
+    insert(client, {"end_ns": NOW - 1200 * S} | SLOW)
+    assert warm.cycle(NOW + 600 * S)["chat"].counts.bad == 3
+
+
 JOINT = "{all: {ttft: 0.5, tpot: 0.05, stall: 1}}"
 
 

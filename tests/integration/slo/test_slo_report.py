@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from collector.slo_burned_command import burned_text
 from collector.slo_corrections import Correction
 from collector.slo_history import count_buckets
 from collector.slo_report import Report, measure
@@ -15,7 +16,7 @@ from collector.slo_report_text import report_html, report_json, report_markdown
 from evenkeel.slo import Counts
 from evenkeel.slo_backtest import replay
 from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_query import Span
+from evenkeel.slo_query import Span, slo_parts
 from evenkeel.store import read_query
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
@@ -72,6 +73,20 @@ def test_a_report_counts_events_firings_and_what_was_left_out(client: Any, tmp_p
     assert "Worst day: 2026-11-20, 3 of 4 bad, 75% of all that were." in text
     assert "| maintenance | ann | <b>drained</b> |" in text
     assert "| still firing | page | queue: 1.60 s on average" in text
+
+
+def test_an_slo_that_matches_nothing_reads_no_data(client: Any, tmp_path: Path) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(slo_text(select="model: nobody"))
+    file, span = read_slo_file(path), Span(NOW - 86400 * S, NOW + 1)
+    insert(client, {"end_ns": NOW - S} | SLOW)
+    reader = Reader(client)
+    found = measure(reader, file, span, [], ZoneInfo("UTC"))  # type: ignore[arg-type]
+    for text in (report_markdown(found), report_html(found)):
+        assert "No data: no event matched." in text
+    assert burned_text(reader, slo_parts(file.slos[0]), span, 5) == (  # type: ignore[arg-type]
+        "no data: no request matched"
+    )
 
 
 def test_a_page_holds_all_of_it_and_no_markup_of_others(client: Any, tmp_path: Path) -> None:

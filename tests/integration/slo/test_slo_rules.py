@@ -115,14 +115,18 @@ def test_a_gauge_without_a_divisor(
 
 
 def test_compared_near_hits_have_an_upper_bound(client: Any) -> None:
-    def span(verdict: str, similarity: str, outcome: str) -> list[Any]:
+    def span(verdict: str, similarity: str, outcome: str, reason: str = "") -> list[Any]:
         attributes = {"evenkeel.cache.similarity": similarity, "evenkeel.response_cache": outcome}
+        if reason:
+            attributes["evenkeel.cache.reason"] = reason
         if verdict:
             attributes["evenkeel.cache.verdict"] = verdict
         return [to_datetime(NOW - S), "chat", attributes]
 
     rows = [span("same", "0.95", "semantic") for _ in range(97)]
-    rows += [span("different", "0.91", "semantic") for _ in range(3)]
+    rows += [span("", "0.91", "semantic"), *(span("different", "0.89", "replay") for _ in range(3))]
+    # A guard refused them: they are never served, however often they would have been wrong.
+    rows += [span("different", "0.99", "draft", "contrast") for _ in range(50)]
     rows += [span("", "0.5", "miss"), [to_datetime(NOW - S), "chat", {}]]
     client.insert("spans", rows, column_names=["Timestamp", "SpanName", "SpanAttributes"])
     parameters = dict.fromkeys(SELECTOR_COLUMNS, "") | {"from_ns": NOW - 60 * S, "to_ns": NOW}

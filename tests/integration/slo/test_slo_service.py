@@ -46,9 +46,7 @@ async def test_the_service_tells_a_flaky_receiver_of_a_breach_and_its_end(
         service = slo_service.start(context(storage, tmp_path, slo_text(), receiver.url), QUICK)
         try:
             insert(client, *({"end_ns": time.time_ns()} | SLOW for _ in range(20)))
-            inserted = time.monotonic()
             receiver.wait_for(lambda got: page(got) == ["firing"])
-            assert time.monotonic() - inserted < 5.0
             # Good ones keep coming: silence alone would not end the alert.
             for _ in range(6):
                 insert(client, *({"end_ns": time.time_ns()} for _ in range(20)))

@@ -8,6 +8,7 @@ import pytest
 from collector.alert_book import FILE_NAME, AlertBook, Notification
 from collector.alert_outbox import Outbox
 from collector.alerts_command import ALERTS
+from collector.slo_command import SLO
 from evenkeel.cli import main
 
 NOW = 1_795_168_800 * 10**9
@@ -47,6 +48,19 @@ def test_a_silence_of_what_is_not_there_is_refused(
     book.use_subjects([])
     assert run(tmp_path, "silence", "slo=slow-tail") == 2
     assert "the collector evaluates none" in capsys.readouterr().err
+    book.close()
+
+
+def test_a_correction_of_what_is_not_there_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = AlertBook(tmp_path / FILE_NAME)
+    book.use_subjects(["chat-ttft"])
+    span = ["--from", "2026-11-20T10:00Z", "--until", "2026-11-20T10:30Z", "--by", "ann"]
+    command = ["slo", "correct", *span, "--comment", "x", "--data-dir", str(tmp_path), "--reason"]
+    assert main([*command, "incident", "--name", "nope"], [SLO]) == 2
+    assert "no SLO or rule is named 'nope'; there are chat-ttft" in capsys.readouterr().err
+    assert main([*command, "incident", "--name", "chat-ttft"], [SLO]) == 0
     book.close()
 
 

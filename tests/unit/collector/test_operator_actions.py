@@ -19,7 +19,9 @@ NOW_NS = 1_800_000_000 * 10**9
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    AlertBook(tmp_path / "alerts.db").close()
+    book = AlertBook(tmp_path / "alerts.db")
+    book.use_subjects(["s"])
+    book.close()
     return tmp_path / "alerts.db"
 
 
@@ -54,6 +56,12 @@ def test_a_correction_is_widened_to_minutes_and_revoked(path: Path) -> None:
     [
         ("acknowledge", {"slo": "s"}, "no alert of 's' is firing"),
         ("silence", {"slo": "s", "duration": "31d"}, "up to 30d"),
+        ("silence", {"slo": "t"}, "no SLO or rule is named 't'; there are s"),
+        (
+            "correct",
+            {"slo": "t", "begin": "2026-01-01", "end": "2026-01-02", "comment": "x"},
+            "no SLO or rule is named 't'",
+        ),
         ("replay", {"number": 7}, "no dead letter"),
         ("revoke", {"id": "x"}, "no correction"),
         ("correct", {"begin": "2026-01-02", "end": "2026-01-01", "comment": "x"}, "not after"),

@@ -102,7 +102,7 @@ tests:
     found = read("promptfoo", "p.yaml", config, tmp_path)
     assert found.rows[0]["messages"][0]["content"] == "Translate to French: Hello"
     assert scores(found, ["Bonjour!", "{}"]) == [Label.RIGHT, Label.RIGHT]
-    assert "p.yaml:3: has no value for the variable 'text'" in found.problems
+    assert "p.yaml:9: has no value for the variable 'text'" in found.problems
     assert "assertion 'llm-rubric' has no counterpart" in found.problems[1]
 
 

@@ -64,7 +64,7 @@ def test_another_run_is_refused_and_the_difference_named(path: Path) -> None:
         run.check_is_same(IDENTITY)
         run.begin(BEGINNING)
         run.check_is_same(IDENTITY)
-        with pytest.raises(ConfigurationError, match="run r1 with another gates"):
+        with pytest.raises(ConfigurationError, match="run r1, which differs in gates"):
             run.check_is_same({**IDENTITY, "gates": ["accuracy>=-2%"]})
 
 

@@ -1,6 +1,7 @@
 """The files of a report: complete, escaped, the same bytes for the same run."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +112,8 @@ def test_junit_has_a_case_a_gate_and_slice(outcome: Outcome) -> None:
     failed = {(c.get("name"), c.get("classname")) for c in cases if c.find("failure") is not None}
     assert ("accuracy>=-1%", "overall") in failed
     assert suite.get("failures") == str(len(failed))
+    figures = [c.get("message") or "" for c in suite.iter("failure")]
+    assert any(re.search(r"change -\d+\.\d pp, 95 % interval -\d+\.\d pp to", f) for f in figures)
 
 
 def test_junit_says_when_a_run_could_not_measure(make_pair: MakePair) -> None:

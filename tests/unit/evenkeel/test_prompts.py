@@ -35,8 +35,9 @@ def test_references(registry: PromptRegistry) -> None:
     assert registry.resolve("support@draft").system == "Be kind."
     with pytest.raises(ConfigurationError, match=r"has no 'canary'; it has production, draft"):
         registry.resolve("support@canary")
-    with pytest.raises(ConfigurationError, match="prompts here: support"):
-        registry.resolve("sales@draft")
+    for reference in ("sales@draft", "sales", "sales@canary"):
+        with pytest.raises(ConfigurationError, match="prompts here: support"):
+            registry.resolve(reference)
     with pytest.raises(ConfigurationError, match="is no name of a prompt"):
         registry.resolve("../secret@draft")
 

@@ -244,10 +244,10 @@ def test_a_mistake_is_one_line_with_value_file_and_line(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no document of kind SLO"),
-        ("---\n---\n", "has no document of kind SLO"),
+        ("", "has no document of kind SLO or Rule"),
+        ("---\n---\n", "has no document of kind SLO or Rule"),
         ("[1, 2]", "the document is a list, expected a mapping"),
-        (GOOD + "---\n" + GOOD.split("---\n")[1], "has 2 SLOs and rules named 'chat-ttft'"),
+        (GOOD + "---\n" + GOOD.split("---\n")[1], "SLO 'chat-ttft': .* has this name.*:\\d+"),
         (GOOD + "---\n" + GOOD.split("---\n")[0], "a second document of kind Alerting"),
         ("a: &x [*x]", "not a key|missing"),
         ("\x00", "not YAML"),

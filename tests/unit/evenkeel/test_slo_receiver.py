@@ -121,3 +121,16 @@ def test_mistakes_are_one_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=r"slos\.yaml:\d+\)") as caught:
         read(tmp_path, text)
     assert message in str(caught.value)
+
+
+def test_a_secret_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENKEEL_TEST_KEY", "x")
+    key, address = Secret("EVENKEEL_TEST_KEY"), Secret(file=tmp_path / "address")
+    receiver = Receiver("r", "", url_secret=address, secrets=(key,))
+    assert "address cannot be read" in (receiver.lack() or "")
+    (tmp_path / "address").write_text("https://example.com")
+    assert receiver.lack() is None
+    monkeypatch.delenv("EVENKEEL_TEST_KEY")
+    assert receiver.lack() == "the secret EVENKEEL_TEST_KEY is empty or not set"

@@ -1,0 +1,73 @@
+"""Arguments that several verbs of `evenkeel eval` have; cheap to import."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+DEFAULT_GATES = "accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%"
+
+
+def add_verb(verbs: Any, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
+    """Add a verb whose examples are shown as they are written, and return its parser."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name, help=summary, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    return parser
+
+
+def add_gate(parser: argparse.ArgumentParser) -> None:
+    """Add `--gate` with the gates that hold by default."""
+    parser.add_argument(
+        "--gate",
+        default=DEFAULT_GATES,
+        help="how much worse B may be: accuracy, preference; shift_ or pNN_ of ttft, e2e, tpot "
+        "(default: %(default)s)",
+    )
+
+
+def add_limit(
+    parser: argparse.ArgumentParser, text: str = "ask N items, spread over the dataset"
+) -> None:
+    """Add `--limit`."""
+    parser.add_argument("--limit", type=int, metavar="N", help=text)
+
+
+def add_asking(parser: argparse.ArgumentParser) -> None:
+    """Add what says whom to ask, and how: server, prompts, load, order, prefix cache."""
+    add = parser.add_argument
+    add("--url", help="server of a side that names none (default: http://127.0.0.1:8000)")
+    add("--prompts-dir", type=Path, metavar="DIR", help="prompt registry (default: prompts)")
+    add("--concurrency", type=int, metavar="N", help="pairs in flight at once (default: 4)")
+    add("--seed", type=int, help="order of items and sides (default: 0)")
+    add("--timeout-s", type=float, metavar="S", help="longest time one answer may take")
+    add(
+        "--cache",
+        choices=("isolated", "cold", "warm", "shared"),
+        default="isolated",
+        help="prefix cache: each side its own (default), none, all of it, or whatever is there",
+    )
+
+
+def add_calibration(parser: argparse.ArgumentParser) -> None:
+    """Add `--calibration`."""
+    parser.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help="calibration.json of `eval calibrate`: measured noise in place of guesses",
+    )
+
+
+def add_report(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `--report` and `--fresh`."""
+    parser.add_argument("--report", type=Path, metavar="DIR", help=text)
+    parser.add_argument(
+        "--fresh", action="store_true", help="put aside what --report holds, and start anew"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
