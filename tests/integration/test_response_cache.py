@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.otlp_receiver import OtlpReceiver, ReceivedSpan
 from tests.integration.redis_process import RedisProcess, run_redis
-from tests.integration.served_model import ServedModel, serve
+from tests.integration.served_model import ServedModel, long_answer, serve
 
 pytestmark = pytest.mark.integration
 
@@ -45,6 +45,12 @@ mode = "shadow"
 mode = "off"
 """
 HEADER = "x-evenkeel-cache"
+QUICK = """
+[classes.quick]
+ttft_s = 60
+queue_deadline_s = 0.3
+
+"""
 # In other words, but of the same words of weight: the guards let each pair pass.
 REWORDED = (
     ("Is there express shipping?", "Please tell me, is there any express shipping?"),
@@ -64,21 +70,26 @@ class Cached:
     log: Path
 
     def ask(self, text: str, route: str, tenant: str, **more: Any) -> httpx.Response:
+        response = self.post(text, route, tenant, **more)
+        assert response.status_code == 200, response.text
+        return response
+
+    def post(
+        self, text: str, route: str, tenant: str, slo_class: str = "patient", **more: Any
+    ) -> httpx.Response:
         body = {
             "model": self.served.model,
             "messages": [{"role": "user", "content": text}],
             "temperature": 0,
             "max_tokens": 64,
         }
-        headers = {"x-evenkeel-route": route, "x-evenkeel-tenant": tenant}
-        response = httpx.post(
-            f"{self.served.url}/v1/chat/completions",
-            json=body | more,
-            headers=headers,
-            timeout=60,
-        )
-        assert response.status_code == 200, response.text
-        return response
+        headers = {
+            "x-evenkeel-route": route,
+            "x-evenkeel-tenant": tenant,
+            "x-evenkeel-slo-class": slo_class,
+        }
+        url = f"{self.served.url}/v1/chat/completions"
+        return httpx.post(url, json=body | more, headers=headers, timeout=60)
 
     def span(self, response: httpx.Response) -> ReceivedSpan:
         request_id = response.json()["id"]
@@ -88,6 +99,16 @@ class Cached:
         url = f"{self.served.url}/v1/evenkeel/cache"
         answer: dict[str, Any] = httpx.get(url).json()
         return answer
+
+    def wait_for_control(self, **state: object) -> None:
+        deadline = time.monotonic() + 20
+        while not state.items() <= httpx.get(f"{self.served.url}/control").json().items():
+            assert time.monotonic() < deadline, state
+            time.sleep(0.05)
+
+    def reload_control(self, text: str, capacity: int | None) -> None:
+        (self.log.parent / "control.toml").write_text(text)
+        self.wait_for_control(**({} if capacity is None else {"capacity": capacity}))
 
     def wait_until_stored(self, count: int) -> None:
         deadline = time.monotonic() + 20
@@ -305,6 +326,32 @@ def test_a_long_history_is_shortened_and_a_dense_one_is_not(cached: Cached) -> N
         # Counted text by text: where two meet, the tokenizer may join differently.
         assert abs(tokens[0] - tokens[1] - saved) <= 12
         assert (saved > 100) == (verdict == "sent")
+
+
+def test_a_hit_needs_no_place_in_the_engine(cached: Cached) -> None:
+    question = "Do you sell umbrellas?"
+    ask_twice(cached, question, "gate")
+    control_file = cached.log.parent / "control.toml"
+    before = control_file.read_text()
+    busy = "max_active = 1\n" + before.replace("[classes.patient]", QUICK + "[classes.patient]")
+    cached.reload_control(busy, capacity=1)
+    try:
+        with long_answer(cached.served, "busy"):
+            cached.wait_for_control(inside=1)
+            # Streamed or not, what the cache knows is answered, and what it does not is refused.
+            for options in ({}, {"stream": True}):
+                hit = cached.ask(question, "serve", "gate", slo_class="quick")
+                assert hit.headers[HEADER] == "exact"
+                asked = f"Do you sell garden gnomes? {len(options)}"
+                refused = cached.post(asked, "serve", "gate", slo_class="quick", **options)
+                assert refused.status_code == 503
+                assert refused.json()["error"]["type"] == "queue_deadline"
+                assert int(refused.headers["retry-after"]) >= 1
+        seen = cached.served.wait_for_requests(2, evenkeel__status="shed")
+        assert {span.attributes["error.type"] for span in seen} == {"queue_deadline"}
+    finally:
+        cached.reload_control(before, capacity=None)
+    assert cached.served.metric("evenkeel_runtime_internal_errors_total") == 0
 
 
 def test_metrics_say_what_was_saved(cached: Cached) -> None:

@@ -127,6 +127,36 @@ def test_the_canary_finds_the_same_answers_without_drafts(speculating: ServedMod
     assert not any(str(i).startswith("canary-") for i in ids)
 
 
+def test_control_takes_drafts_away_and_gives_them_back(speculating: ServedModel) -> None:
+    control_file = speculating.folder / "control.toml"
+    before = control_file.read_text()
+    # Always late, and nobody to shed: the third step is that nothing is drafted.
+    control_file.write_text(
+        'default_class = "late"\nwindow_s = 1\nmin_bad = 1\n[classes.late]\nttft_s = 0.0001\n'
+    )
+    deadline = time.monotonic() + 60
+    while control(speculating)["limits"]["draft_ratio"] > 0:
+        assert time.monotonic() < deadline
+        ask(speculating, is_streamed=True, tenant="late")
+    drafted = speculating.metric("evenkeel_speculation_drafted_tokens_total")
+    for _ in range(3):
+        ask(speculating)
+    assert speculating.metric("evenkeel_speculation_drafted_tokens_total") == drafted
+    control_file.write_text(before)
+    while control(speculating)["level"] > 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    # Of every few requests one goes without drafts, to compare.
+    while speculating.metric("evenkeel_speculation_drafted_tokens_total") == drafted:
+        assert time.monotonic() < deadline
+        ask(speculating)
+
+
+def control(served: ServedModel) -> dict[str, Any]:
+    state: dict[str, Any] = httpx.get(f"{served.url}/control").json()
+    return state
+
+
 def test_another_tenant_is_not_drafted_from_these_answers(speculating: ServedModel) -> None:
     ask(speculating, tenant="newcomer")
     span = speculating.wait_for_request(evenkeel__tenant="newcomer").attributes
