@@ -18,11 +18,11 @@ import random
 import statistics
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from overhead import BARE, HOOKS, MODEL, Server, receiver, serve
+from overhead import BARE, HOOKS, MODEL, READY_TIMEOUT_S, Server, receiver, serve
 
 LIMIT_S = {"interactive": 0.2, "batch": 30.0}
 CONTROL_FILE = """
@@ -101,6 +101,18 @@ async def ask(server: Server, slo_class: str, number: int) -> float | None:
     return first - started if first is not None and b"[DONE]" in last else None
 
 
+async def wait_until_ready(server: Server) -> None:
+    """Wait until the server can be connected to."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline and server.process.poll() is None:
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.close()
+            return
+        await asyncio.sleep(0.2)
+    raise SystemExit("control: a server did not start; run `evenkeel serve demo` to see why")
+
+
 async def find_sustainable(server: Server, seconds: float) -> float:
     """Return the requests a second that a closed loop of 16 clients gets through."""
     until = time.perf_counter() + seconds
@@ -155,6 +167,7 @@ async def compare(
 ) -> tuple[float, list[tuple[Goodput, Goodput]]]:
     with_control, without = servers
     for server in servers:
+        await wait_until_ready(server)
         await find_sustainable(server, 3)
     sustainable = await find_sustainable(without, args.seconds)
     rate = args.load * sustainable
