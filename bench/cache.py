@@ -9,9 +9,9 @@
    the real demo model: answers that differ from the model's own.
 3. TTFT: hit against miss, in pairs, on prompts of the dataset's slice long-prompt.
 4. Evidence: 20 seeded runs in mode `serve` over the real model's answers; near hits that were
-   wrong, against the declared limit. Once as the model answers each wording, and with 0, 1, 3 and
-   10 % of the wordings answered differently where neither guard nor cosine can see it, and with a
-   share that rises in the middle of a run.
+   wrong, against the declared limit. Once as the model answers each wording, and with 0, 0.3, 1
+   and 3 % of the wordings answered differently where neither guard nor cosine can see it, and with
+   a share that rises in the middle of a run.
 
 `--only` runs one part, `lookup`, `served` (2, 3 and the answers that 4 needs) or `evidence`, and
 leaves the others' results in the JSON file as they are; `--series` runs one series of

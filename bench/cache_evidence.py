@@ -5,7 +5,8 @@ table of answers that the real model gave. In the series `own` they are the mode
 wording, and it is so small that it often answers two wordings differently. In the others each
 question has the answer that the model gave to most of its wordings, but for a share of wordings
 that are made to differ where neither guards nor cosines can see it: only the evidence can then hold
-the limit. In `rising` that share is 0 for the first half of a run and 10 % from then on.
+the limit. A near hit is wrong where one of two wordings is among them, so twice as often. In
+`rising` that share is 0 for the first half of a run and 10 % from then on.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ REQUESTS = 3000
 SERIES = {
     "own": (0.0, 0.0),
     "0": (0.0, 0.0),
+    "0.003": (0.003, 0.003),
     "0.01": (0.01, 0.01),
     "0.03": (0.03, 0.03),
-    "0.1": (0.1, 0.1),
     "rising": (0.0, 0.1),
 }
 # Ways to ask the same that leave every word of weight alone.
