@@ -160,8 +160,8 @@ async def run_once(
     cache = ResponseCache(
         policy,
         MemoryBackend(policy.max_bytes),
-        encoder,
-        AuditLog(None),  # type: ignore[arg-type]
+        encoder,  # type: ignore[arg-type]
+        AuditLog(None),
     )
     reader = EngineReader(
         is_streamed=lambda params: False,
