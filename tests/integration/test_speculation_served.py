@@ -14,6 +14,8 @@ from tests.integration.served_model import ServedModel
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
+MAX_TOKENS = 64
+CANARY = "evenkeel.speculation.canary"
 CANARY_WAIT_S = 30.0
 # Each first token burns, and nobody can be shed: the third step is that nothing is drafted.
 ALWAYS_LATE = """
@@ -38,7 +40,7 @@ def ask(served: ServedModel, is_streamed: bool = False, tenant: str = "speculati
     body = {
         "model": served.model,
         "messages": [{"role": "user", "content": QUESTION}],
-        "max_tokens": 64,
+        "max_tokens": MAX_TOKENS,
         "ignore_eos": True,
         "temperature": 0,
         "stream": is_streamed,
@@ -105,10 +107,9 @@ def test_the_canary_finds_the_same_answers_without_drafts(speculating: ServedMod
     assert results['result="match"'] >= 4
     assert results['result="mismatch"'] == 0
     (event, *_) = speculating.receiver.wait_for(
-        lambda span: span.name == "evenkeel.speculation.canary", 1
+        lambda s: s.name == CANARY and s.attributes["evenkeel.canary.tokens"] == MAX_TOKENS, 1
     )
     assert event.attributes["evenkeel.canary.result"] == "match"
-    assert event.attributes["evenkeel.canary.tokens"] == 64
     # A replay is nobody's request.
     ids = {s.attributes.get("evenkeel.request.id") for s in speculating.spans() if s.kind == 2}
     assert not any(str(i).startswith("canary-") for i in ids)
