@@ -2,10 +2,10 @@
 
     python bench/control.py --pairs 5 --json build/bench/control.json
 
-Two servers with the same flags are up together, one with control, one without. First the load that
-can be sustained is measured: the throughput of a closed loop over the mix (half interactive
-requests with short prompts, half batch requests with long ones). Then, in pairs in random order,
-each server gets the same open-loop arrivals at 1.5 times that load. Goodput counts the interactive
+Two servers with the same flags are up together, one with control, one without. In pairs in random
+order, each gets the same open-loop arrivals at 1.5 times the load that can be sustained, which is
+measured before each pair: the throughput of a closed loop over the mix (half interactive requests
+with short prompts, half batch requests with long ones) at the server without control. Goodput counts the interactive
 requests a second whose first token came within the class's limit and whose answer was complete.
 """
 
@@ -40,6 +40,7 @@ queue_deadline_s = 0.4
 ttft_s = 30
 target = 0.9
 """
+SUSTAINED_S = 5.0
 FILLER = "The parcel was sent on Monday and has not arrived. "
 
 
@@ -164,18 +165,16 @@ async def measure(server: Server, load: list[Asked], seconds: float) -> Goodput:
 
 async def compare(
     servers: tuple[Server, Server], args: argparse.Namespace
-) -> tuple[float, list[tuple[Goodput, Goodput]]]:
+) -> tuple[list[float], list[tuple[Goodput, Goodput]]]:
     with_control, without = servers
     for server in servers:
         await wait_until_ready(server)
         await find_sustainable(server, 3)
-    sustainable = await find_sustainable(without, args.seconds)
-    rate = args.load * sustainable
-    print(f"sustainable {sustainable:.1f} requests/s, load {rate:.1f} requests/s", flush=True)
     order = random.Random(args.seed)
-    pairs = []
+    pairs, sustainable = [], []
     for pair in range(args.pairs):
-        load = make_load(rate, args.seconds, args.seed + pair)
+        sustainable.append(await find_sustainable(without, SUSTAINED_S))
+        load = make_load(args.load * sustainable[-1], args.seconds, args.seed + pair)
         measured: dict[str, Goodput] = {}
         for server in order.sample(servers, 2):
             measured[server.name] = await measure(server, load, args.seconds)
@@ -184,7 +183,7 @@ async def compare(
         both = measured[with_control.name], measured[without.name]
         pairs.append(both)
         print(
-            f"pair {pair + 1}/{args.pairs}: "
+            f"pair {pair + 1}/{args.pairs}, sustainable {sustainable[-1]:.1f} requests/s: "
             + "  |  ".join(
                 f"interactive {g.interactive:5.2f}/s (TTFT p50 {g.interactive_ttft_p50_s:6.3f} s), "
                 f"batch {g.batch:5.2f}/s, refused {g.refused}"
