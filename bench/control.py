@@ -5,8 +5,10 @@
 Two servers with the same flags are up together, one with control, one without. In pairs in random
 order, each gets the same open-loop arrivals at 1.5 times the load that can be sustained, which is
 measured before each pair: the throughput of a closed loop over the mix (half interactive requests
-with short prompts, half batch requests with long ones) at the server without control. Goodput counts the interactive
-requests a second whose first token came within the class's limit and whose answer was complete.
+with short prompts, half batch requests with long ones) at the server without control. Goodput
+counts the interactive requests a second whose first token came within the class's limit and whose
+answer was complete. Between measurements the kill switch takes control's steps back, so that each
+begins with none.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ ttft_s = 30
 target = 0.9
 """
 SUSTAINED_S = 5.0
+# A control file is looked at once a second.
+RELOADED_S = 2.0
 FILLER = "The parcel was sent on Monday and has not arrived. "
 
 
@@ -164,7 +168,7 @@ async def measure(server: Server, load: list[Asked], seconds: float) -> Goodput:
 
 
 async def compare(
-    servers: tuple[Server, Server], args: argparse.Namespace
+    servers: tuple[Server, Server], control_file: Path, args: argparse.Namespace
 ) -> tuple[list[float], list[tuple[Goodput, Goodput]]]:
     with_control, without = servers
     for server in servers:
@@ -178,8 +182,11 @@ async def compare(
         measured: dict[str, Goodput] = {}
         for server in order.sample(servers, 2):
             measured[server.name] = await measure(server, load, args.seconds)
-            # Each starts calm: control takes its steps back, vLLM empties its queue.
+            control_file.write_text('mode = "off"\n', encoding="utf-8")
+            # Meanwhile vLLM empties its queue.
             await asyncio.sleep(args.rest)
+            control_file.write_text(CONTROL_FILE, encoding="utf-8")
+            await asyncio.sleep(RELOADED_S)
         both = measured[with_control.name], measured[without.name]
         pairs.append(both)
         print(
@@ -198,7 +205,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=15.0, help="of load in a measurement")
-    parser.add_argument("--rest", type=float, default=12.0, help="seconds between measurements")
+    parser.add_argument("--rest", type=float, default=8.0, help="seconds between measurements")
     parser.add_argument("--load", type=float, default=1.5, help="times the sustainable load")
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--json", type=Path, metavar="PATH")
@@ -214,7 +221,7 @@ def main() -> int:
             stack.enter_context(serve(HOOKS, False, folder, otlp, flags)),
             stack.enter_context(serve(BARE, False, folder, otlp)),
         )
-        sustainable, pairs = asyncio.run(compare(servers, args))
+        sustainable, pairs = asyncio.run(compare(servers, control_file, args))
     ratios = [a.interactive / max(b.interactive, 1 / args.seconds) for a, b in pairs]
     middle = statistics.median(ratios)
     print(
