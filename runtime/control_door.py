@@ -52,11 +52,15 @@ class Door:
     async def _wait(self) -> None:
         control, visit = self._control, self._visit
         # A beam search comes here once a beam.
+        if self.refusal is not None:
+            raise self.refusal
         ticket = visit.ticket or control.queue(visit)
         if not ticket.let_in.done():
             await asyncio.wait((ticket.let_in,), timeout=control.longest_wait_s(visit))
             if not ticket.let_in.done():
                 raise self.refusal or control.give_up(visit)
+        # Cancelled where the request was given up meanwhile.
+        ticket.let_in.result()
         if not self._is_inside:
             self._is_inside = True
             control.enter(visit)
