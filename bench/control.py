@@ -2,11 +2,13 @@
 
     python bench/control.py --pairs 5 --json build/bench/control.json
 
-Two servers with the same flags are up together, one with control, one without. First the load that
-can be sustained is measured: the throughput of a closed loop over the mix (half interactive
-requests with short prompts, half batch requests with long ones). Then, in pairs in random order,
-each server gets the same open-loop arrivals at 1.5 times that load. Goodput counts the interactive
-requests a second whose first token came within the class's limit and whose answer was complete.
+Two servers with the same flags are up together, one with control, one without. In pairs in random
+order, each gets the same open-loop arrivals at 1.5 times the load that can be sustained, which is
+measured before each pair: the throughput of a closed loop over the mix (half interactive requests
+with short prompts, half batch requests with long ones) at the server without control. Goodput
+counts the interactive requests a second whose first token came within the class's limit and whose
+answer was complete. Between measurements the kill switch takes control's steps back, so that each
+begins with none.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ import random
 import statistics
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from overhead import BARE, HOOKS, MODEL, Server, receiver, serve
+from overhead import BARE, HOOKS, MODEL, READY_TIMEOUT_S, Server, receiver, serve
 
 LIMIT_S = {"interactive": 0.2, "batch": 30.0}
 CONTROL_FILE = """
@@ -40,6 +42,9 @@ queue_deadline_s = 0.4
 ttft_s = 30
 target = 0.9
 """
+SUSTAINED_S = 5.0
+# A control file is looked at once a second.
+RELOADED_S = 2.0
 FILLER = "The parcel was sent on Monday and has not arrived. "
 
 
@@ -101,6 +106,18 @@ async def ask(server: Server, slo_class: str, number: int) -> float | None:
     return first - started if first is not None and b"[DONE]" in last else None
 
 
+async def wait_until_ready(server: Server) -> None:
+    """Wait until the server can be connected to."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline and server.process.poll() is None:
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.close()
+            return
+        await asyncio.sleep(0.2)
+    raise SystemExit("control: a server did not start; run `evenkeel serve demo` to see why")
+
+
 async def find_sustainable(server: Server, seconds: float) -> float:
     """Return the requests a second that a closed loop of 16 clients gets through."""
     until = time.perf_counter() + seconds
@@ -151,27 +168,29 @@ async def measure(server: Server, load: list[Asked], seconds: float) -> Goodput:
 
 
 async def compare(
-    servers: tuple[Server, Server], args: argparse.Namespace
-) -> tuple[float, list[tuple[Goodput, Goodput]]]:
+    servers: tuple[Server, Server], control_file: Path, args: argparse.Namespace
+) -> tuple[list[float], list[tuple[Goodput, Goodput]]]:
     with_control, without = servers
     for server in servers:
+        await wait_until_ready(server)
         await find_sustainable(server, 3)
-    sustainable = await find_sustainable(without, args.seconds)
-    rate = args.load * sustainable
-    print(f"sustainable {sustainable:.1f} requests/s, load {rate:.1f} requests/s", flush=True)
     order = random.Random(args.seed)
-    pairs = []
+    pairs, sustainable = [], []
     for pair in range(args.pairs):
-        load = make_load(rate, args.seconds, args.seed + pair)
+        sustainable.append(await find_sustainable(without, SUSTAINED_S))
+        load = make_load(args.load * sustainable[-1], args.seconds, args.seed + pair)
         measured: dict[str, Goodput] = {}
         for server in order.sample(servers, 2):
             measured[server.name] = await measure(server, load, args.seconds)
-            # Each starts calm: control takes its steps back, vLLM empties its queue.
+            control_file.write_text('mode = "off"\n', encoding="utf-8")
+            # Meanwhile vLLM empties its queue.
             await asyncio.sleep(args.rest)
+            control_file.write_text(CONTROL_FILE, encoding="utf-8")
+            await asyncio.sleep(RELOADED_S)
         both = measured[with_control.name], measured[without.name]
         pairs.append(both)
         print(
-            f"pair {pair + 1}/{args.pairs}: "
+            f"pair {pair + 1}/{args.pairs}, sustainable {sustainable[-1]:.1f} requests/s: "
             + "  |  ".join(
                 f"interactive {g.interactive:5.2f}/s (TTFT p50 {g.interactive_ttft_p50_s:6.3f} s), "
                 f"batch {g.batch:5.2f}/s, refused {g.refused}"
@@ -186,7 +205,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=15.0, help="of load in a measurement")
-    parser.add_argument("--rest", type=float, default=12.0, help="seconds between measurements")
+    parser.add_argument("--rest", type=float, default=8.0, help="seconds between measurements")
     parser.add_argument("--load", type=float, default=1.5, help="times the sustainable load")
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--json", type=Path, metavar="PATH")
@@ -202,7 +221,7 @@ def main() -> int:
             stack.enter_context(serve(HOOKS, False, folder, otlp, flags)),
             stack.enter_context(serve(BARE, False, folder, otlp)),
         )
-        sustainable, pairs = asyncio.run(compare(servers, args))
+        sustainable, pairs = asyncio.run(compare(servers, control_file, args))
     ratios = [a.interactive / max(b.interactive, 1 / args.seconds) for a, b in pairs]
     middle = statistics.median(ratios)
     print(

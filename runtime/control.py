@@ -54,20 +54,31 @@ class Visit:
     Attributes:
         slo_class: Its class; the default one where the caller named none that is known.
         late_s: When it is late, on the monotonic clock.
-        priority: What vLLM orders it by, milliseconds of its deadline: lower goes first.
-        ticket: Its place at the gate.
+        due_s: Its deadline at the gate.
+        tenant: Whose it is; empty where nobody's.
+        session: Of which session.
         accounts: Whose quota it uses.
+        is_overdrawn: Whether one of them is used up, which a dry run lets pass.
+        ticket: Its place at the gate; None before it asked for one.
         is_streamed: Whether its first token can be seen; None before the engine has it.
         has_first_token: Whether it was seen.
     """
 
     slo_class: str
     late_s: float
-    priority: int
-    ticket: Ticket
+    due_s: float
+    tenant: str
+    session: str | None
     accounts: list[Account]
+    is_overdrawn: bool = False
+    ticket: Ticket | None = None
     is_streamed: bool | None = None
     has_first_token: bool = False
+
+    @property
+    def priority(self) -> int:
+        """What vLLM orders it by, milliseconds of its deadline: lower goes first."""
+        return int(self.due_s * 1000)
 
 
 @dataclass(slots=True)
@@ -114,14 +125,25 @@ class Control:
         self._visits: dict[int, Visit] = {}
         self._unknown: set[str] = set()
         self.counts = ControlCounts()
-        self.configure(config)
-
-    def configure(self, config: ControlConfig) -> None:
-        """Put a configuration in force; requests that are in stay in."""
         self.config = config
-        self._ladder = Ladder(config, self._clock())
+        self._ladder = Ladder(config, clock())
         self._window = Window(config.window_s)
         self._quotas = Quotas(config)
+        self._apply()
+
+    def configure(self, config: ControlConfig) -> None:
+        """Put another configuration in force.
+
+        Requests that are in stay in and count; what tenants and sessions have used stays used; the
+        steps of the ladder that mean the same stay taken, unless the mode changes.
+        """
+        now_s = self._clock()
+        self._ladder.configure(config, now_s)
+        self._window.resize(config.window_s)
+        self._quotas.configure(config, now_s)
+        for visit in self._visits.values():
+            self._quotas.join(visit.accounts, visit.tenant, visit.session, now_s)
+        self.config = config
         self._apply()
 
     @property
@@ -140,32 +162,51 @@ class Control:
         return self._gate
 
     def arrive(self, caller: Caller, size_bytes: int) -> Visit:
-        """Decide on a request that has arrived; it may go in when its ticket says so.
+        """Begin to follow a request that has arrived and is within its quotas.
 
         Args:
             caller: Who asks.
             size_bytes: Size of its body; longer ones of a class are due later.
 
         Raises:
-            RefusedError: If it is not served.
+            RefusedError: If a quota is used up.
         """
         now_s = self._clock()
         name = self._find_class(caller.slo_class)
-        tenant = caller.tenant or ""
-        refusal = self._find_refusal(name, tenant, caller.session_id, now_s)
-        if refusal is not None:
-            if self.config.mode is Mode.ACT:
-                self.counts.refused[name, refusal.reason] += 1
-                raise refusal
-            self.counts.would_refuse[name, refusal.reason] += 1
+        tenant, session = caller.tenant or "", caller.session_id
+        overdrawn = self._quotas.check(tenant, session, now_s)
+        if overdrawn is not None:
+            message = f"the quota of this {overdrawn.owner} is used up"
+            self._refuse(name, TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
         limit_s = self.config.classes[name].ttft_s
         size_factor = max(1.0, size_bytes / self.config.long_prompt_bytes)
         due_s = now_s + limit_s * min(size_factor, _MAX_SIZE_FACTOR)
-        ticket = self._gate.arrive(name, due_s)
-        accounts = self._quotas.begin(tenant, caller.session_id, now_s)
-        visit = Visit(name, now_s + limit_s, int(due_s * 1000), ticket, accounts)
+        accounts = self._quotas.begin(tenant, session, now_s)
+        is_overdrawn = overdrawn is not None
+        visit = Visit(name, now_s + limit_s, due_s, tenant, session, accounts, is_overdrawn)
         self._visits[id(visit)] = visit
         return visit
+
+    def queue(self, visit: Visit) -> Ticket:
+        """Have a visit wait for a place in the engine; it may go in when its ticket says so.
+
+        Raises:
+            RefusedError: If its class is shed.
+        """
+        name = visit.slo_class
+        if name in self.limits.shed and not visit.is_overdrawn:
+            if self.config.mode is Mode.ACT:
+                for account in visit.accounts:
+                    account.refund()
+            message = f"overloaded: requests of class {name} are not served now"
+            self._refuse(name, UNAVAILABLE, "shed", message, self.config.recover_s)
+        visit.ticket = self._gate.arrive(name, visit.due_s)
+        return visit.ticket
+
+    def longest_wait_s(self, visit: Visit) -> float:
+        """Seconds that a visit may wait at the gate; none where its class is no longer known."""
+        known = self.config.classes.get(visit.slo_class)
+        return 0.0 if known is None else known.longest_wait_s
 
     def enter(self, visit: Visit) -> None:
         """Count a request whose turn has come."""
@@ -174,7 +215,7 @@ class Control:
     def give_up(self, visit: Visit) -> RefusedError:
         """Refuse a request that has waited for as long as its class allows."""
         name = visit.slo_class
-        longest_s = self.config.classes[name].longest_wait_s if name in self.config.classes else 0
+        longest_s = self.longest_wait_s(visit)
         self.counts.refused[name, "queue_deadline"] += 1
         self._window.add(name, is_good=False, now_s=self._clock())
         return RefusedError(
@@ -193,7 +234,8 @@ class Control:
     def leave(self, visit: Visit, tokens: int) -> None:
         """Count a request that is over; `tokens` are charged to its quotas."""
         self._visits.pop(id(visit), None)
-        self._gate.leave(visit.ticket)
+        if visit.ticket is not None:
+            self._gate.leave(visit.ticket)
         for account in visit.accounts:
             account.end(tokens)
 
@@ -235,17 +277,13 @@ class Control:
             )
         return self.config.default_class
 
-    def _find_refusal(
-        self, name: str, tenant: str, session: str | None, now_s: float
-    ) -> RefusedError | None:
-        overdrawn = self._quotas.check(tenant, session, now_s)
-        if overdrawn is not None:
-            message = f"the quota of this {overdrawn.owner} is used up"
-            return RefusedError(TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
-        if name in self.limits.shed:
-            message = f"overloaded: requests of class {name} are not served now"
-            return RefusedError(UNAVAILABLE, "shed", message, self.config.recover_s)
-        return None
+    def _refuse(self, name: str, status: int, reason: str, message: str, wait_s: float) -> None:
+        """Refuse a request, or in a dry run only count it."""
+        if self.config.mode is not Mode.ACT:
+            self.counts.would_refuse[name, reason] += 1
+            return
+        self.counts.refused[name, reason] += 1
+        raise RefusedError(status, reason, message, wait_s)
 
     def _apply(self) -> None:
         """Put the limits of the ladder in force, or none in a dry run."""

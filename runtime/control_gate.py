@@ -49,6 +49,11 @@ class Gate:
         """Requests inside."""
         return self._num_inside
 
+    @property
+    def capacity(self) -> int:
+        """Most requests inside."""
+        return self._capacity
+
     def resize(self, capacity: int) -> None:
         """Change how many may be inside; nobody is thrown out."""
         self._capacity = capacity

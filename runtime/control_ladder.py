@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 
 from runtime.control_config import ControlConfig
 
@@ -124,6 +125,21 @@ class Ladder:
         self._level = 0
         self._moved_s = now_s - config.window_s
         self._burning_s = now_s
+
+    def configure(self, config: ControlConfig, now_s: float) -> None:
+        """Put another configuration in force.
+
+        The first steps of the new ladder that are the old one's stay taken; a mode that changes
+        takes all of them back, because a dry run's steps shed nobody.
+        """
+        steps = build_ladder(config.ranking)
+        kept = 0
+        if config.mode is self._config.mode:
+            pairs = zip(self._steps[: self._level], steps, strict=False)
+            kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if kept < self._level:
+            self._moved_s = now_s - config.window_s
+        self._config, self._steps, self._level = config, steps, kept
 
     @property
     def level(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,15 @@ class EngineLimits:
 
     prefill_ratio: float = 1.0
     draft_ratio: float = 1.0
+
+
+def limits_path(folder: Path) -> Path:
+    """Return where this process keeps its limits, having removed those of processes that ended."""
+    for left in folder.glob("limits-*"):
+        owner = left.name.removeprefix("limits-")
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            left.unlink(missing_ok=True)
+    return folder / f"limits-{os.getpid()}"
 
 
 class LimitsFile:

@@ -11,10 +11,13 @@ from typing import Any
 from runtime.arrival import App, Message, Receive, Scope, Send, find_engine
 from runtime.control import Control, RefusedError, Visit
 from runtime.control_config import Mode
+from runtime.control_door import Door
 from runtime.control_service import ControlService
 from runtime.request_trace import CURRENT_REQUEST, HttpRequest
 
 STATE_PATH = "/control"
+# Only a chat may be answered by the response cache.
+_CACHED_PATH = "/v1/chat/completions"
 
 
 class ControlMiddleware:
@@ -53,18 +56,34 @@ class ControlMiddleware:
     ) -> None:
         visit = control.arrive(request.caller, _content_length(scope))
         request.visit = visit
+        send = _watch(control, visit, send)
         try:
+            if request.path == _CACHED_PATH and find_engine(scope).cache is not None:
+                await self._serve_behind_cache(Door(control, visit), request, scope, receive, send)
+                return
             queue = _Waiting(receive)
-            if not visit.ticket.let_in.done():
-                longest_s = control.config.classes[visit.slo_class].longest_wait_s
-                if not await queue.wait(visit.ticket.let_in, longest_s):
-                    if not queue.has_left:
-                        raise control.give_up(visit)
-                    return
+            turn = control.queue(visit).let_in
+            if not turn.done() and not await queue.wait(turn, control.longest_wait_s(visit)):
+                if not queue.has_left:
+                    raise control.give_up(visit)
+                return
             control.enter(visit)
-            await self._app(scope, queue.receive, _watch(control, visit, send))
+            await self._app(scope, queue.receive, send)
         finally:
             control.leave(visit, request.count_tokens())
+
+    async def _serve_behind_cache(
+        self, door: Door, request: HttpRequest, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Let the app look into its cache first: what it finds there needs no place."""
+        request.door = door
+        try:
+            await self._app(scope, door.watch_receive(receive), door.watch_send(send))
+        finally:
+            if door.refusal is not None:
+                request.forget_runs()
+        if door.refusal is not None:
+            raise door.refusal
 
 
 class _Waiting:

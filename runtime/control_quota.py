@@ -47,11 +47,8 @@ class Account:
     @classmethod
     def open(cls, quota: Quota, now_s: float) -> Account:
         """Return an account with full buckets."""
-
-        def bucket(per_minute: float | None) -> Bucket | None:
-            return None if per_minute is None else Bucket(per_minute, per_minute, now_s)
-
-        return cls(quota, bucket(quota.requests_per_minute), bucket(quota.tokens_per_minute))
+        requests = _change(None, quota.requests_per_minute, now_s)
+        return cls(quota, requests, _change(None, quota.tokens_per_minute, now_s))
 
     def wait_s(self, now_s: float) -> float:
         """Seconds until one more request may begin; 0 if it may now."""
@@ -71,11 +68,32 @@ class Account:
         if self.requests is not None:
             self.requests.level -= 1
 
+    def refund(self) -> None:
+        """Give back the request of one that was refused for another reason than its quota."""
+        if self.requests is not None:
+            self.requests.level = min(self.requests.per_minute, self.requests.level + 1)
+
+    def configure(self, quota: Quota, now_s: float) -> None:
+        """Put another quota in force; what was used of the one before stays used."""
+        self.quota = quota
+        self.requests = _change(self.requests, quota.requests_per_minute, now_s)
+        self.tokens = _change(self.tokens, quota.tokens_per_minute, now_s)
+
     def end(self, tokens: int) -> None:
         """Count a request that is over, and charge what it used."""
         self.active -= 1
         if self.tokens is not None:
             self.tokens.level -= tokens
+
+
+def _change(bucket: Bucket | None, per_minute: float | None, now_s: float) -> Bucket | None:
+    """Return the bucket of another size, holding as much less than full as the one before."""
+    if per_minute is None:
+        return None
+    if bucket is None:
+        return Bucket(per_minute, per_minute, now_s)
+    bucket.fill(now_s)
+    return Bucket(per_minute, per_minute - (bucket.per_minute - bucket.level), now_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +116,24 @@ class Quotas:
         """Accounts that are kept."""
         return len(self._accounts)
 
+    def configure(self, config: ControlConfig, now_s: float) -> None:
+        """Put other quotas in force; an account without one any more is closed."""
+        self._config = config
+        unlimited = Quota()
+        for (kind, name), account in list(self._accounts.items()):
+            quota = self._quota(kind, name)
+            if quota == unlimited:
+                del self._accounts[kind, name]
+            else:
+                account.configure(quota, now_s)
+
+    def join(self, accounts: list[Account], tenant: str, session: str | None, now_s: float) -> None:
+        """Count a request in flight in the accounts that it is to be in and is not yet."""
+        for _, account in self._owners(tenant, session, now_s):
+            if not any(account is known for known in accounts):
+                account.active += 1
+                accounts.append(account)
+
     def check(self, tenant: str, session: str | None, now_s: float) -> Overdrawn | None:
         """Return the quota that refuses one more request, if one does."""
         for owner, account in self._owners(tenant, session, now_s):
@@ -114,17 +150,20 @@ class Quotas:
         return accounts
 
     def _owners(self, tenant: str, session: str | None, now_s: float) -> list[tuple[str, Account]]:
-        config = self._config
-        owners = [("tenant", tenant, config.tenants.get(tenant, config.tenant))]
+        owners = [("tenant", tenant)]
         if session is not None:
             # A session is its tenant's: two tenants may use one name.
-            owners.append(("session", f"{tenant}\0{session}", config.session))
+            owners.append(("session", f"{tenant}\0{session}"))
         unlimited = Quota()
         return [
             (kind, self._find((kind, name), quota, now_s))
-            for kind, name, quota in owners
-            if quota != unlimited
+            for kind, name in owners
+            if (quota := self._quota(kind, name)) != unlimited
         ]
+
+    def _quota(self, kind: str, name: str) -> Quota:
+        config = self._config
+        return config.session if kind == "session" else config.tenants.get(name, config.tenant)
 
     def _find(self, key: tuple[str, str], quota: Quota, now_s: float) -> Account:
         account = self._accounts.get(key)

@@ -13,10 +13,14 @@ from typing import Any
 from evenkeel.errors import ConfigurationError
 from evenkeel.spans import (
     CONTROL_AFTER,
+    CONTROL_BAD_AFTER,
+    CONTROL_BAD_BEFORE,
     CONTROL_BEFORE,
     CONTROL_BURN_AFTER,
     CONTROL_BURN_BEFORE,
     CONTROL_CHANGE,
+    CONTROL_GOOD_AFTER,
+    CONTROL_GOOD_BEFORE,
     CONTROL_IS_DRY_RUN,
     CONTROL_LEVEL,
     CONTROL_LEVER,
@@ -26,7 +30,7 @@ from evenkeel.spans import (
 )
 from runtime.control import Control
 from runtime.control_config import Mode, read_control_file
-from runtime.control_ladder import Change
+from runtime.control_ladder import Change, Reading
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +42,11 @@ SendEvent = Callable[[str, Mapping[str, AttributeValue], int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A step whose effect is not known yet."""
+    """A step whose effect is not known yet; `classes` are those served before and after it."""
 
     change: Change
+    classes: tuple[str, ...]
+    before: Reading
     is_dry_run: bool
     start_ns: int
     due_ns: int
@@ -91,11 +97,11 @@ class ControlService:
 
     def describe(self) -> dict[str, Any]:
         """Return the state for `GET /control`."""
-        control = self.control
+        control, config = self.control, self.control.config
         limits = control.limits
         last = self._last_change
         return {
-            "mode": control.config.mode.value,
+            "mode": config.mode.value,
             "level": control.level,
             "limits": {
                 "shed": list(limits.shed),
@@ -104,6 +110,7 @@ class ControlService:
                 "draft_ratio": limits.draft_ratio,
             },
             "burn": round(control.burn(), 3),
+            "capacity": control.gate.capacity if config.mode is Mode.ACT else None,
             "inside": control.gate.num_inside,
             "waiting": dict(control.gate.count_waiting()),
             "classes": {
@@ -127,10 +134,19 @@ class ControlService:
         )
         now_ns = time_ns()
         due_ns = now_ns + int(config.window_s * 1e9)
-        self._pending.append(_Pending(change, is_dry_run, now_ns, due_ns))
+        shed = self.control.limits.shed
+        classes = tuple(name for name in config.ranking if name not in shed)
+        before = self._count(classes)
+        self._pending.append(_Pending(change, classes, before, is_dry_run, now_ns, due_ns))
+
+    def _count(self, classes: tuple[str, ...]) -> Reading:
+        """Return what the window holds of these classes together."""
+        found = [reading for name, reading in self.control.read().items() if name in classes]
+        return Reading(sum(r.num_good for r in found), sum(r.num_bad for r in found))
 
     def _record(self, pending: _Pending, now_ns: int) -> None:
         change = pending.change
+        after = self._count(pending.classes)
         attributes: dict[str, AttributeValue] = {
             CONTROL_CHANGE: f"{change.lever} {change.before} -> {change.after}",
             CONTROL_LEVER: change.lever,
@@ -141,6 +157,10 @@ class ControlService:
             CONTROL_IS_DRY_RUN: pending.is_dry_run,
             CONTROL_BURN_BEFORE: change.burn,
             CONTROL_BURN_AFTER: self.control.burn(),
+            CONTROL_GOOD_BEFORE: pending.before.num_good,
+            CONTROL_BAD_BEFORE: pending.before.num_bad,
+            CONTROL_GOOD_AFTER: after.num_good,
+            CONTROL_BAD_AFTER: after.num_bad,
         }
         self._send_event(SPAN_CONTROL, attributes, pending.start_ns, now_ns)
 

@@ -2,40 +2,58 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import REGISTRY
 
+from evenkeel.errors import ConfigurationError
+from evenkeel.settings import hand_down
 from runtime import vllm_adapter
 from runtime.control import Control
 from runtime.control_config import read_control_file
-from runtime.control_limits import LimitsFile
+from runtime.control_limits import LIMITS_VARIABLE, LimitsFile, limits_path
 from runtime.control_metrics import ControlMetrics
 from runtime.control_service import ControlService
 from runtime.events import EventSender
 from runtime.otlp_target import OtlpTarget
+from runtime.settings import RuntimeSettings
+
+
+def open_control(settings: RuntimeSettings) -> ControlHook | None:
+    """Return control; None without a control file.
+
+    Raises:
+        ConfigurationError: If the file is wrong, or the data folder cannot be written to.
+    """
+    if settings.control_file is None:
+        return None
+    read_control_file(settings.control_file)
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        return ControlHook(settings.control_file, settings.data_dir)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write to the data folder {settings.data_dir}: {error.strerror}"
+        ) from error
 
 
 class ControlHook:
-    """Control of one server; nothing is decided before vLLM's engine runs.
+    """Control of one server, made before vLLM's engine starts; nothing is decided before it runs.
 
     Args:
         path: The control file.
         data_dir: Folder for the limits that the engine's process reads.
-        args: vLLM's flags; priority scheduling and the middleware are switched on here.
     """
 
-    def __init__(self, path: Path, data_dir: Path, args: argparse.Namespace) -> None:
+    def __init__(self, path: Path, data_dir: Path) -> None:
         self._path = path
-        self._limits_path = data_dir.resolve() / f"limits-{os.getpid()}"
+        self._limits_path = limits_path(data_dir.resolve())
         self._limits = LimitsFile.create(self._limits_path)
         self._service: ControlService | None = None
         self._events: EventSender | None = None
-        vllm_adapter.enable_control(args, self._limits_path)
+        hand_down(LIMITS_VARIABLE, str(self._limits_path))
 
     def start(self, engine: Any, target: OtlpTarget) -> ControlService:
         """Begin to admit requests; runs on the server's event loop until `close`.

@@ -18,6 +18,19 @@ class Window:
         self._slice_s = window_s / 10
         self._slices: deque[tuple[int, Counter[tuple[str, bool]]]] = deque()
 
+    def resize(self, window_s: float) -> None:
+        """Count over another number of seconds from now on; what was counted stays."""
+        slice_s = window_s / 10
+        if slice_s == self._slice_s:
+            return
+        slices, self._slices = self._slices, deque()
+        for number, counts in slices:
+            moved = int(number * self._slice_s / slice_s)
+            if not self._slices or self._slices[-1][0] != moved:
+                self._slices.append((moved, Counter()))
+            self._slices[-1][1].update(counts)
+        self._slice_s = slice_s
+
     def add(self, slo_class: str, is_good: bool, now_s: float) -> None:
         """Count one request's first token, or its refusal."""
         number = int(now_s / self._slice_s)

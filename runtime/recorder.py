@@ -132,8 +132,15 @@ class Recorder:
             self.note_internal_error(error)
 
     def count_malformed_headers(self, names: Iterable[str]) -> None:
-        """Count headers of callers that could not be read."""
-        self._malformed.update(names)
+        """Count headers of callers that could not be read; the first of each name is logged."""
+        for name in names:
+            if not self._malformed[name]:
+                logger.warning(
+                    "a header cannot be read, its request is served without it; later ones are "
+                    "only counted: header=%s",
+                    name,
+                )
+            self._malformed[name] += 1
 
     def note_internal_error(self, error: Exception) -> None:
         """Count an error of ours, log the first, and raise it only in tests."""

@@ -14,6 +14,7 @@ from runtime.control import Visit
 from runtime.observation import Observation
 
 if TYPE_CHECKING:
+    from runtime.control_door import Door
     from runtime.speculation_report import DraftCounts
 
 # vLLM's admission control (vllm/exceptions.py) refuses a request with one of these.
@@ -106,6 +107,7 @@ class HttpRequest:
         http_status: The status of the response, once it has begun.
         refused_by: The error with which admission control refused it.
         visit: Its place with control, where control is on.
+        door: Where it waits for its turn, where a cache is asked before.
         has_client_left: The connection was closed before the response was complete.
         client_left_ns: When that was seen.
         is_complete: The last byte of the response was handed to the connection.
@@ -126,6 +128,7 @@ class HttpRequest:
     http_status: int | None = None
     refused_by: str | None = None
     visit: Visit | None = None
+    door: Door | None = None
     has_client_left: bool = False
     client_left_ns: int | None = None
     is_complete: bool = False
@@ -140,6 +143,12 @@ class HttpRequest:
     def count_tokens(self) -> int:
         """Return the input and output tokens of its runs, as far as outputs have told them."""
         return sum(run.count_tokens() for run in self.runs)
+
+    def forget_runs(self) -> None:
+        """Make it a request that never reached the engine: its runs record nothing."""
+        for run in self.runs:
+            run.is_recorded = True
+        self.runs.clear()
 
 
 CURRENT_REQUEST: ContextVar[HttpRequest | None] = ContextVar("evenkeel_request", default=None)

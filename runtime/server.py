@@ -110,26 +110,35 @@ def _make_plan(args: argparse.Namespace, loaded: Loaded[RuntimeSettings]) -> Pla
     )
     address = ("--host", settings.host, "--port", str(settings.port))
     flags = ("--model", model.model, *model.flags, *quiet, *address, *args.rest)
-    cache, compression = _open_cache(settings), _read_compression(settings)
+    cache, compression = open_cache(settings), read_compression(settings)
     is_auto = args.speculate == SPECULATE_AUTO
     return Plan(settings, model, target, flags, cache, compression, is_auto)
 
 
-def _read_compression(settings: RuntimeSettings) -> CompressionPolicy | None:
+def read_compression(settings: RuntimeSettings) -> CompressionPolicy | None:
+    """Return which prompts are shortened; None where none are.
+
+    Raises:
+        ConfigurationError: If the file is wrong.
+    """
     if settings.compression is None:
         return None
-    from runtime.prompt_compression.policy import read_compression
+    from runtime.prompt_compression import policy
 
-    return read_compression(settings.compression)
+    return policy.read_compression(settings.compression)
 
 
-def _open_cache(settings: RuntimeSettings) -> ResponseCache | None:
+def open_cache(settings: RuntimeSettings) -> ResponseCache | None:
+    """Return the response cache; None where there is none.
+
+    Raises:
+        EvenkeelError: If its file is wrong, or a package that it needs is missing.
+    """
     if settings.cache is None:
         return None
-    from runtime.response_cache.policy import read_policy
-    from runtime.response_cache.start import open_cache
+    from runtime.response_cache import policy, start
 
-    return open_cache(read_policy(settings.cache), settings.data_dir)
+    return start.open_cache(policy.read_policy(settings.cache), settings.data_dir)
 
 
 def refuse_taken_port(host: str, port: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from uuid import uuid4
 from prometheus_client import REGISTRY
 
 from runtime import vllm_adapter
-from runtime.control_setup import ControlHook
+from runtime.control_setup import ControlHook, open_control
 from runtime.engine_metrics import EngineMetrics
 from runtime.engine_snapshot import SharedSnapshot
 from runtime.exporter import ExporterConfig
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from runtime.response_cache.cache import ResponseCache
     from runtime.response_cache.cached_engine import CachedEngine
 
+logger = logging.getLogger(__name__)
+
 CACHE_ADMIN = "runtime.response_cache.admin.CacheAdminMiddleware"
 OWN_PAGES = (WHY_MIDDLEWARE, OPEN_METRICS_MIDDLEWARE)
 
@@ -48,10 +51,12 @@ class Joined:
     Attributes:
         steps: Where the engine's steps come in; None where they are not recorded.
         strips_speculation: Whether vLLM counts drafts for the records only.
+        control: What admits requests, where there is a control file.
     """
 
     steps: StepChannel | None
     strips_speculation: bool
+    control: ControlHook | None = None
 
 
 class Telemetry:
@@ -76,11 +81,14 @@ class Telemetry:
         cache: ResponseCache | None = None,
         compression: CompressionPolicy | None = None,
     ) -> None:
-        self._control: ControlHook | None = None
         if joined is None:
-            joined = Joined(join_steps(args), vllm_adapter.record_speculation(args))
-            if settings.control_file is not None:
-                self._control = ControlHook(settings.control_file, settings.data_dir, args)
+            joined = _join(settings, args)
+        self._control = joined.control
+        if self._control is not None and not vllm_adapter.add_gate(args):
+            logger.warning(
+                "control orders its own queue and not vLLM's: start it with "
+                "--scheduling-policy priority"
+            )
         self._settings = settings
         self._target = replace(target, resource=describe_instance(target.resource))
         self._model = (args.served_model_name or [args.model])[0]
@@ -164,6 +172,15 @@ class Telemetry:
             self._why.close()
         if self._steps is not None:
             self._steps.close()
+
+
+def _join(settings: RuntimeSettings, args: argparse.Namespace) -> Joined:
+    """Switch on, in flags that vLLM has not followed yet, what the settings ask for."""
+    steps, strips_speculation = join_steps(args), vllm_adapter.record_speculation(args)
+    control = open_control(settings)
+    if control is not None:
+        vllm_adapter.order_queue(args)
+    return Joined(steps, strips_speculation, control)
 
 
 def describe_instance(resource: Mapping[str, str]) -> dict[str, str]:

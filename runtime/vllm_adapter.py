@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evenkeel.errors import ConfigurationError, EvenkeelError
-from evenkeel.settings import hand_down
-from runtime.control_limits import LIMITS_VARIABLE
 from runtime.observed_engine import ObservedEngine
 from runtime.prompt_memory import pack_tokens
 from runtime.request_hook import EngineReader
@@ -300,11 +298,15 @@ def record_speculation(args: argparse.Namespace) -> bool:
     return True
 
 
-def enable_control(args: argparse.Namespace, limits_path: Path) -> None:
-    """Let control order vLLM's queue and limit its steps; before the engine starts."""
-    hand_down(LIMITS_VARIABLE, str(limits_path))
+def order_queue(args: argparse.Namespace) -> None:
+    """Have vLLM's own queue follow control's deadlines; before the engine starts."""
     args.scheduling_policy = "priority"
+
+
+def add_gate(args: argparse.Namespace) -> bool:
+    """Put control before vLLM's app; whether vLLM's own queue follows its deadlines."""
     args.middleware = [*args.middleware, CONTROL_MIDDLEWARE]
+    return bool(getattr(args, "scheduling_policy", None) == "priority")
 
 
 def num_slots(engine: Any) -> int:

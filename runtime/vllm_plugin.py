@@ -16,8 +16,9 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
+from evenkeel.errors import EvenkeelError
 from evenkeel.settings import load, read_environment, read_otel
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 _ENTRY = "vllm.entrypoints.launchers.api_server.entry"
 _EVENKEEL_SERVE = "runtime.server"
 _MARK = "_evenkeel"
+T = TypeVar("T")
 
 
 def register() -> None:
@@ -43,8 +45,9 @@ def register() -> None:
 
 def _join_server(entry: ModuleType) -> None:
     """Have the app be given an observed engine, and the engine a place to send its steps to."""
+    from runtime.control_setup import open_control
     from runtime.otlp_target import is_export_enabled, read_target
-    from runtime.server import is_observable, show_missing_hooks
+    from runtime.server import is_observable, open_cache, read_compression, show_missing_hooks
     from runtime.settings import RuntimeSettings
     from runtime.step_channel import find_obstacle, join_steps
     from runtime.telemetry import Joined, Telemetry
@@ -59,8 +62,7 @@ def _join_server(entry: ModuleType) -> None:
         show_missing_hooks()
         return
     settings = load(RuntimeSettings, {}).settings
-    if settings.control_file is not None:
-        logger.warning("control is off: it decides how vLLM schedules, start with `evenkeel serve`")
+    control = _open("control", lambda: open_control(settings))
     target = read_target(otel, settings.otlp_endpoint)
     # vLLM's flags are not known yet: whether its scheduler is the user's own is seen later.
     steps = join_steps(argparse.Namespace())
@@ -71,12 +73,24 @@ def _join_server(entry: ModuleType) -> None:
         obstacle = find_obstacle(args)
         if obstacle is not None:
             logger.warning("requests are recorded without a ledger: %s", obstacle)
-        joined = Joined(steps if obstacle is None else None, strips_speculation=False)
-        telemetry = Telemetry(settings, target, args, joined)
+        observed = steps if obstacle is None else None
+        joined = Joined(observed, strips_speculation=False, control=control)
+        cache = _open("the response cache", lambda: open_cache(settings))
+        compression = _open("prompt compression", lambda: read_compression(settings))
+        telemetry = Telemetry(settings, target, args, joined, cache, compression)
         atexit.register(telemetry.close)
         return telemetry.wrap_engine(engine)
 
     setattr(entry, "build_and_serve", wrap_build(entry.build_and_serve, observe))  # noqa: B010
+
+
+def _open(name: str, open_it: Callable[[], T | None]) -> T | None:
+    """Return what was asked for; where its file is wrong, vLLM is served without it."""
+    try:
+        return open_it()
+    except EvenkeelError as error:
+        logger.warning("%s is off: %s", name, error)
+        return None
 
 
 def wrap_build(

@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
-from time import perf_counter
+from time import monotonic_ns, perf_counter
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -108,7 +108,7 @@ class CachedEngine:
             self.cache.counts.outcomes["bypass"] += 1
             run.response_cache = "bypass"
             run.cache[spans.CACHE_REASON] = question.reason
-            return self._count_running(self._generate(call))
+            return self._count_running(self._bypass(call))
         return self._count_running(self._answer(call, question))
 
     def _read(self, call: _Call) -> Question | Bypass:
@@ -140,9 +140,11 @@ class CachedEngine:
                 yield hit
                 return
         gathered = Gathered()
-        began = perf_counter()
         outputs = self._generate(call)
+        began = 0.0
         try:
+            await _enter(call.run)
+            began = perf_counter()
             async for output in outputs:
                 vllm_parts.gather(gathered, output)
                 yield output
@@ -302,6 +304,15 @@ class CachedEngine:
             run.cache |= await self._guard(judged, {})
             self.cache.counts.replays["done"] += 1
 
+    async def _bypass(self, call: _Call) -> Outputs:
+        await _enter(call.run)
+        outputs = self._generate(call)
+        try:
+            async for output in outputs:
+                yield output
+        finally:
+            await outputs.aclose()
+
     def _generate(self, call: _Call) -> Outputs:
         outputs: Outputs = self._engine.generate(
             call.prompt, call.params, call.request_id, **call.options
@@ -341,3 +352,11 @@ class CachedEngine:
     def _note_error(self, error: Exception) -> None:
         self.cache.counts.errors["internal"] += 1
         self._hook.recorder.note_internal_error(error)
+
+
+async def _enter(run: EngineRun) -> None:
+    """Wait for the request's turn, where control has it wait: the engine must answer it."""
+    door = None if run.request is None else run.request.door
+    if door is not None:
+        await door.enter()
+        run.submitted_ns = monotonic_ns()

@@ -1,9 +1,10 @@
-"""What integration tests share: one real vLLM server for the whole session."""
+"""What integration tests share: two real vLLM servers, each for the whole session."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.equipped_server import EquippedServer, run_equipped_server
 from tests.integration.otlp_receiver import OtlpReceiver
 from tests.integration.served_model import ServedModel, serve
 
@@ -15,5 +16,16 @@ def served_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedMod
     try:
         with serve(tmp_path_factory.mktemp("served"), receiver) as served:
             yield served
+    finally:
+        receiver.stop()
+
+
+@pytest.fixture(scope="session")
+def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EquippedServer]:
+    """The demo model on an `evenkeel serve` with a response cache, drafts and compression."""
+    receiver = OtlpReceiver()
+    try:
+        with run_equipped_server(tmp_path_factory.mktemp("equipped"), receiver) as server:
+            yield server
     finally:
         receiver.stop()

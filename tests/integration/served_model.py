@@ -38,12 +38,14 @@ class ServedModel:
         model: The name it serves the model under.
         receiver: Where its spans go.
         process: The server.
+        folder: With its `control.toml` and `serve.log`.
     """
 
     url: str
     model: str
     receiver: OtlpReceiver
     process: subprocess.Popen[bytes]
+    folder: Path
 
     def spans(self) -> list[ReceivedSpan]:
         """Return every span received so far."""
@@ -131,7 +133,7 @@ def serve(folder: Path, receiver: OtlpReceiver, *flags: str) -> Iterator[ServedM
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    served = ServedModel(f"http://127.0.0.1:{port}", MODEL, receiver, process)
+    served = ServedModel(f"http://127.0.0.1:{port}", MODEL, receiver, process, folder)
     is_ready = False
     try:
         _wait_until_ready(served, log)

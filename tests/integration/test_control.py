@@ -73,4 +73,7 @@ def test_a_tenant_beyond_its_quota_is_told_when_to_come_back(served_model: Serve
 def test_an_unknown_class_is_served_and_counted(served_model: ServedModel) -> None:
     before = served_model.metric("evenkeel_control_unknown_classes_total")
     assert ask(served_model, slo_class="urgent").status_code == 200
-    assert served_model.metric("evenkeel_control_unknown_classes_total") == before + 1
+    assert ask(served_model, slo_class="urgent").status_code == 200
+    assert served_model.metric("evenkeel_control_unknown_classes_total") == before + 2
+    said = (served_model.folder / "serve.log").read_text(errors="replace")
+    assert said.count("class=urgent") == 1

@@ -3,48 +3,32 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import redis
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 
-from tests.integration.otlp_receiver import OtlpReceiver, ReceivedSpan
-from tests.integration.redis_process import RedisProcess, run_redis
-from tests.integration.served_model import ServedModel, serve
+from runtime.response_cache.vllm_parts import read_sampling
+from tests.integration.equipped_server import CACHE_HEADER, EquippedServer
+from tests.integration.served_model import long_answer
 
 pytestmark = pytest.mark.integration
 
-POLICY = """
-backend = "redis"
-redis_url = "{url}"
-redis_timeout_s = 10
-shows_texts = true
+# Room for one; who is in a hurry is refused soon.
+ONE_PLACE = """
+default_class = "patient"
+max_active = 1
 
-[[routes]]
-route = "serve"
-mode = "serve"
-similarities = [0.75]
-draft_similarity = 0.6
-wrong_hit_limit = 0.4
-alpha = 0.3
-replay_ratio = 1.0
+[classes.patient]
+ttft_s = 60
 
-[[routes]]
-route = "draft"
-mode = "draft"
-
-[[routes]]
-route = "shadow"
-mode = "shadow"
-
-[[routes]]
-mode = "off"
+[classes.quick]
+ttft_s = 60
+queue_deadline_s = 0.3
 """
-HEADER = "x-evenkeel-cache"
 # In other words, but of the same words of weight: the guards let each pair pass.
 REWORDED = (
     ("Is there express shipping?", "Please tell me, is there any express shipping?"),
@@ -53,65 +37,6 @@ REWORDED = (
     ("How long does standard shipping take?", "How long would the standard shipping take?"),
     ("How much is the Comet kettle?", "So how much is the Comet kettle?"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Cached:
-    """A server with a cache, and what it said."""
-
-    served: ServedModel
-    redis: RedisProcess
-    log: Path
-
-    def ask(self, text: str, route: str, tenant: str, **more: Any) -> httpx.Response:
-        body = {
-            "model": self.served.model,
-            "messages": [{"role": "user", "content": text}],
-            "temperature": 0,
-            "max_tokens": 64,
-        }
-        headers = {"x-evenkeel-route": route, "x-evenkeel-tenant": tenant}
-        response = httpx.post(
-            f"{self.served.url}/v1/chat/completions",
-            json=body | more,
-            headers=headers,
-            timeout=60,
-        )
-        assert response.status_code == 200, response.text
-        return response
-
-    def span(self, response: httpx.Response) -> ReceivedSpan:
-        request_id = response.json()["id"]
-        return self.served.wait_for_request(evenkeel__request__id=request_id)
-
-    def status(self) -> dict[str, Any]:
-        url = f"{self.served.url}/v1/evenkeel/cache"
-        answer: dict[str, Any] = httpx.get(url).json()
-        return answer
-
-    def wait_until_stored(self, count: int) -> None:
-        deadline = time.monotonic() + 20
-        while self.status()["counts"]["stored"] < count:
-            assert time.monotonic() < deadline, self.status()
-            time.sleep(0.05)
-
-
-@pytest.fixture(scope="module")
-def cached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cached]:
-    folder = tmp_path_factory.mktemp("cached")
-    receiver = OtlpReceiver()
-    try:
-        with run_redis() as redis:
-            policy = folder / "cache.toml"
-            policy.write_text(POLICY.format(url=redis.url))
-            compression = folder / "compression.toml"
-            compression.write_text('routes = ["compress"]\nmin_tokens = 40\nkeep_turns = 1\n')
-            flags = ("--cache", str(policy), "--compression", str(compression))
-            flags += ("--speculate", "none")
-            with serve(folder, receiver, *flags) as served:
-                yield Cached(served, redis, folder / "serve.log")
-    finally:
-        receiver.stop()
 
 
 def content(response: httpx.Response) -> str:
@@ -134,23 +59,25 @@ def shape(value: Any) -> Any:
     return type(value).__name__
 
 
-def ask_twice(cached: Cached, text: str, tenant: str, **more: Any) -> list[httpx.Response]:
-    before = cached.status()["counts"]["stored"]
-    first = cached.ask(text, "serve", tenant, **more)
-    cached.wait_until_stored(before + 1)
-    return [first, cached.ask(text, "serve", tenant, **more)]
+def ask_twice(
+    equipped: EquippedServer, text: str, tenant: str, **more: Any
+) -> list[httpx.Response]:
+    before = equipped.cache()["counts"]["stored"]
+    first = equipped.ask(text, "serve", tenant, **more)
+    equipped.wait_until_stored(before + 1)
+    return [first, equipped.ask(text, "serve", tenant, **more)]
 
 
-def test_the_same_request_is_answered_in_vllms_own_form(cached: Cached) -> None:
-    miss, hit = ask_twice(cached, "How do I return an item?", "exact")
-    assert HEADER not in miss.headers
-    assert hit.headers[HEADER] == "exact"
+def test_the_same_request_is_answered_in_vllms_own_form(equipped: EquippedServer) -> None:
+    miss, hit = ask_twice(equipped, "How do I return an item?", "exact")
+    assert CACHE_HEADER not in miss.headers
+    assert hit.headers[CACHE_HEADER] == "exact"
     assert content(hit) == content(miss)
     assert shape(hit.json()) == shape(miss.json())
     assert hit.json()["usage"] == miss.json()["usage"]
     assert hit.json()["id"] != miss.json()["id"]
 
-    first, second = cached.span(miss), cached.span(hit)
+    first, second = equipped.span(miss), equipped.span(hit)
     assert first.attributes["evenkeel.response_cache"] == "miss"
     seen = second.attributes
     assert seen["evenkeel.response_cache"] == "exact"
@@ -160,13 +87,13 @@ def test_the_same_request_is_answered_in_vllms_own_form(cached: Cached) -> None:
     assert 0 < seen["evenkeel.ttft_s"] < first.attributes["evenkeel.ttft_s"]
     # The engine did nothing.
     assert "gen_ai.usage.output_tokens" not in seen
-    assert cached.served.children(second) == {}
+    assert equipped.served.children(second) == {}
 
 
-def test_a_stream_is_answered_in_vllms_own_form(cached: Cached) -> None:
+def test_a_stream_is_answered_in_vllms_own_form(equipped: EquippedServer) -> None:
     options = {"stream": True, "stream_options": {"include_usage": True}}
-    miss, hit = ask_twice(cached, "How do I return an item, streamed?", "stream", **options)
-    assert hit.headers[HEADER] == "exact" and HEADER not in miss.headers
+    miss, hit = ask_twice(equipped, "How do I return an item, streamed?", "stream", **options)
+    assert hit.headers[CACHE_HEADER] == "exact" and CACHE_HEADER not in miss.headers
     assert hit.headers["content-type"] == miss.headers["content-type"]
     made, kept = chunks(miss), chunks(hit)
 
@@ -182,13 +109,13 @@ def test_a_stream_is_answered_in_vllms_own_form(cached: Cached) -> None:
     assert kept[-2]["choices"][0]["finish_reason"] == made[-2]["choices"][0]["finish_reason"]
 
 
-def test_other_tenants_and_other_parameters_get_no_hit(cached: Cached) -> None:
+def test_other_tenants_and_other_parameters_get_no_hit(equipped: EquippedServer) -> None:
     question = "Do you sell gift cards?"
-    ask_twice(cached, question, "a")
-    assert HEADER not in cached.ask(question, "serve", "b").headers
-    assert HEADER not in cached.ask(question, "serve", "a", max_tokens=8).headers
-    assert HEADER not in cached.ask(question, "serve", "a", temperature=0.7).headers
-    assert HEADER in cached.ask(f"  {question}\r\n", "serve", "a").headers
+    ask_twice(equipped, question, "a")
+    assert CACHE_HEADER not in equipped.ask(question, "serve", "b").headers
+    assert CACHE_HEADER not in equipped.ask(question, "serve", "a", max_tokens=8).headers
+    assert CACHE_HEADER not in equipped.ask(question, "serve", "a", temperature=0.7).headers
+    assert CACHE_HEADER in equipped.ask(f"  {question}\r\n", "serve", "a").headers
 
 
 @pytest.mark.parametrize(
@@ -198,98 +125,99 @@ def test_other_tenants_and_other_parameters_get_no_hit(cached: Cached) -> None:
         ("personal_data", "Mail the price list to ann@example.org", {}),
         ("sampled", "Do you have lamps?", {"temperature": 0.7}),
         ("several_answers", "Do you have lamps?", {"n": 2, "temperature": 0, "seed": 1}),
-        ("logprobs", "Do you have lamps?", {"logprobs": True}),
     ],
 )
 def test_what_is_none_for_the_cache_bypasses_it(
-    cached: Cached, reason: str, text: str, more: dict[str, Any]
+    equipped: EquippedServer, reason: str, text: str, more: dict[str, Any]
 ) -> None:
     if reason == "several_answers":
         more = more | {"temperature": 0.5}
-    response = cached.ask(text, "serve", "bypass", **more)
-    seen = cached.span(response).attributes
+    response = equipped.ask(text, "serve", "bypass", **more)
+    seen = equipped.span(response).attributes
     assert seen["evenkeel.response_cache"] == "bypass"
     assert seen["evenkeel.cache.reason"] == reason
 
 
-def test_near_hits_are_drafts_until_the_evidence_suffices(cached: Cached) -> None:
+def test_near_hits_are_drafts_until_the_evidence_suffices(equipped: EquippedServer) -> None:
     served_as = []
     for known, reworded in REWORDED:
-        before = cached.status()["counts"]["stored"]
-        own = content(cached.ask(reworded, "off", "near"))
-        assert HEADER not in cached.ask(known, "serve", "near").headers
-        cached.wait_until_stored(before + 1)
-        answer = cached.ask(reworded, "serve", "near")
+        before = equipped.cache()["counts"]["stored"]
+        own = content(equipped.ask(reworded, "off", "near"))
+        assert CACHE_HEADER not in equipped.ask(known, "serve", "near").headers
+        equipped.wait_until_stored(before + 1)
+        answer = equipped.ask(reworded, "serve", "near")
         assert content(answer) == own
-        served_as.append(cached.span(answer).attributes["evenkeel.response_cache"])
-        assert answer.headers.get(HEADER) == ("semantic" if served_as[-1] == "semantic" else None)
+        served_as.append(equipped.span(answer).attributes["evenkeel.response_cache"])
+        assert answer.headers.get(CACHE_HEADER) == (
+            "semantic" if served_as[-1] == "semantic" else None
+        )
     # Three right verdicts bound the rate below 0.4, at this alpha.
     assert served_as == ["draft"] * 3 + ["semantic"] * 2
-    replay = cached.served.wait_for_requests(2, evenkeel__response_cache="replay")[0].attributes
+    replay = equipped.served.wait_for_requests(2, evenkeel__response_cache="replay")[0].attributes
     assert replay["evenkeel.slo_class"] == "cache-replay"
     assert replay["evenkeel.cache.verdict"] == "same"
     assert replay["evenkeel.cache.similarity"] >= 0.75
-    control = cached.status()["routes"]["serve"]
+    control = equipped.cache()["routes"]["serve"]
     assert control["serves_from"] == 0.75
     assert control["evidence"][0]["bound"] < control["limit"]
-    changed = [s for s in cached.served.spans() if "evenkeel.cache.change" in s.attributes]
+    changed = [s for s in equipped.served.spans() if "evenkeel.cache.change" in s.attributes]
     assert len(changed) == 1 and "certified" in str(changed[0].attributes["evenkeel.cache.change"])
-    log = [json.loads(line) for line in audit_log(cached).read_text().splitlines()]
+    log = [json.loads(line) for line in audit_log(equipped).read_text().splitlines()]
     assert [e["after"] for e in log if e["event"] == "control"] == [0.75]
 
 
-def audit_log(cached: Cached) -> Path:
-    return cached.log.parent / "data" / "cache-audit.jsonl"
+def audit_log(equipped: EquippedServer) -> Path:
+    return equipped.log.parent / "data" / "cache-audit.jsonl"
 
 
-def test_a_near_miss_is_a_draft_and_never_an_answer(cached: Cached) -> None:
-    before = cached.status()["counts"]["stored"]
+def test_a_near_miss_is_a_draft_and_never_an_answer(equipped: EquippedServer) -> None:
+    before = equipped.cache()["counts"]["stored"]
     reset = "How can I reset the password of my account?"
     change = "How can I change the password of my account?"
-    own = content(cached.ask(change, "off", "miss"))
-    cached.ask(reset, "draft", "miss")
-    cached.wait_until_stored(before + 1)
-    answer = cached.ask(change, "draft", "miss")
+    own = content(equipped.ask(change, "off", "miss"))
+    equipped.ask(reset, "draft", "miss")
+    equipped.wait_until_stored(before + 1)
+    answer = equipped.ask(change, "draft", "miss")
     assert content(answer) == own
-    assert HEADER not in answer.headers
-    seen = cached.span(answer).attributes
+    assert CACHE_HEADER not in answer.headers
+    seen = equipped.span(answer).attributes
     assert seen["evenkeel.response_cache"] == "draft"
     assert seen["evenkeel.cache.draft_tokens"] > 0
     assert seen["evenkeel.cache.reason"] == "contrast"
-    near = cached.status()["near_misses"][-1]
+    near = equipped.cache()["near_misses"][-1]
     assert (near["question"], near["other"], near["was_same"]) == (change, reset, False)
 
 
-def test_shadow_compares_and_serves_nothing(cached: Cached) -> None:
-    before = cached.status()["counts"]["stored"]
+def test_shadow_compares_and_serves_nothing(equipped: EquippedServer) -> None:
+    before = equipped.cache()["counts"]["stored"]
     question = "Do you have a shop?"
-    cached.ask(question, "shadow", "shadow")
-    cached.wait_until_stored(before + 1)
-    again = cached.ask(question, "shadow", "shadow")
-    assert HEADER not in again.headers
-    seen = cached.span(again).attributes
+    equipped.ask(question, "shadow", "shadow")
+    equipped.wait_until_stored(before + 1)
+    again = equipped.ask(question, "shadow", "shadow")
+    assert CACHE_HEADER not in again.headers
+    seen = equipped.span(again).attributes
     assert seen["evenkeel.response_cache"] == "shadow"
     assert seen["evenkeel.cache.verdict"] == "same"
     assert seen["gen_ai.usage.output_tokens"] > 0
 
 
-def test_a_persons_answers_are_deleted(cached: Cached) -> None:
+def test_a_persons_answers_are_deleted(equipped: EquippedServer) -> None:
     question, other = "Do you repair lamps?", "Do you sell spare parts?"
-    ask_twice(cached, question, "gdpr", user="ann")
-    ask_twice(cached, other, "gdpr", user="bob")
-    url = f"{cached.served.url}/v1/evenkeel/cache"
+    ask_twice(equipped, question, "gdpr", user="ann")
+    ask_twice(equipped, other, "gdpr", user="bob")
+    url = f"{equipped.served.url}/v1/evenkeel/cache"
     assert httpx.delete(url, params={"subject": "ann"}).status_code == 400
     person = {"tenant": "gdpr", "subject": "ann"}
     gone = httpx.delete(url, params=person)
     assert gone.json() == {"deleted": 1}
-    assert HEADER not in cached.ask(question, "serve", "gdpr", user="ann").headers
-    assert HEADER in cached.ask(other, "serve", "gdpr", user="bob").headers
-    events = [json.loads(line) for line in audit_log(cached).read_text().splitlines()]
+    assert CACHE_HEADER not in equipped.ask(question, "serve", "gdpr", user="ann").headers
+    assert CACHE_HEADER in equipped.ask(other, "serve", "gdpr", user="bob").headers
+    events = [json.loads(line) for line in audit_log(equipped).read_text().splitlines()]
     assert [e["entries"] for e in events if e["event"] == "deleted"] == [1]
-    assert "ann" not in audit_log(cached).read_text()
+    assert "ann" not in audit_log(equipped).read_text()
 
 
-def test_a_long_history_is_shortened_and_a_dense_one_is_not(cached: Cached) -> None:
+def test_a_long_history_is_shortened_and_a_dense_one_is_not(equipped: EquippedServer) -> None:
     story = "It was a grey evening and we sat by the fire with tea. " * 12
     facts = "My lamp 4471 must stand in Bern. " * 12
     for history, verdict in ((story, "sent"), (facts, "no_gain")):
@@ -297,9 +225,9 @@ def test_a_long_history_is_shortened_and_a_dense_one_is_not(cached: Cached) -> N
             {"role": "user", "content": history},
             {"role": "user", "content": "Do you have a shop?"},
         ]
-        short = cached.ask("", "compress", "short", messages=messages)
-        whole = cached.ask("", "off", "short", messages=messages)
-        seen = cached.span(short).attributes
+        short = equipped.ask("", "compress", "short", messages=messages)
+        whole = equipped.ask("", "off", "short", messages=messages)
+        seen = equipped.span(short).attributes
         assert seen["evenkeel.compression.verdict"] == verdict
         saved = seen["evenkeel.compression.saved_tokens"]
         tokens = [answer.json()["usage"]["prompt_tokens"] for answer in (whole, short)]
@@ -308,8 +236,60 @@ def test_a_long_history_is_shortened_and_a_dense_one_is_not(cached: Cached) -> N
         assert (saved > 100) == (verdict == "sent")
 
 
-def test_metrics_say_what_was_saved(cached: Cached) -> None:
-    lines = httpx.get(f"{cached.served.url}/metrics").text.splitlines()
+def test_what_wants_log_probabilities_is_read_from_vllms_own_parameters() -> None:
+    # Not asked of the server: vLLM compiles for half a minute before its first log probability.
+    for more in ({"logprobs": 0}, {"prompt_logprobs": 1}):
+        sampling = read_sampling(SamplingParams(**more, output_kind=RequestOutputKind.DELTA))
+        assert sampling is not None and sampling.wants_logprobs
+    plain = read_sampling(SamplingParams(n=3, output_kind=RequestOutputKind.DELTA))
+    assert plain is not None
+    assert (plain.wants_logprobs, plain.num_sequences) == (False, 3)
+
+
+def test_a_hit_needs_no_place_in_the_engine(equipped: EquippedServer) -> None:
+    question = "Do you sell umbrellas?"
+    ask_twice(equipped, question, "gate")
+    with equipped.controlled_by(ONE_PLACE):
+        equipped.wait_for_control(capacity=1)
+        with long_answer(equipped.served, "busy"):
+            equipped.wait_for_control(inside=1)
+            # Streamed or not, what the cache knows is answered, and what it does not is refused.
+            for options in ({}, {"stream": True}):
+                hit = equipped.ask(question, "serve", "gate")
+                assert hit.headers[CACHE_HEADER] == "exact"
+                asked = f"Do you sell garden gnomes? {len(options)}"
+                refused = equipped.post(asked, "serve", "gate", slo_class="quick", **options)
+                assert refused.status_code == 503
+                assert refused.json()["error"]["type"] == "queue_deadline"
+                assert int(refused.headers["retry-after"]) >= 1
+        seen = equipped.served.wait_for_requests(2, evenkeel__status="shed")
+        assert {span.attributes["error.type"] for span in seen} == {"queue_deadline"}
+    equipped.wait_for_control(inside=0)
+    assert equipped.served.metric("evenkeel_runtime_internal_errors_total") == 0
+
+
+def test_a_corrupt_entry_is_said_once_counted_and_answered_by_the_model(
+    equipped: EquippedServer,
+) -> None:
+    with redis.Redis.from_url(equipped.redis.url) as client:
+        known = set(client.scan_iter("evenkeel:cache:entry:*"))
+        for number in range(2):
+            question = f"Do you sell carpets of type {number}?"
+            own, hit = ask_twice(equipped, question, "corrupt")
+            assert hit.headers[CACHE_HEADER] == "exact"
+            (entry,) = set(client.scan_iter("evenkeel:cache:entry:*")) - known
+            known.add(entry)
+            client.set(entry, b"\xc1rubbish", keepttl=True)
+            answer = equipped.ask(question, "serve", "corrupt")
+            assert CACHE_HEADER not in answer.headers
+            assert content(answer) == content(own)
+    assert equipped.log.read_text().count("the cache holds what is no entry") == 1
+    page = httpx.get(f"{equipped.served.url}/metrics").text
+    assert 'evenkeel_cache_errors_total{kind="corrupt_entry"} 2.0' in page
+
+
+def test_metrics_say_what_was_saved(equipped: EquippedServer) -> None:
+    lines = httpx.get(f"{equipped.served.url}/metrics").text.splitlines()
     values = {
         line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line[:1] != "#"
     }
@@ -319,15 +299,17 @@ def test_metrics_say_what_was_saved(cached: Cached) -> None:
     assert values['evenkeel_cache_serve_threshold{route="serve"}'] == 0.75
     assert values['evenkeel_cache_wrong_hit_limit{route="serve"}'] == 0.4
     assert values['evenkeel_cache_errors_total{kind="backend"}'] == 0
+    # The model was given the drafts of near hits.
+    assert values['evenkeel_speculation_drafted_tokens_total{source="cache"}'] > 0
 
 
-def test_without_redis_the_model_answers(cached: Cached) -> None:
+def test_without_redis_the_model_answers(equipped: EquippedServer) -> None:
     question = "How do I return an item?"
-    assert HEADER in cached.ask(question, "serve", "exact").headers
-    cached.redis.process.kill()
-    cached.redis.process.wait()
+    assert CACHE_HEADER in equipped.ask(question, "serve", "exact").headers
+    equipped.redis.process.kill()
+    equipped.redis.process.wait()
     for _ in range(3):
-        answer = cached.ask(question, "serve", "exact")
-        assert HEADER not in answer.headers and content(answer)
-    assert cached.log.read_text().count("the cache does not answer") == 1
-    assert cached.served.metric("evenkeel_cache_errors_total") >= 3
+        answer = equipped.ask(question, "serve", "exact")
+        assert CACHE_HEADER not in answer.headers and content(answer)
+    assert equipped.log.read_text().count("the cache does not answer") == 1
+    assert equipped.served.metric("evenkeel_cache_errors_total") >= 3

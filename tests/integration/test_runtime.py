@@ -199,6 +199,10 @@ def test_headers_that_cannot_be_read_are_counted_and_the_request_is_served(
         not in served_model.wait_for_request(evenkeel__tenant=tenant).attributes
     )
     assert served_model.metric("evenkeel_runtime_malformed_headers_total") == before + 2
+    client.post("/v1/chat/completions", json=chat(), headers=headers)
+    said = (served_model.folder / "serve.log").read_text(errors="replace")
+    for name in headers:
+        assert said.count(f"only counted: header={name}") == 1
 
 
 def test_the_callers_trace_is_continued(

@@ -2,55 +2,45 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import httpx
 import pytest
 
-from runtime.draft_store_file import load_store
-from tests.integration.otlp_receiver import OtlpReceiver
-from tests.integration.served_model import ServedModel, serve
+from tests.integration.equipped_server import EquippedServer
+from tests.integration.served_model import ServedModel
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
+MAX_TOKENS = 64
+CANARY = "evenkeel.speculation.canary"
 CANARY_WAIT_S = 30.0
-STORE_BYTES = 64 * 1024 * 1024
+# Each first token burns, and nobody can be shed: the third step is that nothing is drafted.
+ALWAYS_LATE = """
+default_class = "late"
+window_s = 1
+min_bad = 1
+
+[classes.late]
+ttft_s = 0.0001
+"""
 
 
 @pytest.fixture(scope="module")
-def speculating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedModel]:
-    receiver = OtlpReceiver()
-    folder = tmp_path_factory.mktemp("speculating")
-    settings = {
-        "EVENKEEL_SPECULATION_CANARY_RATIO": "1",
-        "EVENKEEL_SPECULATION_RAISE_INTERNAL_ERRORS": "true",
-        "EVENKEEL_SPECULATION_STORE_FILE": str(folder / "answers"),
-    }
-    try:
-        with (
-            mock.patch.dict(os.environ, settings),
-            serve(folder, receiver, "--speculate", "auto") as served,
-        ):
-            for _ in range(6):
-                for is_streamed in (False, True):
-                    ask(served, is_streamed)
-            yield served
-        # What the engine learned is on disk, however it was ended.
-        assert load_store(folder / "answers", STORE_BYTES, 1 << 20) is not None
-    finally:
-        receiver.stop()
+def speculating(equipped: EquippedServer) -> ServedModel:
+    for _ in range(6):
+        for is_streamed in (False, True):
+            ask(equipped.served, is_streamed)
+    return equipped.served
 
 
 def ask(served: ServedModel, is_streamed: bool = False, tenant: str = "speculating") -> Any:
     body = {
         "model": served.model,
         "messages": [{"role": "user", "content": QUESTION}],
-        "max_tokens": 64,
+        "max_tokens": MAX_TOKENS,
         "ignore_eos": True,
         "temperature": 0,
         "stream": is_streamed,
@@ -101,7 +91,6 @@ def test_metrics_count_drafts_and_show_the_store(speculating: ServedModel) -> No
     accepted = labelled(speculating, "evenkeel_speculation_accepted_tokens_total")
     drafted = labelled(speculating, "evenkeel_speculation_drafted_tokens_total")
     assert drafted['source="retrieval"'] >= accepted['source="retrieval"'] > 100
-    assert drafted['source="cache"'] == 0
     assert speculating.metric("evenkeel_speculation_errors_total") == 0
     assert speculating.metric("evenkeel_speculation_store_tokens") > 0
     assert labelled(speculating, "evenkeel_speculation_mean_drafted_tokens")['batch="1"'] > 0
@@ -118,13 +107,32 @@ def test_the_canary_finds_the_same_answers_without_drafts(speculating: ServedMod
     assert results['result="match"'] >= 4
     assert results['result="mismatch"'] == 0
     (event, *_) = speculating.receiver.wait_for(
-        lambda span: span.name == "evenkeel.speculation.canary", 1
+        lambda s: s.name == CANARY and s.attributes["evenkeel.canary.tokens"] == MAX_TOKENS, 1
     )
     assert event.attributes["evenkeel.canary.result"] == "match"
-    assert event.attributes["evenkeel.canary.tokens"] == 64
     # A replay is nobody's request.
     ids = {s.attributes.get("evenkeel.request.id") for s in speculating.spans() if s.kind == 2}
     assert not any(str(i).startswith("canary-") for i in ids)
+
+
+def test_control_takes_drafts_away_and_gives_them_back(
+    speculating: ServedModel, equipped: EquippedServer
+) -> None:
+    drafts = "evenkeel_speculation_drafted_tokens_total"
+    deadline = time.monotonic() + 60
+    with equipped.controlled_by(ALWAYS_LATE):
+        while equipped.control()["limits"]["draft_ratio"] > 0:
+            assert time.monotonic() < deadline
+            ask(speculating, is_streamed=True, tenant="late")
+        drafted = speculating.metric(drafts)
+        for _ in range(3):
+            ask(speculating)
+        assert speculating.metric(drafts) == drafted
+    equipped.wait_for_control(level=0)
+    # Of every few requests one goes without drafts, to compare.
+    while speculating.metric(drafts) == drafted:
+        assert time.monotonic() < deadline
+        ask(speculating)
 
 
 def test_another_tenant_is_not_drafted_from_these_answers(speculating: ServedModel) -> None:

@@ -57,6 +57,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     log = folder / "vllm.log"
+    (folder / "control.toml").write_text("[tenants.limited]\nrequests_per_minute = 1\n")
+    (folder / "cache.toml").write_text("[[routes]]\nsemantic = false\n")
     paths = [str(install(folder)), str(ROOT), os.environ.get("PYTHONPATH", "")]
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -76,6 +78,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
                 "EVENKEEL_STEPS_RAISE_INTERNAL_ERRORS": "true",
                 "EVENKEEL_RUNTIME_EXPORT_INTERVAL_S": "0.05",
+                "EVENKEEL_RUNTIME_CONTROL_FILE": str(folder / "control.toml"),
+                "EVENKEEL_RUNTIME_CACHE": str(folder / "cache.toml"),
+                # Wrong: it is off, and all else goes on.
+                "EVENKEEL_RUNTIME_COMPRESSION": str(folder / "compression.toml"),
+                "EVENKEEL_DATA_DIR": str(folder / "data"),
                 "VLLM_CPU_KVCACHE_SPACE": "1",
                 "OMP_NUM_THREADS": "1",
                 "HF_HUB_OFFLINE": "1",
@@ -106,7 +113,9 @@ def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> N
     pytest.fail(f"vLLM did not come up:\n{log.read_text(errors='replace')[-4000:]}")
 
 
-def complete(served: Served, num_tokens: int, stride: int = 1) -> dict[str, Any]:
+def complete(
+    served: Served, num_tokens: int, stride: int = 1, tenant: str = "acme", status: int = 200
+) -> dict[str, Any]:
     body = {
         "model": "random",
         "prompt": [3 + i * stride % 500 for i in range(num_tokens)],
@@ -114,9 +123,9 @@ def complete(served: Served, num_tokens: int, stride: int = 1) -> dict[str, Any]
         "ignore_eos": True,
         "skip_special_tokens": False,
     }
-    headers = {"authorization": "Bearer secret", "x-evenkeel-tenant": "acme"}
+    headers = {"authorization": "Bearer secret", "x-evenkeel-tenant": tenant}
     response = httpx.post(f"{served.url}/v1/completions", json=body, headers=headers, timeout=60)
-    assert response.status_code == 200, response.text
+    assert response.status_code == status, response.text
     found: dict[str, Any] = response.json()
     return found
 
@@ -157,6 +166,19 @@ def test_an_evicted_prompt_says_who_took_its_room(served: Served) -> None:
     assert 0 < found["evicted"]["before_arrival_s"] < 60
     assert found["cost_s"] > 0
     assert answer["ledger"]["ttft.prefill.cache_miss"] > 0
+
+
+def test_control_and_cache_come_with_it(served: Served) -> None:
+    complete(served, 8, tenant="limited")
+    refused = complete(served, 8, tenant="limited", status=429)
+    assert refused["error"]["type"] == "quota"
+    pages = [f"{served.url}{path}" for path in ("/control", "/v1/evenkeel/cache")]
+    state, cache = (httpx.get(p, headers={"authorization": "Bearer secret"}).json() for p in pages)
+    assert state["mode"] == "act"
+    assert cache["counts"]["outcomes"]["bypass"] > 0
+    said = served.log.read_text(errors="replace")
+    assert said.count("start it with --scheduling-policy priority") == 1
+    assert said.count("prompt compression is off") == 1
 
 
 def test_metrics_are_there_and_nothing_went_wrong(served: Served) -> None:

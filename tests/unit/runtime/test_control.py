@@ -1,16 +1,19 @@
 """Control as a whole: refusals, dry run, kill switch, what a tick does."""
 
 import asyncio
+import os
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from runtime.caller import Caller
 from runtime.control import Control, RefusedError
 from runtime.control_config import ControlConfig, Mode, Quota, SloClass
-from runtime.control_limits import EngineLimits, LimitsFile
+from runtime.control_limits import EngineLimits, LimitsFile, limits_path
 from runtime.control_service import ControlService
 
 CLASSES = {"interactive": SloClass(0.2), "batch": SloClass(30.0, target=0.9)}
@@ -52,12 +55,28 @@ def test_a_burning_class_sheds_the_lowest_and_says_when_to_come_back() -> None:
         change = control.tick()
         assert change is not None
         assert change.after == "batch"
+        visit = control.arrive(Caller(slo_class="batch"), 100)
         with pytest.raises(RefusedError) as caught:
-            control.arrive(Caller(slo_class="batch"), 100)
+            control.queue(visit)
         assert (caught.value.status, caught.value.reason) == (503, "shed")
         assert caught.value.retry_after_s == 20
-        control.arrive(Caller(slo_class="interactive"), 100)
+        control.queue(control.arrive(Caller(slo_class="interactive"), 100))
         assert control.counts.refused == {("batch", "shed"): 1}
+
+    in_loop(scenario)
+
+
+def test_a_request_that_is_shed_costs_its_tenant_nothing() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        control = make(clock, tenants={"acme": Quota(requests_per_minute=1)})
+        burn(control, clock)
+        control.tick()
+        for _ in range(3):
+            visit = control.arrive(Caller(slo_class="batch", tenant="acme"), 100)
+            with pytest.raises(RefusedError, match="overloaded"):
+                control.queue(visit)
+            control.leave(visit, 0)
 
     in_loop(scenario)
 
@@ -69,7 +88,8 @@ def test_a_dry_run_climbs_and_refuses_nobody() -> None:
         burn(control, clock)
         assert control.tick() is not None
         for _ in range(10):
-            assert control.arrive(Caller(slo_class="batch"), 100).ticket.is_inside
+            visit = control.arrive(Caller(slo_class="batch"), 100)
+            assert control.queue(visit).is_inside
         assert control.counts.refused == {}
         assert control.counts.would_refuse["interactive", "quota"] == 9
         assert sum(control.counts.would_refuse.values()) == 19
@@ -183,6 +203,80 @@ def test_the_kill_switch_is_in_the_file(tmp_path: Path) -> None:
         levers = [attributes["evenkeel.control.lever"] for _, attributes in events]
         assert levers == ["shed", "mode"]
         assert {name for name, _ in events} == {"evenkeel.control"}
-        assert events[0][1]["evenkeel.control.burn_before"] == pytest.approx(100)
+        shed = events[0][1]
+        assert shed["evenkeel.control.burn_before"] == pytest.approx(100)
+        assert shed["evenkeel.control.bad_before"] == shed["evenkeel.control.bad_after"] == 10
+        assert shed["evenkeel.control.good_before"] == 0
 
     in_loop(scenario)
+
+
+def test_a_file_read_again_keeps_what_was_used_and_who_is_in() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        control = make(clock, tenant=Quota(requests_per_minute=2, active=4))
+        inside = [control.arrive(Caller(tenant="acme"), 100) for _ in range(2)]
+        # Larger by one request, and one more place for each tenant; sessions are bounded now, too.
+        quota = Quota(requests_per_minute=3, active=3)
+        control.configure(replace(control.config, tenant=quota, session=Quota(active=1)))
+        control.arrive(Caller(tenant="acme", session_id="s"), 100)
+        with pytest.raises(RefusedError, match="quota of this tenant"):
+            control.arrive(Caller(tenant="acme"), 100)
+        clock.now_s += 60
+        with pytest.raises(RefusedError, match="quota of this tenant"):
+            control.arrive(Caller(tenant="acme"), 100)
+        for visit in inside:
+            control.leave(visit, 0)
+        with pytest.raises(RefusedError, match="quota of this session"):
+            control.arrive(Caller(tenant="acme", session_id="s"), 100)
+        control.arrive(Caller(tenant="acme"), 100)
+
+    in_loop(scenario)
+
+
+def test_a_quota_that_is_new_counts_who_is_in() -> None:
+    async def scenario() -> None:
+        control = make(Clock())
+        inside = control.arrive(Caller(tenant="acme"), 100)
+        control.configure(replace(control.config, tenant=Quota(active=1)))
+        with pytest.raises(RefusedError, match="quota of this tenant"):
+            control.arrive(Caller(tenant="acme"), 100)
+        control.leave(inside, 0)
+        control.arrive(Caller(tenant="acme"), 100)
+
+    in_loop(scenario)
+
+
+def test_a_file_read_again_keeps_the_steps_that_mean_the_same() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        control = make(clock)
+        for _ in range(2):
+            burn(control, clock, 40)
+            assert control.tick() is not None
+        limits, burning = control.limits, control.burn()
+        control.configure(replace(control.config, window_s=20.0, max_active=8))
+        assert (control.level, control.limits) == (2, limits)
+        assert control.burn() == burning
+        assert control.gate.capacity == 6
+        # Another class is the lowest: what was shed for it no longer is.
+        classes = {**CLASSES, "archive": SloClass(60.0)}
+        control.configure(replace(control.config, classes=classes))
+        assert control.level == 0
+        burn(control, clock, 40)
+        assert control.tick() is not None
+        # A dry run's steps are nobody's: acting begins at the first.
+        control.configure(replace(control.config, mode=Mode.DRY_RUN))
+        assert control.level == 0
+
+    in_loop(scenario)
+
+
+def test_limits_of_processes_that_ended_are_removed(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    others = [tmp_path / f"limits-{ended.pid}", tmp_path / "limits-1", tmp_path / "limits-note"]
+    for path in others:
+        path.touch()
+    assert limits_path(tmp_path) == tmp_path / f"limits-{os.getpid()}"
+    assert [path.exists() for path in others] == [False, True, True]

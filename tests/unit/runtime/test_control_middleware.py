@@ -52,6 +52,7 @@ class Connection:
     slo_class: str = "chat"
     path: str = "/v1/chat/completions"
     method: str = "POST"
+    cache: object = None
     answers: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -75,7 +76,7 @@ class Connection:
         async def send(message: Any) -> None:
             self.answers.append(message)
 
-        engine = SimpleNamespace(control=self.service)
+        engine = SimpleNamespace(control=self.service, cache=self.cache)
         scope = {
             "type": "http",
             "method": self.method,
@@ -83,7 +84,8 @@ class Connection:
             "headers": [(b"content-length", b"10")],
             "app": SimpleNamespace(state=SimpleNamespace(engine_client=engine)),
         }
-        CURRENT_REQUEST.set(HttpRequest("chat", Caller(slo_class=self.slo_class, tenant="acme")))
+        caller = Caller(slo_class=self.slo_class, tenant="acme")
+        CURRENT_REQUEST.set(HttpRequest("chat", caller, path=self.path))
         await ControlMiddleware(self.app)(scope, receive, send)
 
 
@@ -202,5 +204,85 @@ def test_the_state_is_one_json_object(tmp_path: Path) -> None:
         assert state["mode"] == "act"
         assert state["level"] == 0
         assert state["limits"]["shed"] == []
+
+    asyncio.run(scenario())
+
+
+@dataclass
+class CachingApp:
+    """Answers "hit" at once; whatever else it is asked needs the engine, until the caller leaves.
+
+    Like vLLM's, it begins a stream before the engine has said a word.
+    """
+
+    may_end: asyncio.Event
+    num_entered: int = 0
+    num_given_up: int = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request = CURRENT_REQUEST.get()
+        assert request is not None and request.door is not None
+        await receive()
+        await send(START)
+        await send({"type": "http.response.body", "body": b": keep-alive", "more_body": True})
+        if request.caller.slo_class != "hit":
+            answering = asyncio.create_task(self._ask_engine(request.door))
+            leaving = asyncio.create_task(receive())
+            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            if not answering.done():
+                self.num_given_up += 1
+                answering.cancel()
+                return
+        await send({"type": "http.response.body", "body": b"data: 1"})
+
+    async def _ask_engine(self, door: Any) -> None:
+        await door.enter()
+        self.num_entered += 1
+        await self.may_end.wait()
+
+
+def test_what_the_cache_answers_needs_no_place(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = CachingApp(asyncio.Event())
+        first, hit, late = (
+            Connection(service, app, name, cache=object()) for name in ("batch", "hit", "chat")
+        )
+        task = asyncio.create_task(first.ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        await hit.ask()
+        assert [message["type"][14:] for message in hit.answers] == ["start", "body"]
+        # Full: what the engine must answer waits, and is refused as without a cache.
+        await late.ask()
+        assert late.status == 503
+        assert json.loads(late.answers[1]["body"])["error"]["type"] == "queue_deadline"
+        assert len(late.answers) == 2
+        assert (app.num_entered, app.num_given_up) == (1, 1)
+        app.may_end.set()
+        await task
+        assert first.status == 200
+        assert service.control.gate.num_inside == 0
+        assert service.control.counts.admitted == {"batch": 1}
+
+    asyncio.run(scenario())
+
+
+def test_a_caller_who_leaves_at_the_engines_door_is_not_served(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = CachingApp(asyncio.Event())
+        first, second = (Connection(service, app, "batch", cache=object()) for _ in range(2))
+        task = asyncio.create_task(first.ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        waiting = asyncio.create_task(second.ask())
+        await soon(lambda: service.control.gate.count_waiting() == {"batch": 1})
+        second.leave()
+        await waiting
+        assert second.answers == []
+        assert service.control.gate.count_waiting() == {}
+        app.may_end.set()
+        await task
+        assert app.num_entered == 1
 
     asyncio.run(scenario())
