@@ -92,10 +92,10 @@ class ClusterSchema:
         rest = statement[len(f"ALTER TABLE {name}") :]
         if name not in self.tables:
             return [f"ALTER TABLE {name} ON CLUSTER '{self.cluster}'{self._read_local(rest)}"]
-        return [
-            f"ALTER TABLE {each} ON CLUSTER '{self.cluster}'{rest}"
-            for each in (f"{name}{LOCAL_SUFFIX}", name)
-        ]
+        local = f"{name}{LOCAL_SUFFIX}"
+        # How rows are kept is a matter of the table that keeps them.
+        names = [local] if rest.startswith(" MODIFY SETTING") else [local, name]
+        return [f"ALTER TABLE {each} ON CLUSTER '{self.cluster}'{rest}" for each in names]
 
     def _on_cluster(self, statement: str, name: str, new_name: str) -> str:
         begin = f"CREATE TABLE IF NOT EXISTS {name}"

@@ -55,8 +55,8 @@ class Limits:
     max_log_bytes: int = 1 << 30
     max_pending_bytes: int = 128 << 20
     seal_age_s: float = 0.4
-    seal_spans: int = 32_768
-    seal_bytes: int = 24 << 20
+    seal_spans: int = 40_960
+    seal_bytes: int = 32 << 20
 
 
 @dataclass(slots=True)
