@@ -25,6 +25,7 @@ EVERYWHERE_ARGUMENTS = f"'/clickhouse/tables/{DATABASE}/{{name}}', '{{{{shard}}}
 _CREATE_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 _CREATE_VIEW = re.compile(r"CREATE (MATERIALIZED )?VIEW IF NOT EXISTS (\w+)(?: TO (\w+))?")
 _ALTER = re.compile(r"ALTER TABLE (\w+)")
+_OF_ROWS = re.compile(r" (MODIFY SETTING|(ADD|MATERIALIZE) PROJECTION) ")
 _DROP_VIEW = re.compile(r"DROP VIEW IF EXISTS \w+")
 _ENGINE = re.compile(r"ENGINE = (\w*MergeTree)(?:\(\))?(?=\W|$)")
 _CLUSTER_NAME = re.compile(r"[\w.-]+")
@@ -94,7 +95,7 @@ class ClusterSchema:
             return [f"ALTER TABLE {name} ON CLUSTER '{self.cluster}'{self._read_local(rest)}"]
         local = f"{name}{LOCAL_SUFFIX}"
         # How rows are kept is a matter of the table that keeps them.
-        names = [local] if rest.startswith(" MODIFY SETTING") else [local, name]
+        names = [local] if _OF_ROWS.match(rest) else [local, name]
         return [f"ALTER TABLE {each} ON CLUSTER '{self.cluster}'{rest}" for each in names]
 
     def _on_cluster(self, statement: str, name: str, new_name: str) -> str:
