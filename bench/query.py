@@ -105,11 +105,12 @@ def timed_s(run: Callable[[], Any], times: int) -> list[float]:
 def worst_error_ratio(rollup: Any, raw: Any) -> float:
     """Return the largest relative error of p99 over the minutes."""
     exact = {minute: values[2] for minute, values in raw.result_rows}
-    return max(
+    errors = (
         abs(values[2] - exact[minute]) / exact[minute]
         for minute, values in rollup.result_rows
         if exact.get(minute)
     )
+    return float(max(errors))
 
 
 def query_while_ingesting(client: Any, url: str, seconds: float) -> list[float]:
