@@ -5,12 +5,15 @@ query port as a dashboard does. Prints a table and writes JSON.
 
     python bench/query.py                        # 20 million requests
     python bench/query.py --requests 200000      # a smoke run
+    python bench/query.py --store build/day --fill-s 500   # in pieces: run it until it measures
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -21,10 +24,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import clickhouse_connect
 import ingest
 
-CHUNK = 1_000_000
+from collector.storage import open_embedded
+
+CHUNK = 500_000
 # Beside the figures and not in /tmp, which may be memory: 20 million requests are some gigabytes.
 FOLDER = Path("build/bench")
 # One model's day, minute by minute, as the dashboard asks.
@@ -40,10 +47,10 @@ FILL = """INSERT INTO requests (time, trace_id, span_id, service, request_id, mo
     cached_tokens, queue_s, prefill_s, decode_s, ttft_s, tpot_s, itl_p50_s, itl_p99_s, stall_s,
     e2e_s, sample_weight)
 WITH
-    exp(randNormal(-3, 1)) AS queue, exp(randNormal(-1.6, 0.6)) AS prefill,
-    toUInt32(20 + exp(randNormal(4, 0.7))) AS tokens, exp(randNormal(-4, 0.3)) AS gap,
+    exp(randNormal(-3.0, 1.0)) AS queue, exp(randNormal(-1.6, 0.6)) AS prefill,
+    toUInt32(20 + exp(randNormal(4.0, 0.7))) AS tokens, exp(randNormal(-4.0, 0.3)) AS gap,
     number % 33 = 0 AS has_failed
-SELECT now64(9, 'UTC') - toIntervalMillisecond(intDiv(number * 86400000, {total})),
+SELECT fromUnixTimestamp64Nano({end_ns} - intDiv(number * 86400000, {total}) * 1000000, 'UTC'),
     lower(hex(sipHash128(number))), lower(hex(sipHash64(number))), 'fleet',
     concat('chatcmpl-', lower(hex(sipHash128(number, 1)))), 'demo',
     concat('tenant-', toString(number % 4)), 'chat', '/v1/chat/completions', 'support',
@@ -51,28 +58,39 @@ SELECT now64(9, 'UTC') - toIntervalMillisecond(intDiv(number * 86400000, {total}
     50 + number % 400, tokens, if(number % 3 = 0, 25 + number % 200, 0), queue, prefill,
     tokens * gap, queue + prefill, gap, gap, gap * 3, gap * 5, queue + prefill + tokens * gap, 1
 FROM numbers({first}, {count})
-SETTINGS max_partitions_per_insert_block = 1000"""
-PROGRAM = """
-import sys, clickhouse_connect
-from collector.storage import open_embedded
-from pathlib import Path
-storage = open_embedded(Path(sys.argv[1]))
-client = storage.connect()
-for statement in sys.stdin.read().split(";;"):
-    client.command(statement)
-"""
+SETTINGS max_partitions_per_insert_block = 1000, insert_deduplication_token = 'fill-{first}',
+    deduplicate_blocks_in_dependent_materialized_views = 1,
+    deduplicate_insert_select = 'force_enable',
+    max_block_size = {count}, max_insert_threads = 1, max_threads = 1,
+    min_insert_block_size_rows = 0, min_insert_block_size_bytes = 0"""
 
 
-def fill(data_dir: Path, num_requests: int) -> None:
-    """Write the requests into the store of a collector that does not run."""
-    statements = [
-        FILL.format(total=num_requests, first=first, count=min(CHUNK, num_requests - first))
-        for first in range(0, num_requests, CHUNK)
-    ]
-    subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(data_dir / "store")],
-        input=";;".join(statements), text=True, check=True,
-    )  # fmt: skip
+def fill(data_dir: Path, num_requests: int, seconds: float) -> int:
+    """Write requests into the store of a collector that does not run; go on where it was left.
+
+    Each piece is one block with a token of its own: one that was broken off is written again, once.
+    Returns how many are there when the time is over.
+    """
+    begun_s = time.monotonic()
+    end_file = data_dir / "end_ns"
+    if not end_file.exists():
+        data_dir.mkdir(parents=True, exist_ok=True)
+        end_file.write_text(f"{time.time_ns()} {num_requests}")
+    end_ns, total = map(int, end_file.read_text().split())
+    if total != num_requests:
+        raise SystemExit(f"{data_dir} is for {total} requests, not for {num_requests}")
+    storage = open_embedded(data_dir / "store")
+    client = storage.connect()
+    there = int(client.query("SELECT count() FROM requests WHERE service = 'fleet'").first_row[0])
+    for first in range(there - there % CHUNK, num_requests, CHUNK):
+        if time.monotonic() - begun_s > seconds:
+            return first
+        count = min(CHUNK, num_requests - first)
+        client.command(FILL.format(end_ns=end_ns, total=total, first=first, count=count))
+        print(f"\r{first + count:,} of {num_requests:,}", end="", file=sys.stderr, flush=True)
+    while client.query("SELECT count() FROM system.merges").first_row[0]:
+        time.sleep(0.5)
+    return num_requests
 
 
 def timed_s(run: Callable[[], Any], times: int) -> list[float]:
@@ -87,11 +105,12 @@ def timed_s(run: Callable[[], Any], times: int) -> list[float]:
 def worst_error_ratio(rollup: Any, raw: Any) -> float:
     """Return the largest relative error of p99 over the minutes."""
     exact = {minute: values[2] for minute, values in raw.result_rows}
-    return max(
+    errors = (
         abs(values[2] - exact[minute]) / exact[minute]
         for minute, values in rollup.result_rows
         if exact.get(minute)
     )
+    return float(max(errors))
 
 
 def query_while_ingesting(client: Any, url: str, seconds: float) -> list[float]:
@@ -115,14 +134,20 @@ def query_while_ingesting(client: Any, url: str, seconds: float) -> list[float]:
     return sorted(durations_s)
 
 
-def run(num_requests: int, ingest_s: float) -> dict[str, float]:
-    """Fill, start, ask."""
+def run(num_requests: int, ingest_s: float, store: Path | None, fill_s: float) -> dict[str, float]:
+    """Fill, start, ask; nothing if the time was not enough to fill."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="query-", dir=FOLDER) as folder:
-        data_dir = Path(folder)
-        begin_s = time.perf_counter()
-        fill(data_dir, num_requests)
-        fill_s = time.perf_counter() - begin_s
+    with contextlib.ExitStack() as stack:
+        folder = str(
+            store or stack.enter_context(tempfile.TemporaryDirectory(prefix="query-", dir=FOLDER))
+        )
+        # A process of its own, since one process may open a store once.
+        filled = subprocess.run(
+            [sys.executable, __file__, "--fill-only", "--store", folder, "--fill-s", str(fill_s),
+             "--requests", str(num_requests)], check=False
+        )  # fmt: skip
+        if filled.returncode:
+            raise SystemExit(filled.returncode)
         command = [
             sys.executable, "-m", "evenkeel", "collect", "--json", "--data-dir", folder,
             "--http-port", "0", "--grpc-port", "0", "--query-port", "0",
@@ -153,7 +178,6 @@ def run(num_requests: int, ingest_s: float) -> dict[str, float]:
     millions = num_requests / 1e6
     return {
         "requests": num_requests,
-        "fill_s": fill_s,
         "minutes": len(rollup.result_rows),
         "rollup_p50_ms": statistics.median(rollup_s) * 1e3,
         "rollup_max_ms": rollup_s[-1] * 1e3,
@@ -171,11 +195,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=20_000_000)
     parser.add_argument("--ingest-s", type=float, default=20)
+    parser.add_argument("--store", type=Path, help="fill this folder and keep it")
+    parser.add_argument("--fill-s", type=float, default=1e9, help="fill for so long, then exit 3")
+    parser.add_argument("--fill-only", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "--json", "--output", dest="output", type=Path, default=Path("build/bench/query.json")
     )
     args = parser.parse_args()
-    figures = run(args.requests, args.ingest_s)
+    if args.fill_only:
+        there = fill(args.store, args.requests, args.fill_s)
+        print(f"\n{there:,} of {args.requests:,} requests are there", file=sys.stderr, flush=True)
+        os._exit(0 if there == args.requests else 3)
+    figures = run(args.requests, args.ingest_s, args.store, args.fill_s)
     for name, value in figures.items():
         print(f"  {name:32} {value:>14,.4g}")
     args.output.parent.mkdir(parents=True, exist_ok=True)

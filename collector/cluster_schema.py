@@ -25,6 +25,7 @@ EVERYWHERE_ARGUMENTS = f"'/clickhouse/tables/{DATABASE}/{{name}}', '{{{{shard}}}
 _CREATE_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 _CREATE_VIEW = re.compile(r"CREATE (MATERIALIZED )?VIEW IF NOT EXISTS (\w+)(?: TO (\w+))?")
 _ALTER = re.compile(r"ALTER TABLE (\w+)")
+_OF_ROWS = re.compile(r" (MODIFY SETTING|(ADD|MATERIALIZE) PROJECTION) ")
 _DROP_VIEW = re.compile(r"DROP VIEW IF EXISTS \w+")
 _ENGINE = re.compile(r"ENGINE = (\w*MergeTree)(?:\(\))?(?=\W|$)")
 _CLUSTER_NAME = re.compile(r"[\w.-]+")
@@ -92,10 +93,10 @@ class ClusterSchema:
         rest = statement[len(f"ALTER TABLE {name}") :]
         if name not in self.tables:
             return [f"ALTER TABLE {name} ON CLUSTER '{self.cluster}'{self._read_local(rest)}"]
-        return [
-            f"ALTER TABLE {each} ON CLUSTER '{self.cluster}'{rest}"
-            for each in (f"{name}{LOCAL_SUFFIX}", name)
-        ]
+        local = f"{name}{LOCAL_SUFFIX}"
+        # How rows are kept is a matter of the table that keeps them.
+        names = [local] if _OF_ROWS.match(rest) else [local, name]
+        return [f"ALTER TABLE {each} ON CLUSTER '{self.cluster}'{rest}" for each in names]
 
     def _on_cluster(self, statement: str, name: str, new_name: str) -> str:
         begin = f"CREATE TABLE IF NOT EXISTS {name}"

@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 import uvloop
 
+from collector.allocator import keep_freed_memory
 from collector.redaction_settings import RedactionSettings
 from collector.service import Addresses, serve
 from collector.settings import CollectorSettings
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     )
     # Its start and stop lines repeat ours.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(loaded.settings, redaction.settings, args.json))
     return 0

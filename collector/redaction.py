@@ -5,7 +5,7 @@
     log.append(redacted.payload)                  # what the message is now, encoded
 
 Most requests hold nothing to redact. They pay one search of RE2 over the encoded request, which
-is needed anyway; only spans in which that search hit are looked at attribute by attribute.
+is needed anyway; only what that search hit is looked at attribute by attribute.
 """
 
 from __future__ import annotations
@@ -166,9 +166,23 @@ class Redactor:
             self._redact_field(scope_spans, "schema_url", state)
             return _discard_unknown(scope_spans)
         span = scope_spans.spans[place.span]
+        if place.attributes is not None:
+            return self._redact_some(span, place.attributes, state, resource.attributes)
         self._enter(span, state, span.attributes, resource.attributes)
         self._redact_span(span, state)
         return _discard_unknown(span)
+
+    def _redact_some(
+        self, span: Any, indexes: Sequence[int], state: _Pass, resource_attributes: Any
+    ) -> int:
+        """Redact some attributes of a span and return as `_redact_place` does."""
+        attributes = span.attributes
+        state.has_secrets = True
+        state.stores_content = self._stores_content(state.tenant, attributes, resource_attributes)
+        removed = [index for index in indexes if self._drops(attributes[index], state)]
+        num_bytes = sum(_discard_unknown(attributes[index]) for index in indexes)
+        remove(attributes, removed)
+        return num_bytes
 
     def _enter(self, part: Any, state: _Pass, *tenant_attributes: Any) -> None:
         state.has_secrets = self._text.may_match(part.SerializeToString())

@@ -55,8 +55,8 @@ class Limits:
     max_log_bytes: int = 1 << 30
     max_pending_bytes: int = 128 << 20
     seal_age_s: float = 0.4
-    seal_spans: int = 32_768
-    seal_bytes: int = 24 << 20
+    seal_spans: int = 40_960
+    seal_bytes: int = 32 << 20
 
 
 @dataclass(slots=True)
@@ -94,7 +94,9 @@ class WriteAheadLog:
         self._node = node
         self._limits = limits or Limits()
         self._lock = threading.Lock()
+        # Two conditions, so that a request that arrives wakes the writer alone.
         self._changed = threading.Condition(self._lock)
+        self._sealing = threading.Condition(self._lock)
         self._pending: list[_Pending] = []
         self._pending_bytes = 0
         self._sealed: deque[SealedSegment] = deque()
@@ -125,7 +127,7 @@ class WriteAheadLog:
             entry = _Pending(body, num_spans)
             self._pending.append(entry)
             self._pending_bytes += size
-            self._changed.notify_all()
+            self._changed.notify()
         return entry.done
 
     def next_sealed(self, timeout_s: float) -> SealedSegment | None:
@@ -133,8 +135,8 @@ class WriteAheadLog:
 
         The segment stays first in the queue until `delete` takes it out.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: bool(self._sealed), timeout_s)
+        with self._sealing:
+            self._sealing.wait_for(lambda: bool(self._sealed), timeout_s)
             return self._sealed[0] if self._sealed else None
 
     def delete(self, segment: SealedSegment) -> None:
@@ -192,14 +194,14 @@ class WriteAheadLog:
         """Write and seal what was accepted; refuse what comes later. Inserts may go on."""
         with self._changed:
             self._is_closing = True
-            self._changed.notify_all()
+            self._changed.notify()
         self._writer.join()
 
     def _forget(self, segment: SealedSegment) -> None:
         with self._changed:
             self._sealed.remove(segment)
             self._segment_bytes -= segment.num_bytes
-            self._changed.notify_all()
+            self._changed.notify()
 
     # The writer thread
 
@@ -315,7 +317,7 @@ class WriteAheadLog:
             self._sealed.append(
                 SealedSegment(segment.name, path, segment.num_bytes, segment.created_ns)
             )
-            self._changed.notify_all()
+            self._sealing.notify()
 
 
 def _write_all(fd: int, parts: list[bytes]) -> None:

@@ -259,6 +259,31 @@ def test_percentiles_are_those_of_the_requests_that_rows_stand_for(
         assert found == pytest.approx([1.3, 4.7, 4.94], abs=0.03)
 
 
+def test_a_models_percentiles_are_kept_over_its_cohorts(client: Any, rollups: Rollups) -> None:
+    for part in range(3):
+        insert(
+            client,
+            *(
+                {"ttft_s": 0.01 * i, "tenant": f"t{i % 4}", "model": f"m{i % 2}"}
+                for i in range(part, 90, 3)
+            ),
+        )
+    query = (
+        "SELECT model, minute, quantilesTDigestMerge(0.5, 0.95, 0.99)(ttft_s) FROM requests_1m"
+        " WHERE model != '' GROUP BY model, minute ORDER BY model"
+    )
+    plain = f"{query} SETTINGS optimize_use_projections = 0"
+    for _ in range(2):
+        assert "(by_model)" in str(client.query(f"EXPLAIN {query}").result_rows)
+        assert "(by_model)" not in str(client.query(f"EXPLAIN {plain}").result_rows)
+        kept, merged = client.query(query).result_rows, client.query(plain).result_rows
+        assert len(kept) == 2
+        for one, other in zip(kept, merged, strict=True):
+            assert one[:2] == other[:2]
+            assert one[2] == pytest.approx(other[2], rel=0.02)
+        client.command("OPTIMIZE TABLE requests_1m FINAL")
+
+
 def test_requests_from_before_the_phases_get_them_once(client: Any, opened: Storage) -> None:
     Rollups(opened.connect, opened.gate)
     insert(client, *({"time_ns": NOW - i * DAY, "ttft_s": 1.0, "queue_s": 2.0} for i in range(3)))

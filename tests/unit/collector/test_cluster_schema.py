@@ -49,6 +49,15 @@ def test_a_dropped_view_is_dropped_on_every_node() -> None:
     assert SCHEMA.render("DROP VIEW IF EXISTS old") == ["DROP VIEW IF EXISTS old ON CLUSTER 'prod'"]
 
 
+def test_how_rows_are_kept_is_set_where_they_are() -> None:
+    assert SCHEMA.render("ALTER TABLE spans MODIFY SETTING merge_selector_base = 12") == [
+        "ALTER TABLE spans_local ON CLUSTER 'prod' MODIFY SETTING merge_selector_base = 12"
+    ]
+    assert all(
+        "ALTER TABLE requests_1m ON" not in each for each in rendered() if "PROJECTION" in each
+    )
+
+
 def test_an_unknown_statement_and_a_wrong_name_are_said() -> None:
     with pytest.raises(ConfigurationError, match="no cluster form"):
         SCHEMA.render("OPTIMIZE TABLE spans")
