@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 
 PRESETS_S = {
@@ -25,6 +26,8 @@ _RAW_UP_TO_S = 6 * 3_600
 # A rollup of whole minutes says little of a shorter range.
 _SHORTEST_ROLLUP_S = 600
 MAX_RAW_REQUESTS = 150_000
+_MAX_SPANS = 50_000
+_SLICES = 24
 _REFRESH_S = ((3_600, 5), (21_600, 15))
 _SLOWEST_REFRESH_S = 60
 
@@ -152,6 +155,16 @@ class Selection:
     def relative(self, preset: str) -> Selection:
         """Return the same view of a range that ends now."""
         return replace(self, preset=preset, from_ms=None, to_ms=None)
+
+
+def slices(num_requests: float, window: Window) -> dict[str, int]:
+    """Return of how long a period how much is read, where whole spans of the range are too many.
+
+    Spans lie in the store by time: a slice is read fast, one span in n would read them all.
+    """
+    share = max(1, ceil(num_requests / _MAX_SPANS))
+    period_s = max(60, round(window.duration_s / _SLICES))
+    return {"period_s": period_s, "slice_s": max(1, period_s // share)}
 
 
 def step_s(duration_s: float) -> int:

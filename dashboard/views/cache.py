@@ -11,11 +11,12 @@ from dashboard import markup, reading, wording
 from dashboard.cache_model import bound_words, cache_tiles, outcome_words
 from dashboard.fields import pick
 from dashboard.figures import Line, Scale, lines
-from dashboard.health_data import range_of
+from dashboard.health_data import num_requests, range_of
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, refreshing, selection_bar
-from dashboard.selection import Selection, Window
+from dashboard.selection import Selection, Window, slices
 from dashboard.series import fill_gaps
+from dashboard.views.cache_causes import MAX_NEAR_MISSES, show_near_misses, show_prefixes
 from dashboard.zoom import zoomable
 
 _PERCENT = Scale("%", 100.0)
@@ -69,7 +70,12 @@ def _body(selection: Selection, by: str) -> None:
     figure.update_yaxes(range=[0, 100])
     zoomable(figure, "cache-hits", "Found in a cache", "part of the input tokens, or of requests")
     _show_cohorts(cohorts, by)
+    sliced = {**range_of(window), **slices(num_requests(selection, window), window)}
+    filters = {"model": selection.model, "tenant": selection.tenant}
+    show_prefixes(reading.rows("prefix_misses", {**sliced, **filters}))
     _show_responses(outcomes, details, window)
+    if outcomes:
+        show_near_misses(reading.rows("cache_near_misses", {**sliced, "limit": MAX_NEAR_MISSES}))
 
 
 def _show_cohorts(cohorts: list[dict[str, Any]], by: str) -> None:

@@ -21,6 +21,7 @@ EXPLORE: dict[str, object] = {
     "min_ttft_s": 0.5, "min_e2e_s": 0.0, "min_stall_s": 0.0, "min_input_tokens": 0.0,
     "min_output_tokens": 0.0, "limit": 5,
 }  # fmt: skip
+SLICED: dict[str, object] = {"period_s": 60, "slice_s": 60}
 QUERIES: dict[str, dict[str, object]] = {
     "health_summary": NO_FILTER,
     "health_summary_1m": NO_FILTER,
@@ -62,6 +63,16 @@ QUERIES: dict[str, dict[str, object]] = {
     "response_cache_counts": {"model": ""},
     "response_cache_details": {},
     "response_cache_bound": {"step_s": 60},
+    "speculation_sample": {"model": "", "limit": 5, "one_in": 1},
+    "acceptance_sources": {**SLICED, "model": ""},
+    "engine_evictions": {**SLICED, "model": "", "step_s": 60},
+    "prefix_misses": {**SLICED, "model": "", "tenant": ""},
+    "cache_near_misses": {**SLICED, "limit": 5},
+    "eval_latency_split": {"run_id": RUN_ID},
+    "live_eval_series": {"step_s": 3600},
+    "golden_candidates": {"limit": 5},
+    "newest_feedback": {"limit": 5},
+    "request_contents": {"trace_ids": ["none"], "from_ns": 0, "to_ns": 1},
     "compare_sample": {**NO_FILTER, "measure": "ttft", "limit": 5},
     "compare_cohort": NO_FILTER,
     "explore_requests": EXPLORE,
