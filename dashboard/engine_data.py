@@ -10,12 +10,12 @@ import pandas as pd
 from dashboard import reading
 from dashboard.engine_model import COLUMNS, STATE_NAMES, state_rows, waiting_rows
 from dashboard.health_data import num_requests, range_of
-from dashboard.latency_model import one_in
 from dashboard.selection import Selection, Window, slices
 from dashboard.series import fill_gaps
 from evenkeel.errors import StoreError
 
 MAX_TPOTS = 500
+MAX_READ = 500_000
 _UNKNOWN_TABLE = "Code: 60."
 
 
@@ -59,12 +59,13 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
         names = (*STATE_NAMES, *(f"{name}_total" for name in STATE_NAMES))
         state = reading.rows("engine_state_series", {**parameters, "names": names})
         source, rows, waiting = "metrics", state_rows(state, window.step_s), waiting_rows(state)
-    positions = reading.rows("acceptance_positions", {**range_of(window), **selection.filters()})[0]
-    is_drafted = bool(positions["drafted_tokens"])
     num_stored = num_requests(selection, window)
+    read_most = slices(num_stored, window, MAX_READ)
+    filtered = {**range_of(window), **selection.filters(), **read_most}
+    positions = reading.rows("acceptance_positions", filtered)[0]
+    is_drafted = bool(positions["drafted_tokens"])
     sliced = {**range_of(window), "model": selection.model, **slices(num_stored, window)}
-    share = one_in(num_stored, 40 * MAX_TPOTS)
-    sample = {**range_of(window), "model": selection.model, "limit": MAX_TPOTS, "one_in": share}
+    sample = {**range_of(window), "model": selection.model, "limit": MAX_TPOTS, **read_most}
     return EngineData(
         source=source if rows else "",
         rows=rows,

@@ -9,8 +9,6 @@ FROM
 (
     SELECT model, tenant, prompt_name, prompt_version, slo_class,
         toUInt64(ceil(sum(num_requests))) AS num_requests_whole
-    FROM requests_1m
-    WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
-        AND minute < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
+    FROM requests_rolled(from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64}, step_s = 3600)
     GROUP BY model, tenant, prompt_name, prompt_version, slo_class
 )

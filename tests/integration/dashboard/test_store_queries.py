@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 LATENCY: dict[str, object] = {
     **NO_FILTER, "measure": "ttft", "definition": "ours", "dimension": "tenant", "one_in": 1,
+    "column": "ttft_s",
 }  # fmt: skip
 EXPLORE: dict[str, object] = {
     **NO_FILTER, "order_by": "ttft", "status": "", "finish_reason": "", "session": "",
@@ -49,6 +50,7 @@ QUERIES: dict[str, dict[str, object]] = {
     "latency_series": {**LATENCY, "step_s": 60, "cohorts": ["acme"]},
     "latency_series_1m": {**LATENCY, "step_s": 60, "cohorts": ["acme"]},
     "latency_heatmap": {**LATENCY, "step_s": 60},
+    "latency_heatmap_1m": {**LATENCY, "step_s": 60},
     "latency_behind": {
         **LATENCY, "low_s": 0.1, "high_s": 0.5, "near_s": 0.3, "cohort": "acme", "limit": 5,
     },
@@ -56,14 +58,14 @@ QUERIES: dict[str, dict[str, object]] = {
     "engine_state_series": {"model": "", "step_s": 60, "names": ["vllm:num_requests_running"]},
     "engine_steps_series": {"model": "", "step_s": 60},
     "engine_steps_waiting": {"model": "", "step_s": 60},
-    "acceptance_positions": NO_FILTER,
+    "acceptance_positions": {**SLICED, **NO_FILTER},
     "control_steps": {},
-    "cache_series": {**NO_FILTER, "step_s": 60},
-    "cache_cohorts": {**NO_FILTER, "dimension": "tenant"},
+    "cache_series": {**SLICED, **NO_FILTER, "step_s": 60},
+    "cache_cohorts": {**SLICED, **NO_FILTER, "dimension": "tenant"},
     "response_cache_counts": {"model": ""},
     "response_cache_details": {},
     "response_cache_bound": {"step_s": 60},
-    "speculation_sample": {"model": "", "limit": 5, "one_in": 1},
+    "speculation_sample": {**SLICED, "model": "", "limit": 5},
     "acceptance_sources": {**SLICED, "model": ""},
     "engine_evictions": {**SLICED, "model": "", "step_s": 60},
     "prefix_misses": {**SLICED, "model": "", "tenant": ""},
@@ -152,6 +154,28 @@ def test_latency_of_the_rollup_is_that_of_the_requests(platform: Platform) -> No
     assert raw.keys() == rollup.keys()
     for cohort, row in raw.items():
         assert rollup[cohort]["p50_s"] == pytest.approx(row["p50_s"], rel=0.1), cohort
+
+
+def test_the_rollups_heatmap_is_that_of_the_requests(platform: Platform) -> None:
+    store = Store(platform.query_url)
+    whole_minutes = {
+        "from_ms": platform.from_ms // 60_000 * 60_000,
+        "to_ms": (platform.to_ms // 60_000 + 1) * 60_000,
+        **LATENCY,
+        "step_s": 3600,
+    }
+    found = []
+    for name in ("latency_heatmap", "latency_heatmap_1m"):
+        rows = store.rows(name, whole_minutes)
+        total = sum(row["num_requests"] for row in rows)
+        bins = dict.fromkeys(range(-60, 40), 0.0)
+        for row in rows:
+            bins[row["bin"]] += row["num_requests"] / total
+        found.append(bins)
+    store.close()
+    # A digest moves a few requests over the border of a bin.
+    assert sum(abs(found[0][b] - found[1][b]) for b in found[0]) < 0.2
+    assert max(abs(found[0][b] - found[1][b]) for b in found[0]) < 0.03
 
 
 @pytest.mark.parametrize(
