@@ -14,10 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -27,6 +24,7 @@ from typing import Any
 
 import dashboard_store
 import httpx
+from dashboard_processes import serve_dashboard, started
 from playwright.sync_api import Browser, Page, sync_playwright
 
 CHROMIUM_ARGS = (
@@ -86,36 +84,7 @@ def running(folder: Path, rate: float) -> Iterator[tuple[str, str]]:
         addresses = json.loads(collector.stdout.readline())
         traffic = ("simulate", "--live", "--rate", str(rate), "--duration", "20m")
         started(stack, *traffic, "--endpoint", addresses["http_url"])
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        started(
-            stack, "dashboard", "--port", str(port), "--query-url", addresses["query_url"],
-            "--collector-url", addresses["http_url"], "--slos", str(slo_file),
-        )  # fmt: skip
-        url = f"http://127.0.0.1:{port}"
-        for _ in range(300):
-            with contextlib.suppress(httpx.HTTPError):
-                if httpx.get(f"{url}/_stcore/health").status_code == 200:
-                    break
-            time.sleep(0.2)
-        yield url, addresses["query_url"]
-
-
-def started(stack: contextlib.ExitStack, *arguments: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "evenkeel", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-
-    def stop() -> None:
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-
-    stack.callback(stop)
-    return process
+        yield serve_dashboard(stack, addresses, slo_file), addresses["query_url"]
 
 
 def views(browser: Browser, url: str, query_url: str) -> dict[str, Any]:

@@ -292,7 +292,7 @@ def control(row: Row) -> Control:
         change = f"{said.get(f'{name}before', '?')} → {said[f'{name}after']}"
     effect, level = "not measured", "unknown"
     if said.get(f"{name}is_dry_run", "").lower() == "true":
-        effect, level = "dry run: nothing was changed", "unknown"
+        effect, level = "dry run", "unknown"
     elif before is not None and after is not None:
         effect, level = (
             ("burn fell", "good") if after < before else ("burn did not fall", "warning")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from html import escape
 
 import pandas as pd
 import streamlit as st
@@ -52,11 +53,8 @@ def _body(selection: Selection) -> None:
     else:
         _show_signs(found)
         _show_charts(data, window)
-    left, right = st.columns(2, gap="small")
-    with left:
-        _show_speculation(data)
-    with right:
-        _show_actions(data)
+    _show_speculation(data)
+    _show_actions(data)
 
 
 def _show_signs(found: Diagnosis) -> None:
@@ -145,30 +143,34 @@ def _show_speculation(data: EngineData) -> None:
     with st.container(border=True, key="card-acceptance"):
         found = positions(data.positions)
         st.html(
-            '<div class="ek-title">Speculation by draft position'
+            '<div class="ek-title">Speculation by draft position and source'
             "<small>a token counts only if all before it were accepted</small></div>"
         )
         if not found:
             st.caption("No request of this range was speculated for.")
             return
-        st.html(markup.table(_POSITION_HEADERS, _position_cells(found), "Positions"))
+        tables = [("all drafts", found)]
+        if len(data.sources) > 1:
+            tables += [
+                (f"{source['source'].replace('_', ' ')}", positions(source))
+                for source in data.sources
+            ]
+        for column, (name, listed) in zip(st.columns(len(tables)), tables, strict=True):
+            with column:
+                st.html(
+                    f'<div class="ek-label">{escape(name)}</div>'
+                    + markup.table(_POSITION_HEADERS, _position_cells(listed), f"Positions, {name}")
+                )
         drafted = data.positions["drafted_tokens"]
         accepted = data.positions["accepted_tokens"] or 0
         first = found[0].drafted
         length = 1 + accepted / first if first else None
+        by = data.sources[0]["source"].replace("_", " ") if len(data.sources) == 1 else ""
         st.caption(
             f"Acceptance length {wording.NO_DATA if length is None else f'{length:.2f}'} tokens a "
             f"verify step; {wording.percent(accepted / drafted)} of all drafted tokens were "
-            "accepted."
+            f"accepted.{f' All drafts came from: {by}.' if by else ''}"
         )
-        for source in data.sources:
-            listed = positions(source)
-            name = f"by {source['source']}"
-            st.html(
-                f'<div class="ek-title"><small>{name}, {wording.count(source["num_requests"])} '
-                "requests read</small></div>"
-                + markup.table(_POSITION_HEADERS, _position_cells(listed), f"Positions {name}")
-            )
         _show_speed_up(data)
 
 

@@ -161,7 +161,7 @@ def _show_changed(items: list[Row]) -> None:
         lost = items[0]["num_lost"] if items else 0
         st.html(
             '<div class="ek-title">Changed items<small>'
-            f"{wording.count(total)} items scored differently: B lost {wording.count(lost)} and "
+            f"scored differently: {wording.count(total)}; B lost {wording.count(lost)} and "
             f"gained {wording.count(total - lost)}</small></div>"
         )
         if not items:

@@ -24,7 +24,7 @@ _DAYS = 7
 _DAY_MS = 86_400_000
 _STEP_S = 6 * 3_600
 _PERCENT = Scale("%", 100.0)
-_MAX_QUEUE = 10
+_MAX_QUEUE = 6
 _MAX_FEEDBACK = 10
 
 
