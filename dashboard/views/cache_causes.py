@@ -78,7 +78,7 @@ def show_near_misses(rows: list[Row]) -> None:
             return
         cells = [
             [
-                Cell(wording.moment_ms(row["time_ms"])),
+                Cell(wording.short_moment_ms(row["time_ms"])),
                 Cell(_similarity(row["similarity"]), is_number=True),
                 Cell(_similarity(row["threshold"]), is_number=True),
                 Cell(row["reason"] or "below the threshold"),

@@ -224,7 +224,7 @@ def _show_actions(data: EngineData) -> None:
             said = control(action)
             rows.append(
                 [
-                    Cell(wording.moment_ms(action["time_ms"])),
+                    Cell(wording.short_moment_ms(action["time_ms"])),
                     Cell(said.lever),
                     Cell(said.change),
                     Cell(said.burn, is_number=True),

@@ -272,11 +272,11 @@ def _show_runs(runs: list[Row], chosen: Row) -> None:
                 [
                     Cell(run["run_id"] + shown, href=page_link("evals", params)),
                     Cell(html=markup.badge(verdict, LEVELS.get(verdict, "unknown"))),
-                    Cell(wording.moment_ms(run["started_ms"])),
+                    Cell(wording.short_moment_ms(run["started_ms"])),
                     Cell(run["dataset"] or "–"),
                     Cell(wording.count(run["num_items"]), is_number=True),
                     Cell(" · ".join(run["sides"])),
                 ]
             )
-        headers = ("run", "verdict", "started", "dataset", "items", "sides")
+        headers = ("run", "verdict", "started (UTC)", "dataset", "items", "sides")
         st.html(markup.table(headers, rows, "Evaluation runs"))

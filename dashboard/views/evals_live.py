@@ -197,7 +197,7 @@ def show_feedback() -> None:
             return
         rows = [
             [
-                Cell(wording.moment_ms(row["time_ms"])),
+                Cell(wording.short_moment_ms(row["time_ms"])),
                 Cell(html=_mark(row)),
                 Cell(row["comment"] or "–", wraps=True),
                 Cell(row["corrected"] or "–", wraps=True),

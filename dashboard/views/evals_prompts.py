@@ -51,7 +51,7 @@ def _show_versions(labels: dict[tuple[str, str], str]) -> None:
                 Cell(row["prompt_name"]),
                 Cell(row["prompt_version"]),
                 Cell(labels.get((row["prompt_name"], row["prompt_version"]), "–")),
-                Cell(wording.moment_ms(int(row["first_ms"]))),
+                Cell(wording.short_moment_ms(int(row["first_ms"]))),
                 Cell(wording.count(row["num_requests"]), is_number=True),
                 Cell(wording.seconds(row["ttft_p95_s"]), is_number=True),
                 Cell(wording.seconds(row["e2e_p95_s"]), is_number=True),
@@ -62,7 +62,7 @@ def _show_versions(labels: dict[tuple[str, str], str]) -> None:
             for row in found
         ]
         headers = (
-            "prompt", "version", "label", "first seen", "requests", "TTFT p95", "total p95",
+            "prompt", "version", "label", "first seen (UTC)", "requests", "TTFT p95", "total p95",
             "output, mean", "errors", "",
         )  # fmt: skip
         st.html(markup.table(headers, rows, "Prompt versions"))
@@ -90,7 +90,7 @@ def _show_labels(registry: list[Row], runs: list[Row]) -> None:
                 Cell(label),
                 Cell(version),
                 Cell(_last_move(prompt, label)["reason"], wraps=True),
-                Cell(wording.moment_ms(_last_move(prompt, label)["time_s"] * 1000)),
+                Cell(wording.short_moment_ms(_last_move(prompt, label)["time_s"] * 1000)),
                 Cell(prompt["goes_back_to"].get(label) or "–"),
             ]
             for prompt in registry

@@ -95,11 +95,11 @@ def _show_judged(found: list[Row]) -> None:
             Cell(j["label"] or "–"),
             Cell(j["explanation"] or "–", wraps=True),
             Cell(j["author"] or "–"),
-            Cell(wording.moment_ms(j["time_ms"])),
+            Cell(wording.short_moment_ms(j["time_ms"])),
         ]
         for j in found
     ]
-    headers = ("by", "score", "label", "why", "author", "when")
+    headers = ("by", "score", "label", "why", "author", "when (UTC)")
     st.html(markup.table(headers, rows, "Judgements"))
 
 
