@@ -116,6 +116,34 @@ def test_the_rollup_says_what_the_requests_say(platform: Platform) -> None:
         assert rollup[name] == pytest.approx(raw[name], rel=0.05), name
 
 
+@pytest.mark.parametrize(
+    ("before_ms", "after_ms"),
+    [
+        pytest.param(0, 0, id="whole hours alone"),
+        pytest.param(17 * 60_000, 29 * 60_000, id="with minutes at both ends"),
+    ],
+)
+def test_hours_and_minutes_count_each_request_once(
+    platform: Platform, before_ms: int, after_ms: int
+) -> None:
+    hour_ms = 3_600_000
+    wide = {
+        "from_ms": platform.from_ms // hour_ms * hour_ms - hour_ms - before_ms,
+        "to_ms": (platform.to_ms // hour_ms + 2) * hour_ms + after_ms,
+        **NO_FILTER,
+    }
+    store = Store(platform.query_url)
+    summary = store.rows("health_summary_1m", wide)[0]
+    hourly = store.rows("health_series_1m", {**wide, "step_s": 3600})
+    exact = store.rows("health_summary", wide)[0]
+    store.close()
+    assert summary["num_requests"] == NUM_REQUESTS
+    assert summary["ttft_p95_s"] == pytest.approx(exact["ttft_p95_s"], rel=0.05)
+    assert sum(row["ok_per_s"] * row["covered_s"] for row in hourly) == pytest.approx(
+        NUM_REQUESTS - exact["num_errors"] - exact["num_aborted"] - exact["num_shed"]
+    )
+
+
 def test_the_store_counts_what_was_simulated(platform: Platform) -> None:
     store = Store(platform.query_url)
     summary = store.rows("health_summary", platform.range() | NO_FILTER)[0]
