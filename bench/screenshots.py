@@ -1,17 +1,25 @@
-"""Takes a picture of every page of a running dashboard, light and dark, for docs/images/.
+"""Takes a picture of every page of the dashboard for docs/images/, from data of the real runtime.
 
-python bench/screenshots.py --url http://127.0.0.1:8501 --range 1h
+    evenkeel demo --exit-after 150s --data-dir build/demo
+    python bench/screenshots.py --demo build/demo             # what docs/dashboard.md shows
+    python bench/screenshots.py --demo build/demo --review    # both themes, both widths, to look at
+
+Starts a collector and a dashboard on what the demo left; `--url` takes a running dashboard instead.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlencode
 
+import httpx
+from dashboard_processes import serve_dashboard, started
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -21,7 +29,7 @@ CHROMIUM_ARGS = (
 ).split()
 SCHEMES = ("light", "dark")
 WIDTHS = {"": 1440, "-narrow": 390}
-PAGES = (
+PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("health", "", {}),
     ("latency", "latency", {"by": "tenant"}),
     ("slo", "slo", {}),
@@ -33,7 +41,9 @@ PAGES = (
     ("evals", "evals", {}),
 )
 COLOURS = (128, 64, 32, 16)
-MAX_BYTES = 200_000
+MAX_BYTES = 150_000
+IN_DARK = ("health", "request")
+SHOWN_S = 300
 SETTLE_MS = 2_500
 TIMEOUT_MS = 30_000
 MAX_HEIGHT = 2_400
@@ -41,38 +51,69 @@ MAX_HEIGHT = 2_400
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default="http://127.0.0.1:8501", help="the dashboard")
-    parser.add_argument("--out", type=Path, default=Path("docs/images"), help="folder to write")
-    parser.add_argument("--range", default="1h", help="time range shown")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--demo", type=Path, metavar="DIR", help="the folder of a demo that ended")
+    source.add_argument("--url", help="a running dashboard")
+    parser.add_argument("--out", type=Path, help="folder to write (docs/images, or build/pages)")
+    parser.add_argument("--range", default="1h", help="time range shown, with --url")
     parser.add_argument("--chromium", default="/usr/bin/chromium", help="the browser")
-    parser.add_argument("--narrow", action="store_true", help="also 390 pixels wide")
+    parser.add_argument("--review", action="store_true", help="both themes, and 390 pixels wide")
+    parser.add_argument("--pages", default="", help="only these, with commas")
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
+    out = args.out or Path("build/pages" if args.review else "docs/images")
+    out.mkdir(parents=True, exist_ok=True)
     has_failed = False
-    with sync_playwright() as playwright:
+    with ExitStack() as stack:
+        url, shown = args.url, {"range": args.range}
+        if args.demo is not None:
+            url, shown = stack.enter_context(served(args.demo))
+        playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=args.chromium, args=CHROMIUM_ARGS)
-        for suffix, width in WIDTHS.items() if args.narrow else [("", WIDTHS[""])]:
+        addresses = pages_of(browser, url, {**shown, "live": "off"})
+        for name, address in addresses.items():
+            if args.pages and name not in args.pages.split(","):
+                continue
             for scheme in SCHEMES:
-                for path in pictures(browser, args, scheme, width, suffix):
-                    print(path)
-                    has_failed |= not 0 < path.stat().st_size <= MAX_BYTES
+                if scheme == "dark" and not args.review and name not in IN_DARK:
+                    continue
+                for suffix, width in WIDTHS.items() if args.review else [("", WIDTHS[""])]:
+                    path = out / f"{name}-{scheme}{suffix}.png"
+                    with opened(browser, address, scheme, width) as page:
+                        take(page, path, width)
+                    size = path.stat().st_size
+                    print(f"{path} {size:,} bytes", flush=True)
+                    has_failed |= not args.review and not 0 < size <= MAX_BYTES
         browser.close()
     return int(has_failed)
 
 
-def pictures(
-    browser: Browser, args: argparse.Namespace, scheme: str, width: int, suffix: str
-) -> Iterator[Path]:
-    slowest = None
-    for name, path, choices in PAGES:
-        query = urlencode({"range": args.range, "live": "off", **choices})
-        with opened(browser, f"{args.url}/{path}?{query}", scheme, width) as page:
-            yield take(page, args.out / f"{name}-{scheme}{suffix}.png", width)
-            if name == "health":
-                slowest = page.locator(".st-key-card-slowest a").first.get_attribute("href")
-    if slowest is not None:
-        with opened(browser, f"{args.url}/{slowest.removeprefix('./')}", scheme, width) as page:
-            yield take(page, args.out / f"request-{scheme}{suffix}.png", width)
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """A collector and a dashboard on a demo's folder; its URL, and its last minutes as a range."""
+    with ExitStack() as stack:
+        collector = started(
+            stack, "collect", "--json", "--data-dir", str(folder / "collector"), "--http-port",
+            "0", "--grpc-port", "0", "--query-port", "0", "--slos", str(folder / "slos.yaml"),
+            "--prompts-dir", "prompts",
+        )  # fmt: skip
+        assert collector.stdout is not None
+        addresses = json.loads(collector.stdout.readline())
+        url = serve_dashboard(stack, addresses, folder / "slos.yaml")
+        sql = "SELECT toUnixTimestamp(max(time)) FROM evenkeel.requests"
+        end_s = int(httpx.post(addresses["query_url"], content=sql, timeout=60).text) + 5
+        yield url, {"from": iso(end_s - SHOWN_S), "to": iso(end_s)}
+
+
+def iso(unix_s: int) -> str:
+    return datetime.fromtimestamp(unix_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def pages_of(browser: Browser, url: str, shown: dict[str, str]) -> dict[str, str]:
+    """Return the address of each page; the request shown is the slowest one."""
+    found = {name: f"{url}/{path}?{urlencode({**shown, **own})}" for name, path, own in PAGES}
+    with opened(browser, found["health"], "light", WIDTHS[""]) as page:
+        slowest = page.locator(".st-key-card-slowest a").first.get_attribute("href") or ""
+    return {**found, "request": f"{url}/{slowest.removeprefix('./')}"}
 
 
 @contextmanager

@@ -50,6 +50,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--slos", type=Path, metavar="FILE", help="SLO file to evaluate")
     parser.add_argument(
+        "--prompts-dir", type=Path, metavar="DIR", help="prompt registry to promote in"
+    )
+    parser.add_argument(
         "--dashboard-url", metavar="URL", help="where notifications of alerts link to"
     )
     parser.add_argument(

@@ -26,6 +26,7 @@ class Context:
         dashboard_url: Where people look, for links in notifications, or None.
         use_slos: Lets what else depends on the SLOs follow the file in force; costs nothing where
             it did not change.
+        prompts_dir: The prompt registry whose labels operators may move, or None.
         metrics: What `/metrics` shows: `Counter(name, help, registry=context.metrics)`.
     """
 
@@ -35,3 +36,4 @@ class Context:
     dashboard_url: str | None
     metrics: CollectorRegistry
     use_slos: Callable[[Sequence[Slo]], object] = lambda slos: None
+    prompts_dir: Path | None = None

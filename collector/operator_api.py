@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -19,7 +20,7 @@ from urllib.parse import parse_qsl
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from pydantic import ValidationError
 
-from collector import operator_actions
+from collector import feedback, operator_actions, prompt_actions
 from collector.access import Access, AccessScope, ForbiddenError, UnauthenticatedError, secret_of
 from collector.alert_book import FILE_NAME as BOOK_NAME
 from collector.alert_book import AlertBook
@@ -27,14 +28,22 @@ from collector.alert_message import rfc3339
 from collector.alerts_text import listing_json, read_listing
 from collector.audit import FILE_NAME as AUDIT_NAME
 from collector.audit import Audit, Entry
+from collector.canonical import MalformedError
 from collector.context import Context
 from collector.decompress import TooLargeError
 from collector.http_body import Receive, Response, Scope, read_body, read_headers
+from collector.intake import RETRY_AFTER_S, Intake
+from collector.judgement_actions import JUDGEMENTS, Judge, Review, feedback_of
+from collector.memory_budget import BusyError
+from collector.signals import PROTOBUF, SIGNALS
 from collector.slo_correct_command import parse_time_ns
 from collector.slo_corrections import Corrections
 from collector.slo_report import measure
 from collector.slo_report_text import report_html, report_json, report_markdown
+from collector.tenant_limits import RateLimitedError
+from collector.write_ahead_log import LogFullError, LogWriteError
 from evenkeel.errors import ConfigurationError, EvenkeelError, StoreError
+from evenkeel.prompts import PromptRegistry
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_query import Span
 from evenkeel.store import read_query
@@ -45,6 +54,13 @@ if TYPE_CHECKING:
 PREFIX = "/api/"
 MAX_BODY_BYTES = 64 * 1024
 _MAX_LISTED = 500
+_TRACES = next(signal for signal in SIGNALS if signal.path == "/v1/traces")
+_ORDERS: Mapping[str, type[operator_actions.Order]] = {
+    **{name: action[0] for name, action in operator_actions.ACTIONS.items()},
+    "promote": prompt_actions.Promote,
+    "rollback": prompt_actions.Rollback,
+    **JUDGEMENTS,
+}
 _LONGEST_REPORT_NS = 400 * 86_400 * 10**9
 
 
@@ -73,11 +89,13 @@ class OperatorApi:
     Args:
         context: The running collector.
         access: Who may read and act.
+        intake: Where judgements go, as all that is stored.
     """
 
-    def __init__(self, context: Context, access: Access) -> None:
+    def __init__(self, context: Context, access: Access, intake: Intake) -> None:
         self._context = context
         self._access = access
+        self._intake = intake
         self._book = context.data_dir / BOOK_NAME
 
     async def answer(self, scope: Scope, receive: Receive) -> Response:
@@ -96,6 +114,10 @@ class OperatorApi:
             return _json({"error": str(error)}, 403)
         except TooLargeError as error:
             return _json({"error": str(error)}, 413)
+        except MalformedError as error:
+            return _json({"error": str(error)}, 400)
+        except (LogFullError, LogWriteError, BusyError, RateLimitedError) as error:
+            return _json({"error": f"{error}; try again after {RETRY_AFTER_S} s"}, 503)
         except StoreError as error:
             return _json({"error": str(error)}, 503)
         except EvenkeelError as error:
@@ -115,6 +137,8 @@ class OperatorApi:
             return _json({"corrections": await asyncio.to_thread(self._corrections)})
         if name == "audit":
             return _json({"entries": await asyncio.to_thread(self._entries)})
+        if name == "prompts":
+            return _json({"prompts": await asyncio.to_thread(self._prompts)})
         if name == "report":
             return await asyncio.to_thread(self._report, parameters)
         return _json({"error": "nothing is here; docs/collector.md lists what is"}, 404)
@@ -123,21 +147,46 @@ class OperatorApi:
         secret = secret_of(headers)
         if self._access.check(secret, AccessScope.ADMIN) is not None:
             raise ForbiddenError("a tenant's token may not act on what is of all tenants")
-        action = operator_actions.ACTIONS.get(name)
-        if action is None:
-            known = ", ".join(operator_actions.ACTIONS)
+        model = _ORDERS.get(name)
+        if model is None:
+            known = ", ".join(_ORDERS)
             return _json({"error": f"no action is named {name[:100]!r}; known: {known}"}, 404)
         # A form or plain text can be sent by any page a browser has open; JSON cannot.
         if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
             return _json({"error": "send application/json"}, 415)
         body = await read_body(receive, MAX_BODY_BYTES)
         try:
-            order = action[0].model_validate_json(body)
+            order = model.model_validate_json(body)
         except ValidationError as error:
             first = error.errors(include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise ConfigurationError(f"{name}: {where}: {first['msg']}") from error
+        if isinstance(order, Judge | Review):
+            return _json(await self._judge(name, order, secret))
         return _json(await asyncio.to_thread(self._perform, name, order, secret))
+
+    async def _judge(self, name: str, order: Judge | Review, secret: str | None) -> dict[str, Any]:
+        """Store what a person says; its words are redacted on their way, so no audit has them."""
+        said = feedback_of(order)
+        span_id, body = feedback.to_span(said)
+        result = {"feedback_id": span_id}
+        kept = {"trace_id": said.trace_id, "label": said.label, "score": said.score}
+        details = {**{key: value for key, value in kept.items() if value is not None}, **result}
+        await asyncio.to_thread(self._write_down, name, order.by, secret, details)
+        await self._intake.take(_TRACES.parsers[PROTOBUF], body, None, "http")
+        return result
+
+    def _write_down(
+        self, name: str, author: str, secret: str | None, details: Mapping[str, Any]
+    ) -> None:
+        audit = Audit(self._context.data_dir / AUDIT_NAME)
+        try:
+            audit.add(Entry(time_ns(), author, self._token(secret), name, details))
+        finally:
+            audit.close()
+
+    def _token(self, secret: str | None) -> str:
+        return "" if self._access.is_open else _digest(secret or "")
 
     def _may_act(self, secret: str | None) -> bool:
         try:
@@ -150,16 +199,42 @@ class OperatorApi:
         self, name: str, order: operator_actions.Order, secret: str | None
     ) -> dict[str, Any]:
         now_ns = time_ns()
-        token = "" if self._access.is_open else _digest(secret or "")
         # Opened first: what cannot be written down is not done.
         audit = Audit(self._context.data_dir / AUDIT_NAME)
         try:
-            result = operator_actions.perform(self._book, name, order, now_ns)
+            result = self._do(name, order, now_ns)
             details = {**order.model_dump(mode="json", exclude={"by"}), "result": result}
-            audit.add(Entry(now_ns, order.by, token, name, details))
+            audit.add(Entry(now_ns, order.by, self._token(secret), name, details))
         finally:
             audit.close()
         return result
+
+    def _do(self, name: str, order: operator_actions.Order, now_ns: int) -> dict[str, Any]:
+        match order:
+            case prompt_actions.Promote():
+                return prompt_actions.promote(self._registry(), order, now_ns, self._run)
+            case prompt_actions.Rollback():
+                return prompt_actions.roll_back(self._registry(), order, now_ns)
+            case _:
+                return operator_actions.perform(self._book, name, order, now_ns)
+
+    def _registry(self) -> PromptRegistry:
+        return PromptRegistry(self._prompts_dir())
+
+    def _prompts_dir(self) -> Path:
+        if self._context.prompts_dir is None:
+            raise ConfigurationError("the collector has no prompt registry: give --prompts-dir")
+        return self._context.prompts_dir
+
+    def _prompts(self) -> list[dict[str, Any]]:
+        return prompt_actions.listing(self._prompts_dir())
+
+    def _run(self, run_id: str) -> Mapping[str, Any]:
+        client = self._context.connect()
+        try:
+            return _Reader(client).rows("prompt_run", {"run_id": run_id})[0]
+        finally:
+            client.close()
 
     def _alerts(self) -> dict[str, Any]:
         if not self._book.exists():

@@ -139,6 +139,7 @@ async def run(
             dashboard_url=settings.dashboard_url,
             metrics=metrics.registry,
             use_slos=partial(_follow_slos, storage, treatment),
+            prompts_dir=settings.prompts_dir,
         )
         await _start_slos(stack, context)
 
@@ -152,7 +153,7 @@ async def run(
             intake,
             settings.max_http_body_bytes,
             partial(_why_not_ready, log),
-            OperatorApi(context, access),
+            OperatorApi(context, access, intake),
         )
         await _start(stack, HttpServer(app, http_socket, tls))
         following = asyncio.create_task(control.follow())

@@ -33,6 +33,7 @@ class CollectorSettings(Settings):
     clickhouse_cluster: str | None = None
     slos: Path | None = None
     dashboard_url: str | None = None
+    prompts_dir: Path | None = None
     max_http_body_bytes: int = Field(default=20 * MEBIBYTE, gt=0)
     max_grpc_body_bytes: int = Field(default=4 * MEBIBYTE, gt=0)
     max_log_bytes: int = Field(default=1024 * MEBIBYTE, gt=0)

@@ -71,3 +71,37 @@ def bound_words(details: Sequence[Row]) -> str:
 
 def _ratio(part: float, whole: float) -> str:
     return wording.percent(part / whole if whole else None)
+
+
+_MISSES = {
+    "none": "found whole",
+    "off": "prefix caching is off",
+    "evicted": "was held, and evicted",
+    "other_salt": "held under another salt",
+    "diverged": "differs from an earlier prompt",
+    "never_seen": "never seen",
+}
+
+
+def miss_words(miss: str) -> str:
+    """Return why a prompt was not in the prefix cache."""
+    return _MISSES.get(miss, miss)
+
+
+def by_cause(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return rows of `prefix_misses` by cause alone, the dearest first."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        cause = found.setdefault(
+            row["miss"],
+            {"miss": row["miss"], "num_requests": 0.0, "missed_tokens": 0.0, "cost_s": 0.0},
+        )
+        for name in ("num_requests", "missed_tokens", "cost_s"):
+            cause[name] += row[name]
+    return sorted(found.values(), key=lambda cause: -cause["cost_s"])
+
+
+def unstable(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the prompts with static text behind a changing piece, the most tokens first."""
+    found = [dict(row) for row in rows if row["num_unstable"]]
+    return sorted(found, key=lambda row: -row["unstable_tokens"])

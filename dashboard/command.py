@@ -32,9 +32,6 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--slos", type=Path, metavar="FILE", help="the SLO file, for budgets and drafts"
     )
     parser.add_argument(
-        "--prompts", type=Path, metavar="FOLDER", help="the prompt registry, for its versions"
-    )
-    parser.add_argument(
         "--sign-in", choices=("none", "token", "oidc"), help="how people sign in (none)"
     )
     parser.add_argument("--users", type=Path, metavar="FILE", help="whose token each e-mail uses")

@@ -19,6 +19,7 @@ DIMENSIONS = {
     "model": "model",
     "tenant": "tenant",
     "slo_class": "SLO class",
+    "service": "service, as of other flags",
     "time": "time",
 }
 EARLIER_MS = {"before": 0, "day": 86_400_000, "week": 604_800_000}
@@ -46,11 +47,15 @@ _FEATURES = {
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two cohorts: what it is called, and which requests it has."""
+    """One of the two cohorts: what it is called, and which requests it has.
+
+    Servers with other flags are told apart by their `service.name`; "" is every service.
+    """
 
     name: str
     selection: Selection
     window: Window
+    service: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,8 @@ def sides(
         earlier = replace(window, from_ms=window.from_ms - back_ms, to_ms=window.to_ms - back_ms)
         name = EARLIER.get(a, EARLIER["before"])
         return Side(name, selection, earlier), Side("this range", selection, window)
+    if dimension == "service":
+        return Side(a, selection, window, a), Side(b, selection, window, b)
     return (
         Side(a, selection.filtered(dimension, a), window),
         Side(b, selection.filtered(dimension, b), window),

@@ -38,7 +38,6 @@ class DashboardSettings(Settings):
     query_url: str = DEFAULT_URL
     collector_url: str = DEFAULT_COLLECTOR_URL
     slos: Path | None = None
-    prompts: Path | None = None
     sign_in: SignIn = SignIn.NONE
     token: SecretStr | None = None
     users: Path | None = None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from html import escape
+from math import sqrt
 from typing import Any
 
 Row = Mapping[str, Any]
 
-OVERALL = ("", "overall")
 LEVELS = {
     "regressed": "bad",
     "inconclusive": "warning",
@@ -66,22 +69,6 @@ class SliceScores:
         return self.score_b - self.score_a
 
 
-def run_verdict(verdicts: Sequence[str], slices: Sequence[str]) -> str:
-    """Return what the gates of a run come to, as `evenkeel eval` decides it.
-
-    One regression anywhere is a regression; otherwise the gates over all items decide, and one
-    that cannot tell leaves the run inconclusive. "" when there is no gate.
-    """
-    if "regressed" in verdicts:
-        return "regressed"
-    pairs = zip(verdicts, slices, strict=True)
-    overall = [verdict for verdict, name in pairs if name in OVERALL]
-    for verdict in ("inconclusive", "better"):
-        if verdict in overall:
-            return verdict
-    return "no worse" if overall else ""
-
-
 def interval(gate: Row, scale: float) -> Interval | None:
     """Return the gate's interval on a bar from −scale to +scale; None if it was not measured."""
     if gate["estimate"] is None or gate["lower"] is None or gate["upper"] is None:
@@ -136,3 +123,58 @@ def _joined(name: str, scorer: str, found: Mapping[str, Row]) -> SliceScores:
         ttft_a_s=a.get("client_ttft_p50_s"),
         ttft_b_s=b.get("client_ttft_p50_s"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of all requests, from those that were drawn.
+
+    Attributes:
+        value: Σ w·right / Σ w; None where nothing was scored.
+        lower: 95 % Wilson limit at the effective number of answers; `upper` the other.
+        num_scored: Answers scored.
+    """
+
+    value: float | None
+    lower: float | None
+    upper: float | None
+    num_scored: int
+
+
+def weighted_share(rows: Sequence[Row]) -> Share:
+    """Return the share of rows of `live_eval_series`, as `evenkeel eval live` computes it."""
+    weight = sum(row["weight"] for row in rows)
+    num_scored = sum(row["num_scored"] for row in rows)
+    if not weight:
+        return Share(None, None, None, num_scored)
+    share = sum(row["weight_right"] for row in rows) / weight
+    n = weight**2 / sum(row["weight_squared"] for row in rows)
+    z = 1.959964
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return Share(share, max(0.0, centre - half), min(1.0, centre + half), num_scored)
+
+
+def answer_text(stored: str) -> str:
+    """Return the text of stored messages; "" for anything else."""
+    try:
+        turns = [
+            "".join(str(part["content"]) for part in turn["parts"] if "content" in part)
+            for turn in json.loads(stored)
+            if turn["role"] not in ("system", "developer")
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return "\n".join(turns)
+
+
+def marked_diff(old: str, new: str) -> tuple[str, str]:
+    """Return both texts as safe markup, in which words that only one of them has are marked."""
+    a, b = re.findall(r"\s+|\S+", old), re.findall(r"\s+|\S+", new)
+    olds: list[str] = []
+    news: list[str] = []
+    for what, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        for parts, side, tag in ((a[a0:a1], olds, "del"), (b[b0:b1], news, "ins")):
+            text = escape("".join(parts))
+            side.append(text if what == "equal" or not text else f"<{tag}>{text}</{tag}>")
+    return "".join(olds), "".join(news)

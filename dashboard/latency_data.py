@@ -23,6 +23,14 @@ MAX_BEHIND = 20
 # The heatmap has steps of about twice the width of the lines: cells are to be hit with a mouse.
 _HEAT_STEPS = 2
 COLUMNS = ("p50_s", "p95_s", "p99_s")
+# The rollups' column of each measure; its other measures are not read.
+_COLUMN_OF = {
+    "ttft": "ttft_s",
+    "tpot": "tpot_s",
+    "itl": "itl_p99_s",
+    "stall": "stall_s",
+    "queue": "queue_s",
+}
 # Not in the minute rollup.
 _ONLY_RAW = ("finish_reason",)
 
@@ -44,9 +52,8 @@ class LatencyData:
         cohorts: One row a cohort, the largest first; "" is all requests.
         series: By cohort: one row a step, gaps included.
         heat: Rows of bucket, bin and number.
-        one_in: Which share of the requests the heatmap (and, unless the rollup was read, the rest)
-            comes from: one in n.
-        is_rollup: Whether the percentiles come from the minute rollup.
+        one_in: Which share of the requests was read: one in n. Of the rollup it is all.
+        is_rollup: Whether everything comes from the minute rollup.
         heat_step_s: Width of a step of the heatmap.
         window: As it was read: its steps are longer where the rollup was.
     """
@@ -81,12 +88,12 @@ def read_latency(selection: Selection, window: Window, view: View) -> LatencyDat
         f"latency_series{suffix}",
         {**parameters, "step_s": window.step_s, "cohorts": tuple(names)},
     )
-    heat_step_s = step_s(window.duration_s * _HEAT_STEPS)
+    heat_step_s = max(60 if is_rollup else 1, step_s(window.duration_s * _HEAT_STEPS))
     return LatencyData(
         cohorts=cohorts,
         series={name: _of_cohort(frame, name, window) for name in names},
-        heat=reading.rows("latency_heatmap", {**parameters, "step_s": heat_step_s}),
-        one_in=share,
+        heat=reading.rows(f"latency_heatmap{suffix}", {**parameters, "step_s": heat_step_s}),
+        one_in=1 if is_rollup else share,
         is_rollup=is_rollup,
         heat_step_s=heat_step_s,
         window=window,
@@ -127,6 +134,7 @@ def _parameters(selection: Selection, window: Window, view: View, share: int) ->
         **range_of(window),
         **selection.filters(),
         "measure": view.measure,
+        "column": _COLUMN_OF.get(view.measure, "e2e_s"),
         "definition": view.definition,
         "dimension": view.dimension,
         "one_in": share,

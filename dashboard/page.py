@@ -16,7 +16,7 @@ from dashboard.selection import DEFAULT_PRESET, FILTERS, PRESETS_S, Selection
 from evenkeel.errors import StoreError
 
 _CARRIED = "carried_params"
-_SHORT_S = 600
+SHORT_S = 600
 _MOVED = "range_moved"
 _RANGE_PARAMS = ("range", "from", "to", "live", *FILTERS)
 _FILTER_NAMES = {
@@ -182,7 +182,7 @@ def _filter_options(current: Selection) -> dict[str, list[str]]:
     try:
         window = current.window(now_ms() // 60_000 * 60_000)
         # What can be filtered by is the same in the rollup, which is read in no time.
-        name = "filter_values" if window.duration_s < _SHORT_S else "filter_values_1m"
+        name = "filter_values" if window.duration_s < SHORT_S else "filter_values_1m"
         found = reading.rows(name, range_of(window))
     except StoreError:
         found = []

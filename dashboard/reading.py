@@ -58,6 +58,12 @@ def frame(name: str, parameters: Parameters) -> pd.DataFrame:
     return _kept_frame(_source(), name, tuple(sorted(parameters.items())))
 
 
+def frame_reader(name: str, parameters: Parameters) -> Callable[[], pd.DataFrame]:
+    """Return what reads a frame later, as who looks now: a download asks outside of the page."""
+    source, sent = _source(), tuple(sorted(parameters.items()))
+    return lambda: _read_frame(source, name, sent)
+
+
 def free_frame(sql: str) -> pd.DataFrame:
     """Return the frame of somebody's own SQL: read only, of so many rows, in so much time.
 

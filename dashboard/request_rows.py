@@ -7,6 +7,7 @@ from typing import Any
 
 from dashboard import wording
 from dashboard.appearance import Palette
+from dashboard.engine_model import control
 from dashboard.markup import Cell, badge, link, page_link, phase_bar
 
 Row = Mapping[str, Any]
@@ -104,7 +105,7 @@ def alert_cells(alert: Row, now_ms: int, params: Mapping[str, str]) -> list[Cell
         Cell(html=badge(state, levels.get(alert["state"], ""))),
         Cell(alert["slo"]),
         Cell(alert["severity"]),
-        Cell(wording.moment_ms(began_ms)),
+        Cell(wording.short_moment_ms(began_ms)),
         Cell(wording.seconds(lasted_s), is_number=True),
         Cell(wording.factor(alert["burn_long"]), is_number=True),
         Cell(annotations.get("summary") or annotations.get("description") or "–", wraps=True),
@@ -145,13 +146,13 @@ def change_cells(
             )
         )
     for row in actions:
-        words = ", ".join(str(v) for _, v in sorted(row["attributes"].items()))
-        what = row["name"].removeprefix("evenkeel.control").lstrip(".") or "control"
-        found.append((row["time_ms"], what, "", words, Cell("")))
+        said = control(row)
+        words = f"{said.change}: {said.reason or 'no reason given'} ({said.effect})"
+        found.append((row["time_ms"], f"control {said.lever}", "", words, Cell("")))
     found.sort(key=lambda change: -change[0])
     return [
         [
-            Cell(wording.moment_ms(at_ms)),
+            Cell(wording.short_moment_ms(at_ms)),
             Cell(what),
             Cell(before or "–"),
             Cell(after, wraps=True),

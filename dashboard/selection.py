@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 
 PRESETS_S = {
@@ -25,6 +26,10 @@ _RAW_UP_TO_S = 6 * 3_600
 # A rollup of whole minutes says little of a shorter range.
 _SHORTEST_ROLLUP_S = 600
 MAX_RAW_REQUESTS = 150_000
+MAX_MINUTE_REQUESTS = 3_000_000
+_DAY_S = 86_400
+_MAX_SPANS = 50_000
+_SLICES = 24
 _REFRESH_S = ((3_600, 5), (21_600, 15))
 _SLOWEST_REFRESH_S = 60
 
@@ -58,11 +63,19 @@ class Window:
     def sized(self, num_requests: float) -> Window:
         """Return the window, read from the minute rollup if it holds too many requests.
 
-        Of the rollup a step is a whole number of minutes.
+        Of the rollup a step is a whole number of minutes; of very many requests over a day or
+        more, of hours, for which there is a rollup of its own.
         """
         if num_requests <= MAX_RAW_REQUESTS or self.duration_s < _SHORTEST_ROLLUP_S:
             return self
-        return replace(self, is_busy=True, step_s=max(60, self.step_s))
+        is_huge = num_requests > MAX_MINUTE_REQUESTS and self.duration_s >= _DAY_S
+        return replace(self, is_busy=True, step_s=max(3_600 if is_huge else 60, self.step_s))
+
+    def newest(self, num_requests: float) -> Window:
+        """Return the last hour of a window that holds too many requests to rank them all."""
+        if num_requests <= MAX_MINUTE_REQUESTS:
+            return self
+        return replace(self, from_ms=max(self.from_ms, self.to_ms - 3_600_000))
 
     def before(self) -> Window:
         """Return the window of the same length that ends where this one begins."""
@@ -152,6 +165,16 @@ class Selection:
     def relative(self, preset: str) -> Selection:
         """Return the same view of a range that ends now."""
         return replace(self, preset=preset, from_ms=None, to_ms=None)
+
+
+def slices(num_requests: float, window: Window, most: int = _MAX_SPANS) -> dict[str, int]:
+    """Return of how long a period how much is read, where all of the range is too much.
+
+    Rows lie in the store by time: a slice is read fast, one row in n would read them all.
+    """
+    share = max(1, ceil(num_requests / most))
+    period_s = max(60, round(window.duration_s / _SLICES))
+    return {"period_s": period_s, "slice_s": max(1, period_s // share)}
 
 
 def step_s(duration_s: float) -> int:

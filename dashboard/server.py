@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import socket
 import sys
@@ -104,6 +103,6 @@ def arguments(settings: DashboardSettings) -> list[str]:
         **theme_options(),
     }
     if settings.oidc_secrets is not None:
-        options = {**options, "secrets.files": json.dumps([str(settings.oidc_secrets.resolve())])}
+        options = {**options, "secrets.files": str(settings.oidc_secrets.resolve())}
     flags = [f"--{name}={value}" for name, value in options.items()]
     return ["-m", "streamlit", "run", str(APP), *flags]

@@ -113,6 +113,11 @@ def moment_ms(unix_ms: int) -> str:
     return moment(datetime.fromtimestamp(unix_ms / 1000, tz=UTC))
 
 
+def short_moment_ms(unix_ms: int) -> str:
+    """Return Unix milliseconds as a day and time in UTC, for a column that says so."""
+    return f"{datetime.fromtimestamp(unix_ms / 1000, tz=UTC):%d %b %H:%M:%S}"
+
+
 def span_of(duration_s: float) -> str:
     """Return the length of a range in words: 15 min, 6 h, 30 d."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,6 +17,7 @@ from evals.settings import EvalSettings
 from evenkeel.embedding import PACKAGE, load_encoder
 from evenkeel.errors import ConfigurationError
 from evenkeel.settings import load
+from evenkeel.spans import REVIEW_ACCEPTED
 from evenkeel.store import DEFAULT_URL, Store
 
 NS_PER_S = 1_000_000_000
@@ -45,22 +47,25 @@ def run(args: argparse.Namespace) -> int:
 def _accept(args: argparse.Namespace, file: CandidateFile) -> int:
     if args.reference is None:
         raise ConfigurationError("--accept needs --reference: what the answer should be")
-    reference: Any = args.reference
-    if args.scorer in JSON_REFERENCES:
-        try:
-            reference = json.loads(args.reference)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"--reference of {args.scorer} is not JSON: {error}"
-            ) from error
-    tags = [tag.strip() for tag in args.tags.split(",") if tag.strip()]
-    row = {"reference": reference, "scorer": args.scorer, "tags": tags}
-    item = file.accept(args.accept, row)
+    item = file.accept(args.accept, _row(args, args.reference))
     if args.json:
         print(json.dumps(item, ensure_ascii=False))
         return 0
     print(f"{item['id']} is in {args.dataset}; now: evenkeel eval lock {args.dataset} --note '…'")
     return 0
+
+
+def _row(args: argparse.Namespace, text: str) -> dict[str, Any]:
+    reference: Any = text
+    if args.scorer in JSON_REFERENCES:
+        try:
+            reference = json.loads(text)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"--reference of {args.scorer} is not JSON: {error}"
+            ) from error
+    tags = [tag.strip() for tag in args.tags.split(",") if tag.strip()]
+    return {"reference": reference, "scorer": args.scorer, "tags": tags}
 
 
 def _propose(args: argparse.Namespace, file: CandidateFile) -> int:
@@ -69,7 +74,7 @@ def _propose(args: argparse.Namespace, file: CandidateFile) -> int:
     since_ns = time.time_ns() - int(args.since * NS_PER_S)
     store = Store(url)
     try:
-        failures, num_unreadable = _read_failures(store, since_ns)
+        failures, num_unreadable, accepted = _read_failures(store, since_ns)
     finally:
         store.close()
     encode: Encode | None = None
@@ -82,14 +87,29 @@ def _propose(args: argparse.Namespace, file: CandidateFile) -> int:
         "duplicates": [{"trace_id": t, "like": like} for t, like in proposal.duplicates],
         "compares_meaning": encode is not None,
     }
-    return _show(args, proposal.fresh, notes)
+    if args.reviewed:
+        notes["accepted"] = _accept_reviewed(args, file, accepted)
+    fresh = [candidate for candidate in proposal.fresh if candidate in file.waiting]
+    return _show(args, fresh, notes)
 
 
-def _read_failures(store: Store, since_ns: int) -> tuple[list[Failure], int]:
-    """Return the failures whose content is stored, and how many others there are."""
+def _accept_reviewed(
+    args: argparse.Namespace, file: CandidateFile, accepted: Mapping[str, str]
+) -> list[str]:
+    """Make items of the candidates that a person accepted, with the reference that they gave."""
+    made = []
+    for candidate in tuple(file.waiting):
+        if candidate.trace_id in accepted:
+            row = _row(args, accepted[candidate.trace_id])
+            made.append(str(file.accept(candidate.id, row)["id"]))
+    return made
+
+
+def _read_failures(store: Store, since_ns: int) -> tuple[list[Failure], int, dict[str, str]]:
+    """Return failures with content, how many have none, and accepted references by trace."""
     rows = {str(r["trace_id"]): r for r in store.rows("failed_answers", {"since_ns": since_ns})}
     if not rows:
-        return [], 0
+        return [], 0, {}
     bounds = {"from_ns": since_ns - LOOKBACK_NS, "to_ns": time.time_ns()}
     found: dict[str, Failure] = {}
     for content in store.rows("request_contents", {**bounds, "trace_ids": sorted(rows)}):
@@ -103,7 +123,12 @@ def _read_failures(store: Store, since_ns: int) -> tuple[list[Failure], int]:
         reasons = tuple(sorted(str(reason) for reason in row["reasons"]))
         corrected = None if row["corrected"] is None else str(row["corrected"])
         found[trace_id] = Failure(trace_id, turns, answers[0][1], reasons, corrected)
-    return [found[t] for t in sorted(found)], len(rows) - len(found)
+    accepted = {
+        trace_id: str(row["corrected"])
+        for trace_id, row in rows.items()
+        if row["review"] == REVIEW_ACCEPTED and row["corrected"] is not None
+    }
+    return [found[t] for t in sorted(found)], len(rows) - len(found), accepted
 
 
 def _show(
@@ -130,6 +155,8 @@ def _show(
             f"{len(notes['duplicates'])} are there already, "
             f"{notes['num_without_content']} have no stored content"
         )
+        for item_id in notes.get("accepted", ()):
+            print(f"{item_id} was accepted by a person, and is in {args.dataset}")
         if not notes["compares_meaning"]:
             print("meaning was not compared: pip install 'evenkeel[embeddings]'")
     print(f"{args.dataset}: accept with --accept ID --reference TEXT, turn down with --reject ID")

@@ -88,9 +88,12 @@ def _add_grow(verbs: Any) -> None:
     what.add_argument("--list", action="store_true", help="show what waits, ask the store nothing")
     what.add_argument("--accept", metavar="ID", help="make a candidate an item")
     what.add_argument("--reject", metavar="ID", help="turn a candidate down")
+    what.add_argument(
+        "--reviewed", action="store_true", help="also make items of what people accepted"
+    )
     grow.add_argument("--reference", help="with --accept: what the answer should be")
-    grow.add_argument("--scorer", default="normalised", help="with --accept (default: normalised)")
-    grow.add_argument("--tags", default="grown", help="with --accept, with commas (default: grown)")
+    grow.add_argument("--scorer", default="normalised", help="of new items (default: normalised)")
+    grow.add_argument("--tags", default="grown", help="of new items, with commas (default: grown)")
     grow.add_argument("--reason", help="with --reject")
     add_json(grow)
     grow.set_defaults(run=_run_grow)

@@ -156,6 +156,9 @@ LIVE_LAG_S = "evenkeel.live.lag_s"
 # What a person says of an answer, on SPAN_FEEDBACK besides the evaluation's own attributes.
 FEEDBACK_CORRECTED = "evenkeel.feedback.corrected"
 FEEDBACK_AUTHOR = "evenkeel.feedback.author"
+# Labels of feedback in which a person says whether a failure becomes an item of a golden dataset.
+REVIEW_ACCEPTED = "golden"
+REVIEW_REJECTED = "not golden"
 
 # What a caller may say of a request, as HTTP headers. `traceparent` is W3C Trace Context.
 HEADER_TENANT = "x-evenkeel-tenant"

@@ -11,13 +11,15 @@ from dashboard import markup, reading, wording
 from dashboard.cache_model import bound_words, cache_tiles, outcome_words
 from dashboard.fields import pick
 from dashboard.figures import Line, Scale, lines
-from dashboard.health_data import range_of
+from dashboard.health_data import num_requests, range_of
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, refreshing, selection_bar
-from dashboard.selection import Selection, Window
+from dashboard.selection import Selection, Window, slices
 from dashboard.series import fill_gaps
+from dashboard.views.cache_causes import MAX_NEAR_MISSES, show_near_misses, show_prefixes
 from dashboard.zoom import zoomable
 
+MAX_READ = 500_000
 _PERCENT = Scale("%", 100.0)
 _RATIOS = ("prefix_ratio", "session_ratio", "exact_ratio", "semantic_ratio")
 _BY = {"prompt": "prompt version", "tenant": "tenant", "model": "model"}
@@ -33,7 +35,9 @@ def show() -> None:
 def _body(selection: Selection, by: str) -> None:
     window = selection.window(now_ms())
     parameters = {**range_of(window), **selection.filters()}
-    cohorts = reading.rows("cache_cohorts", {**parameters, "dimension": by})
+    stored = num_requests(selection, window)
+    read_most = slices(stored, window, MAX_READ)
+    cohorts = reading.rows("cache_cohorts", {**parameters, **read_most, "dimension": by})
     outcomes = reading.rows("response_cache_counts", parameters)
     # The details lie in the spans, which are only worth reading where there are answers at all.
     details = reading.rows("response_cache_details", range_of(window)) if outcomes else []
@@ -50,10 +54,15 @@ def _body(selection: Selection, by: str) -> None:
             )
         )
         return
+    # A slice of each step, so that no step is without.
+    share = read_most["period_s"] / read_most["slice_s"]
+    step_slices = {"period_s": window.step_s, "slice_s": max(1, round(window.step_s / share))}
     tiles = cache_tiles(cohorts, outcomes, details)
     st.html(markup.number_tiles(tiles, ""))
     series = fill_gaps(
-        reading.frame("cache_series", {**parameters, "step_s": window.step_s}), _RATIOS, window
+        reading.frame("cache_series", {**parameters, **step_slices, "step_s": window.step_s}),
+        _RATIOS,
+        window,
     )
     palette = colours()
     shown = [
@@ -69,7 +78,12 @@ def _body(selection: Selection, by: str) -> None:
     figure.update_yaxes(range=[0, 100])
     zoomable(figure, "cache-hits", "Found in a cache", "part of the input tokens, or of requests")
     _show_cohorts(cohorts, by)
+    sliced = {**range_of(window), **slices(stored, window)}
+    filters = {"model": selection.model, "tenant": selection.tenant}
+    show_prefixes(reading.rows("prefix_misses", {**sliced, **filters}))
     _show_responses(outcomes, details, window)
+    if outcomes:
+        show_near_misses(reading.rows("cache_near_misses", {**sliced, "limit": MAX_NEAR_MISSES}))
 
 
 def _show_cohorts(cohorts: list[dict[str, Any]], by: str) -> None:

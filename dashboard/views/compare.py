@@ -26,13 +26,19 @@ from dashboard.health_data import range_of
 from dashboard.health_model import Verdict
 from dashboard.latency_model import MEASURES
 from dashboard.markup import Cell
-from dashboard.page import colours, now_ms, refreshing, selection_bar
+from dashboard.page import SHORT_S, colours, now_ms, refreshing, selection_bar
 from dashboard.selection import Selection
 from evenkeel.errors import StoreError
 from evenkeel.shift import large_sample_shift
 
 MAX_EACH = 1_000
-_COLUMNS = {"prompt": "prompts", "model": "models", "tenant": "tenants", "slo_class": "slo_classes"}
+_COLUMNS = {
+    "prompt": "prompts",
+    "model": "models",
+    "tenant": "tenants",
+    "slo_class": "slo_classes",
+    "service": "services",
+}
 
 
 def show() -> None:
@@ -64,7 +70,9 @@ def show() -> None:
 def _values(selection: Selection, dimension: str) -> list[str]:
     window = selection.window(now_ms() // 30_000 * 30_000)
     try:
-        found = reading.rows("filter_values", range_of(window))
+        # As in the selection bar: the rollup has the same values.
+        name = "filter_values" if window.duration_s < SHORT_S else "filter_values_1m"
+        found = reading.rows(name, range_of(window))
     except StoreError:
         return []
     return sorted(v for v in found[0][_COLUMNS[dimension]] if v) if found else []
@@ -104,13 +112,13 @@ def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) ->
 
 
 def _sample(side: Side, measure: str) -> list[float]:
-    parameters = {**range_of(side.window), **side.selection.filters()}
+    parameters = {**range_of(side.window), **side.selection.filters(), "service": side.service}
     rows = reading.rows("compare_sample", {**parameters, "measure": measure, "limit": MAX_EACH})
     return sorted(float(row["value_s"]) for row in rows)
 
 
 def _cohort(side: Side) -> dict[str, Any]:
-    parameters = {**range_of(side.window), **side.selection.filters()}
+    parameters = {**range_of(side.window), **side.selection.filters(), "service": side.service}
     return reading.rows("compare_cohort", parameters)[0]
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from html import escape
 
+import pandas as pd
 import streamlit as st
 
 from dashboard import markup, wording
 from dashboard.engine_data import EngineData, read_engine, waiting_frame
-from dashboard.engine_model import Diagnosis, diagnose, load_of
+from dashboard.engine_model import Diagnosis, control, diagnose, load_of, speed_ups
 from dashboard.figures import Line, Scale, lines, scale_of, stacked_bars
 from dashboard.health_model import Verdict
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, refreshing, selection_bar
-from dashboard.request_model import positions
+from dashboard.request_model import Position, positions
 from dashboard.selection import Selection, Window
 from dashboard.zoom import zoomable
 
@@ -51,11 +53,8 @@ def _body(selection: Selection) -> None:
     else:
         _show_signs(found)
         _show_charts(data, window)
-    left, right = st.columns(2, gap="small")
-    with left:
-        _show_speculation(data)
-    with right:
-        _show_actions(data)
+    _show_speculation(data)
+    _show_actions(data)
 
 
 def _show_signs(found: Diagnosis) -> None:
@@ -103,7 +102,15 @@ def _show_charts(data: EngineData, window: Window) -> None:
         series = [line for line in series if data.series[line.column].notna().any()]
         if series:
             drawn.append((name, title, meaning, series, scale))
-    cells = [partial(_line_card, data, window, *chart) for chart in drawn]
+    cells = [partial(_line_card, data.series, window, *chart) for chart in drawn]
+    if (data.evictions["evicted_per_s"] > 0).any():
+        lost = [Line("evicted_per_s", "computed again", palette.bad)]
+        words = "prompt tokens that had been cached and were computed again, a second"
+        cells.append(
+            partial(
+                _line_card, data.evictions, window, "evictions", "Evictions", words, lost, _PLAIN
+            )
+        )
     if by_reason:
         bars = stacked_bars(waiting, by_reason, _PLAIN, window, palette)
         cells.insert(
@@ -119,7 +126,7 @@ def _show_charts(data: EngineData, window: Window) -> None:
 
 
 def _line_card(
-    data: EngineData,
+    frame: pd.DataFrame,
     window: Window,
     name: str,
     title: str,
@@ -127,8 +134,8 @@ def _line_card(
     series: Sequence[Line],
     scale: Scale | None,
 ) -> None:
-    chosen = scale or scale_of(data.series, [line.column for line in series])
-    figure = lines(data.series, series, chosen, window, colours())
+    chosen = scale or scale_of(frame, [line.column for line in series])
+    figure = lines(frame, series, chosen, window, colours())
     zoomable(figure, f"engine-{name}", title, meaning)
 
 
@@ -136,59 +143,94 @@ def _show_speculation(data: EngineData) -> None:
     with st.container(border=True, key="card-acceptance"):
         found = positions(data.positions)
         st.html(
-            '<div class="ek-title">Speculation by draft position'
+            '<div class="ek-title">Speculation by draft position and source'
             "<small>a token counts only if all before it were accepted</small></div>"
         )
         if not found:
             st.caption("No request of this range was speculated for.")
             return
-        first = float(found[0].drafted)
-        rows = [
-            [
-                Cell(str(p.number), is_number=True),
-                Cell(wording.count(p.drafted), is_number=True),
-                Cell(wording.percent(p.rate), is_number=True),
-                Cell(
-                    html=markup.phase_bar(
-                        [("accepted", colours().decode, float(p.accepted))], first
-                    )
-                ),
+        tables = [("all drafts", found)]
+        if len(data.sources) > 1:
+            tables += [
+                (f"{source['source'].replace('_', ' ')}", positions(source))
+                for source in data.sources
             ]
-            for p in found
-        ]
-        st.html(
-            markup.table(("position", "drafted", "accepted", "of the first"), rows, "Positions")
-        )
+        for column, (name, listed) in zip(st.columns(len(tables)), tables, strict=True):
+            with column:
+                st.html(
+                    f'<div class="ek-label">{escape(name)}</div>'
+                    + markup.table(_POSITION_HEADERS, _position_cells(listed), f"Positions, {name}")
+                )
+        drafted = data.positions["drafted_tokens"]
         accepted = data.positions["accepted_tokens"] or 0
+        first = found[0].drafted
         length = 1 + accepted / first if first else None
+        by = data.sources[0]["source"].replace("_", " ") if len(data.sources) == 1 else ""
         st.caption(
             f"Acceptance length {wording.NO_DATA if length is None else f'{length:.2f}'} tokens a "
-            f"verify step; {wording.percent(accepted / data.positions['drafted_tokens'])} of all "
-            "drafted tokens were accepted."
+            f"verify step; {wording.percent(accepted / drafted)} of all drafted tokens were "
+            f"accepted.{f' All drafts came from: {by}.' if by else ''}"
         )
+        _show_speed_up(data)
+
+
+_POSITION_HEADERS = ("position", "drafted", "accepted", "of the first")
+
+
+def _position_cells(found: Sequence[Position]) -> list[list[Cell]]:
+    first = float(found[0].drafted) if found else 0.0
+    return [
+        [
+            Cell(str(p.number), is_number=True),
+            Cell(wording.count(p.drafted), is_number=True),
+            Cell(wording.percent(p.rate), is_number=True),
+            Cell(html=markup.phase_bar([("accepted", colours().decode, float(p.accepted))], first)),
+        ]
+        for p in found
+    ]
+
+
+def _show_speed_up(data: EngineData) -> None:
+    found = speed_ups(data.tpots)
+    if not found:
+        st.caption("Speed-up: no data, there are no requests of one model with and without drafts.")
+        return
+    rows = [
+        [
+            Cell(s.model),
+            Cell(f"{s.ratio:.2f} ×", is_number=True),
+            Cell(f"{s.lower:.2f} … {s.upper:.2f}", is_number=True),
+            Cell(wording.count(s.num_with), is_number=True),
+            Cell(wording.count(s.num_without), is_number=True),
+        ]
+        for s in found
+    ]
+    headers = ("model", "speed-up of TPOT", "95 % interval", "with drafts", "without")
+    st.html(markup.table(headers, rows, "Speed-up by speculation"))
+    st.caption("Requests as they came, not drawn by lot: bench/speculation.py compares evenly.")
 
 
 def _show_actions(data: EngineData) -> None:
     with st.container(border=True, key="card-actions"):
         st.html(
-            '<div class="ek-title">Control actions<small>what controllers changed, newest first'
-            "</small></div>"
+            '<div class="ek-title">Control actions<small>what controllers changed, newest first; '
+            "burn rate before, and one window after</small></div>"
         )
         if not data.actions:
             st.caption("None in this range.")
             return
-        rows = [
-            [
-                Cell(wording.moment_ms(a["time_ms"])),
-                Cell(a["name"].removeprefix("evenkeel.control").lstrip(".") or "action"),
-                Cell(
-                    ", ".join(
-                        f"{k.removeprefix('evenkeel.control.')} {v}"
-                        for k, v in sorted(a["attributes"].items())
-                    ),
-                    wraps=True,
-                ),
-            ]
-            for a in data.actions
-        ]
-        st.html(markup.table(("when (UTC)", "action", "details"), rows, "Control actions"))
+        rows = []
+        for action in data.actions:
+            said = control(action)
+            rows.append(
+                [
+                    Cell(wording.short_moment_ms(action["time_ms"])),
+                    Cell(said.lever),
+                    Cell(said.change),
+                    Cell(said.burn, is_number=True),
+                    Cell(html=markup.badge(said.effect, said.level)),
+                    Cell(said.reason or "–", wraps=True),
+                ]
+            )
+        headers = ("when (UTC)", "lever", "change", "burn", "effect", "why")
+        st.html(markup.table(headers, rows, "Control actions"))

@@ -10,21 +10,24 @@ import streamlit as st
 from dashboard import markup, reading, wording
 from dashboard.evals_model import (
     LEVELS,
-    OVERALL,
     SliceScores,
+    answer_text,
     interval,
-    run_verdict,
+    marked_diff,
     scale_of,
     slice_scores,
 )
 from dashboard.markup import Cell, page_link
-from dashboard.page import now_ms, refreshing, selection
+from dashboard.page import colours, now_ms, refreshing, selection
+from dashboard.views.evals_live import show_feedback, show_review_queue, show_trend
 from dashboard.views.evals_prompts import show_prompts
+from evenkeel.gate_verdict import OVERALL, run_verdict
 
 MAX_CHANGED = 200
 SHOWN_CHANGED = 20
 MAX_RUNS = 8
 REFRESH_S = 15
+_HOUR_NS = 3_600 * 10**9
 
 Row = dict[str, Any]
 
@@ -46,7 +49,7 @@ def _body() -> None:
                 "evenkeel eval run --help",
             )
         )
-        show_prompts()
+        _show_production(runs)
         return
     wanted = st.query_params.get("run_id")
     chosen = next((run for run in runs if run["run_id"] == wanted), runs[0])
@@ -54,7 +57,15 @@ def _body() -> None:
         st.html(markup.remark(f"No run {wanted!r} is stored; this is the newest:", "evals"))
     _show_runs(runs, chosen)
     _show_run(chosen)
-    show_prompts()
+    _show_production(runs)
+
+
+def _show_production(runs: list[Row]) -> None:
+    """What is in use, and what it answers to people."""
+    show_prompts(runs)
+    show_trend()
+    show_review_queue()
+    show_feedback()
 
 
 def _show_run(run: Row) -> None:
@@ -71,6 +82,7 @@ def _show_run(run: Row) -> None:
     )
     _show_gates(reading.rows("eval_gates", {"run_id": run["run_id"]}))
     _show_slices(slice_scores(reading.rows("eval_slices", {"run_id": run["run_id"]})))
+    _show_split(reading.rows("eval_latency_split", {"run_id": run["run_id"]}))
     _show_changed(
         reading.rows("eval_changed_items", {"run_id": run["run_id"], "limit": MAX_CHANGED})
     )
@@ -149,36 +161,97 @@ def _show_changed(items: list[Row]) -> None:
         lost = items[0]["num_lost"] if items else 0
         st.html(
             '<div class="ek-title">Changed items<small>'
-            f"{wording.count(total)} items scored differently: B lost {wording.count(lost)} and "
+            f"scored differently: {wording.count(total)}; B lost {wording.count(lost)} and "
             f"gained {wording.count(total - lost)}</small></div>"
         )
         if not items:
             st.caption("Both sides scored the same on every item.")
             return
+        texts = _texts(items[:SHOWN_CHANGED])
         headers = ("item", "tags", "A", "what A answered", "B", "what B answered")
-        cells = [_changed_cells(item) for item in items]
+        cells = [_changed_cells(item, texts) for item in items]
         st.html(markup.table(headers, cells[:SHOWN_CHANGED], "Changed items"))
         if len(cells) > SHOWN_CHANGED:
             with st.expander(f"{len(cells) - SHOWN_CHANGED} more"):
                 st.html(markup.table(headers, cells[SHOWN_CHANGED:], "More changed items"))
 
 
-def _changed_cells(item: Row) -> list[Cell]:
+def _texts(items: list[Row]) -> dict[str, str]:
+    """Return what was answered, by trace, where the runtime recorded it."""
+    traces = tuple(sorted(item[f"trace_{side}"] for item in items for side in "ab"))
+    window = {
+        "from_ns": min(item["first_ns"] for item in items) - _HOUR_NS,
+        "to_ns": max(item["last_ns"] for item in items) + _HOUR_NS,
+    }
+    found = reading.rows("request_contents", {"trace_ids": traces, **window})
+    return {row["trace_id"]: answer_text(row["output_messages"]) for row in found}
+
+
+def _changed_cells(item: Row, texts: dict[str, str]) -> list[Cell]:
+    said = [texts.get(item[f"trace_{side}"]) or item[f"explanation_{side}"] or "–" for side in "ab"]
+    marked_a, marked_b = marked_diff(*said)
     return [
         Cell(item["item_id"]),
         Cell(", ".join(item["tags"]) or "–"),
-        *_answer_cells(item, "a", is_better=item["score_a"] > item["score_b"]),
-        *_answer_cells(item, "b", is_better=item["score_b"] > item["score_a"]),
+        *_answer_cells(item, "a", marked_a, is_better=item["score_a"] > item["score_b"]),
+        *_answer_cells(item, "b", marked_b, is_better=item["score_b"] > item["score_a"]),
     ]
 
 
-def _answer_cells(item: Row, side: str, *, is_better: bool) -> list[Cell]:
+def _answer_cells(item: Row, side: str, marked: str, *, is_better: bool) -> list[Cell]:
     label = item[f"label_{side}"] or wording.three_digits(item[f"score_{side}"])
     href = page_link("request", {"trace_id": item[f"trace_{side}"]})
     return [
         Cell(html=markup.badge(label, "good" if is_better else "bad"), href=href),
-        Cell(item[f"explanation_{side}"] or "–", wraps=True),
+        Cell(html=f'<span class="ek-diff">{marked}</span>', wraps=True),
     ]
+
+
+def _show_split(rows: list[Row]) -> None:
+    with st.container(border=True, key="card-split"):
+        st.html(
+            '<div class="ek-title">Latency split<small>where the server spent its time on the '
+            "answers of each side; means, which add up</small></div>"
+        )
+        if not rows:
+            st.caption(
+                "No request of this run is stored: its server does not export to this collector."
+            )
+            return
+        palette = colours()
+        phases = (
+            ("queue", palette.queue),
+            ("prefill", palette.prefill),
+            ("decode", palette.decode),
+        )
+        st.html(markup.key(phases))
+        longest_s = max(sum(row[f"{name}_mean_s"] or 0.0 for name, _ in phases) for row in rows)
+        cells = [
+            [
+                Cell(row["side"]),
+                Cell(wording.count(row["num_requests"]), is_number=True),
+                *(
+                    Cell(wording.seconds(row[f"{name}_mean_s"]), is_number=True)
+                    for name, _ in phases
+                ),
+                Cell(
+                    html=markup.phase_bar(
+                        [(name, colour, row[f"{name}_mean_s"] or 0.0) for name, colour in phases],
+                        longest_s,
+                    )
+                ),
+                Cell(wording.seconds(row["ttft_p50_s"]), is_number=True),
+                Cell(wording.seconds(row["e2e_p95_s"]), is_number=True),
+                Cell(wording.count(row["input_tokens_mean"]), is_number=True),
+                Cell(wording.count(row["output_tokens_mean"]), is_number=True),
+            ]
+            for row in rows
+        ]
+        headers = (
+            "side", "answers", "queue", "prefill", "decode", "", "TTFT p50", "total p95",
+            "input tokens", "output tokens",
+        )  # fmt: skip
+        st.html(markup.table(headers, cells, "Latency split by side"))
 
 
 def _listed(runs: list[Row], chosen: Row) -> list[Row]:
@@ -199,11 +272,11 @@ def _show_runs(runs: list[Row], chosen: Row) -> None:
                 [
                     Cell(run["run_id"] + shown, href=page_link("evals", params)),
                     Cell(html=markup.badge(verdict, LEVELS.get(verdict, "unknown"))),
-                    Cell(wording.moment_ms(run["started_ms"])),
+                    Cell(wording.short_moment_ms(run["started_ms"])),
                     Cell(run["dataset"] or "–"),
                     Cell(wording.count(run["num_items"]), is_number=True),
                     Cell(" · ".join(run["sides"])),
                 ]
             )
-        headers = ("run", "verdict", "started", "dataset", "items", "sides")
+        headers = ("run", "verdict", "started (UTC)", "dataset", "items", "sides")
         st.html(markup.table(headers, rows, "Evaluation runs"))

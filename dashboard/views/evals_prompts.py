@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from typing import Any
 
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.acting import author_field, may_act, perform
+from dashboard.collector_api import CollectorError, ask_json
 from dashboard.markup import Cell, page_link
 from dashboard.page import now_ms
-from dashboard.signing_in import settings
-from evenkeel.errors import ConfigurationError
-from evenkeel.prompts import PromptRegistry
+from dashboard.signing_in import identity, settings
+from evenkeel.gate_verdict import PASSING, run_verdict
+from evenkeel.prompts import LABELS
+
+Row = dict[str, Any]
 
 _DAYS = 7
 _DAY_MS = 86_400_000
 
 
-def show_prompts() -> None:
-    """Draw the versions of the past week, and how to move a label."""
+def show_prompts(runs: list[Row]) -> None:
+    """Draw the versions of the past week, what labels mean, and the way to move one."""
+    registry, why_not = _read_registry()
+    _show_versions(_labels(registry))
+    if registry:
+        _show_labels(registry, runs)
+    else:
+        st.html(markup.remark(why_not or "The registry has no prompt.", "evenkeel prompts list"))
+
+
+def _show_versions(labels: dict[tuple[str, str], str]) -> None:
     to_ms = now_ms() // 60_000 * 60_000
     found = reading.rows(
         "prompt_versions", {"from_ms": to_ms - _DAYS * _DAY_MS, "to_ms": to_ms, "model": ""}
@@ -31,14 +45,13 @@ def show_prompts() -> None:
         if not found:
             st.caption("No request of this time names a prompt (header x-evenkeel-prompt).")
             return
-        labels = _labels({row["prompt_name"] for row in found})
         newest = {row["prompt_name"]: row["prompt_version"] for row in reversed(found)}
         rows = [
             [
                 Cell(row["prompt_name"]),
                 Cell(row["prompt_version"]),
                 Cell(labels.get((row["prompt_name"], row["prompt_version"]), "–")),
-                Cell(wording.moment_ms(int(row["first_ms"]))),
+                Cell(wording.short_moment_ms(int(row["first_ms"]))),
                 Cell(wording.count(row["num_requests"]), is_number=True),
                 Cell(wording.seconds(row["ttft_p95_s"]), is_number=True),
                 Cell(wording.seconds(row["e2e_p95_s"]), is_number=True),
@@ -49,19 +62,13 @@ def show_prompts() -> None:
             for row in found
         ]
         headers = (
-            "prompt", "version", "label", "first seen", "requests", "TTFT p95", "total p95",
+            "prompt", "version", "label", "first seen (UTC)", "requests", "TTFT p95", "total p95",
             "output, mean", "errors", "",
         )  # fmt: skip
         st.html(markup.table(headers, rows, "Prompt versions"))
-        st.html(
-            markup.remark(
-                "A label moves by command, which asks for a run that passed:",
-                "evenkeel prompts promote NAME VERSION · evenkeel prompts rollback NAME",
-            )
-        )
 
 
-def _comparison(row: dict[str, Any], newest: dict[str, str]) -> Cell:
+def _comparison(row: Row, newest: dict[str, str]) -> Cell:
     if row["prompt_version"] == newest[row["prompt_name"]]:
         return Cell("newest")
     a = f"{row['prompt_name']}@{row['prompt_version']}"
@@ -70,19 +77,147 @@ def _comparison(row: dict[str, Any], newest: dict[str, str]) -> Cell:
     return Cell("compare with the newest", href=page_link("compare", params))
 
 
-def _labels(names: set[str]) -> dict[tuple[str, str], str]:
-    """Return the labels of versions; {} without a registry."""
-    folder = settings().prompts
-    if folder is None:
-        return {}
-    registry = PromptRegistry(folder)
+def _show_labels(registry: list[Row], runs: list[Row]) -> None:
+    """Draw what each label means, and for who may: promotion and rollback."""
+    with st.container(border=True, key="card-labels"):
+        st.html(
+            '<div class="ek-title">Labels<small>which version a label means; a request that names '
+            "prompt@label gets that text within a second of a move</small></div>"
+        )
+        rows = [
+            [
+                Cell(prompt["name"]),
+                Cell(label),
+                Cell(version),
+                Cell(_last_move(prompt, label)["reason"], wraps=True),
+                Cell(wording.short_moment_ms(_last_move(prompt, label)["time_s"] * 1000)),
+                Cell(prompt["goes_back_to"].get(label) or "–"),
+            ]
+            for prompt in registry
+            for label, version in sorted(prompt["labels"].items())
+        ]
+        if rows:
+            headers = ("prompt", "label", "version", "why", "since (UTC)", "goes back to")
+            st.html(markup.table(headers, rows, "Labels of prompts"))
+        else:
+            st.caption("No label was ever set: promote a version.")
+        if not may_act():
+            st.caption("Moving a label needs a token with the scope admin.")
+            return
+        with st.expander("Promote or roll back", key="moving"):
+            _show_promotion(registry, runs)
+            _show_rollback(registry)
+
+
+def _last_move(prompt: Row, label: str) -> Row:
+    found: Row = next(move for move in prompt["moves"] if move["label"] == label)
+    return found
+
+
+def _show_promotion(registry: list[Row], runs: list[Row]) -> None:
+    names = [prompt["name"] for prompt in registry]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = st.selectbox("prompt", names, width=180, key="promote-name")
+        prompt = next(p for p in registry if p["name"] == name)
+        label = st.selectbox("label", LABELS, width=150, key="promote-label")
+        options = [v["version"] for v in reversed(prompt["versions"])]
+        current = prompt["labels"].get(label)
+        options = [v for v in options if v != current]
+        version = st.selectbox(
+            "version",
+            options,
+            format_func=lambda v: f"{v} (draft)" if v == prompt["draft"] else v,
+            width=210,
+            key="promote-version",
+            placeholder="no other version",
+        )
+        passed = {r["run_id"]: r for r in runs if _is_proof(r, f"{name}@{version}")}
+        run_id = st.selectbox(
+            "run that it passed",
+            ["", *passed],
+            format_func=lambda r: r or "none: give a reason",
+            width=230,
+            key="promote-run",
+        )
+    if version is None:
+        return
+    _show_difference(prompt, current, version)
+    with (
+        st.form("promote", border=False),
+        st.container(horizontal=True, vertical_alignment="bottom"),
+    ):
+        author = author_field("promote")
+        reason = st.text_input("reason, without a run", key="promote-reason")
+        is_sent = st.form_submit_button(f"Promote to {label}", type="primary")
+    order = {"prompt": name, "version": version, "label": label, "reason": reason}
+    if run_id:
+        order["run_id"] = run_id
+    if is_sent and perform("promote", order, author, f"{name}@{label} is {version}."):
+        st.rerun()
+
+
+def _show_difference(prompt: Row, current: str | None, version: str) -> None:
+    texts = {v["version"]: v["system"] for v in prompt["versions"]}
+    if current is None or current not in texts:
+        st.code(texts[version], language=None, wrap_lines=True)
+        return
+    lines = unified_diff(
+        texts[current].splitlines(), texts[version].splitlines(), current, version, lineterm=""
+    )
+    st.code("\n".join(lines), language="diff", wrap_lines=True)
+
+
+def _is_proof(run: Row, reference: str) -> bool:
+    """Whether a run passed with this version as candidate; the collector checks it again."""
+    is_candidate = any(side.startswith(f"B: {reference},") for side in run["sides"])
+    return is_candidate and run_verdict(run["verdicts"], run["slices"]) in PASSING
+
+
+def _show_rollback(registry: list[Row]) -> None:
+    back = {
+        f"{prompt['name']}@{label}": (prompt["name"], label, before)
+        for prompt in registry
+        for label, before in prompt["goes_back_to"].items()
+        if before
+    }
+    if not back:
+        st.caption("No label has anything to go back to.")
+        return
+    with (
+        st.form("rollback", border=False),
+        st.container(horizontal=True, vertical_alignment="bottom"),
+    ):
+        chosen = st.selectbox(
+            "roll back",
+            list(back),
+            format_func=lambda r: f"{r} to {back[r][2]}",
+            width=330,
+            key="rollback-label",
+        )
+        author = author_field("rollback")
+        reason = st.text_input("why", key="rollback-reason")
+        is_sent = st.form_submit_button("Roll back")
+    if is_sent:
+        name, label, before = back[chosen]
+        order = {"prompt": name, "label": label, "reason": reason}
+        if perform("rollback", order, author, f"{chosen} is {before} again."):
+            st.rerun()
+
+
+def _read_registry() -> tuple[list[Row], str]:
+    """Return the prompts of the collector's registry, or why there are none."""
+    try:
+        found = ask_json(settings().collector_url, "prompts", identity().token)
+    except CollectorError as error:
+        return [], str(error)
+    return list(found["prompts"]), ""
+
+
+def _labels(registry: list[Row]) -> dict[tuple[str, str], str]:
+    """Return the labels of versions."""
     found: dict[tuple[str, str], str] = {}
-    for name in names:
-        try:
-            labels = registry.labels(name)
-        except ConfigurationError:
-            continue
-        for label, version in labels.items():
-            before = found.get((name, version))
-            found[name, version] = f"{before}, {label}" if before else label
+    for prompt in registry:
+        for label, version in prompt["labels"].items():
+            before = found.get((prompt["name"], version))
+            found[prompt["name"], version] = f"{before}, {label}" if before else label
     return found

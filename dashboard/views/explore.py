@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 40
 MAX_EXPORTED = 10_000
+NEWEST = next(iter(ORDERS))
+_ENDS_MS = (60_000, 3_600_000)
 _BOUNDS = {
     "min_ttft_s": ("TTFT from", "500ms"),
     "min_e2e_s": ("total from", "10s"),
@@ -62,7 +65,7 @@ def show() -> None:
 def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
     window = selection.window(now_ms())
     ranged = {**range_of(window), **parameters}
-    rows = reading.rows("explore_requests", {**ranged, "limit": MAX_SHOWN})
+    rows = _first_rows(ranged)
     with st.container(border=True, key="card-found"):
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             shown = f"the first {MAX_SHOWN}" if len(rows) == MAX_SHOWN else f"{len(rows)}"
@@ -71,13 +74,24 @@ def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
                 f"{wording.clock_ms(now_ms())}</small></div>"
             )
             if rows:
-                frame = reading.frame("explore_requests", {**ranged, "limit": MAX_EXPORTED})
-                _downloads(frame.drop(columns=["time_ms"]), "requests")
+                export = {**ranged, "limit": MAX_EXPORTED}
+                _downloads(reading.frame_reader("explore_requests", export), "requests")
         if not rows:
             st.caption("None in this range is like that: loosen the filters, or widen the range.")
             return
         cells = request_cells(rows, selection.to_params(), colours())
         st.html(markup.table(REQUEST_HEADERS, cells, "Requests found"))
+
+
+def _first_rows(ranged: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the first rows; the newest ones are mostly found at the end of the range."""
+    if ranged["order_by"] == NEWEST:
+        for last_ms in _ENDS_MS:
+            ending = {**ranged, "from_ms": max(ranged["from_ms"], ranged["to_ms"] - last_ms)}
+            found = reading.rows("explore_requests", {**ending, "limit": MAX_SHOWN})
+            if len(found) == MAX_SHOWN:
+                return found
+    return reading.rows("explore_requests", {**ranged, "limit": MAX_SHOWN})
 
 
 def _sql_box() -> None:
@@ -109,7 +123,7 @@ def _sql_box() -> None:
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             st.caption(f"{len(frame):,} rows in {took}")
             if len(frame.columns):
-                _downloads(frame, "query")
+                _downloads(lambda: frame, "query")
         if len(frame):
             st.html(_table(frame))
 
@@ -126,13 +140,17 @@ def _table(frame: pd.DataFrame) -> str:
     return markup.table([str(name) for name in frame.columns], rows, "Result of the query")
 
 
-def _downloads(frame: pd.DataFrame, name: str) -> None:
+def _downloads(read: Callable[[], pd.DataFrame], name: str) -> None:
     with st.container(horizontal=True, width="content"):
         for kind, to_bytes in (("csv", csv_bytes), ("parquet", parquet_bytes)):
             st.download_button(
                 "CSV" if kind == "csv" else "Parquet",
-                partial(to_bytes, frame),
+                partial(_exported, read, to_bytes),
                 file_name=f"evenkeel-{name}.{kind}",
                 key=f"{name}-{kind}",
                 help=f"up to {MAX_EXPORTED:,} rows",
             )
+
+
+def _exported(read: Callable[[], pd.DataFrame], to_bytes: Callable[[pd.DataFrame], bytes]) -> bytes:
+    return to_bytes(read().drop(columns=["time_ms"], errors="ignore"))

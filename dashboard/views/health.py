@@ -17,7 +17,7 @@ from dashboard.figures import (
     scale_of,
     stacked_bars,
 )
-from dashboard.health_data import HealthData, range_of, read_health
+from dashboard.health_data import HealthData, num_requests, range_of, read_health
 from dashboard.health_model import headline_tiles, slo_tile, verdict
 from dashboard.page import as_of, choice, colours, now_ms, refreshing, selection_bar
 from dashboard.request_rows import (
@@ -230,8 +230,11 @@ def _show_slowest(selection: Selection, window: Window) -> None:
                 "<small>open one to see where its time went</small></div>"
             )
             ranking = choice("rank", "rank by", RANKINGS)
+        ranked = window.newest(num_requests(selection, window))
+        if ranked != window:
+            st.caption("Of so many requests, those of the last hour of the range.")
         parameters = {
-            **range_of(window),
+            **range_of(ranked),
             **selection.filters(),
             "rank_by": ranking,
             "limit": MAX_SLOWEST,

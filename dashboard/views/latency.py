@@ -96,8 +96,9 @@ def _body(selection: Selection, view: View, percentile: str) -> None:
 
 
 def _source_words(data: LatencyData) -> str:
-    words = " · percentiles from the minute rollup" if data.is_rollup else ""
-    return words if data.one_in == 1 else f"{words} · heatmap from 1 request in {data.one_in}"
+    if data.is_rollup:
+        return " · from the minute rollup"
+    return "" if data.one_in == 1 else f" · from 1 request in {data.one_in}"
 
 
 def _show_lines(

@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.acting import author_field, may_act, perform
 from dashboard.ledger_model import MEANINGS, PHASES, counterfactual, entries
 from dashboard.markup import Cell
 from dashboard.page import colours
@@ -80,19 +81,45 @@ def show_judgements(row: Row) -> None:
         )
         if not found:
             st.caption("Nobody has judged it.")
-            return
-        rows = [
-            [
-                Cell("feedback" if j["name"] == "evenkeel.feedback" else j["scorer"] or "–"),
-                Cell(
-                    wording.NO_DATA if j["score"] is None else f"{j['score']:.3g}", is_number=True
-                ),
-                Cell(j["label"] or "–"),
-                Cell(j["explanation"] or "–", wraps=True),
-                Cell(j["author"] or "–"),
-                Cell(wording.moment_ms(j["time_ms"])),
-            ]
-            for j in found
+        else:
+            _show_judged(found)
+        if may_act():
+            _show_feedback_form(row)
+
+
+def _show_judged(found: list[Row]) -> None:
+    rows = [
+        [
+            Cell("feedback" if j["name"] == "evenkeel.feedback" else j["scorer"] or "–"),
+            Cell(wording.NO_DATA if j["score"] is None else f"{j['score']:.3g}", is_number=True),
+            Cell(j["label"] or "–"),
+            Cell(j["explanation"] or "–", wraps=True),
+            Cell(j["author"] or "–"),
+            Cell(wording.short_moment_ms(j["time_ms"])),
         ]
-        headers = ("by", "score", "label", "why", "author", "when")
-        st.html(markup.table(headers, rows, "Judgements"))
+        for j in found
+    ]
+    headers = ("by", "score", "label", "why", "author", "when (UTC)")
+    st.html(markup.table(headers, rows, "Judgements"))
+
+
+def _show_feedback_form(row: Row) -> None:
+    with (
+        st.expander("Say what you think of this answer", key="judging"),
+        st.form("feedback", border=False, clear_on_submit=True),
+    ):
+        verdict = st.segmented_control("verdict", ("good", "bad"), default=None, key="verdict")
+        comment = st.text_input("why", key="feedback-why")
+        corrected = st.text_area("what it should have been", key="feedback-corrected")
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            author = author_field("feedback")
+            is_sent = st.form_submit_button("Send")
+    order = {
+        "trace_id": row["trace_id"],
+        "tenant": row["tenant"] or "",
+        "score": None if verdict is None else float(verdict == "good"),
+        "comment": comment,
+        "corrected": corrected,
+    }
+    if is_sent and perform("feedback", order, author, "Thank you: it is stored in a moment."):
+        st.rerun()

@@ -1,16 +1,14 @@
--- Drafted and accepted tokens by draft position, from the requests; [] without speculation.
+-- Drafted and accepted tokens by draft position, from the requests; [] without speculation. Of each
+-- period only a slice is read; rates need no more.
 SELECT
     sumForEach(r.drafted_by_position) AS drafted_by_position,
     sumForEach(r.accepted_by_position) AS accepted_by_position,
     sum(r.drafted_tokens) AS drafted_tokens,
-    sum(r.accepted_tokens) AS accepted_tokens,
-    quantileExactInclusiveIf(0.5)(ifNull(tpot_s, 0), tpot_s IS NOT NULL AND r.drafted_tokens > 0)
-        AS tpot_with_s,
-    quantileExactInclusiveIf(0.5)(ifNull(tpot_s, 0), tpot_s IS NOT NULL
-        AND ifNull(r.drafted_tokens, 0) = 0) AS tpot_without_s
+    sum(r.accepted_tokens) AS accepted_tokens
 FROM requests AS r
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND toUnixTimestamp(time) % {period_s:UInt32} < {slice_s:UInt32}
     AND ({model:String} = '' OR model = {model:String})
     AND ({tenant:String} = '' OR tenant = {tenant:String})
     AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})

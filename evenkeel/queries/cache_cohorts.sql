@@ -1,5 +1,6 @@
 -- What the prefix cache found by cohort. Saved time is what the found tokens would have taken at the
--- rate at which the same model computed those not found, median over its requests.
+-- rate at which the same model computed those not found, median over its requests. Of each period only
+-- a slice is read, and sums stand for the whole.
 WITH rates AS
 (
     SELECT
@@ -10,24 +11,27 @@ WITH rates AS
     FROM requests
     WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
         AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+        AND toUnixTimestamp(time) % {period_s:UInt32} < {slice_s:UInt32}
     GROUP BY model
-)
+),
+sample_weight * {period_s:UInt32} / {slice_s:UInt32} AS weight
 SELECT
     multiIf(
         {dimension:String} = 'tenant', ifNull(toString(tenant), 'none'),
         {dimension:String} = 'model', toString(requests.model),
         if(prompt_name IS NULL, 'none', concat(prompt_name, '@', ifNull(prompt_version, '?'))))
         AS cohort,
-    sum(sample_weight) AS num_requests,
-    sum(input_tokens * sample_weight) AS input_tokens_sum,
-    sum(least(cached_tokens, input_tokens) * sample_weight) AS cached_tokens_sum,
+    sum(weight) AS num_requests,
+    sum(input_tokens * weight) AS input_tokens_sum,
+    sum(least(cached_tokens, input_tokens) * weight) AS cached_tokens_sum,
     cached_tokens_sum / nullIf(input_tokens_sum, 0) AS hit_ratio,
-    sumIf(sample_weight, cached_tokens = 0) / nullIf(num_requests, 0) AS cold_ratio,
-    sum(least(cached_tokens, input_tokens) * sample_weight * token_s) AS saved_s
+    sumIf(weight, cached_tokens = 0) / nullIf(num_requests, 0) AS cold_ratio,
+    sum(least(cached_tokens, input_tokens) * weight * token_s) AS saved_s
 FROM requests
 LEFT JOIN rates ON rates.model = requests.model
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND toUnixTimestamp(time) % {period_s:UInt32} < {slice_s:UInt32}
     AND ({model:String} = '' OR requests.model = {model:String})
     AND ({tenant:String} = '' OR tenant = {tenant:String})
     AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})

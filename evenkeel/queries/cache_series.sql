@@ -1,5 +1,5 @@
 -- What caches found by step of time: input tokens in the prefix cache, answers from the response
--- cache by layer. A ratio of nothing is NULL.
+-- cache by layer. A ratio of nothing is NULL. Of each period only a slice is read.
 SELECT
     toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
     sumIf(least(cached_tokens, input_tokens) * sample_weight, isNotNull(cached_tokens))
@@ -15,6 +15,7 @@ SELECT
 FROM requests
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND toUnixTimestamp(time) % {period_s:UInt32} < {slice_s:UInt32}
     AND ({model:String} = '' OR model = {model:String})
     AND ({tenant:String} = '' OR tenant = {tenant:String})
     AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})

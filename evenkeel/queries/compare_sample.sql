@@ -11,6 +11,7 @@ WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND ({tenant:String} = '' OR tenant = {tenant:String})
     AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
     AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
+    AND ({service:String} = '' OR service = {service:String})
     AND isNotNull(value_s)
 ORDER BY intHash64(toUnixTimestamp64Nano(time))
 LIMIT {limit:UInt32}

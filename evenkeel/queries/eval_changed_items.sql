@@ -11,6 +11,8 @@ SELECT
     anyIf(e.trace_id, e.side = 'A') AS trace_a,
     anyIf(e.trace_id, e.side = 'B') AS trace_b,
     any(e.tags) AS tags,
+    toUnixTimestamp64Nano(min(e.time)) AS first_ns,
+    toUnixTimestamp64Nano(max(e.time)) AS last_ns,
     count() OVER () AS num_changed,
     countIf(score_b < score_a) OVER () AS num_lost
 FROM evenkeel.eval_results AS e

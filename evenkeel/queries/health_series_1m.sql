@@ -17,10 +17,8 @@ SELECT
     tpot[1] AS tpot_p50_s, tpot[2] AS tpot_p95_s, tpot[3] AS tpot_p99_s,
     sum(r.cached_tokens) / nullIf(sum(r.cacheable_tokens), 0) AS cached_token_ratio,
     sum(r.accepted_tokens) / nullIf(sum(r.drafted_tokens), 0) AS acceptance_rate
-FROM evenkeel.requests_1m AS r
-WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
-  AND minute < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
-  AND ({model:String} = '' OR model = {model:String})
+FROM requests_rolled(from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64}, step_s = {step_s:UInt32}) AS r
+WHERE ({model:String} = '' OR model = {model:String})
   AND ({tenant:String} = '' OR tenant = {tenant:String})
   AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
   AND ({slo_class:String} = '' OR slo_class = {slo_class:String})

@@ -18,10 +18,8 @@ SELECT
     itl_p99[1] AS itl_p99_p50_s, itl_p99[2] AS itl_p99_p95_s, itl_p99[3] AS itl_p99_p99_s,
     tpot[1] AS tpot_p50_s, tpot[2] AS tpot_p95_s, tpot[3] AS tpot_p99_s,
     toUnixTimestamp(maxOrNull(r.minute)) * 1000 AS newest_ms
-FROM evenkeel.requests_1m AS r
-WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
-  AND minute < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
-  AND ({model:String} = '' OR model = {model:String})
+FROM requests_rolled(from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64}, step_s = 3600) AS r
+WHERE ({model:String} = '' OR model = {model:String})
   AND ({tenant:String} = '' OR tenant = {tenant:String})
   AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
   AND ({slo_class:String} = '' OR slo_class = {slo_class:String})

@@ -10,18 +10,10 @@ SELECT
             if(prompt_name = '', 'none', concat(prompt_name, '@', prompt_version)),
         ''
     ) AS cohort,
-    quantilesTDigestMerge(0.5, 0.95, 0.99)(multiIf(
-        {measure:String} = 'ttft', r.ttft_s,
-        {measure:String} = 'tpot', r.tpot_s,
-        {measure:String} = 'itl', r.itl_p99_s,
-        {measure:String} = 'stall', r.stall_s,
-        {measure:String} = 'queue', r.queue_s,
-        r.e2e_s)) AS found,
+    quantilesTDigestMerge(0.5, 0.95, 0.99)({column:Identifier}) AS found,
     found[1] AS p50_s, found[2] AS p95_s, found[3] AS p99_s
-FROM requests_1m AS r
-WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
-    AND minute < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
-    AND ({model:String} = '' OR model = {model:String})
+FROM requests_rolled(from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64}, step_s = {step_s:UInt32}) AS r
+WHERE ({model:String} = '' OR model = {model:String})
     AND ({tenant:String} = '' OR tenant = {tenant:String})
     AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
     AND ({slo_class:String} = '' OR slo_class = {slo_class:String})

@@ -130,6 +130,25 @@ def test_the_burning_objective_is_seen_in_the_browser(demo: Demo, browser: Brows
     page.close()
 
 
+@pytest.mark.parametrize("width", [1400, 390])
+def test_three_clicks_from_the_burning_objective_to_the_crowding_prompt(
+    demo: Demo, browser: Browser, width: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 1000})
+    page.goto(f"{demo.dashboard_url}/?range=15m&live=off")
+    page.locator(".ek-slo a", has_text="support-ttft").click(timeout=60_000)
+    expect(page.get_by_text("Who burned it")).to_be_visible(timeout=60_000)
+    page.locator(".st-key-card-burning-requests a").first.click()
+    expect(page.get_by_text("The first token came after")).to_be_visible(timeout=60_000)
+    page.screenshot(path=PICTURES / f"burned-{width}.png", full_page=True)
+    page.locator(".st-key-card-neighbours a").first.click()
+    expect(page.get_by_text("Others in flight at the same time")).to_be_visible(timeout=60_000)
+    # The route of the demo's long prompts, which crowd the batch.
+    expect(page.locator(".st-key-card-facts")).to_contain_text("crowd", timeout=60_000)
+    assert page.locator("[data-testid=stException]").count() == 0
+    page.close()
+
+
 def test_the_page_shows_the_numbers_of_the_store(demo: Demo, browser: Browser) -> None:
     # A closed range that changes no more: slow requests are stored when they have ended.
     to_ms = (int(time.time()) - 10) * 1000

@@ -158,6 +158,21 @@ def test_a_bad_answer_becomes_an_item_when_a_person_says_so(
     assert item["id"] == found[0]["id"]
     assert found[0]["id"] in (dataset / "faq.jsonl").read_text()
 
+    # What people decide in the dashboard's review queue.
+    turns = [("Do you sell tea?", "No."), ("Which colour is it?", "None.")]
+    accepted, rejected = send(collector, turns, tenant="grow")
+    for trace_id, decision in ((accepted, "accept"), (rejected, "reject")):
+        order = {"by": "lee", "trace_id": trace_id, "decision": decision, "comment": "seen"}
+        reference = {"reference": "Green tea."} if decision == "accept" else {}
+        url = f"{collector.http_url}/api/review"
+        assert httpx.post(url, json=order | reference).status_code == 200
+    wait_for(lambda: collector.rows("SELECT count() FROM feedback") == [(4,)])
+    record = grow(collector, dataset, "--reviewed", "--tags", "tea")
+    assert len(record["accepted"]) == 1
+    items = [json.loads(line) for line in (dataset / "faq.jsonl").read_text().splitlines()]
+    assert (items[-1]["reference"], items[-1]["tags"]) == ("Green tea.", ["tea"])
+    assert "colour" not in str(record)
+
 
 def test_a_window_is_evaluated_once_and_drift_is_an_alert(
     collector: CollectorProcess, tmp_path: Path

@@ -21,6 +21,7 @@ from tests.integration.dashboard.running import (
     Platform,
     evenkeel,
     free_port,
+    make_registry,
     send_evaluation,
     stop,
     wait_for,
@@ -51,7 +52,10 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     wait_until_stored(addresses["query_url"])
     stop(filling)
     with contextlib.ExitStack() as running:
-        collector = evenkeel(*collect, "--slos", str(slo_file))
+        prompts = make_registry(folder / "prompts")
+        collector = evenkeel(
+            *collect, "--slos", str(slo_file), "--prompts-dir", str(folder / "prompts")
+        )
         running.callback(stop, collector)
         addresses = read_addresses(collector)
         wait_until_firing(addresses["query_url"])
@@ -70,6 +74,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
             to_ms=until_s * 1000,
             simulated=json.loads(out),
             slo_file=slo_file,
+            prompts=prompts,
         )
 
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from dashboard.selection import Selection
 from evenkeel import spans
+from evenkeel.prompts import Move, PromptRegistry, PromptVersion, digest
 from evenkeel.store import Store
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -27,6 +29,7 @@ CHROMIUM_ARGS = (
 ).split()
 ROOT = Path(__file__).parents[3]
 NUM_REQUESTS = 1500
+OLD_PROMPT, NEW_PROMPT = "You answer questions.", "You answer questions in one word."
 NO_FILTER = {"model": "", "tenant": "", "prompt": "", "slo_class": ""}
 RUN_ID = "run-7"
 SLO = "chat-ttft"
@@ -57,6 +60,7 @@ class Platform:
     to_ms: int
     simulated: dict[str, object]
     slo_file: Path
+    prompts: PromptRegistry
 
     def page(self, path: str = "", **params: str) -> str:
         fixed = Selection().narrowed(self.from_ms, self.to_ms).to_params()
@@ -66,11 +70,24 @@ class Platform:
         return {"from_ms": self.from_ms, "to_ms": self.to_ms}
 
 
-def evenkeel(*arguments: str) -> subprocess.Popen[str]:
+def make_registry(folder: Path) -> PromptRegistry:
+    """A registry in which the old prompt is in production, and the new one is the draft."""
+    registry = PromptRegistry(folder)
+    old = PromptVersion("support", digest(OLD_PROMPT), OLD_PROMPT)
+    registry.keep(old)
+    registry.move("support", Move(1_700_000_000, "production", old.version, "the first", None))
+    (folder / "support.toml").write_text(f'system = "{NEW_PROMPT}"\n', encoding="utf-8")
+    return registry
+
+
+def evenkeel(
+    *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    path = os.environ.get("PYTHONPATH", str(ROOT))
     return subprocess.Popen(
         [sys.executable, "-m", "evenkeel", *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))},
+        env={**os.environ, "PYTHONPATH": path, **(environment or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -155,6 +172,8 @@ def send_evaluation(http_url: str, at_ns: int) -> None:
                     spans.EVAL_EXPLANATION: f"{side} said <b>{item}</b>",
                     spans.EVAL_SIDE: side,
                     spans.EVAL_ITEM_ID: f"item-{item}",
+                    spans.PROMPT_NAME: "support",
+                    spans.PROMPT_VERSION: digest(OLD_PROMPT if side == "A" else NEW_PROMPT),
                 },
             )
     add(

@@ -13,6 +13,11 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.integration.dashboard.identity_provider import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    identity_provider,
+)
 from tests.integration.dashboard.running import (
     SLO,
     SLOS,
@@ -89,6 +94,7 @@ class Guarded:
     """A collector that asks for tokens, and a dashboard where people sign in with one."""
 
     http_url: str
+    query_url: str
     dashboard_url: str
 
 
@@ -132,7 +138,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         "--collector-url", addresses["http_url"], "--sign-in", "token",
     )  # fmt: skip
     wait_for(f"http://127.0.0.1:{port}/_stcore/health", dashboard)
-    yield Guarded(addresses["http_url"], f"http://127.0.0.1:{port}")
+    yield Guarded(addresses["http_url"], addresses["query_url"], f"http://127.0.0.1:{port}")
     stop(dashboard)
     stop(collector)
 
@@ -209,3 +215,61 @@ def test_who_signs_in_next_is_not_shown_what_was_read_before(
         counts.append(rows.count())
         page.close()
     assert counts == [6, 1]
+
+
+PEOPLE = (("ann@example.com", True), ("mallory@example.com", True), ("bob@example.com", False))
+
+
+@pytest.fixture(scope="module")
+def with_provider(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A dashboard where people sign in with a provider; Ann and Bob are among its users."""
+    folder, port = tmp_path_factory.mktemp("oidc"), free_port()
+    (folder / "users.toml").write_text(
+        '[[user]]\nemail = "Ann@Example.com"\ntoken_env = "EVENKEEL_TEST_READER"\n'
+        '[[user]]\nemail = "bob@example.com"\ntoken_env = "EVENKEEL_TEST_READER"\n'
+    )
+    with identity_provider(PEOPLE) as provider:
+        secrets = {
+            "redirect_uri": f"http://127.0.0.1:{port}/oauth2callback",
+            "cookie_secret": "x" * 40,
+            "client_id": CLIENT_ID,
+            "client_secret": CLIENT_SECRET,
+            "server_metadata_url": f"{provider.url}/.well-known/openid-configuration",
+        }
+        lines = [f"{name} = {json.dumps(value)}" for name, value in secrets.items()]
+        (folder / "secrets.toml").write_text("[auth]\n" + "\n".join(lines))
+        dashboard = evenkeel(
+            "dashboard", "--port", str(port), "--query-url", guarded.query_url,
+            "--collector-url", guarded.http_url, "--sign-in", "oidc",
+            "--users", str(folder / "users.toml"), "--oidc-secrets", str(folder / "secrets.toml"),
+            environment={"EVENKEEL_TEST_READER": "reader"},
+        )  # fmt: skip
+        wait_for(f"http://127.0.0.1:{port}/_stcore/health", dashboard)
+        yield f"http://127.0.0.1:{port}"
+        stop(dashboard)
+
+
+@pytest.mark.parametrize(
+    ("email", "seen"),
+    [
+        pytest.param("ann@example.com", "signed in as ann@example.com", id="a user"),
+        pytest.param("mallory@example.com", "You are not among the users", id="a stranger"),
+        pytest.param("bob@example.com", "You are not among the users", id="an unverified e-mail"),
+    ],
+)
+def test_people_sign_in_with_their_provider(
+    with_provider: str, browser: Browser, email: str, seen: str
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{with_provider}/latency?range=1h&live=off")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("link", name=email).click()
+    expect(page.get_by_text(seen)).to_be_visible(timeout=30_000)
+    is_let_in = seen.startswith("signed in")
+    if is_let_in:
+        expect(page.get_by_text("data as of").first).to_be_visible(timeout=30_000)
+    else:
+        assert page.get_by_text("data as of").count() == 0
+    assert_no_exception(page)
+    context.close()

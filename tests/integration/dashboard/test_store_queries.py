@@ -15,12 +15,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 LATENCY: dict[str, object] = {
     **NO_FILTER, "measure": "ttft", "definition": "ours", "dimension": "tenant", "one_in": 1,
+    "column": "ttft_s",
 }  # fmt: skip
 EXPLORE: dict[str, object] = {
     **NO_FILTER, "order_by": "ttft", "status": "", "finish_reason": "", "session": "",
     "min_ttft_s": 0.5, "min_e2e_s": 0.0, "min_stall_s": 0.0, "min_input_tokens": 0.0,
     "min_output_tokens": 0.0, "limit": 5,
 }  # fmt: skip
+SLICED: dict[str, object] = {"period_s": 60, "slice_s": 60}
 QUERIES: dict[str, dict[str, object]] = {
     "health_summary": NO_FILTER,
     "health_summary_1m": NO_FILTER,
@@ -48,6 +50,7 @@ QUERIES: dict[str, dict[str, object]] = {
     "latency_series": {**LATENCY, "step_s": 60, "cohorts": ["acme"]},
     "latency_series_1m": {**LATENCY, "step_s": 60, "cohorts": ["acme"]},
     "latency_heatmap": {**LATENCY, "step_s": 60},
+    "latency_heatmap_1m": {**LATENCY, "step_s": 60},
     "latency_behind": {
         **LATENCY, "low_s": 0.1, "high_s": 0.5, "near_s": 0.3, "cohort": "acme", "limit": 5,
     },
@@ -55,15 +58,25 @@ QUERIES: dict[str, dict[str, object]] = {
     "engine_state_series": {"model": "", "step_s": 60, "names": ["vllm:num_requests_running"]},
     "engine_steps_series": {"model": "", "step_s": 60},
     "engine_steps_waiting": {"model": "", "step_s": 60},
-    "acceptance_positions": NO_FILTER,
+    "acceptance_positions": {**SLICED, **NO_FILTER},
     "control_steps": {},
-    "cache_series": {**NO_FILTER, "step_s": 60},
-    "cache_cohorts": {**NO_FILTER, "dimension": "tenant"},
+    "cache_series": {**SLICED, **NO_FILTER, "step_s": 60},
+    "cache_cohorts": {**SLICED, **NO_FILTER, "dimension": "tenant"},
     "response_cache_counts": {"model": ""},
     "response_cache_details": {},
     "response_cache_bound": {"step_s": 60},
-    "compare_sample": {**NO_FILTER, "measure": "ttft", "limit": 5},
-    "compare_cohort": NO_FILTER,
+    "speculation_sample": {**SLICED, "model": "", "limit": 5},
+    "acceptance_sources": {**SLICED, "model": ""},
+    "engine_evictions": {**SLICED, "model": "", "step_s": 60},
+    "prefix_misses": {**SLICED, "model": "", "tenant": ""},
+    "cache_near_misses": {**SLICED, "limit": 5},
+    "eval_latency_split": {"run_id": RUN_ID},
+    "live_eval_series": {"step_s": 3600},
+    "golden_candidates": {"limit": 5},
+    "newest_feedback": {"limit": 5},
+    "request_contents": {"trace_ids": ["none"], "from_ns": 0, "to_ns": 1},
+    "compare_sample": {**NO_FILTER, "service": "", "measure": "ttft", "limit": 5},
+    "compare_cohort": {**NO_FILTER, "service": ""},
     "explore_requests": EXPLORE,
     "explore_example": {},
     "request_evaluations": {"trace_id": "none", "request_id": "none"},
@@ -101,6 +114,34 @@ def test_the_rollup_says_what_the_requests_say(platform: Platform) -> None:
         assert rollup[name] == pytest.approx(raw[name]), name
     for name in ("ttft_p50_s", "ttft_p95_s", "tpot_p95_s", "itl_p99_p95_s"):
         assert rollup[name] == pytest.approx(raw[name], rel=0.05), name
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "after_ms"),
+    [
+        pytest.param(0, 0, id="whole hours alone"),
+        pytest.param(17 * 60_000, 29 * 60_000, id="with minutes at both ends"),
+    ],
+)
+def test_hours_and_minutes_count_each_request_once(
+    platform: Platform, before_ms: int, after_ms: int
+) -> None:
+    hour_ms = 3_600_000
+    wide = {
+        "from_ms": platform.from_ms // hour_ms * hour_ms - hour_ms - before_ms,
+        "to_ms": (platform.to_ms // hour_ms + 2) * hour_ms + after_ms,
+        **NO_FILTER,
+    }
+    store = Store(platform.query_url)
+    summary = store.rows("health_summary_1m", wide)[0]
+    hourly = store.rows("health_series_1m", {**wide, "step_s": 3600})
+    exact = store.rows("health_summary", wide)[0]
+    store.close()
+    assert summary["num_requests"] == NUM_REQUESTS
+    assert summary["ttft_p95_s"] == pytest.approx(exact["ttft_p95_s"], rel=0.05)
+    assert sum(row["ok_per_s"] * row["covered_s"] for row in hourly) == pytest.approx(
+        NUM_REQUESTS - exact["num_errors"] - exact["num_aborted"] - exact["num_shed"]
+    )
 
 
 def test_the_store_counts_what_was_simulated(platform: Platform) -> None:
@@ -141,6 +182,28 @@ def test_latency_of_the_rollup_is_that_of_the_requests(platform: Platform) -> No
     assert raw.keys() == rollup.keys()
     for cohort, row in raw.items():
         assert rollup[cohort]["p50_s"] == pytest.approx(row["p50_s"], rel=0.1), cohort
+
+
+def test_the_rollups_heatmap_is_that_of_the_requests(platform: Platform) -> None:
+    store = Store(platform.query_url)
+    whole_minutes = {
+        "from_ms": platform.from_ms // 60_000 * 60_000,
+        "to_ms": (platform.to_ms // 60_000 + 1) * 60_000,
+        **LATENCY,
+        "step_s": 3600,
+    }
+    found = []
+    for name in ("latency_heatmap", "latency_heatmap_1m"):
+        rows = store.rows(name, whole_minutes)
+        total = sum(row["num_requests"] for row in rows)
+        bins = dict.fromkeys(range(-60, 40), 0.0)
+        for row in rows:
+            bins[row["bin"]] += row["num_requests"] / total
+        found.append(bins)
+    store.close()
+    # A digest moves a few requests over the border of a bin.
+    assert sum(abs(found[0][b] - found[1][b]) for b in found[0]) < 0.2
+    assert max(abs(found[0][b] - found[1][b]) for b in found[0]) < 0.03
 
 
 @pytest.mark.parametrize(

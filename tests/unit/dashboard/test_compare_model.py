@@ -87,3 +87,9 @@ def test_curves_end_at_the_extremes() -> None:
 def test_features_name_what_only_one_side_has() -> None:
     found = features(cohort(input_tokens=100.0), cohort(input_tokens=150.0, error_ratio=0.1))
     assert [(f.name, f.change) for f in found] == [("input tokens", "▲ 50 %"), ("errors", "–")]
+
+
+def test_services_are_compared_within_the_same_filters() -> None:
+    a, b = sides(Selection(tenant="acme"), WINDOW, "service", "plain", "speculating")
+    assert (a.service, b.service) == ("plain", "speculating")
+    assert a.selection == b.selection == Selection(tenant="acme")

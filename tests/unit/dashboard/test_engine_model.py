@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.engine_model import Load, diagnose, load_of, state_rows, waiting_rows
+from dashboard.engine_model import (
+    Load,
+    control,
+    diagnose,
+    load_of,
+    speed_ups,
+    state_rows,
+    waiting_rows,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +58,38 @@ def test_vllms_metrics_become_the_same_columns() -> None:
     assert waiting == [{"bucket": 1, "reason": "capacity", "num_waiting": 2}]
     assert load_of(found, waiting).waiting_for_memory == 2
     assert load_of([], []) == Load(None, None, None, None, None)
+
+
+def test_a_speed_up_is_the_ratio_of_tpot_without_drafts_to_with() -> None:
+    slow = [0.02 + 0.0001 * i for i in range(20)]
+    rows = [
+        {"model": "m", "is_drafted": 1, "tpot_s_each": [value / 2 for value in slow]},
+        {"model": "m", "is_drafted": 0, "tpot_s_each": slow},
+        {"model": "few", "is_drafted": 1, "tpot_s_each": [0.01]},
+    ]
+    (found,) = speed_ups(rows)
+    assert found.ratio == pytest.approx(2.0)
+    assert found.lower < 2.0 < found.upper
+    assert (found.num_with, found.num_without) == (20, 20)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "effect"),
+    [
+        pytest.param({"burn_before": "8.5", "burn_after": "1.2"}, "burn fell", id="it helped"),
+        pytest.param(
+            {"burn_before": "1.2", "burn_after": "1.2"}, "burn did not fall", id="it did not"
+        ),
+        pytest.param({"burn_before": "8.5"}, "not measured", id="no effect is known"),
+        pytest.param(
+            {"burn_before": "8", "burn_after": "1", "is_dry_run": "true"},
+            "dry run",
+            id="a dry run",
+        ),
+    ],
+)
+def test_the_effect_of_a_control_action(attributes: dict[str, str], effect: str) -> None:
+    said = {f"evenkeel.control.{name}": value for name, value in attributes.items()}
+    named = {"evenkeel.control.before": "4", "evenkeel.control.after": "2"}
+    found = control({"name": "evenkeel.control", "attributes": said | named})
+    assert (found.effect, found.change) == (effect, "4 → 2")

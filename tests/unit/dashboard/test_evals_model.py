@@ -1,31 +1,19 @@
-"""Verdicts of runs, intervals on a bar, and both sides of a slice in one row."""
+"""Intervals on a bar, both sides of a slice in one row, live shares, marked differences."""
 
 from typing import Any
 
 import pytest
 
-from dashboard.evals_model import Interval, interval, margin, run_verdict, scale_of, slice_scores
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "slices", "expected"),
-    [
-        pytest.param([], [], "", id="no gate, no verdict"),
-        pytest.param(["no worse", "better"], ["overall", "overall"], "better", id="one better"),
-        pytest.param(["no worse"], ["overall"], "no worse", id="within the margin"),
-        pytest.param(
-            ["no worse", "inconclusive"], ["overall", "overall"], "inconclusive", id="cannot tell"
-        ),
-        pytest.param(
-            ["no worse", "inconclusive"], ["overall", "long"], "no worse", id="a slice cannot tell"
-        ),
-        pytest.param(
-            ["better", "regressed"], ["overall", "long"], "regressed", id="a slice regressed"
-        ),
-    ],
+from dashboard.evals_model import (
+    Interval,
+    answer_text,
+    interval,
+    margin,
+    marked_diff,
+    scale_of,
+    slice_scores,
+    weighted_share,
 )
-def test_run_verdict(verdicts: list[str], slices: list[str], expected: str) -> None:
-    assert run_verdict(verdicts, slices) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,3 +60,54 @@ def test_both_sides_of_a_slice_become_one_row() -> None:
     alone = slice_scores([row("A", 0.8, 9)])[0]
     assert alone.score_b is None
     assert alone.delta is None
+
+
+def live(right: bool, probability: float) -> dict[str, Any]:
+    weight = 1 / probability
+    return {
+        "num_scored": 1,
+        "weight": weight,
+        "weight_right": weight * right,
+        "weight_squared": weight**2,
+    }
+
+
+def test_a_live_share_stands_for_all_requests() -> None:
+    found = weighted_share([live(True, 0.1)] * 9 + [live(False, 1.0)] * 10)
+    assert found.value == pytest.approx(0.9)
+    assert found.lower is not None and found.upper is not None
+    assert found.lower < 0.9 < found.upper < 1.0
+    assert found.num_scored == 19
+
+
+def test_equal_weights_give_wilsons_interval() -> None:
+    # Wilson's 95 % interval of 8 of 10, as statsmodels 0.14 gives it.
+    found = weighted_share([live(True, 0.5)] * 8 + [live(False, 0.5)] * 2)
+    assert (found.lower, found.upper) == pytest.approx((0.49016, 0.94332), abs=1e-4)
+
+
+def test_nothing_scored_is_no_share() -> None:
+    assert weighted_share([]).value is None
+
+
+def test_a_difference_marks_the_words_of_one_side() -> None:
+    old, new = marked_diff("it costs 9 EUR", "it costs <b>8</b> EUR")
+    assert old == "it costs <del>9</del> EUR"
+    assert new == "it costs <ins>&lt;b&gt;8&lt;/b&gt;</ins> EUR"
+
+
+@pytest.mark.parametrize(
+    ("stored", "text"),
+    [
+        pytest.param(
+            '[{"role": "system", "parts": [{"content": "s"}]},'
+            ' {"role": "user", "parts": [{"content": "hi"}]}]',
+            "hi",
+            id="without the system's",
+        ),
+        pytest.param("", "", id="not stored"),
+        pytest.param('{"a": 1}', "", id="something else"),
+    ],
+)
+def test_the_text_of_stored_messages(stored: str, text: str) -> None:
+    assert answer_text(stored) == text

@@ -11,6 +11,7 @@ from dashboard.selection import (
     Window,
     format_time_ms,
     parse_time_ms,
+    slices,
     step_s,
 )
 
@@ -88,3 +89,9 @@ def test_steps_of_long_windows_are_whole_minutes(preset: str) -> None:
 
 def test_times_are_utc_unless_they_say_otherwise() -> None:
     assert parse_time_ms("2026-11-20T10:00:00") == parse_time_ms("2026-11-20T11:00:00+01:00")
+
+
+def test_of_many_requests_a_slice_of_each_period_is_read() -> None:
+    day = Window(0, 86_400_000, 600)
+    assert slices(10_000, day) == {"period_s": 3600, "slice_s": 3600}
+    assert slices(20_000_000, day) == {"period_s": 3600, "slice_s": 9}

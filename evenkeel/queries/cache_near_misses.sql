@@ -1,0 +1,20 @@
+-- Requests to which the response cache knew a similar question and did not answer from it, the most
+-- similar first: whether it should have is for a person to say. Of each period only a slice is read.
+SELECT
+    TraceId AS trace_id,
+    toUnixTimestamp64Milli(Timestamp) AS time_ms,
+    SpanAttributes['evenkeel.request.id'] AS request_id,
+    SpanAttributes['evenkeel.response_cache'] AS outcome,
+    toFloat64OrNull(SpanAttributes['evenkeel.cache.similarity']) AS similarity,
+    toFloat64OrNull(SpanAttributes['evenkeel.cache.threshold']) AS threshold,
+    SpanAttributes['evenkeel.cache.reason'] AS reason,
+    SpanAttributes['evenkeel.cache.verdict'] AS verdict,
+    SpanAttributes['evenkeel.tenant'] AS tenant
+FROM spans
+WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+    AND Timestamp < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND toUnixTimestamp(Timestamp) % {period_s:UInt32} < {slice_s:UInt32}
+    AND mapContains(SpanAttributes, 'evenkeel.cache.similarity')
+    AND SpanAttributes['evenkeel.response_cache'] NOT IN ('exact', 'semantic')
+ORDER BY similarity DESC NULLS LAST, time_ms DESC
+LIMIT {limit:UInt32}

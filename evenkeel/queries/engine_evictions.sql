@@ -1,0 +1,14 @@
+-- What the eviction of prefix-cache blocks cost by step of time: prompt tokens that had been held and
+-- were computed again. Of each period only a slice is read, and sums stand for the whole.
+SELECT
+    toStartOfInterval(Timestamp, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
+    sum(toUInt64OrZero(SpanAttributes['evenkeel.prefix.lost_tokens'])) AS evicted_tokens,
+    countIf(SpanAttributes['evenkeel.prefix.lost_tokens'] != '') AS num_evicted
+FROM spans
+WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+    AND Timestamp < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND toUnixTimestamp(Timestamp) % {period_s:UInt32} < {slice_s:UInt32}
+    AND mapContains(SpanAttributes, 'evenkeel.prefix.miss')
+    AND ({model:String} = '' OR SpanAttributes['gen_ai.request.model'] = {model:String})
+GROUP BY bucket
+ORDER BY bucket

@@ -1,0 +1,112 @@
+"""What people decide on the Evals and Request pages: promotion, rollback, reviews, feedback."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from evenkeel.prompts import digest
+from evenkeel.store import Store
+from tests.integration.dashboard.running import (
+    NEW_PROMPT,
+    NO_FILTER,
+    OLD_PROMPT,
+    RUN_ID,
+    Platform,
+    assert_no_exception,
+    opened,
+)
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+
+def newest_action(platform: Platform) -> dict[str, object]:
+    entry: dict[str, object] = httpx.get(f"{platform.http_url}/api/audit").json()["entries"][0]
+    return entry
+
+
+def test_a_run_that_regressed_promotes_nothing(platform: Platform) -> None:
+    order = {"prompt": "support", "version": digest(NEW_PROMPT), "run_id": RUN_ID, "by": "ann"}
+    response = httpx.post(f"{platform.http_url}/api/promote", json=order)
+    assert response.status_code == 400 and "did not pass: regressed" in response.text
+    assert platform.prompts.labels("support") == {"production": digest(OLD_PROMPT)}
+
+
+def test_a_prompt_is_promoted_and_rolled_back_in_the_browser(
+    platform: Platform, browser: Browser
+) -> None:
+    page = opened(browser, f"{platform.dashboard_url}/evals?live=off")
+    page.get_by_text("Promote or roll back").click()
+    expect(page.get_by_text("in one word")).to_be_visible(timeout=15_000)
+    form = page.locator("[data-testid=stForm]", has_text="Promote to")
+    form.get_by_label("your name, for the audit").fill("ann")
+    form.get_by_label("reason, without a run").fill("shorter answers")
+    form.get_by_role("button", name="Promote to production").click()
+    expect(page.locator(".st-key-card-labels")).to_contain_text(
+        "forced: shorter answers (ann)", timeout=15_000
+    )
+    assert platform.prompts.labels("support") == {"production": digest(NEW_PROMPT)}
+    entry = newest_action(platform)
+    assert (entry["by"], entry["action"]) == ("ann", "promote")
+    back = page.locator("[data-testid=stForm]", has_text="Roll back")
+    back.get_by_label("your name, for the audit").fill("bob")
+    back.get_by_role("button", name="Roll back").click()
+    expect(page.locator(".st-key-card-labels")).to_contain_text("rolled back (bob)", timeout=15_000)
+    assert platform.prompts.labels("support") == {"production": digest(OLD_PROMPT)}
+    assert newest_action(platform)["action"] == "rollback"
+    assert_no_exception(page)
+    page.close()
+
+
+def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
+    platform: Platform, browser: Browser
+) -> None:
+    store = Store(platform.query_url)
+    slowest = {**platform.range(), **NO_FILTER, "rank_by": "ttft", "limit": 1}
+    trace_id = store.rows("slowest_requests", slowest)[0]["trace_id"]
+    page = opened_request(browser, platform, trace_id)
+    page.get_by_text("Say what you think of this answer").click()
+    form = page.locator("[data-testid=stForm]", has_text="what it should have been")
+    form.get_by_role("radio", name="bad").click()
+    form.get_by_label("why").fill("the price is another one")
+    form.get_by_label("your name, for the audit").fill("kim")
+    form.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("it is stored in a moment")).to_be_visible(timeout=15_000)
+    page.close()
+    recent = {"from_ms": platform.from_ms, "limit": 5}
+    wait_until(lambda: len(store.rows("golden_candidates", recent)) == 1)
+
+    page = opened(browser, f"{platform.dashboard_url}/evals?live=off")
+    queue = page.locator(".st-key-card-review")
+    queue.get_by_text("person: the price is another one").first.click()
+    queue.get_by_label("what the answer should be").fill("9 EUR")
+    queue.get_by_label("your name, for the audit").fill("lee")
+    queue.get_by_role("button", name="Accept").click()
+    expect(page.get_by_text("Accepted.")).to_be_visible(timeout=15_000)
+    assert_no_exception(page)
+    page.close()
+    wait_until(lambda: not store.rows("golden_candidates", recent))
+    (row,) = store.rows("failed_answers", {"since_ns": platform.from_ms * 10**6})
+    store.close()
+    assert (row["trace_id"], row["review"], row["corrected"]) == (trace_id, "golden", "9 EUR")
+    entry = newest_action(platform)
+    assert (entry["by"], entry["action"]) == ("lee", "review")
+    assert "9 EUR" not in str(entry["details"]), "what people write is redacted, the audit is not"
+
+
+def opened_request(browser: Browser, platform: Platform, trace_id: str) -> Page:
+    page = browser.new_page()
+    page.goto(f"{platform.dashboard_url}/request?trace_id={trace_id}")
+    expect(page.get_by_text("Evaluation and feedback")).to_be_visible(timeout=30_000)
+    return page
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline, "not within 30 s"
+        time.sleep(0.3)

@@ -1,0 +1,99 @@
+"""Labels move only after a run that passed, or for a reason; both are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.prompt_actions import Promote, Rollback, listing, promote, roll_back
+from evenkeel.errors import ConfigurationError
+from evenkeel.prompts import PromptRegistry, PromptVersion, digest
+
+OLD, NEW = "You answer.", "You answer in one word."
+NOW_NS = 1_700_000_000 * 10**9
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> PromptRegistry:
+    found = PromptRegistry(tmp_path)
+    found.keep(PromptVersion("support", digest(OLD), OLD))
+    (tmp_path / "support.toml").write_text(f'system = "{NEW}"')
+    order = Promote(by="ann", prompt="support", version=digest(OLD), reason="the first")
+    promote(found, order, NOW_NS, no_run)
+    return found
+
+
+def no_run(run_id: str) -> Mapping[str, Any]:
+    raise AssertionError(f"{run_id} was asked for")
+
+
+def run(**changes: Any) -> dict[str, Any]:
+    return {
+        "baseline": [f"support@{digest(OLD)}"],
+        "candidate": [f"support@{digest(NEW)}"],
+        "verdicts": ["no worse"],
+        "slices": ["overall"],
+    } | changes
+
+
+def test_the_draft_is_kept_when_it_is_promoted(registry: PromptRegistry) -> None:
+    order = Promote(by="ann", prompt="support", version=digest(NEW), run_id="r1")
+    done = promote(registry, order, NOW_NS, lambda _: run())
+    assert done == {"label": "production", "is": digest(NEW), "was": digest(OLD)}
+    assert registry.resolve("support").system == NEW
+    move = registry.history("support")[-1]
+    assert (move.reason, move.run_id) == ("passed run r1 (ann)", "r1")
+    back = roll_back(registry, Rollback(by="bob", prompt="support"), NOW_NS)
+    assert back == {"label": "production", "is": digest(OLD), "was": digest(NEW)}
+    with pytest.raises(ConfigurationError, match="nothing to go back to"):
+        roll_back(registry, Rollback(by="bob", prompt="support"), NOW_NS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        pytest.param({"verdicts": ["regressed"]}, "did not pass: regressed", id="a regression"),
+        pytest.param({"verdicts": ["inconclusive"]}, "inconclusive", id="it could not tell"),
+        pytest.param({"verdicts": [], "slices": []}, "it has no gate", id="no gate"),
+        pytest.param({"candidate": ["support@0123456789ab"]}, "another text", id="another text"),
+        pytest.param({"candidate": []}, "another text", id="no such run"),
+        pytest.param({"baseline": ["support@0123456789ab"]}, "in use", id="another baseline"),
+    ],
+)
+def test_a_run_that_proves_nothing_moves_nothing(
+    registry: PromptRegistry, changes: dict[str, Any], reason: str
+) -> None:
+    order = Promote(by="ann", prompt="support", version=digest(NEW), run_id="r1")
+    with pytest.raises(ConfigurationError, match=reason):
+        promote(registry, order, NOW_NS, lambda _: run(**changes))
+    assert registry.labels("support") == {"production": digest(OLD)}
+
+
+@pytest.mark.parametrize(
+    ("version", "why", "reason"),
+    [
+        pytest.param(digest(NEW), " ", "needs a run", id="neither a run nor a reason"),
+        pytest.param("0123456789ab", "x", "neither kept nor the draft", id="an unknown version"),
+        pytest.param(digest(OLD), "x", "already", id="what it means already"),
+    ],
+)
+def test_a_promotion_that_makes_no_sense(
+    registry: PromptRegistry, version: str, why: str, reason: str
+) -> None:
+    order = Promote(by="ann", prompt="support", version=version, reason=why)
+    with pytest.raises(ConfigurationError, match=reason):
+        promote(registry, order, NOW_NS, no_run)
+
+
+def test_the_listing_has_texts_and_what_labels_go_back_to(
+    registry: PromptRegistry, tmp_path: Path
+) -> None:
+    order = Promote(by="ann", prompt="support", version=digest(NEW), reason="hotfix")
+    promote(registry, order, NOW_NS, no_run)
+    (found,) = listing(tmp_path)
+    assert found["goes_back_to"] == {"production": digest(OLD)}
+    assert {v["system"] for v in found["versions"]} == {OLD, NEW}
+    assert found["moves"][0]["reason"] == "forced: hotfix (ann)"
