@@ -36,7 +36,7 @@ PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("alerts", "alerts", {}),
     ("engine", "engine", {}),
     ("cache", "cache", {}),
-    ("compare", "compare", {"measure": "e2e"}),
+    ("compare", "compare", {"measure": "e2e", "a": "support@1", "b": "support@2"}),
     ("explore", "explore", {"order": "ttft"}),
     ("evals", "evals", {}),
 )
@@ -99,9 +99,10 @@ def served(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
         assert collector.stdout is not None
         addresses = json.loads(collector.stdout.readline())
         url = serve_dashboard(stack, addresses, folder / "slos.yaml")
-        sql = "SELECT toUnixTimestamp(max(time)) FROM evenkeel.requests"
-        end_s = int(httpx.post(addresses["query_url"], content=sql, timeout=60).text) + 5
-        yield url, {"from": iso(end_s - SHOWN_S), "to": iso(end_s)}
+        sql = "SELECT toUnixTimestamp(min(time)), toUnixTimestamp(max(time)) FROM evenkeel.requests"
+        found = httpx.post(addresses["query_url"], content=sql, timeout=60).text.split()
+        begin_s, end_s = int(found[0]) - 5, int(found[1]) + 5
+        yield url, {"from": iso(max(begin_s, end_s - SHOWN_S)), "to": iso(end_s)}
 
 
 def iso(unix_s: int) -> str:

@@ -13,6 +13,7 @@ from dashboard.figures import sparkline
 from dashboard.health_model import SloTile, Tile, Verdict
 
 _MAX_NARROW = 24
+_MAX_WIDE = 140
 _SIGNS = {"good": "✓", "warning": "!", "bad": "▲", "unknown": "?"}
 
 
@@ -218,6 +219,8 @@ def remark(text: str, command: str) -> str:
 
 
 def _wide(value: str) -> str:
+    if len(value) > _MAX_WIDE:
+        return ' class="ek-long"'
     return ' class="ek-wide"' if len(value) > _MAX_NARROW else ""
 
 

@@ -103,7 +103,7 @@ def _show_charts(data: EngineData, window: Window) -> None:
         if series:
             drawn.append((name, title, meaning, series, scale))
     cells = [partial(_line_card, data.series, window, *chart) for chart in drawn]
-    if (data.evictions["evicted_per_s"] > 0).any():
+    if data.evictions["evicted_per_s"].notna().any():
         lost = [Line("evicted_per_s", "computed again", palette.bad)]
         words = "prompt tokens that had been cached and were computed again, a second"
         cells.append(
@@ -113,6 +113,8 @@ def _show_charts(data: EngineData, window: Window) -> None:
         )
     if by_reason:
         bars = stacked_bars(waiting, by_reason, _PLAIN, window, palette)
+        # Also with one reason alone: which one is what the chart is for.
+        bars.update_layout(showlegend=True)
         cells.insert(
             1, partial(zoomable, bars, "waiting", "Why requests wait", "by what holds them up")
         )
