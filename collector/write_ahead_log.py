@@ -47,7 +47,8 @@ class Limits:
     Attributes:
         max_log_bytes: What segments and requests that wait for the disk may hold together.
         max_pending_bytes: What requests that wait for the disk may hold.
-        seal_age_s: A segment is sealed at this age, unless the store has another one in hand.
+        seal_age_s: A segment is sealed at this age, unless the store has another one in hand; at
+            twice the time that the last insert took, if that is longer, up to `max_seal_age_s`.
         seal_spans: As the age; what spans cost the store's memory is not in their bytes alone.
         seal_bytes: A segment is sealed at this size, whatever the store does.
     """
@@ -55,6 +56,7 @@ class Limits:
     max_log_bytes: int = 1 << 30
     max_pending_bytes: int = 128 << 20
     seal_age_s: float = 0.4
+    max_seal_age_s: float = 2.0
     seal_spans: int = 40_960
     seal_bytes: int = 32 << 20
 
@@ -102,6 +104,8 @@ class WriteAheadLog:
         self._sealed: deque[SealedSegment] = deque()
         self._open: _OpenSegment | None = None
         self._is_closing = False
+        self._insert_s = 0.0
+        self._taken_s = 0.0
         folder.mkdir(parents=True, exist_ok=True)
         recovered = recover(folder)
         self.num_torn_bytes = recovered.num_torn_bytes
@@ -200,6 +204,8 @@ class WriteAheadLog:
     def _forget(self, segment: SealedSegment) -> None:
         with self._changed:
             self._sealed.remove(segment)
+            self._insert_s = time.monotonic() - self._taken_s
+            self._taken_s = time.monotonic()
             self._segment_bytes -= segment.num_bytes
             self._changed.notify()
 
@@ -231,7 +237,12 @@ class WriteAheadLog:
         """Return when to look again if nothing happens; None: nothing is due by itself."""
         if self._open is None or self._sealed:
             return None
-        return max(self._limits.seal_age_s - (time.monotonic() - self._open.begun_s), 0.0)
+        return max(self._seal_age_s() - (time.monotonic() - self._open.begun_s), 0.0)
+
+    def _seal_age_s(self) -> float:
+        """Return the age at which a small segment is sealed: the store rests most of the time."""
+        most_s = max(self._limits.max_seal_age_s, self._limits.seal_age_s)
+        return min(max(self._limits.seal_age_s, 2 * self._insert_s), most_s)
 
     def _is_ripe(self, segment: _OpenSegment) -> bool:
         if segment.num_bytes >= self._limits.seal_bytes:
@@ -241,7 +252,7 @@ class WriteAheadLog:
             # last sealed segment away wakes this thread.
             return False
         age_s = time.monotonic() - segment.begun_s
-        return segment.num_spans >= self._limits.seal_spans or age_s >= self._limits.seal_age_s
+        return segment.num_spans >= self._limits.seal_spans or age_s >= self._seal_age_s()
 
     def _write(self, batch: list[_Pending]) -> None:
         size = sum(len(entry.body) + RECORD.size for entry in batch)
@@ -314,6 +325,8 @@ class WriteAheadLog:
             path = segment.path
         with self._changed:
             self._open = None
+            if not self._sealed:
+                self._taken_s = time.monotonic()
             self._sealed.append(
                 SealedSegment(segment.name, path, segment.num_bytes, segment.created_ns)
             )
