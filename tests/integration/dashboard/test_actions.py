@@ -158,7 +158,7 @@ def test_a_role_decides_what_one_may(
 ) -> None:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     found = httpx.get(f"{guarded.http_url}/api/alerts", headers=headers)
-    order = {"slo": "x", "by": "ann"}
+    order = {"slo": "chat-ttft", "by": "ann"}
     done = httpx.post(f"{guarded.http_url}/api/silence", headers=headers, json=order)
     assert (found.status_code, done.status_code) == (read, act)
 

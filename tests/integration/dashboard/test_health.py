@@ -98,7 +98,7 @@ def test_an_evaluation_shows_its_verdict_and_changed_items(
 ) -> None:
     page = opened(browser, platform.page("evals", run_id=RUN_ID))
     expect(page.get_by_text(f"Regressed: {RUN_ID}")).to_be_visible()
-    expect(page.get_by_text("1 items scored differently: B lost 1 and gained 0")).to_be_visible()
+    expect(page.get_by_text("scored differently: 1; B lost 1 and gained 0")).to_be_visible()
     expect(page.get_by_text("B said <b>3</b>")).to_be_visible()
     assert_no_exception(page)
     page.close()
