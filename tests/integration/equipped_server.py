@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import httpx
 
@@ -138,7 +136,7 @@ def run_equipped_server(folder: Path, receiver: OtlpReceiver) -> Iterator[Equipp
     flags = ("--cache", str(policy), "--compression", str(compression), "--speculate", "auto")
     with run_redis() as redis:
         policy.write_text(POLICY.format(url=redis.url))
-        with mock.patch.dict(os.environ, settings), serve(folder, receiver, *flags) as served:
+        with serve(folder, receiver, *flags, settings=settings) as served:
             yield EquippedServer(served, redis)
     # What the engine learned is on disk, however it was ended.
     assert load_store(folder / "answers", _STORE_BYTES, 1 << 20) is not None

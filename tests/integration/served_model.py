@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from tests.integration.otlp_receiver import OtlpReceiver, ReceivedSpan
 
 ROOT = Path(__file__).parents[2]
 MODEL = "support"
+NO_SETTINGS: Mapping[str, str] = {}
 QUEUE_REQUESTS = 200
 LONG_TOKENS = 3900
 LONG_ANSWERS = 4
@@ -105,7 +106,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def serve(folder: Path, receiver: OtlpReceiver, *flags: str) -> Iterator[ServedModel]:
+def serve(
+    folder: Path, receiver: OtlpReceiver, *flags: str, settings: Mapping[str, str] = NO_SETTINGS
+) -> Iterator[ServedModel]:
     """Start `evenkeel serve demo` and stop it at the end, in which case it must end well."""
     port = free_port()
     environment = dict(os.environ) | {
@@ -114,6 +117,7 @@ def serve(folder: Path, receiver: OtlpReceiver, *flags: str) -> Iterator[ServedM
         "EVENKEEL_RUNTIME_RAISE_INTERNAL_ERRORS": "true",
         "EVENKEEL_RUNTIME_EXPORT_INTERVAL_S": "0.05",
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        **settings,
     }
     control_file = folder / "control.toml"
     control_file.write_text(CONTROL_FILE, encoding="utf-8")
