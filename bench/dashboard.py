@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, help="measure this alone")
     parser.add_argument("--rate", type=float, default=50.0, help="requests a second meanwhile")
     parser.add_argument("--chromium", default="/usr/bin/chromium", help="the browser")
-    parser.add_argument("--out", type=Path, default=Path("build/bench/dashboard.json"))
+    parser.add_argument("--json", dest="out", type=Path, default=Path("build/bench/dashboard.json"))
     args = parser.parse_args()
     if not (args.store / "filled.json").exists():
         sys.exit(f"{args.store} is not filled: python bench/dashboard_store.py")

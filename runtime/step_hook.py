@@ -85,7 +85,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         emitted: dict[str, int] = {}
         if self._evenkeel_recorder is not None:
             try:
-                emitted = count_emitted(scheduler_output, model_runner_output)
+                emitted = count_emitted(model_runner_output)
             except Exception as error:
                 self._give_up(error)
         outputs = super().update_from_output(scheduler_output, model_runner_output)

@@ -375,7 +375,7 @@ class StepRecorder:
         )
 
 
-def count_emitted(output: Any, model_output: Any) -> dict[str, int]:
+def count_emitted(model_output: Any) -> dict[str, int]:
     """Return how many tokens each scheduled request got, before vLLM cuts them at a stop."""
     return dict(zip(model_output.req_ids, map(len, model_output.sampled_token_ids), strict=False))
 
