@@ -26,6 +26,7 @@ _CREATE_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 _CREATE_VIEW = re.compile(r"CREATE (MATERIALIZED )?VIEW IF NOT EXISTS (\w+)(?: TO (\w+))?")
 _ALTER = re.compile(r"ALTER TABLE (\w+)")
 _OF_ROWS = re.compile(r" (MODIFY SETTING|(ADD|MATERIALIZE) PROJECTION) ")
+_RENAME_VIEW = re.compile(r"RENAME TABLE \w+ TO \w+")
 _DROP_VIEW = re.compile(r"DROP VIEW IF EXISTS \w+")
 _ENGINE = re.compile(r"ENGINE = (\w*MergeTree)(?:\(\))?(?=\W|$)")
 _CLUSTER_NAME = re.compile(r"[\w.-]+")
@@ -56,7 +57,7 @@ class ClusterSchema:
             return [self._create_view(head, match)]
         if match := _ALTER.match(head):
             return self._alter(head, match[1])
-        if match := _DROP_VIEW.match(head):
+        if match := _DROP_VIEW.match(head) or _RENAME_VIEW.match(head):
             return [f"{match[0]} ON CLUSTER '{self.cluster}'"]
         raise ConfigurationError(f"no cluster form for the statement {head[:60]!r}")
 

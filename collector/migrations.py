@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from collector.view_change import Render, name_views_back, run_statement
 from evenkeel.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def read_migrations() -> list[Migration]:
 def migrate(
     client: Client,
     migrations: Sequence[Migration] | None = None,
-    render: Callable[[str], list[str]] = lambda statement: [statement],
+    render: Render = lambda statement: [statement],
     table: str = _TABLE,
 ) -> list[Migration]:
     """Apply what the store lacks, and return it.
@@ -87,6 +88,7 @@ def migrate(
             f"the store has migration {newest:04d}, made by a newer evenkeel; "
             "upgrade, or use another --data-dir"
         )
+    name_views_back(client, render)
     missing = [migration for migration in migrations if migration.number not in applied]
     for migration in migrations:
         if applied.get(migration.number, migration.checksum) != migration.checksum:
@@ -96,8 +98,7 @@ def migrate(
             )
     for migration in missing:
         for statement in migration.statements:
-            for each in render(statement):
-                client.command(each)
+            run_statement(client, statement, render)
         client.insert(
             "schema_migrations",
             [[migration.number, migration.name, migration.checksum, _now(client)]],

@@ -28,6 +28,7 @@ from collector.rollup_objectives import (
     read_objectives,
     write_objectives,
 )
+from collector.view_change import Render, run_statement
 from evenkeel.errors import StoreError
 from evenkeel.slo_model import Slo
 
@@ -63,7 +64,7 @@ class Rollups:
         self,
         connect: Callable[[], Client],
         gate: InsertGate,
-        render: Callable[[str], list[str]] = lambda statement: [statement],
+        render: Render = lambda statement: [statement],
     ) -> None:
         self._connect = connect
         self._gate = gate
@@ -112,8 +113,7 @@ class Rollups:
 
     def _set_views(self, client: Client, counted: Sequence[CountedSlo]) -> None:
         for statement in view_statements(parts_of(counted)):
-            for each in self._render(statement):
-                client.command(each)
+            run_statement(client, statement, self._render)
 
     def _count_stored(
         self, client: Client, columns: str, parts: Sequence[Counted], only_empty: str = ""

@@ -72,13 +72,8 @@ def open_embedded(folder: Path) -> Storage:
         anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
         anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")
         client = connect()
-        applied = migrate(client)
+        migrate(client)
         client.close()
-        if applied:
-            # A view whose query was changed since the engine was opened has other deduplication
-            # tokens than after the next start: a segment would be stored under both (0173).
-            anchor.close()
-            anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
         gate = InsertGate()
         rollups = Rollups(connect, gate)
     except (ClickHouseError, OSError, StoreError) as error:

@@ -111,8 +111,7 @@ def explanation(row: Row, series: Sequence[Token], neighbours: Sequence[Row]) ->
     if row["ttft_s"] is not None:
         sentences.append(_first_token_words(row))
     elif row["status"] != "ok":
-        ended = wording.seconds(row["e2e_s"])
-        sentences.append(f"It ended without a token after {ended}: {row['status']}.")
+        sentences.append(_no_token_words(row))
     sentences += _crowd_words(row, neighbours)
     stalls = [token for token in series if token.is_stall]
     if stalls:
@@ -121,9 +120,6 @@ def explanation(row: Row, series: Sequence[Token], neighbours: Sequence[Row]) ->
 
 
 def _first_token_words(row: Row) -> str:
-    queue_s, prefill_s = row["queue_s"] or 0.0, row["prefill_s"] or 0.0
-    name, spent_s = max((("queue", queue_s), ("prefill", prefill_s)), key=lambda item: item[1])
-    share = spent_s / row["ttft_s"] if row["ttft_s"] else 0.0
     found = ""
     if row["input_tokens"] and row["cached_tokens"] is not None:
         missing = row["input_tokens"] - row["cached_tokens"]
@@ -133,8 +129,22 @@ def _first_token_words(row: Row) -> str:
         )
     return (
         f"The first token came after {wording.seconds(row['ttft_s'])}, "
-        f"{wording.percent(share)} of it {name} ({wording.seconds(spent_s)}).{found}"
+        f"{_longest_phase(row, row['ttft_s'])}.{found}"
     )
+
+
+def _no_token_words(row: Row) -> str:
+    ended = f"It ended without a token after {wording.seconds(row['e2e_s'])}"
+    if not row["queue_s"] and not row["prefill_s"]:
+        return f"{ended}: {row['status']}."
+    return f"{ended}, {_longest_phase(row, row['e2e_s'])}: {row['status']}."
+
+
+def _longest_phase(row: Row, total_s: float | None) -> str:
+    queue_s, prefill_s = row["queue_s"] or 0.0, row["prefill_s"] or 0.0
+    name, spent_s = max((("queue", queue_s), ("prefill", prefill_s)), key=lambda item: item[1])
+    share = spent_s / total_s if total_s else 0.0
+    return f"{wording.percent(share)} of it {name} ({wording.seconds(spent_s)})"
 
 
 def _crowd_words(row: Row, neighbours: Sequence[Row]) -> list[str]:

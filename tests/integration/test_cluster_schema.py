@@ -25,6 +25,8 @@ STATEMENTS = [
     for text in SCHEMA.render(statement)
 ]
 SLOW = Counted("chat@1", Indicator(Metric.TTFT, 0.5, {"model": "m"}))
+RENAME = "RENAME TABLE spans_to_requests TO spans_to_requests__changed"
+STATEMENTS += SCHEMA.render(RENAME)
 STATEMENTS += [text for each in view_statements([SLOW]) for text in SCHEMA.render(each)]
 
 
@@ -51,7 +53,7 @@ def test_every_statement_is_one_that_the_engine_parses(tmp_path: Path) -> None:
     )
     lines = run(tmp_path, program, [*STATEMENTS, migrations_table("prod")]).splitlines()
     assert len(lines) == len(STATEMENTS) + 1
-    assert {line.split()[0] for line in lines} == {"CreateQuery", "AlterQuery"} | {
+    assert {line.split()[0] for line in lines} == {"CreateQuery", "AlterQuery", "Rename"} | {
         "DropQuery" for text in STATEMENTS if text.startswith("DROP")
     }
 

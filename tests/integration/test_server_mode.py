@@ -1,5 +1,6 @@
 """The collector in front of a ClickHouse server, also one that goes away under load."""
 
+import io
 import socket
 import threading
 import time
@@ -8,6 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from collector.segment import encode_segment
+from collector.storage import insert_segment, open_server
+from evenkeel.slo_model import Indicator, Metric, Slo
 from tests.integration.clickhouse_server import ClickHouseServer, clickhouse_server
 from tests.integration.collector_process import running_collector, wait_for
 from tests.integration.otlp_payload import trace_request
@@ -73,3 +77,39 @@ def test_what_a_server_has_is_complete_and_single_after_it_was_killed_under_load
             answer = httpx.post(f"{collector.http_url}/v1/traces", content=body, headers=PROTOBUF)
             assert answer.status_code == 200
             wait_for_exactly(server, acknowledged + SPANS_A_REQUEST)
+
+
+def test_a_segment_is_known_again_whatever_became_of_the_server_and_the_views(
+    tmp_path: Path, port: int
+) -> None:
+    body = trace_request(5, {"evenkeel.status": "ok", "gen_ai.request.model": "m"})
+    segment = encode_segment(1_795_168_800_000_000_000, [body.SerializeToString()])
+    with clickhouse_server(port, tmp_path / "server") as server:
+        # Opening makes the views and changes the queries of most.
+        storage = open_server(server.url)
+
+        def insert() -> list[tuple[int, ...]]:
+            client = storage.connect()
+            insert_segment(client, storage.schema_settings, "one", io.BytesIO(segment))
+            client.close()
+            return server.rows(COUNTS)
+
+        assert insert() == [(5, 5, 5)]
+        server.kill()
+        server.start()
+        assert insert() == [(5, 5, 5)]
+        judged = Indicator(Metric.TTFT, 0.5, {"model": "m"})
+        slow = Slo("slow", "slow", judged, 0.9, 86_400.0, ())
+        assert storage.rollups.use([slow])
+        assert insert() == [(5, 5, 5)]
+        # A process that was killed between renaming a view away and back.
+        client = storage.connect()
+        client.command("RENAME TABLE spans_to_requests TO spans_to_requests__changed")
+        client.close()
+        storage = open_server(server.url)
+        assert insert() == [(5, 5, 5)]
+        segment = encode_segment(1_795_168_800_000_000_001, [body.SerializeToString()])
+        client = storage.connect()
+        insert_segment(client, storage.schema_settings, "two", io.BytesIO(segment))
+        client.close()
+        assert server.rows(COUNTS) == [(10, 10, 10)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -17,6 +19,10 @@ from tests.integration.dashboard.running import (
 )
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+# Which request burned most depends on the moment; each is told where its time went.
+CAUSE = re.compile(
+    r"(The first token came|It ended without a token) after .* of it (queue|prefill)"
+)
 PATHS = [page.path for page in PAGES if page.path != "request"]
 
 
@@ -39,8 +45,7 @@ def test_three_clicks_from_a_burning_slo_to_the_cause(
     expect(page.get_by_text("Who burned it")).to_be_visible(timeout=30_000)
     expect(page.locator(".st-key-card-burners").get_by_text("qwen3-32b")).to_be_visible()
     page.locator(".st-key-card-burning-requests a").first.click()
-    expect(page.get_by_text("The first token came after")).to_be_visible(timeout=30_000)
-    expect(page.get_by_text("of it queue")).to_be_visible()
+    expect(page.get_by_text(CAUSE)).to_be_visible(timeout=30_000)
     page.locator(".st-key-card-neighbours a").first.click()
     expect(page.get_by_text("Others in flight at the same time")).to_be_visible(timeout=30_000)
     assert_no_exception(page)

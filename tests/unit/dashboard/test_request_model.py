@@ -106,7 +106,11 @@ def test_the_explanation_names_the_phase_the_crowd_and_the_stall() -> None:
 
 def test_a_request_without_a_token_says_how_it_ended() -> None:
     row = request(
-        status="aborted", ttft_s=None, prefill_s=None, decode_s=None, e2e_s=0.5,
+        status="aborted", ttft_s=None, queue_s=0.4, prefill_s=None, decode_s=None, e2e_s=0.5,
         emission_time_s=[], emission_tokens=[],
     )  # fmt: skip
+    assert explanation(row, [], []) == [
+        "It ended without a token after 500 ms, 80.0 % of it queue (400 ms): aborted."
+    ]
+    row["queue_s"] = None
     assert explanation(row, [], []) == ["It ended without a token after 500 ms: aborted."]

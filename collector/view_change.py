@@ -1,0 +1,51 @@
+"""Changes what a materialized view selects, without changing how its inserts are known again.
+
+The engine makes a view's deduplication token from the view's name. After `ALTER TABLE … MODIFY
+QUERY` it makes another one, until the view is renamed or the engine starts again: a segment sent
+once before and once after would be stored twice. So a changed view is renamed, and renamed back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+Render = Callable[[str], list[str]]
+
+_CHANGE = re.compile(r"^ALTER TABLE (\w+) MODIFY QUERY\s", re.MULTILINE)
+_AWAY = "__changed"
+
+
+def run_statement(client: Client, statement: str, render: Render) -> None:
+    """Run a statement; if it changes a view's query, the view keeps its tokens.
+
+    Args:
+        client: Of the store.
+        statement: Without its semicolon.
+        render: Returns what to run in its place, such as a cluster's form of it.
+    """
+    statements = render(statement)
+    if match := _CHANGE.search(statement):
+        name = match[1]
+        statements += render(_rename(name, name + _AWAY)) + render(_rename(name + _AWAY, name))
+    for each in statements:
+        client.command(each)
+
+
+def name_views_back(client: Client, render: Render) -> None:
+    """Give the views their names that a process killed amid `run_statement` left renamed."""
+    rows = client.query(
+        "SELECT name FROM system.tables"
+        f" WHERE database = currentDatabase() AND endsWith(name, '{_AWAY}')"
+    ).result_rows
+    for (name,) in rows:
+        for each in render(_rename(name, name.removesuffix(_AWAY))):
+            client.command(each)
+
+
+def _rename(old: str, new: str) -> str:
+    return f"RENAME TABLE {old} TO {new}"
