@@ -6,6 +6,10 @@ cycle looks back for minutes only; what came for an earlier time shows in the nu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
 from collector.slo_store import SloStore
 from collector.slo_track import SECOND_NS
 
@@ -15,15 +19,14 @@ _WIDTH_NS = 300 * SECOND_NS
 class Arrivals:
     """The number of stored requests by five minutes of their start, as it was when last looked at.
 
-    Rows that went, by retention or erasure, are no arrivals: what was counted stays counted until
-    the next start.
+    Only days whose number of requests has changed are looked at anew. Rows that went, by retention
+    or erasure, are no arrivals.
     """
 
     def __init__(self, store: SloStore) -> None:
         self._store = store
-        self._seen: dict[int, int] = {}
-        self._until_ns: int | None = None
-        self._found: tuple[dict[int, int], int] = ({}, 0)
+        self._noted = _Look()
+        self._latest = _Look()
 
     def since(self, from_ns: int, now_ns: int) -> int | None:
         """Return where the oldest requests begin that came since the last noted look; None: none.
@@ -37,23 +40,39 @@ class Arrivals:
         Raises:
             StoreError: If the store is gone or refuses the query.
         """
-        rows = self._store.read("slo_arrivals", {"from_ns": from_ns, "to_ns": now_ns})
+        noted = self._noted
+        # Before the requests: what comes in between changes the number again.
+        rows = self._store.read("slo_arrival_days", {})
+        days = {row["day"]: row["num_requests"] for row in rows}
+        changed = [day for day, number in days.items() if noted.days.get(day) != number]
+        rows = self._store.read(
+            "slo_arrivals", {"days": changed, "from_ns": from_ns, "to_ns": now_ns}
+        )
         found = {row["from_ns"]: row["num_requests"] for row in rows}
-        self._found = found, now_ns
-        until_ns = self._until_ns
-        if until_ns is None:
+        kept = {begin_ns: number for begin_ns, number in noted.found.items() if begin_ns >= from_ns}
+        self._latest = _Look(now_ns, days, kept | found)
+        if noted.at_ns is None:
             return None
         return min(
             (
                 begin_ns
-                for begin_ns, num_requests in found.items()
+                for begin_ns, number in found.items()
                 if begin_ns >= from_ns
-                and begin_ns + _WIDTH_NS <= until_ns
-                and num_requests > self._seen.get(begin_ns, 0)
+                and begin_ns + _WIDTH_NS <= noted.at_ns
+                and number > noted.found.get(begin_ns, 0)
             ),
             default=None,
         )
 
     def note(self) -> None:
         """Take what the last look found as counted."""
-        self._seen, self._until_ns = self._found
+        self._noted = self._latest
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Numbers of requests by day and by the start of five minutes; `at_ns` None: never looked."""
+
+    at_ns: int | None = None
+    days: Mapping[date, int] = field(default_factory=dict)
+    found: Mapping[int, int] = field(default_factory=dict)
