@@ -126,7 +126,12 @@ def receiver() -> Iterator[str]:
 
 @contextmanager
 def serve(
-    name: str, speculates: bool, folder: Path, otlp: str, more_flags: tuple[str, ...] = ()
+    name: str,
+    speculates: bool,
+    folder: Path,
+    otlp: str,
+    more_flags: tuple[str, ...] = (),
+    hooked: tuple[str, ...] = ("evenkeel", "serve"),
 ) -> Iterator[Server]:
     """A server that starts; any other name than those of the hooks and `TRACING` is bare."""
     port = free_port()
@@ -143,7 +148,7 @@ def serve(
         flags += ["--speculative-config", json.dumps(draft)]
     address = ["--host", "127.0.0.1", "--port", str(port)]
     if name in (HOOKS, REQUESTS):
-        command = ["evenkeel", "serve", str(target_path())]
+        command = [*hooked, str(target_path())]
         flags += ["--otlp-endpoint", f"{otlp}/{name}", "--data-dir", str(folder / name)]
         flags += OWN_SCHEDULER if name == REQUESTS else ()
     else:

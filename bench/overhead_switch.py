@@ -1,0 +1,230 @@
+"""What the hooks cost in one and the same server, with them switched off and on between blocks.
+
+    python bench/overhead_switch.py --pairs 7 --json build/bench/overhead_switch.json
+
+Two servers that do the same differ by some percent for as long as they live: where their memory
+happens to lie decides. `bench/overhead.py` compares servers and needs many starts to see one
+percent. Here a server of `evenkeel serve` is told by a signal to go past its hooks: the middlewares
+pass on what they get, the engine client is called directly, the scheduler is vLLM's own class
+again, the exporter process stands still. What is left of them is a call a middleware and request,
+and idle threads. A pair is a row of short blocks, off and on by turns in random order, each
+preceded by requests that do not count; its figure is the median over neighbouring blocks, since the
+machine itself runs now faster, now slower. The server with all hooks comes first, then one with the
+request hook alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import signal
+import statistics
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.overhead import (
+    HOOKS,
+    REQUESTS,
+    Load,
+    Sample,
+    Server,
+    _wait_until_ready,
+    measure,
+    receiver,
+    refuse_silence,
+    serve,
+)
+
+OFF, ON = signal.SIGUSR1, signal.SIGUSR2
+# Longer than the exporter waits: a measured block begins and ends with as much left to it.
+WARM_REQUESTS = 48
+APP_CLASSES = (
+    ("runtime.arrival", "ArrivalMiddleware"),
+    ("runtime.prompt_middleware", "PromptMiddleware"),
+    ("runtime.why", "WhyMiddleware"),
+    ("runtime.open_metrics", "OpenMetricsMiddleware"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Of one pair: medians over its neighbouring blocks, with the hooks against without."""
+
+    throughput_ratio: float
+    ttft_p50_difference_ms: float
+
+    def __str__(self) -> str:
+        return f"ratio {self.throughput_ratio:.3f}, TTFT p50 {self.ttft_p50_difference_ms:+.2f} ms"
+
+
+def run_server(arguments: list[str]) -> int:
+    """Be `evenkeel serve`, with hooks that a signal switches."""
+    import importlib
+
+    from evenkeel.cli import main as run
+    from runtime import step_channel
+    from runtime.observed_engine import ObservedEngine
+
+    is_on = True
+
+    def switch(number: int, _: Any) -> None:
+        nonlocal is_on
+        is_on = number == ON
+
+    def past(own: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        def call(middleware: Any, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+            if is_on:
+                return own(middleware, scope, receive, send)
+            rest: Awaitable[None] = middleware._app(scope, receive, send)
+            return rest
+
+        return call
+
+    for module, name in APP_CLASSES:
+        each = getattr(importlib.import_module(module), name)
+        each.__call__ = past(each.__call__)
+    generate = ObservedEngine.generate
+
+    def switched(engine: Any, *args: Any, **options: Any) -> Any:
+        return (generate if is_on else engine._engine.generate)(
+            *((engine, *args) if is_on else args), **options
+        )
+
+    ObservedEngine.generate = switched  # type: ignore[method-assign, assignment]
+    step_channel.SCHEDULER_CLASS = "bench.overhead_switch.scheduler"
+    for number in (OFF, ON):
+        signal.signal(number, switch)
+    return run(["serve", *arguments])
+
+
+def scheduler(*args: Any, **options: Any) -> Any:
+    """Return the step hook's scheduler, which a signal makes vLLM's own and back."""
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    from runtime.step_hook import LedgerScheduler
+
+    instance = LedgerScheduler(*args, **options)
+    hooked = type(instance)
+    bare = AsyncScheduler if isinstance(instance, AsyncScheduler) else Scheduler
+
+    def switch(number: int, _: Any) -> None:
+        instance.__class__ = hooked if number == ON else bare
+
+    for number in (OFF, ON):
+        signal.signal(number, switch)
+    return instance
+
+
+def switch_server(server: Server, number: signal.Signals) -> None:
+    """Switch the hooks of a server that has nothing to do."""
+    own = psutil.Process(server.process.pid)
+    own.send_signal(number)
+    for process in own.children():
+        if process.name().startswith("VLLM::Engine") and server.name == HOOKS:
+            process.send_signal(number)
+        elif "runtime.exporter" in process.cmdline():
+            process.send_signal(signal.SIGCONT if number == ON else signal.SIGSTOP)
+
+
+async def compare(server: Server, load: Load, pairs: int, seed: int) -> list[Difference]:
+    """Return what the hooks did in each pair."""
+    order = random.Random(seed)
+    numbers = iter(range(100_000, 10_000_000))
+    await measure(server, replace(load, requests=8 * load.concurrency), numbers)
+    results = []
+    for pair in range(pairs):
+        blocks = []
+        for _ in range(load.blocks):
+            block = {}
+            for side in order.sample(("on", "off"), 2):
+                block[side] = await _measure_switched(server, side, load, numbers)
+            blocks.append((block["on"], block["off"]))
+        results.append(
+            Difference(
+                statistics.median(on.tokens_per_s / off.tokens_per_s for on, off in blocks),
+                statistics.median(on.ttft_p50_ms - off.ttft_p50_ms for on, off in blocks),
+            )
+        )
+        rate = statistics.median(off.tokens_per_s for _, off in blocks)
+        print(
+            f"{server.name:8} pair {pair + 1}/{pairs}: {rate:7.0f} tokens/s without; {results[-1]}",
+            flush=True,
+        )
+    return results
+
+
+async def _measure_switched(
+    server: Server, side: str, load: Load, numbers: Iterator[int]
+) -> Sample:
+    switch_server(server, ON if side == "on" else OFF)
+    await measure(server, replace(load, requests=WARM_REQUESTS, probes=1), numbers)
+    return await measure(server, load, numbers)
+
+
+def summarize(results: list[Difference]) -> dict[str, dict[str, float]]:
+    """Return median, least and greatest over the pairs."""
+    figures = {
+        "throughput_ratio": [each.throughput_ratio for each in results],
+        "ttft_p50_difference_ms": [each.ttft_p50_difference_ms for each in results],
+    }
+    return {
+        name: {"median": statistics.median(v), "least": min(v), "greatest": max(v)}
+        for name, v in figures.items()
+    }
+
+
+def main() -> int:
+    """Run, print, write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--concurrency", type=int, default=16)
+    parser.add_argument("--blocks", type=int, default=9, help="of each side in a pair")
+    parser.add_argument("--requests", type=int, default=96, help="in a block")
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--probes", type=int, default=16, help="requests for a TTFT median")
+    parser.add_argument("--only", choices=(HOOKS, REQUESTS), help="one of the servers")
+    parser.add_argument("--seed", type=int, default=20)
+    parser.add_argument("--json", type=Path, metavar="PATH")
+    args = parser.parse_args()
+    load = Load(args.concurrency, args.blocks, args.requests, args.tokens, args.probes)
+    hooked = ("bench.overhead_switch", "--serve")
+    summary = {}
+    for name in (HOOKS, REQUESTS):
+        if args.only not in (None, name):
+            continue
+        with receiver() as otlp, tempfile.TemporaryDirectory() as folder:
+            with serve(name, False, Path(folder), otlp, hooked=hooked) as server:
+                _wait_until_ready(server.process, server.port)
+                results = asyncio.run(compare(server, load, args.pairs, args.seed))
+                refuse_silence(otlp, name)
+        summary[name] = summarize(results)
+        for figure, values in summary[name].items():
+            print(
+                f"{name:8} {figure:24} {values['median']:.3f}"
+                f" ({values['least']:.3f} to {values['greatest']:.3f})"
+            )
+    if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        machine = {"cores": os.cpu_count(), "machine": platform.machine()}
+        report = machine | {"load": asdict(load), "pairs": args.pairs, "summary": summary}
+        args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--serve"]:
+        sys.exit(run_server(sys.argv[2:]))
+    sys.exit(main())
