@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -147,10 +148,12 @@ def _eval_verdict(to_ns: int, store: SloStore) -> str | None:
     gates = store.read("newest_eval_gates", {"from_ns": to_ns - 30 * _DAY_NS, "to_ns": to_ns})
     if not gates:
         return None
-    verdicts = ", ".join(
-        f"{gate['gate']}{'' if gate['slice'] in (None, 'all', 'overall') else ' ' + gate['slice']} "
-        f"{gate['verdict']}"
-        for gate in gates[:8]
-    )
+    overall = [gate for gate in gates if gate["slice"] in (None, "all", "overall")]
+    slices = [gate for gate in gates if gate not in overall]
+    regressed = [gate for gate in slices if gate["verdict"] == "regressed"]
+    told = [f"{gate['gate']} {gate['verdict']}" for gate in overall]
+    told += [f"{gate['gate']} {gate['slice']} regressed" for gate in regressed[:_NUM_COHORTS]]
+    others = Counter(gate["verdict"] for gate in slices if gate not in regressed[:_NUM_COHORTS])
+    told += [f"{number} slices {verdict}" for verdict, number in others.items()]
     first = gates[0]
-    return f"run {first['run_id']} at {rfc3339(first['time_ns'])}: {verdicts}"
+    return f"run {first['run_id']} at {rfc3339(first['time_ns'])}: {', '.join(told)}"

@@ -139,7 +139,7 @@ def side_lines(outcome: Outcome) -> list[str]:
         lines.append(f"{role} {outcome.sides[letter].name}: {accuracy}, {tokens:,} tokens{errors}")
     lines += [split.describe() for split in outcome.splits]
     if outcome.num_cached:
-        lines.append(f"{outcome.num_cached:,} answers are from earlier runs (--answer-cache)")
+        lines.append(f"{outcome.num_cached:,} answers came from the answer cache (--answer-cache)")
     if outcome.drift is not None:
         lines.append(outcome.drift.describe())
     if outcome.judge_quality is not None:
