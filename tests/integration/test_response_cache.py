@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +268,22 @@ def test_a_hit_needs_no_place_in_the_engine(equipped: EquippedServer) -> None:
         assert {span.attributes["error.type"] for span in seen} == {"queue_deadline"}
     equipped.wait_for_control(inside=0)
     assert equipped.served.metric("evenkeel_runtime_internal_errors_total") == 0
+
+
+def test_the_wait_at_the_gate_is_a_cause_of_its_own(equipped: EquippedServer) -> None:
+    waited_s = 0.2
+    with equipped.controlled_by(ONE_PLACE), ThreadPoolExecutor(1) as pool:
+        equipped.wait_for_control(capacity=1)
+        with long_answer(equipped.served, "busy"):
+            equipped.wait_for_control(inside=1)
+            asking = pool.submit(equipped.ask, "Do you sell hammocks?", "serve", "waits")
+            equipped.wait_for_control(waiting={"patient": 1})
+            time.sleep(waited_s)
+        seen = equipped.span(asking.result()).attributes
+    prefix = "evenkeel.ledger.ttft."
+    causes = {k.removeprefix(prefix): v for k, v in seen.items() if k.startswith(prefix)}
+    assert waited_s <= causes["queue.gate"] <= seen["evenkeel.ttft_s"]
+    assert sum(causes.values()) == pytest.approx(seen["evenkeel.ttft_s"], rel=0.02)
 
 
 def test_a_corrupt_entry_is_said_once_counted_and_answered_by_the_model(
