@@ -31,6 +31,20 @@ ttft_s = 60
 ttft_s = 60
 queue_deadline_s = 0.3
 """
+# Each first token of `late` burns, and `patient` is what is shed for it.
+PATIENT_IS_SHED = """
+default_class = "late"
+window_s = 1
+min_bad = 1
+recover_s = 40
+
+[classes.late]
+ttft_s = 0.0001
+queue_deadline_s = 60
+
+[classes.patient]
+ttft_s = 60
+"""
 # In other words, but of the same words of weight: the guards let each pair pass.
 REWORDED = (
     ("Is there express shipping?", "Please tell me, is there any express shipping?"),
@@ -264,10 +278,41 @@ def test_a_hit_needs_no_place_in_the_engine(equipped: EquippedServer) -> None:
                 assert refused.status_code == 503
                 assert refused.json()["error"]["type"] == "queue_deadline"
                 assert int(refused.headers["retry-after"]) >= 1
-        seen = equipped.served.wait_for_requests(2, evenkeel__status="shed")
+        seen = equipped.served.wait_for_requests(
+            2, evenkeel__status="shed", evenkeel__tenant="gate"
+        )
         assert {span.attributes["error.type"] for span in seen} == {"queue_deadline"}
     equipped.wait_for_control(inside=0)
     assert equipped.served.metric("evenkeel_runtime_internal_errors_total") == 0
+
+
+def test_of_a_class_that_is_shed_only_what_the_cache_knows_is_answered(
+    equipped: EquippedServer,
+) -> None:
+    question, tenant = "Do you sell lanterns?", "shed"
+    ask_twice(equipped, question, tenant)
+    deadline = time.monotonic() + 60
+    with equipped.controlled_by(PATIENT_IS_SHED):
+        while equipped.control()["limits"]["shed"] != ["patient"]:
+            assert time.monotonic() < deadline
+            equipped.ask("hello", "off", "late", slo_class="late", stream=True, max_tokens=2)
+        for options in ({}, {"stream": True}):
+            hit = equipped.ask(question, "serve", tenant, **options)
+            assert hit.headers[CACHE_HEADER] == "exact"
+            asked = f"Do you sell ropes? {len(options)}"
+            refused = equipped.post(asked, "serve", tenant, slo_class="patient", **options)
+            assert refused.status_code == 503
+            assert refused.json()["error"]["type"] == "shed"
+            assert refused.headers["retry-after"] == "40"
+        # On other paths no cache is asked: refused before vLLM's app.
+        body = {"model": equipped.served.model, "prompt": "hello", "max_tokens": 2}
+        headers = {"x-evenkeel-tenant": tenant, "x-evenkeel-slo-class": "patient"}
+        url = f"{equipped.served.url}/v1/completions"
+        assert httpx.post(url, json=body, headers=headers, timeout=60).status_code == 503
+    equipped.served.wait_for_requests(
+        3, evenkeel__status="shed", evenkeel__tenant=tenant, error__type="shed"
+    )
+    equipped.wait_for_control(level=0)
 
 
 def test_the_wait_at_the_gate_is_a_cause_of_its_own(equipped: EquippedServer) -> None:
