@@ -15,6 +15,7 @@ MEANINGS = {
     "host.input": "HTTP, template, tokenising, the way to the engine",
     "prefill.others": "others' prompts in the steps it was in or waited for",
     "decode.others": "others' decoding in the steps it was in or waited for",
+    "queue.gate": "kept waiting by control at its gate",
     "queue.budget": "queued: others had spent the step's token budget",
     "queue.kv": "queued: no free KV blocks",
     "queue.seats": "queued: as many requests ran as may",

@@ -60,6 +60,8 @@ class Visit:
         accounts: Whose quota it uses.
         is_overdrawn: Whether one of them is used up, which a dry run lets pass.
         ticket: Its place at the gate; None before it asked for one.
+        queued_s: When it began to wait there; None where it has not had to.
+        gate_s: How long it waited, once its turn has come.
         is_streamed: Whether its first token can be seen; None before the engine has it.
         has_first_token: Whether it was seen.
     """
@@ -72,6 +74,8 @@ class Visit:
     accounts: list[Account]
     is_overdrawn: bool = False
     ticket: Ticket | None = None
+    queued_s: float | None = None
+    gate_s: float = 0.0
     is_streamed: bool | None = None
     has_first_token: bool = False
 
@@ -201,6 +205,8 @@ class Control:
             message = f"overloaded: requests of class {name} are not served now"
             self._refuse(name, UNAVAILABLE, "shed", message, self.config.recover_s)
         visit.ticket = self._gate.arrive(name, visit.due_s)
+        if not visit.ticket.is_inside:
+            visit.queued_s = self._clock()
         return visit.ticket
 
     def longest_wait_s(self, visit: Visit) -> float:
@@ -209,7 +215,9 @@ class Control:
         return 0.0 if known is None else known.longest_wait_s
 
     def enter(self, visit: Visit) -> None:
-        """Count a request whose turn has come."""
+        """Count a request whose turn has come, and how long it waited for it."""
+        if visit.queued_s is not None:
+            visit.gate_s = self._clock() - visit.queued_s
         self.counts.admitted[visit.slo_class] += 1
 
     def give_up(self, visit: Visit) -> RefusedError:

@@ -43,6 +43,7 @@ class RequestTimes:
         last_token_ns: Its last emission.
         submitted_ns: It was handed to the engine; the arrival where that is not known.
         client_left_ns: Its client left before the end; None where it stayed.
+        gate_s: How long control had it wait before it was handed to the engine.
     """
 
     arrival_ns: int
@@ -51,6 +52,7 @@ class RequestTimes:
     last_token_ns: int | None = None
     submitted_ns: int | None = None
     client_left_ns: int | None = None
+    gate_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ def charge(
     queued_ns = min(max(request.queued_ns, times.arrival_ns), made_first_ns)
     submitted_ns = max(times.submitted_ns or 0, times.arrival_ns)
 
-    _charge_input(account, steps, cost, times.arrival_ns, submitted_ns, queued_ns)
+    _charge_input(account, steps, cost, times, submitted_ns, queued_ns)
     _charge_steps(account, Phase.TTFT, steps, shares, queued_ns, made_first_ns, ttft_rest)
     account.add(Phase.TTFT, Cause.HOST_OUTPUT, (first_ns - made_first_ns) / 1e9)
     _charge_steps(account, Phase.DECODE, steps, shares, first_ns, made_last_ns, decode_rest)
@@ -248,11 +250,11 @@ def _charge_input(
     account: _Account,
     steps: Steps,
     cost: StepCost,
-    arrival_ns: int,
+    times: RequestTimes,
     submitted_ns: int,
     queued_ns: int,
 ) -> None:
-    """Charge the time from arrival to the engine's queue.
+    """Charge the time from arrival to the engine's queue, the wait at control's gate apart.
 
     The engine takes requests in between steps only: one that was submitted during a step waits for
     its end, and that wait is the others' work, not the host's.
@@ -266,7 +268,10 @@ def _charge_input(
             account.step_s[row] += waited_s
             for column, share in enumerate(others_shares(steps, cost)[row]):
                 account.add(Phase.TTFT, CAUSES[column], waited_s * float(share))
-    account.add(Phase.TTFT, Cause.HOST_INPUT, (queued_ns - arrival_ns) / 1e9 - waited_s)
+    input_s = (queued_ns - times.arrival_ns) / 1e9 - waited_s
+    gate_s = min(times.gate_s, max(0.0, input_s))
+    account.add(Phase.TTFT, Cause.QUEUE_GATE, gate_s)
+    account.add(Phase.TTFT, Cause.HOST_INPUT, input_s - gate_s)
 
 
 def _charge_steps(

@@ -205,6 +205,7 @@ def observe_run(run: EngineRun, facts: EngineFacts, end_ns: int) -> Observation:
         delivered_tokens=run.delivered_tokens,
         client_left_ns=None if request is None else request.client_left_ns,
         submitted_ns=run.submitted_ns,
+        gate_s=0.0 if request is None or request.visit is None else request.visit.gate_s,
         prompt=facts.prompt,
         cache_salt=run.cache_salt,
         scheduled_ns=facts.scheduled_ns,

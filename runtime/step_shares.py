@@ -15,6 +15,7 @@ class Cause(StrEnum):
     """What a moment of a request was spent on; docs/ledger.md has the formulas."""
 
     HOST_INPUT = "host.input"
+    QUEUE_GATE = "queue.gate"
     QUEUE_BUDGET = "queue.budget"
     QUEUE_KV = "queue.kv"
     QUEUE_SEATS = "queue.seats"

@@ -51,7 +51,7 @@ def _join_server(entry: ModuleType) -> None:
     from runtime.settings import RuntimeSettings
     from runtime.step_channel import find_obstacle, join_steps
     from runtime.telemetry import Joined, Telemetry
-    from runtime.vllm_adapter import probe
+    from runtime.vllm_adapter import probe, resolve_prompts
 
     if hasattr(entry.build_and_serve, _MARK):
         return
@@ -61,7 +61,8 @@ def _join_server(entry: ModuleType) -> None:
     if not is_observable(probe()):
         show_missing_hooks()
         return
-    settings = load(RuntimeSettings, {}).settings
+    loaded = load(RuntimeSettings, {})
+    settings = loaded.settings
     control = _open("control", lambda: open_control(settings))
     target = read_target(otel, settings.otlp_endpoint)
     # vLLM's flags are not known yet: whether its scheduler is the user's own is seen later.
@@ -74,6 +75,9 @@ def _join_server(entry: ModuleType) -> None:
         if obstacle is not None:
             logger.warning("requests are recorded without a ledger: %s", obstacle)
         observed = steps if obstacle is None else None
+        # Only where somebody named a folder: vLLM itself passes over a chat's `prompt`.
+        if loaded.sources["prompts_dir"] != "default":
+            resolve_prompts(args, settings.prompts_dir)
         joined = Joined(observed, strips_speculation=False, control=control)
         cache = _open("the response cache", lambda: open_cache(settings))
         compression = _open("prompt compression", lambda: read_compression(settings))

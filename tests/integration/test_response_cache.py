@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,20 @@ ttft_s = 60
 [classes.quick]
 ttft_s = 60
 queue_deadline_s = 0.3
+"""
+# Each first token of `late` burns, and `patient` is what is shed for it.
+PATIENT_IS_SHED = """
+default_class = "late"
+window_s = 1
+min_bad = 1
+recover_s = 40
+
+[classes.late]
+ttft_s = 0.0001
+queue_deadline_s = 60
+
+[classes.patient]
+ttft_s = 60
 """
 # In other words, but of the same words of weight: the guards let each pair pass.
 REWORDED = (
@@ -262,10 +278,57 @@ def test_a_hit_needs_no_place_in_the_engine(equipped: EquippedServer) -> None:
                 assert refused.status_code == 503
                 assert refused.json()["error"]["type"] == "queue_deadline"
                 assert int(refused.headers["retry-after"]) >= 1
-        seen = equipped.served.wait_for_requests(2, evenkeel__status="shed")
+        seen = equipped.served.wait_for_requests(
+            2, evenkeel__status="shed", evenkeel__tenant="gate"
+        )
         assert {span.attributes["error.type"] for span in seen} == {"queue_deadline"}
     equipped.wait_for_control(inside=0)
     assert equipped.served.metric("evenkeel_runtime_internal_errors_total") == 0
+
+
+def test_of_a_class_that_is_shed_only_what_the_cache_knows_is_answered(
+    equipped: EquippedServer,
+) -> None:
+    question, tenant = "Do you sell lanterns?", "shed"
+    ask_twice(equipped, question, tenant)
+    deadline = time.monotonic() + 60
+    with equipped.controlled_by(PATIENT_IS_SHED):
+        while equipped.control()["limits"]["shed"] != ["patient"]:
+            assert time.monotonic() < deadline
+            equipped.ask("hello", "off", "late", slo_class="late", stream=True, max_tokens=2)
+        for options in ({}, {"stream": True}):
+            hit = equipped.ask(question, "serve", tenant, **options)
+            assert hit.headers[CACHE_HEADER] == "exact"
+            asked = f"Do you sell ropes? {len(options)}"
+            refused = equipped.post(asked, "serve", tenant, slo_class="patient", **options)
+            assert refused.status_code == 503
+            assert refused.json()["error"]["type"] == "shed"
+            assert refused.headers["retry-after"] == "40"
+        # On other paths no cache is asked: refused before vLLM's app.
+        body = {"model": equipped.served.model, "prompt": "hello", "max_tokens": 2}
+        headers = {"x-evenkeel-tenant": tenant, "x-evenkeel-slo-class": "patient"}
+        url = f"{equipped.served.url}/v1/completions"
+        assert httpx.post(url, json=body, headers=headers, timeout=60).status_code == 503
+    equipped.served.wait_for_requests(
+        3, evenkeel__status="shed", evenkeel__tenant=tenant, error__type="shed"
+    )
+    equipped.wait_for_control(level=0)
+
+
+def test_the_wait_at_the_gate_is_a_cause_of_its_own(equipped: EquippedServer) -> None:
+    waited_s = 0.2
+    with equipped.controlled_by(ONE_PLACE), ThreadPoolExecutor(1) as pool:
+        equipped.wait_for_control(capacity=1)
+        with long_answer(equipped.served, "busy"):
+            equipped.wait_for_control(inside=1)
+            asking = pool.submit(equipped.ask, "Do you sell hammocks?", "serve", "waits")
+            equipped.wait_for_control(waiting={"patient": 1})
+            time.sleep(waited_s)
+        seen = equipped.span(asking.result()).attributes
+    prefix = "evenkeel.ledger.ttft."
+    causes = {k.removeprefix(prefix): v for k, v in seen.items() if k.startswith(prefix)}
+    assert waited_s <= causes["queue.gate"] <= seen["evenkeel.ttft_s"]
+    assert sum(causes.values()) == pytest.approx(seen["evenkeel.ttft_s"], rel=0.02)
 
 
 def test_a_corrupt_entry_is_said_once_counted_and_answered_by_the_model(

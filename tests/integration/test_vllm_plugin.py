@@ -18,6 +18,7 @@ import httpx
 import psutil
 import pytest
 
+from evenkeel.prompts import PromptRegistry
 from runtime.small_machine import EXECUTOR
 from tests.integration import random_model
 from tests.integration.otlp_receiver import OtlpReceiver
@@ -26,6 +27,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
 READY_TIMEOUT_S = 200.0
+SYSTEM = "w3 w4 w5"
 ENGINE_ENDS_WITHIN_S = 5.0
 EVERYTHING_ENDS_WITHIN_S = 20.0
 
@@ -59,6 +61,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     log = folder / "vllm.log"
     (folder / "control.toml").write_text("[tenants.limited]\nrequests_per_minute = 1\n")
     (folder / "cache.toml").write_text("[[routes]]\nsemantic = false\n")
+    (folder / "prompts").mkdir()
+    (folder / "prompts" / "short.toml").write_text(f'system = "{SYSTEM}"\n')
     paths = [str(install(folder)), str(ROOT), os.environ.get("PYTHONPATH", "")]
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -67,6 +71,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 *("--model", str(random_model.build(folder / "model", hidden=64, layers=1))),
                 *("--served-model-name", "random", "--host", "127.0.0.1", "--port", str(port)),
                 *("--max-model-len", "2048", "--enforce-eager", "--api-key", "secret"),
+                *("--chat-template", "{% for m in messages %}{{ m.content }} {% endfor %}"),
                 # As `evenkeel serve` chooses on a few cores.
                 *("--distributed-executor-backend", EXECUTOR),
                 # Room for one long prompt and a half.
@@ -82,6 +87,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
                 "EVENKEEL_RUNTIME_CACHE": str(folder / "cache.toml"),
                 # Wrong: it is off, and all else goes on.
                 "EVENKEEL_RUNTIME_COMPRESSION": str(folder / "compression.toml"),
+                "EVENKEEL_RUNTIME_PROMPTS_DIR": str(folder / "prompts"),
                 "EVENKEEL_DATA_DIR": str(folder / "data"),
                 "VLLM_CPU_KVCACHE_SPACE": "1",
                 "OMP_NUM_THREADS": "1",
@@ -179,6 +185,30 @@ def test_control_and_cache_come_with_it(served: Served) -> None:
     said = served.log.read_text(errors="replace")
     assert said.count("start it with --scheduling-policy priority") == 1
     assert said.count("prompt compression is off") == 1
+
+
+def test_a_chat_may_name_a_prompt_of_the_registry(served: Served) -> None:
+    def chat(tenant: str, *messages: dict[str, str], **more: Any) -> httpx.Response:
+        body = {"model": "random", "messages": messages, "max_tokens": 2, "temperature": 0} | more
+        headers = {"authorization": "Bearer secret", "x-evenkeel-tenant": tenant}
+        url = f"{served.url}/v1/chat/completions"
+        return httpx.post(url, json=body, headers=headers, timeout=60)
+
+    user = {"role": "user", "content": "w6 w7"}
+    written_out = chat("by-text", {"role": "system", "content": SYSTEM}, user)
+    by_name = chat("by-name", user, prompt="short@draft")
+    assert by_name.status_code == written_out.status_code == 200, by_name.text
+    for part in ("choices", "usage"):
+        assert by_name.json()[part] == written_out.json()[part]
+    (span,) = served.receiver.wait_for(
+        lambda s: s.kind == 2 and s.attributes.get("evenkeel.tenant") == "by-name"
+    )
+    assert span.attributes["evenkeel.prompt.name"] == "short"
+    draft = PromptRegistry(served.log.parent / "prompts").draft("short")
+    assert span.attributes["evenkeel.prompt.version"] == draft.version
+    unknown = chat("unknown", user, prompt="long@production")
+    assert unknown.status_code == 400
+    assert "long" in unknown.json()["error"]["message"]
 
 
 def test_metrics_are_there_and_nothing_went_wrong(served: Served) -> None:

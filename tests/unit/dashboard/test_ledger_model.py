@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.ledger_model import counterfactual, entries
+from dashboard.ledger_model import MEANINGS, counterfactual, entries
+from runtime.step_shares import Cause
 
 ROW = {
     "ledger": {
@@ -12,6 +13,10 @@ ROW = {
         "decode.host.gap": 0.01, "strange": 3.0,
     }
 }  # fmt: skip
+
+
+def test_every_cause_has_words() -> None:
+    assert set(MEANINGS) == set(Cause)
 
 
 def test_entries_are_by_phase_the_largest_first() -> None:

@@ -47,6 +47,22 @@ def burn(control: Control, clock: Clock, num_bad: int = 10) -> None:
         control.leave(visit, 10)
 
 
+def test_the_wait_at_the_gate_is_measured() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        control = make(clock, max_active=1)
+        first, second = (control.arrive(Caller(slo_class="batch"), 100) for _ in range(2))
+        for visit in (first, second):
+            control.queue(visit)
+        control.enter(first)
+        clock.now_s += 2.5
+        control.leave(first, 10)
+        control.enter(second)
+        assert (first.gate_s, second.gate_s) == (0.0, 2.5)
+
+    in_loop(scenario)
+
+
 def test_a_burning_class_sheds_the_lowest_and_says_when_to_come_back() -> None:
     async def scenario() -> None:
         clock = Clock()

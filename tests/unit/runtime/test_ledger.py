@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -21,12 +21,19 @@ COST = StepCost(np.array([2e-3, 1e-4, 0.0, 1e-3, 0.0, 5e-4]), 100, 0.05)
 
 
 def times(
-    arrival: float, first: float | None, last: float | None, submitted: float | None = None
+    arrival: float,
+    first: float | None,
+    last: float | None,
+    submitted: float | None = None,
+    gate: float = 0,
 ) -> RequestTimes:
     """Times in milliseconds; the request is over 1 ms after its last one."""
     end = max(t for t in (arrival, first, last, 0) if t is not None) + 1
-    in_ns = [None if t is None else int(t * MS) for t in (first, last, submitted)]
-    return RequestTimes(int(arrival * MS), int(end * MS), *in_ns)
+    first_ns, last_ns, submitted_ns = (
+        None if t is None else int(t * MS) for t in (first, last, submitted)
+    )
+    in_ns = (int(arrival * MS), int(end * MS), first_ns, last_ns, submitted_ns)
+    return RequestTimes(*in_ns, gate_s=gate / 1e3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,7 @@ class Case:
     expected: dict[str, float]
     queued: float = 0
     submitted: float | None = None
+    gate: float = 0
     cached: int = 0
     lost: int = 0
     numbers: tuple[int, ...] = (ME,)
@@ -103,6 +111,21 @@ CASES = {
         first=154,
         last=154,
         expected={"ttft.host.input": 150, "ttft.prefill.own": 4},
+    ),
+    "control's gate, then vLLM's door": Case(
+        (Step(0, 100, [prefill(1, 980)]), Step(101, 105, [prefill(ME, 20)])),
+        queued=100.5,
+        submitted=60,
+        gate=55,
+        first=105,
+        last=105,
+        expected={
+            "ttft.queue.gate": 55,
+            "ttft.host.input": 5.5,
+            "ttft.prefill.others": 40,
+            "ttft.host.gap": 0.5,
+            "ttft.prefill.own": 4,
+        },
     ),
     "waiting in the queue has the reason of each step": Case(
         (
@@ -251,7 +274,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_each_moment_has_its_cause(case: Case) -> None:
     request = EngineRequest(case.numbers, int(case.queued * MS), case.cached, case.lost)
-    seen = times(0, case.first, case.last, case.submitted)
+    seen = times(0, case.first, case.last, case.submitted, case.gate)
     ledger = charge(seen, request, build(*case.steps), case.cost)
     in_ms = {key: seconds * 1e3 for key, seconds in ledger.seconds.items()}
     assert in_ms == pytest.approx(case.expected)
@@ -320,6 +343,7 @@ def step_sequences(draw: st.DrawFn) -> Steps:
     st.lists(st.integers(0, 200), min_size=3, max_size=3).map(sorted),
     st.integers(0, 200),
     st.none() | st.integers(0, 200),
+    st.floats(0, 200),
     st.lists(st.floats(0, 1e-2), min_size=len(FEATURES), max_size=len(FEATURES)),
     st.integers(0, 400),
     st.integers(0, 400),
@@ -330,15 +354,16 @@ def test_a_ledger_sums_to_what_was_measured_whatever_the_steps(
     points: list[int],
     queued: int,
     submitted: int | None,
+    gate: float,
     weights: list[float],
     cached: int,
     lost: int,
     has_token: bool,
 ) -> None:
     arrival, first, last = points
-    seen = times(arrival, first, last, submitted)
+    seen = times(arrival, first, last, submitted, gate)
     if not has_token:
-        seen = RequestTimes(seen.arrival_ns, seen.end_ns, None, None, seen.submitted_ns)
+        seen = replace(seen, first_token_ns=None, last_token_ns=None)
     request = EngineRequest((ME, 3), queued * MS, cached, lost)
     ledger = charge(seen, request, steps, StepCost(np.array(weights)))
     ttft_ms, decode_ms = (first - arrival, last - first) if has_token else (last + 1 - arrival, 0)
