@@ -143,6 +143,8 @@ def _first(entry: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _messages(question: Any) -> list[dict[str, str]]:
+    if isinstance(question, str) and not question.strip():
+        raise _Unfit("its question is empty")
     if isinstance(question, str):
         return [{"role": "user", "content": question}]
     if isinstance(question, list) and question and all(isinstance(t, dict) for t in question):
