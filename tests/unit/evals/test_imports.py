@@ -60,8 +60,9 @@ def test_csv_and_jsonl_take_the_usual_names(tmp_path: Path) -> None:
     line = json.dumps({"prompt": "2+2", "output": 4, "scorer": "numeric"})
     rows = read("jsonl", "t.jsonl", f"{line}\n[1]\n{line[:9]}\n", tmp_path)
     assert (rows.rows[0]["id"], len(rows.problems)) == ("t-1", 2)
-    empty = read("jsonl", "t.jsonl", '{"question": " ", "answer": "x"}', tmp_path)
-    assert empty.problems == ("t.jsonl:1: its question is empty",)
+    empty = '{"question": " ", "answer": "x"}'
+    problems = read("jsonl", "t.jsonl", f"{line}\n{empty}\n", tmp_path).problems
+    assert problems == ("t.jsonl:2: its question is empty",)
 
 
 def test_openai_evals(tmp_path: Path) -> None:
