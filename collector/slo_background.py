@@ -150,10 +150,10 @@ def _eval_verdict(to_ns: int, store: SloStore) -> str | None:
         return None
     overall = [gate for gate in gates if gate["slice"] in (None, "all", "overall")]
     slices = [gate for gate in gates if gate not in overall]
-    regressed = [gate for gate in slices if gate["verdict"] == "regressed"]
+    regressed = [gate for gate in slices if gate["verdict"] == "regressed"][:_NUM_COHORTS]
     told = [f"{gate['gate']} {gate['verdict']}" for gate in overall]
-    told += [f"{gate['gate']} {gate['slice']} regressed" for gate in regressed[:_NUM_COHORTS]]
-    others = Counter(gate["verdict"] for gate in slices if gate not in regressed[:_NUM_COHORTS])
-    told += [f"{number} slices {verdict}" for verdict, number in others.items()]
+    told += [f"{gate['gate']} {gate['slice']} regressed" for gate in regressed]
+    others = Counter(gate["verdict"] for gate in slices if gate not in regressed)
+    told += [f"other slices: {number} {verdict}" for verdict, number in others.items()]
     first = gates[0]
     return f"run {first['run_id']} at {rfc3339(first['time_ns'])}: {', '.join(told)}"
