@@ -93,15 +93,17 @@ def views(browser: Browser, url: str, query_url: str) -> dict[str, Any]:
     newest = httpx.post(query_url, content=sql, timeout=60).text.strip()
     pages = {path or "health": f"{url}/{path}?live=off" for path in PATHS}
     pages["request"] = f"{url}/request?request_id={newest}"
-    took = {
-        name: [first_view(browser, address) for _ in range(3)] for name, address in pages.items()
-    }
+    took = {}
+    for name, address in pages.items():
+        took[name] = [first_view(browser, address) for _ in range(3)]
+        print(f"{name}: {', '.join(f'{each:.2f}' for each in took[name])} s", file=sys.stderr)
     return {"first_view_s": {name: round(statistics.median(s), 3) for name, s in took.items()}}
 
 
 def settle(page: Page) -> None:
     """Return once the page says how old its data is, and nothing of it is being worked out."""
-    page.locator(".ek-asof, .ek-why").first.wait_for(timeout=60_000)
+    told = page.get_by_text("data as of").or_(page.locator(".ek-why"))
+    told.first.wait_for(timeout=60_000)
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=60_000)
 
 
