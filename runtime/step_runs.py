@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from runtime.step_record import Held
 from runtime.timeline import Steps
@@ -14,6 +17,7 @@ _LONGEST_RUN_NS = 1_000_000_000
 MAX_RUNS = 4096
 # Most requests in prefill that one run names.
 _MAX_NAMED = 16
+_SET_ASIDE = ("num_waiting_grammar", "num_waiting_remote_kv", "num_waiting_other")
 
 
 @dataclass(slots=True)
@@ -96,19 +100,10 @@ class StepRuns:
 
     def add(self, steps: Steps, name_of: Callable[[int], str | None]) -> None:
         """Add steps; `name_of` says what the API calls a request, by its number."""
-        at = 0
-        for place in range(len(steps)):
-            entries = steps.entries[at : at + int(steps.num_entries[place])]
-            at += len(entries)
-            run = _run_of(steps, place)
-            is_computed = (entries["prefill_tokens"] > 0) | (entries["decode_tokens"] > 0)
-            run.num_batched = self.last_batched = int(is_computed.sum())
-            run.emitted_tokens = int(entries["emitted_tokens"].sum())
-            if run.prefill_tokens:
-                mine = entries[entries["prefill_tokens"] > 0][:_MAX_NAMED]
-                for row in mine:
-                    name = name_of(int(row["request"])) or ""
-                    run.prefilling.append((name, int(row["prefill_tokens"])))
+        named = _find_prefilling(steps, name_of)
+        for place, run in enumerate(_runs_of(steps)):
+            self.last_batched = run.num_batched
+            run.prefilling = named.get(place, [])
             if self._runs and run.extends(self._runs[-1]):
                 self._runs[-1].add(run)
             elif len(self._runs) < MAX_RUNS:
@@ -122,31 +117,55 @@ class StepRuns:
         return runs
 
 
-def _run_of(steps: Steps, place: int) -> StepRun:
-    row = steps.table[place]
-    begin_ns, end_ns = int(steps.begin_ns[place]), int(steps.end_ns[place])
-    set_aside = ("num_waiting_grammar", "num_waiting_remote_kv", "num_waiting_other")
-    return StepRun(
-        start_ns=begin_ns,
-        end_ns=end_ns,
-        busy_ns=end_ns - begin_ns,
-        longest_ns=end_ns - begin_ns,
-        num_steps=1,
-        num_batched=0,
-        num_running=int(row["num_running"]),
-        num_waiting=int(row["num_waiting"]),
-        num_set_aside=sum(int(row[name]) for name in set_aside),
-        held_by=int(row["held_by"]),
-        prefill_tokens=int(row["prefill_tokens"]),
-        decode_tokens=int(row["decode_tokens"]),
-        drafted_tokens=int(row["drafted_tokens"]),
-        accepted_tokens=int(row["accepted_tokens"]),
-        emitted_tokens=0,
-        num_preempted=int(row["num_preempted"]),
-        blocks_live=int(row["blocks_total"]) - int(row["blocks_free"]),
-        blocks_resident=int(row["blocks_cached"]),
-        blocks_total=int(row["blocks_total"]),
-    )
+def _find_prefilling(
+    steps: Steps, name_of: Callable[[int], str | None]
+) -> dict[int, list[tuple[str, int]]]:
+    """Return, by the place of a step, the requests in prefill and their tokens."""
+    entries, places = steps.entries, _places(steps)
+    found: dict[int, list[tuple[str, int]]] = {}
+    for index in np.flatnonzero(entries["prefill_tokens"]):
+        mine = found.setdefault(int(places[index]), [])
+        if len(mine) < _MAX_NAMED:
+            name = name_of(int(entries["request"][index])) or ""
+            mine.append((name, int(entries["prefill_tokens"][index])))
+    return found
+
+
+def _places(steps: Steps) -> NDArray[np.int64]:
+    """Return the place of each entry's step."""
+    return np.repeat(np.arange(len(steps)), steps.num_entries)
+
+
+def _runs_of(steps: Steps) -> Iterator[StepRun]:
+    """Yield each step as a run of one; columns first, since a cell of a NumPy row is slow."""
+    table, entries, places = steps.table, steps.entries, _places(steps)
+    is_computed = (entries["prefill_tokens"] > 0) | (entries["decode_tokens"] > 0)
+    busy_ns = steps.end_ns - steps.begin_ns
+    columns = {
+        "start_ns": steps.begin_ns,
+        "end_ns": steps.end_ns,
+        "busy_ns": busy_ns,
+        "longest_ns": busy_ns,
+        "num_steps": np.ones(len(steps), dtype=np.int64),
+        "num_batched": np.bincount(places[is_computed], minlength=len(steps)),
+        "num_running": table["num_running"],
+        "num_waiting": table["num_waiting"],
+        "num_set_aside": sum(table[name].astype(np.int64) for name in _SET_ASIDE),
+        "held_by": table["held_by"],
+        "prefill_tokens": table["prefill_tokens"],
+        "decode_tokens": table["decode_tokens"],
+        "drafted_tokens": table["drafted_tokens"],
+        "accepted_tokens": table["accepted_tokens"],
+        "emitted_tokens": np.bincount(
+            places, entries["emitted_tokens"], minlength=len(steps)
+        ).astype(np.int64),
+        "num_preempted": table["num_preempted"],
+        "blocks_live": table["blocks_total"].astype(np.int64) - table["blocks_free"],
+        "blocks_resident": table["blocks_cached"],
+        "blocks_total": table["blocks_total"],
+    }
+    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
+        yield StepRun(**dict(zip(columns, values, strict=True)))
 
 
 def describe_held(held_by: int) -> str:
