@@ -28,7 +28,7 @@ from collector.rollup_objectives import (
     read_objectives,
     write_objectives,
 )
-from collector.view_change import Render, run_statement
+from collector.view_change import Render, name_views_back, run_statement
 from evenkeel.errors import StoreError
 from evenkeel.slo_model import Slo
 
@@ -70,6 +70,7 @@ class Rollups:
         self._gate = gate
         self._render = render
         self._lock = threading.Lock()
+        self._are_views_set = False
         with self._lock, self._client() as client:
             self._number, self._in_force = read_objectives(client)
             with self._gate.closed():
@@ -90,20 +91,20 @@ class Rollups:
         """
         with self._lock:
             wanted = counted_slos(slos, self._in_force)
-            if not wanted or wanted == self._in_force:
+            if not wanted or (wanted == self._in_force and self._are_views_set):
                 return False
             known = {each.key for each in self._in_force}
             new = [each for each in wanted if each.key not in known]
             began_s = time.monotonic()
-            with self._client() as client:
-                with self._gate.closed():
+            with self._client() as client, self._gate.closed():
+                if wanted != self._in_force:
                     # What is in force goes on being counted until the new set is written.
                     self._set_views(client, [*self._in_force, *new])
                     if new:
                         self._count_stored(client, EVENTS, parts_of(new))
                     write_objectives(client, self._number + 1, wanted)
-                self._number += 1
-                self._in_force = wanted
+                    self._number += 1
+                    self._in_force = wanted
                 self._set_views(client, wanted)
             logger.info(
                 "rollups count objectives slos=%d new=%d took_s=%.1f",
@@ -112,8 +113,11 @@ class Rollups:
             return True
 
     def _set_views(self, client: Client, counted: Sequence[CountedSlo]) -> None:
+        self._are_views_set = False
+        name_views_back(client, self._render)
         for statement in view_statements(parts_of(counted)):
             run_statement(client, statement, self._render)
+        self._are_views_set = True
 
     def _count_stored(
         self, client: Client, columns: str, parts: Sequence[Counted], only_empty: str = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime
 
 from collector.slo_store import SloStore
 from collector.slo_track import SECOND_NS
@@ -20,7 +20,7 @@ class Arrivals:
     """The number of stored requests by five minutes of their start, as it was when last looked at.
 
     Only days whose number of requests has changed are looked at anew. Rows that went, by retention
-    or erasure, are no arrivals.
+    or erasure, are no arrivals; on a day where as many went as came, those that came are not seen.
     """
 
     def __init__(self, store: SloStore) -> None:
@@ -40,16 +40,21 @@ class Arrivals:
         Raises:
             StoreError: If the store is gone or refuses the query.
         """
-        noted = self._noted
+        # A look that fails is not one that `note` may take.
+        noted = self._latest = self._noted
         # Before the requests: what comes in between changes the number again.
         rows = self._store.read("slo_arrival_days", {})
         days = {row["day"]: row["num_requests"] for row in rows}
-        changed = [day for day, number in days.items() if noted.days.get(day) != number]
+        changed = {day for day, number in days.items() if noted.days.get(day) != number}
         rows = self._store.read(
-            "slo_arrivals", {"days": changed, "from_ns": from_ns, "to_ns": now_ns}
+            "slo_arrivals", {"days": sorted(changed), "from_ns": from_ns, "to_ns": now_ns}
         )
         found = {row["from_ns"]: row["num_requests"] for row in rows}
-        kept = {begin_ns: number for begin_ns, number in noted.found.items() if begin_ns >= from_ns}
+        kept = {
+            begin_ns: number
+            for begin_ns, number in noted.found.items()
+            if begin_ns >= from_ns and _day(begin_ns) in days and _day(begin_ns) not in changed
+        }
         self._latest = _Look(now_ns, days, kept | found)
         if noted.at_ns is None:
             return None
@@ -67,6 +72,10 @@ class Arrivals:
     def note(self) -> None:
         """Take what the last look found as counted."""
         self._noted = self._latest
+
+
+def _day(begin_ns: int) -> date:
+    return datetime.fromtimestamp(begin_ns // SECOND_NS, UTC).date()
 
 
 @dataclass(frozen=True, slots=True)

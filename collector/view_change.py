@@ -30,22 +30,18 @@ def run_statement(client: Client, statement: str, render: Render) -> None:
     """
     statements = render(statement)
     if match := _CHANGE.search(statement):
-        name = match[1]
-        statements += render(_rename(name, name + _AWAY)) + render(_rename(name + _AWAY, name))
+        name, away = match[1], match[1] + _AWAY
+        statements += render(f"RENAME TABLE {name} TO {away}, {away} TO {name}")
     for each in statements:
         client.command(each)
 
 
 def name_views_back(client: Client, render: Render) -> None:
-    """Give the views their names that a process killed amid `run_statement` left renamed."""
+    """Give the views their names that a `run_statement` cut off in its middle left renamed."""
     rows = client.query(
         "SELECT name FROM system.tables"
         f" WHERE database = currentDatabase() AND endsWith(name, '{_AWAY}')"
     ).result_rows
     for (name,) in rows:
-        for each in render(_rename(name, name.removesuffix(_AWAY))):
+        for each in render(f"RENAME TABLE {name} TO {name.removesuffix(_AWAY)}"):
             client.command(each)
-
-
-def _rename(old: str, new: str) -> str:
-    return f"RENAME TABLE {old} TO {new}"

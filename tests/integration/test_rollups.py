@@ -158,6 +158,31 @@ def test_a_composite_is_its_members_by_weight(client: Any, rollups: Rollups) -> 
     assert events(client) == {"fast": (2, 1), "up": (2, 0), "both": (6, 2)}
 
 
+@pytest.mark.parametrize("num_whole", [0, 1, 2, 3])
+def test_a_change_of_the_views_that_is_cut_off_is_taken_up_again(
+    client: Any, opened: Storage, num_whole: int
+) -> None:
+    """The store goes away while a view has its other name; both views are changed twice."""
+    left: int | None = None
+
+    def render(statement: str) -> list[str]:
+        nonlocal left
+        if left is None or not statement.startswith("RENAME") or "," not in statement:
+            return [statement]
+        left -= 1
+        return [statement] if left >= 0 else [statement.partition(",")[0], "gone"]
+
+    rollups = Rollups(opened.connect, opened.gate, render)
+    left = num_whole
+    with pytest.raises(StoreError):
+        rollups.use([slo("chat", ttft(0.5))])
+    left = None
+    assert rollups.use([slo("chat", ttft(0.5))])
+    assert not rollups.use([slo("chat", ttft(0.5))])
+    insert(client, {"ttft_s": 0.3}, {"ttft_s": 0.7})
+    assert events(client) == events(client, EVENTS_1H) == {"chat": (2, 1)}
+
+
 def test_another_start_goes_on_with_the_objectives_in_force(
     client: Any, opened: Storage, rollups: Rollups
 ) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from collector.alert_book import AlertBook
+from collector.slo_arrivals import Arrivals
 from collector.slo_corrections import Correction, Corrections, whole_minutes
 from collector.slo_store import SloStore, to_datetime
+from evenkeel.errors import StoreError
 from evenkeel.slo_model import DURATIONS, Indicator, Metric, Treatment
 from evenkeel.slo_query import Part, Span, count_parameters
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
@@ -134,6 +136,38 @@ def test_requests_that_come_hours_late_are_counted(client: Any, tmp_path: Path) 
     assert warm.cycle(NOW + 300 * S)["chat"].counts.bad == 2
     insert(client, {"end_ns": NOW - 1200 * S} | SLOW)
     assert warm.cycle(NOW + 600 * S)["chat"].counts.bad == 3
+
+
+def test_late_requests_are_found_after_an_erasure_and_after_a_look_that_failed(
+    client: Any,
+) -> None:
+    old = {"end_ns": NOW - 7200 * S}
+    arrivals, from_ns = Arrivals(SloStore(client)), NOW - 10 * 86_400 * S
+    insert(client, old, old, old, {"end_ns": NOW - S})
+
+    def look(age_s: int) -> int | None:
+        found = arrivals.since(from_ns, NOW + age_s * S)
+        arrivals.note()
+        return found
+
+    assert (look(0), look(300)) == (None, None)
+    client.command("TRUNCATE TABLE requests")
+    insert(client, {"end_ns": NOW - S})
+    assert look(600) is None
+    insert(client, old)
+    found = look(900)
+    assert found is not None
+    assert found <= NOW - 7200 * S < found + 600 * S
+    assert look(1200) is None
+    # Found, but what came is not counted; then the store is away for a look.
+    insert(client, old | SLOW)
+    assert arrivals.since(from_ns, NOW + 1500 * S) == found
+    client.command("RENAME TABLE requests TO away")
+    with pytest.raises(StoreError):
+        arrivals.since(from_ns, NOW + 1800 * S)
+    client.command("RENAME TABLE away TO requests")
+    arrivals.note()
+    assert look(2100) == found
 
 
 JOINT = "{all: {ttft: 0.5, tpot: 0.05, stall: 1}}"
