@@ -44,7 +44,7 @@ def test_acknowledging_in_the_browser_is_written_down(platform: Platform, browse
     card.get_by_label("your name, for the audit").fill("ann")
     card.get_by_label("what is being done").fill("looking")
     card.get_by_role("button", name="Acknowledge").click()
-    expect(page.get_by_text("taken on by ann")).to_be_visible(timeout=15_000)
+    expect(page.get_by_text("taken on by ann")).to_be_visible(timeout=30_000)
     assert_no_exception(page)
     page.close()
     listed = httpx.get(f"{platform.http_url}/api/alerts").json()
@@ -171,7 +171,7 @@ def test_only_who_signs_in_sees_anything(guarded: Guarded, browser: Browser) -> 
     assert page.get_by_text("data as of").count() == 0
     token.fill("stranger")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_text("this token is not known here")).to_be_visible(timeout=15_000)
+    expect(page.get_by_text("this token is not known here")).to_be_visible(timeout=30_000)
     page.get_by_label("your name").fill("rita")
     token.fill("reader")
     page.get_by_role("button", name="Sign in").click()
@@ -179,7 +179,7 @@ def test_only_who_signs_in_sees_anything(guarded: Guarded, browser: Browser) -> 
     expect(page.get_by_text("signed in as rita")).to_be_visible()
     assert page.get_by_text("Silence an SLO").count() == 0, "a reader may change nothing"
     page.get_by_role("button", name="Sign out").click()
-    expect(page.get_by_label("token")).to_be_visible(timeout=15_000)
+    expect(page.get_by_label("token")).to_be_visible(timeout=30_000)
     assert_no_exception(page)
     page.close()
 

@@ -77,7 +77,7 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
     page.wait_for_timeout(300)
     page.mouse.click(point[0], point[1])
     card = page.locator(".st-key-card-behind")
-    expect(card).to_be_visible(timeout=15_000)
+    expect(card).to_be_visible(timeout=30_000)
     picked = picked_url(page)
     assert picked is not None and picked.low_s < picked.high_s < 100
     card.locator("a").first.click()
