@@ -16,6 +16,7 @@ from collector.cluster_schema import cluster_schema, migrations_table
 from collector.insert_gate import InsertGate
 from collector.migrations import migrate, read_migrations
 from collector.rollups import Rollups
+from collector.unfinished_inserts import forget_unfinished_inserts
 from evenkeel.errors import ConfigurationError, MissingPartError, StoreError
 from evenkeel.store import DATABASE, check_url
 
@@ -68,6 +69,7 @@ def open_embedded(folder: Path) -> Storage:
         return clickhouse_connect.get_client(interface="chdb", path=str(path), database=DATABASE)
 
     try:
+        forget_unfinished_inserts(path)
         # An open client keeps the engine: without one, each connect would load the store again.
         anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
         anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")

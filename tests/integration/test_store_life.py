@@ -125,6 +125,34 @@ def test_a_segment_of_the_first_start_is_known_at_the_next(tmp_path: Path) -> No
         assert done.stdout.strip() == "[5, 5, 5.0]"
 
 
+CUT_OFF = """
+import shutil, sys
+from pathlib import Path
+store = Path(sys.argv[1]) / "store"
+num_parts = 0
+for table in store.glob("store/*/*/deduplication_logs"):
+    notes = sorted(table.glob("*.txt"))[-1].read_text().splitlines()
+    part = table.parent / notes[-1].split("\\t")[1] if notes else None
+    if part is not None and part.is_dir():
+        part.rename(part.with_name("tmp_insert_" + part.name))
+        num_parts += 1
+print(num_parts)
+"""
+
+
+def test_a_segment_whose_insert_was_cut_off_is_not_taken_for_stored(tmp_path: Path) -> None:
+    """The engine notes a part's token before it names the part: killed in between, it has none."""
+    outputs = []
+    for program in (STORE_TWICE, CUT_OFF, STORE_TWICE):
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path)],
+            check=True, capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
+        )  # fmt: skip
+        outputs.append(done.stdout.strip())
+    assert outputs[0] == outputs[2] == "[5, 5, 5.0]"
+    assert int(outputs[1]) >= 3, "spans, requests, requests_1m"
+
+
 def run_store(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = (
         "import sys\nfrom evenkeel.cli import _run\nfrom evenkeel.errors import EvenkeelError\n"
