@@ -190,7 +190,7 @@ def refuse_silence(otlp: str, name: str) -> None:
             raise SystemExit(f"overhead: no span came from {name!r}")
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
+def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(OSError):
@@ -297,20 +297,30 @@ def summarize(results: list[dict[str, Sample]], name: str) -> dict[str, dict[str
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of how much is measured."""
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--blocks", type=int, default=9, help="of each server in a pair")
     parser.add_argument("--requests", type=int, default=48, help="in a block")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--probes", type=int, default=16, help="requests for a TTFT median")
-    parser.add_argument("--speculate", action="store_true", help="with the draft model")
-    parser.add_argument("--control", action="store_true", help="two bare servers, and no other")
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--json", type=Path, metavar="PATH")
+
+
+def read_load(args: argparse.Namespace) -> Load:
+    """Return what the flags of `add_load` say."""
+    return Load(args.concurrency, args.blocks, args.requests, args.tokens, args.probes)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_load(parser)
+    parser.add_argument("--speculate", action="store_true", help="with the draft model")
+    parser.add_argument("--control", action="store_true", help="two bare servers, and no other")
     args = parser.parse_args()
-    load = Load(args.concurrency, args.blocks, args.requests, args.tokens, args.probes)
+    load = read_load(args)
     folder = Path("build") / "overhead"
     with ExitStack() as stack:
         otlp = stack.enter_context(receiver())
@@ -318,7 +328,7 @@ def main() -> int:
         names = (SECOND, BARE) if args.control else (*senders, BARE)
         servers = [stack.enter_context(serve(n, args.speculate, folder, otlp)) for n in names]
         for server in servers:
-            _wait_until_ready(server.process, server.port)
+            wait_until_ready(server.process, server.port)
         results = asyncio.run(compare(servers, load, args.pairs, args.seed))
         for name in senders:
             refuse_silence(otlp, name)

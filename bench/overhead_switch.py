@@ -40,11 +40,13 @@ from bench.overhead import (
     Load,
     Sample,
     Server,
-    _wait_until_ready,
+    add_load,
     measure,
+    read_load,
     receiver,
     refuse_silence,
     serve,
+    wait_until_ready,
 )
 
 OFF, ON = signal.SIGUSR1, signal.SIGUSR2
@@ -189,17 +191,11 @@ def summarize(results: list[Difference]) -> dict[str, dict[str, float]]:
 def main() -> int:
     """Run, print, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--concurrency", type=int, default=16)
-    parser.add_argument("--blocks", type=int, default=9, help="of each side in a pair")
-    parser.add_argument("--requests", type=int, default=96, help="in a block")
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--probes", type=int, default=16, help="requests for a TTFT median")
+    add_load(parser)
     parser.add_argument("--only", choices=(HOOKS, REQUESTS), help="one of the servers")
-    parser.add_argument("--seed", type=int, default=20)
-    parser.add_argument("--json", type=Path, metavar="PATH")
+    parser.set_defaults(requests=96)
     args = parser.parse_args()
-    load = Load(args.concurrency, args.blocks, args.requests, args.tokens, args.probes)
+    load = read_load(args)
     hooked = ("bench.overhead_switch", "--serve")
     summary = {}
     for name in (HOOKS, REQUESTS):
@@ -207,7 +203,7 @@ def main() -> int:
             continue
         with receiver() as otlp, tempfile.TemporaryDirectory() as folder:
             with serve(name, False, Path(folder), otlp, hooked=hooked) as server:
-                _wait_until_ready(server.process, server.port)
+                wait_until_ready(server.process, server.port)
                 results = asyncio.run(compare(server, load, args.pairs, args.seed))
                 refuse_silence(otlp, name)
         summary[name] = summarize(results)

@@ -18,6 +18,7 @@ _DAY_NS = 86400 * 10**9
 _MIN_EFFECT_RATIO = 0.1
 _MOST_MINUTES = 720
 _NUM_COHORTS = 3
+_MOST_GATES = 8
 # The baseline of a window is the time before it, this many times as long, and at least an hour.
 _BASELINE_WINDOWS = 6
 
@@ -151,7 +152,7 @@ def _eval_verdict(to_ns: int, store: SloStore) -> str | None:
     overall = [gate for gate in gates if gate["slice"] in (None, "all", "overall")]
     slices = [gate for gate in gates if gate not in overall]
     regressed = [gate for gate in slices if gate["verdict"] == "regressed"][:_NUM_COHORTS]
-    told = [f"{gate['gate']} {gate['verdict']}" for gate in overall]
+    told = [f"{gate['gate']} {gate['verdict']}" for gate in overall[:_MOST_GATES]]
     told += [f"{gate['gate']} {gate['slice']} regressed" for gate in regressed]
     others = Counter(gate["verdict"] for gate in slices if gate not in regressed)
     told += [f"other slices: {number} {verdict}" for verdict, number in others.items()]

@@ -20,9 +20,7 @@ from tests.integration.dashboard.running import (
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 # Which request burned most depends on the moment; each is told where its time went.
-CAUSE = re.compile(
-    r"(The first token came|It ended without a token) after .* of it (queue|prefill)"
-)
+CAUSE = re.compile(r"(The first token came|It ended without a token) after .* of it queue")
 PATHS = [page.path for page in PAGES if page.path != "request"]
 
 
