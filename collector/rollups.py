@@ -90,8 +90,8 @@ class Rollups:
             StoreError: If the store is gone or refuses; ask again.
         """
         with self._lock:
-            wanted = counted_slos(slos, self._in_force)
-            if not wanted or (wanted == self._in_force and self._are_views_set):
+            wanted = counted_slos(slos, self._in_force) or self._in_force
+            if wanted == self._in_force and self._are_views_set:
                 return False
             known = {each.key for each in self._in_force}
             new = [each for each in wanted if each.key not in known]
