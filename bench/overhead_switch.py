@@ -25,6 +25,7 @@ import signal
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,12 +37,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.overhead import (
     HOOKS,
+    LARGE,
     REQUESTS,
     Load,
     Sample,
     Server,
     add_load,
     measure,
+    model_flags,
     read_load,
     receiver,
     refuse_silence,
@@ -51,7 +54,7 @@ from bench.overhead import (
 
 OFF, ON = signal.SIGUSR1, signal.SIGUSR2
 # Longer than the exporter waits: a measured block begins and ends with as much left to it.
-WARM_REQUESTS = 48
+WARM_S = 1.5
 APP_CLASSES = (
     ("runtime.arrival", "ArrivalMiddleware"),
     ("runtime.prompt_middleware", "PromptMiddleware"),
@@ -145,14 +148,17 @@ async def compare(server: Server, load: Load, pairs: int, seed: int) -> list[Dif
     """Return what the hooks did in each pair."""
     order = random.Random(seed)
     numbers = iter(range(100_000, 10_000_000))
+    started = time.perf_counter()
     await measure(server, replace(load, requests=8 * load.concurrency), numbers)
+    per_s = 8 * load.concurrency / (time.perf_counter() - started)
+    warm = replace(load, requests=max(load.concurrency, round(per_s * WARM_S)), probes=1)
     results = []
     for pair in range(pairs):
         blocks = []
         for _ in range(load.blocks):
             block = {}
             for side in order.sample(("on", "off"), 2):
-                block[side] = await _measure_switched(server, side, load, numbers)
+                block[side] = await _measure_switched(server, side, warm, load, numbers)
             blocks.append((block["on"], block["off"]))
         results.append(
             Difference(
@@ -169,10 +175,10 @@ async def compare(server: Server, load: Load, pairs: int, seed: int) -> list[Dif
 
 
 async def _measure_switched(
-    server: Server, side: str, load: Load, numbers: Iterator[int]
+    server: Server, side: str, warm: Load, load: Load, numbers: Iterator[int]
 ) -> Sample:
     switch_server(server, ON if side == "on" else OFF)
-    await measure(server, replace(load, requests=WARM_REQUESTS, probes=1), numbers)
+    await measure(server, warm, numbers)
     return await measure(server, load, numbers)
 
 
@@ -202,7 +208,8 @@ def main() -> int:
         if args.only not in (None, name):
             continue
         with receiver() as otlp, tempfile.TemporaryDirectory() as folder:
-            with serve(name, False, Path(folder), otlp, hooked=hooked) as server:
+            flags = model_flags(args.large)
+            with serve(name, False, Path(folder), otlp, flags, hooked=hooked) as server:
                 wait_until_ready(server.process, server.port)
                 results = asyncio.run(compare(server, load, args.pairs, args.seed))
                 refuse_silence(otlp, name)
@@ -215,7 +222,8 @@ def main() -> int:
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         machine = {"cores": os.cpu_count(), "machine": platform.machine()}
-        report = machine | {"load": asdict(load), "pairs": args.pairs, "summary": summary}
+        what = {"load": asdict(load), "model": LARGE if args.large else "demo"}
+        report = machine | what | {"pairs": args.pairs, "summary": summary}
         args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 0
 
