@@ -4,53 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import plotly.graph_objects as go
-
 from dashboard import wording
-from dashboard.alerts_model import Bar, local_time
+from dashboard.alerts_model import Bar
 from dashboard.appearance import Palette
-from dashboard.figures import Scale, finish
+from dashboard.figures import time_chart
 from dashboard.selection import Window
+from dashboard.svg_chart import Chart, Series
 
 _ROW = 34
+_STEP_S = 60
 
 
-def timeline_figure(bars: Sequence[Bar], window: Window, colours: Palette) -> go.Figure:
-    """Return pending stretches thin, firing ones thick, silenced ones hatched; a row an alert."""
-    figure = go.Figure()
+def timeline_chart(bars: Sequence[Bar], window: Window, colours: Palette) -> Chart:
+    """Return pending stretches thin, firing ones thick, silenced ones pale; a row an alert."""
+    chart = time_chart(window, _STEP_S, window.from_ms)
     names = sorted({bar.name for bar in bars}, reverse=True)
-    for state, colour, width in (
-        ("pending", colours.warning, 0.28),
-        ("firing", colours.bad, 0.62),
-    ):
-        shown = [bar for bar in bars if bar.state == state]
-        if not shown:
-            continue
-        figure.add_bar(
-            orientation="h",
-            y=[bar.name for bar in shown],
-            base=[local_time(bar.from_ms) for bar in shown],
-            x=[bar.to_ms - bar.from_ms for bar in shown],
-            width=width,
-            name=state,
-            marker={
-                "color": colour,
-                "line": {"width": 0},
-                "pattern": {"shape": ["/" if bar.is_silenced else "" for bar in shown]},
-            },
-            text=[
-                wording.seconds((bar.to_ms - bar.from_ms) / 1000)
-                + (", silenced" if bar.is_silenced else "")
-                for bar in shown
-            ],
-            textposition="none",
-            hovertemplate=f"%{{y}}: {state} for %{{text}}<extra></extra>",
+    styles = {"pending": (colours.warning, 0.28), "firing": (colours.bad, 0.62)}
+    for bar in bars:
+        begin, end = ((ms - chart.begin_ms) / chart.step_ms for ms in (bar.from_ms, bar.to_ms))
+        colour, width = styles[bar.state]
+        silenced = ", silenced" if bar.is_silenced else ""
+        lasted = wording.seconds((bar.to_ms - bar.from_ms) / 1000)
+        chart.series.append(
+            Series(
+                name=f"{bar.state}{silenced}",
+                colour=colour,
+                path=f"M{begin:.5g} {names.index(bar.name)}H{end:.5g}",
+                kind="lane",
+                width=width,
+                title=f"{bar.name}: {bar.state} for {lasted}{silenced}",
+                opacity=0.45 if bar.is_silenced else 1.0,
+            )
         )
-    finish(figure, Scale("", 1.0), window, colours)
-    figure.update_layout(
-        barmode="overlay", height=70 + _ROW * max(1, len(names)), hovermode="closest"
-    )
-    figure.update_yaxes(
-        type="category", categoryorder="array", categoryarray=names, showgrid=False, nticks=None
-    )
-    return figure
+    chart.y_ticks = list(enumerate(names))
+    chart.bottom, chart.top = -0.5, len(names) - 0.5
+    chart.height = _ROW * max(1, len(names))
+    chart.has_key = True
+    return chart

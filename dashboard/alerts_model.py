@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from dashboard.selection import Window, parse_time_ms
@@ -96,11 +95,6 @@ def delivery_words(notifications: Mapping[str, int]) -> str:
     waiting, dead = notifications.get("waiting", 0), notifications.get("dead", 0)
     text = f"{notifications.get('delivered', 0)} delivered, {waiting} on their way"
     return f"{text}, {dead} dead" if dead else f"{text}, none dead"
-
-
-def local_time(unix_ms: int) -> datetime:
-    """Return Unix milliseconds as naive UTC, which is what Plotly prints as it is."""
-    return datetime.fromtimestamp(unix_ms / 1000, tz=UTC).replace(tzinfo=None)
 
 
 def lasts_s(until: str, now_ms: int) -> float | None:

@@ -1,22 +1,25 @@
-"""Plotly figures of time series: what is drawn, without where the numbers come from."""
+"""Charts of time series: what is drawn, without where the numbers come from."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import plotly.graph_objects as go
+import numpy as np
 
+from dashboard import svg_chart
 from dashboard.appearance import Palette
 from dashboard.selection import Window
+from dashboard.svg_chart import Chart
 
 if TYPE_CHECKING:
     import pandas as pd
 
-HEIGHT = 230
+# Room above the largest value.
+_ROOM = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,42 +60,47 @@ def scale_of(frame: pd.DataFrame, columns: Sequence[str], *, is_stacked: bool = 
     return SECONDS if largest >= 2.0 else MILLISECONDS
 
 
-def lines(
-    frame: pd.DataFrame, series: Sequence[Line], scale: Scale, window: Window, colours: Palette
-) -> go.Figure:
+def time_chart(window: Window, step_s: float, begin_ms: int, unit: str = "") -> Chart:
+    """Return an empty chart over a window, of which a step is one unit and 0 is `begin_ms`."""
+    step_ms = round(step_s * 1000)
+    return Chart(
+        left=(window.from_ms - begin_ms) / step_ms,
+        right=(window.to_ms - begin_ms) / step_ms,
+        x_ticks=svg_chart.time_ticks(window.from_ms, window.to_ms, begin_ms, step_ms),
+        unit=unit,
+        begin_ms=begin_ms,
+        step_ms=step_ms,
+    )
+
+
+def lines(frame: pd.DataFrame, series: Sequence[Line], scale: Scale, window: Window) -> Chart:
     """Return a line chart; missing values are gaps, never joined."""
-    figure = go.Figure()
-    for line in series:
-        figure.add_scatter(
-            x=frame["bucket"],
-            y=frame[line.column] * scale.factor,
-            name=line.name,
-            mode="lines+markers",
-            line={"color": line.colour, "width": line.width},
-            marker={"size": _marker_sizes(frame[line.column]), "color": line.colour},
-            connectgaps=False,
-            hovertemplate=f"%{{y:.3~g}} {scale.unit}",
-        )
-    return finish(figure, scale, window, colours)
+    chart, places = _over_time(frame, scale, window)
+    values = [(frame[line.column].to_numpy(dtype=float) * scale.factor).tolist() for line in series]
+    for line, column in zip(series, values, strict=True):
+        points = zip(places, column, strict=True)
+        chart.series += svg_chart.line(line.name, line.colour, points, line.width)
+    present = [v for column in values for v in column if v == v]
+    chart.top = max(present, default=0.0) * _ROOM
+    chart.bottom = min(0.0, min(present, default=0.0) * _ROOM)
+    return chart
 
 
 def stacked_bars(
-    frame: pd.DataFrame, series: Sequence[Line], scale: Scale, window: Window, colours: Palette
-) -> go.Figure:
-    """Return bars stacked in the order of the series, one a step."""
-    figure = go.Figure()
+    frame: pd.DataFrame, series: Sequence[Line], scale: Scale, window: Window
+) -> Chart:
+    """Return bars stacked in the order of the series, one a step; no value is no bar."""
+    chart, places = _over_time(frame, scale, window)
+    base = np.zeros(len(frame))
     for line in series:
-        figure.add_bar(
-            x=frame["bucket"],
-            y=frame[line.column] * scale.factor,
-            name=line.name,
-            marker={"color": line.colour, "line": {"width": 0}},
-            width=window.step_s * 1000 * 0.92,
-            offset=0,
-            hovertemplate=f"%{{y:.3~g}} {scale.unit}",
-        )
-    figure.update_layout(barmode="stack", bargap=0.08)
-    return finish(figure, scale, window, colours)
+        values = frame[line.column].to_numpy(dtype=float) * scale.factor
+        top = base + np.nan_to_num(values)
+        stretches = zip(places, base.tolist(), top.tolist(), values.tolist(), strict=True)
+        drawn = ((x + 0.5, low, high) for x, low, high, value in stretches if value == value)
+        chart.series.append(svg_chart.bars(line.name, line.colour, drawn))
+        base = top
+    chart.top = float(base.max(initial=0.0)) * _ROOM
+    return chart
 
 
 def sparkline(values: Sequence[float | None], threshold: float | None, colours: Palette) -> str:
@@ -127,106 +135,32 @@ def sparkline(values: Sequence[float | None], threshold: float | None, colours: 
 
 
 def add_objective(
-    figure: go.Figure, threshold_s: float, name: str, scale: Scale, window: Window, colours: Palette
+    chart: Chart, threshold_s: float, name: str, scale: Scale, colours: Palette
 ) -> None:
-    """Draw an objective as a dashed line across the range, named in the legend."""
-    figure.add_scatter(
-        x=[_time(window.from_ms), _time(window.to_ms)],
-        y=[threshold_s * scale.factor] * 2,
-        name=name,
-        mode="lines",
-        line={"color": colours.bad, "width": 1.2, "dash": "dash"},
-        hoverinfo="skip",
-    )
+    """Draw an objective as a dashed line across the range, named in the key."""
+    height = threshold_s * scale.factor
+    path = f"M{chart.left:.5g} {height:.5g}H{chart.right:.5g}"
+    chart.series.append(svg_chart.Series(name, colours.bad, path, "mark", 1.2, "6 4"))
+    chart.top = max(chart.top, height * _ROOM)
 
 
-def add_periods(figure: go.Figure, periods: Sequence[Period], colours: Palette) -> None:
+def add_periods(chart: Chart, periods: Sequence[Period], colours: Palette) -> None:
     """Shade stretches of time, such as those in which an alert fired."""
     for period in periods:
-        figure.add_vrect(
-            x0=period.start,
-            x1=period.end,
-            fillcolor=colours.bad,
-            opacity=0.10,
-            line_width=0,
-            layer="below",
+        start, end = (
+            (time_ms(time) - chart.begin_ms) / chart.step_ms for time in (period.start, period.end)
         )
+        chart.periods.append((start, end, colours.bad))
 
 
-def _marker_sizes(column: pd.Series) -> list[int]:
-    """Points with a gap on both sides would be invisible as a line: they get a marker."""
-    missing = column.isna().to_numpy()
-    last = len(missing) - 1
-    return [
-        5 if not gone and (i == 0 or missing[i - 1]) and (i == last or missing[i + 1]) else 0
-        for i, gone in enumerate(missing)
-    ]
+def time_ms(time: datetime) -> int:
+    """Return a time, UTC where it does not say, in Unix milliseconds."""
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def finish(figure: go.Figure, scale: Scale, window: Window, colours: Palette) -> go.Figure:
-    """Give a figure of a time range its axes, type and behaviour, and return it."""
-    figure.update_layout(
-        height=HEIGHT,
-        margin={"l": 8, "r": 8, "t": 30, "b": 26},
-        hovermode="x unified",
-        dragmode="select",
-        selectdirection="h",
-        newselection={"line": {"color": colours.accent, "width": 1}},
-        legend=legend(colours),
-        font=font(colours),
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        hoverlabel={"bgcolor": colours.card, "font": {"color": colours.text}},
-    )
-    figure.update_xaxes(
-        range=[_time(window.from_ms), _time(window.to_ms)],
-        type="date",
-        showgrid=False,
-        linecolor=colours.line,
-        ticks="outside",
-        tickcolor=colours.line,
-        ticklen=4,
-        nticks=6,
-        hoverformat="%d %b %H:%M:%S UTC",
-    )
-    figure.update_yaxes(
-        rangemode="tozero",
-        gridcolor=colours.line,
-        zeroline=False,
-        nticks=5,
-        ticksuffix=f" {scale.unit}" if scale.unit else "",
-        automargin=True,
-    )
-    return figure
-
-
-def font(colours: Palette) -> Mapping[str, object]:
-    """Return the type of all chart text: the page's own."""
-    return {
-        "family": '"Source Sans", "Source Sans Pro", sans-serif',
-        "color": colours.muted,
-        "size": 12,
-    }
-
-
-def legend(colours: Palette) -> Mapping[str, object]:
-    """Return the legend's place and type: one row above the plot, at the left."""
-    return {
-        "orientation": "h",
-        "x": 0,
-        "xanchor": "left",
-        "y": 1.0,
-        "yanchor": "bottom",
-        "font": {"size": 12, "color": colours.muted},
-        "traceorder": "normal",
-    }
-
-
-def with_step(time: datetime, seconds: float) -> datetime:
-    """Return a time moved on, as naive UTC, which is what Plotly prints as it is."""
-    moved = time + timedelta(seconds=seconds)
-    return moved.astimezone(UTC).replace(tzinfo=None) if moved.tzinfo else moved
-
-
-def _time(unix_ms: int) -> datetime:
-    return datetime.fromtimestamp(unix_ms / 1000, tz=UTC).replace(tzinfo=None)
+def _over_time(frame: pd.DataFrame, scale: Scale, window: Window) -> tuple[Chart, list[float]]:
+    """Return an empty chart, and where on its x axis the frame's rows are."""
+    times = frame["bucket"].to_numpy(dtype="datetime64[ms]").astype("int64")
+    begin_ms = int(times[0]) if len(times) else window.from_ms
+    chart = time_chart(window, window.step_s, begin_ms, scale.unit)
+    return chart, ((times - begin_ms) / chart.step_ms).tolist()

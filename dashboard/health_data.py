@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,13 +55,18 @@ def read_health(selection: Selection, window: Window) -> HealthData:
     """
     window = window.sized(num_requests(selection, window))
     parameters = {**range_of(window), **selection.filters()}
+    # All are asked for before the first is waited for.
+    summary, previous = _summary(window, selection), _summary(window.before(), selection)
+    series = _series(window, {**parameters, "step_s": window.step_s})
+    slos, burns = reading.rows_later("slo_now", range_of(window)), burns_later(window)
+    alerts = reading.rows_later("alerts", range_of(window))
     return HealthData(
-        summary=_summary(window, selection),
-        previous=_summary(window.before(), selection),
-        series=_series(window, {**parameters, "step_s": window.step_s}),
-        slos=reading.rows("slo_now", range_of(window)),
-        burns=read_burns(window),
-        alerts=reading.rows("alerts", range_of(window)),
+        summary=summary(),
+        previous=previous(),
+        series=series(),
+        slos=slos(),
+        burns=burns(),
+        alerts=alerts(),
         window=window,
     )
 
@@ -79,30 +85,40 @@ def num_requests(selection: Selection, window: Window) -> float:
         "to_ms": end,
         "model": selection.model,
     }
-    return float(reading.rows("count_in_range", parameters)[0]["num_requests"])
+    return float(reading.rows_later("count_in_range", parameters)()[0]["num_requests"])
 
 
-def _summary(window: Window, selection: Selection) -> dict[str, Any]:
-    parameters = {**range_of(window), **selection.filters()}
-    name = "health_summary_1m" if window.is_long else "health_summary"
-    return {
-        **reading.rows(name, parameters)[0],
-        **reading.rows("phase_summary_1m" if window.is_long else "phase_summary", parameters)[0],
-    }
-
-
-def _series(window: Window, parameters: dict[str, Any]) -> pd.DataFrame:
-    name = "health_series_1m" if window.is_long else "health_series"
-    series = fill_gaps(reading.frame(name, parameters), SERIES_COLUMNS, window)
-    name = "phase_series_1m" if window.is_long else "phase_series"
-    phases = fill_gaps(reading.frame(name, parameters), PHASE_COLUMNS, window)
-    return series.merge(phases, on="bucket")
-
-
-def read_burns(window: Window) -> dict[str, list[float | None]]:
-    """Return each SLO's burn over a window, as a share of what alerts."""
-    burns: dict[str, list[float | None]] = {}
+def burns_later(window: Window) -> Callable[[], dict[str, list[float | None]]]:
+    """Begin to read each SLO's burn over a window, as a share of what alerts."""
     step_s = max(1, round(window.duration_s / MAX_BURN_POINTS))
-    for row in reading.rows("slo_history", {**range_of(window), "step_s": step_s}):
-        burns.setdefault(row["slo"], []).append(row["alert_share"])
+    found = reading.rows_later("slo_history", {**range_of(window), "step_s": step_s})
+
+    def burns() -> dict[str, list[float | None]]:
+        by_slo: dict[str, list[float | None]] = {}
+        for row in found():
+            by_slo.setdefault(row["slo"], []).append(row["alert_share"])
+        return by_slo
+
     return burns
+
+
+def _summary(window: Window, selection: Selection) -> Callable[[], dict[str, Any]]:
+    parameters = {**range_of(window), **selection.filters()}
+    suffix = "_1m" if window.is_long else ""
+    both = [
+        reading.rows_later(f"{name}{suffix}", parameters)
+        for name in ("health_summary", "phase_summary")
+    ]
+    return lambda: both[0]()[0] | both[1]()[0]
+
+
+def _series(window: Window, parameters: dict[str, Any]) -> Callable[[], pd.DataFrame]:
+    suffix = "_1m" if window.is_long else ""
+    series = reading.frame_later(f"health_series{suffix}", parameters)
+    phases = reading.frame_later(f"phase_series{suffix}", parameters)
+
+    def joined() -> pd.DataFrame:
+        filled = fill_gaps(series(), SERIES_COLUMNS, window)
+        return filled.merge(fill_gaps(phases(), PHASE_COLUMNS, window), on="bucket")
+
+    return joined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -82,17 +83,18 @@ def read_latency(selection: Selection, window: Window, view: View) -> LatencyDat
         and view.dimension not in _ONLY_RAW
     )
     suffix = "_1m" if is_rollup else ""
-    cohorts = reading.rows(f"latency_cohorts{suffix}", parameters)
+    heat_step_s = max(60 if is_rollup else 1, step_s(window.duration_s * _HEAT_STEPS))
+    heat = reading.rows_later(f"latency_heatmap{suffix}", {**parameters, "step_s": heat_step_s})
+    cohorts = reading.rows_later(f"latency_cohorts{suffix}", parameters)()
     names = cohort_names(cohorts)
-    frame = reading.frame(
+    frame = reading.frame_later(
         f"latency_series{suffix}",
         {**parameters, "step_s": window.step_s, "cohorts": tuple(names)},
-    )
-    heat_step_s = max(60 if is_rollup else 1, step_s(window.duration_s * _HEAT_STEPS))
+    )()
     return LatencyData(
         cohorts=cohorts,
         series={name: _of_cohort(frame, name, window) for name in names},
-        heat=reading.rows(f"latency_heatmap{suffix}", {**parameters, "step_s": heat_step_s}),
+        heat=heat(),
         one_in=1 if is_rollup else share,
         is_rollup=is_rollup,
         heat_step_s=heat_step_s,
@@ -100,17 +102,20 @@ def read_latency(selection: Selection, window: Window, view: View) -> LatencyDat
     )
 
 
-def read_definitions(selection: Selection, window: Window, view: View) -> dict[str, dict[str, Any]]:
-    """Return the measure's percentiles under each definition that differs from ours, and ours."""
+def definitions_later(
+    selection: Selection, window: Window, view: View
+) -> Callable[[], dict[str, dict[str, Any]]]:
+    """Begin to read percentiles under each definition that differs from ours, and under ours."""
     share = one_in(num_requests(selection, window), MAX_COMPARED)
-    found = {}
-    for definition in DEFINITIONS:
-        if definition == "ours" or differs(view.measure, definition):
-            parameters = _parameters(selection, window, View(view.measure, definition, ""), share)
-            rows = reading.rows("latency_cohorts", parameters)
-            if rows:
-                found[definition] = rows[0]
-    return found
+    begun = {
+        definition: reading.rows_later(
+            "latency_cohorts",
+            _parameters(selection, window, View(view.measure, definition, ""), share),
+        )
+        for definition in DEFINITIONS
+        if definition == "ours" or differs(view.measure, definition)
+    }
+    return lambda: {name: rows[0] for name, found in begun.items() if (rows := found())}
 
 
 def read_behind(selection: Selection, view: View, picked: Picked) -> list[dict[str, Any]]:

@@ -1,17 +1,16 @@
-"""The latency page's figures: percentiles or cohorts over time, and the heatmap."""
+"""The latency page's charts: percentiles or cohorts over time, and the heatmap."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-import plotly.graph_objects as go
-
 from dashboard import wording
 from dashboard.appearance import Palette
-from dashboard.figures import HEIGHT, MILLISECONDS, Line, finish, lines, scale_of, with_step
-from dashboard.latency_model import BINS_A_DECADE, Heat, axis_ticks_s, bin_edges
+from dashboard.figures import Line, lines, scale_of, time_chart, time_ms
+from dashboard.latency_model import BINS_A_DECADE, Heat, axis_ticks_s
 from dashboard.selection import Window
+from dashboard.svg_chart import HEIGHT, Chart, Series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,11 +18,13 @@ if TYPE_CHECKING:
     from dashboard.figures import Scale
 
 _WIDTHS = (1.6, 2.0, 2.4)
+_NUM_SHADES = 12
+_CELL = 0.94
 
 
 def percentile_lines(
     frame: pd.DataFrame, measure: str, window: Window, colours: Palette
-) -> tuple[go.Figure, Scale]:
+) -> tuple[Chart, Scale]:
     """Return p50, p95 and p99 of all requests over time, and the scale of the axis."""
     series = [
         Line(f"{p}_s", p, colour, width)
@@ -32,71 +33,58 @@ def percentile_lines(
         )
     ]
     scale = scale_of(frame, [line.column for line in series])
-    return lines(frame, series, scale, window, colours), scale
+    return lines(frame, series, scale, window), scale
 
 
 def cohort_lines(
     frame: pd.DataFrame, names: list[str], window: Window, colours: Palette
-) -> tuple[go.Figure, Scale]:
+) -> tuple[Chart, Scale]:
     """Return one line a cohort; the frame has one column of that name each."""
     series = [
         Line(name, name, colours.categories[i % len(colours.categories)])
         for i, name in enumerate(names)
     ]
     scale = scale_of(frame, names)
-    return lines(frame, series, scale, window, colours), scale
+    return lines(frame, series, scale, window), scale
 
 
-def heatmap(grid: Heat, step_s: int, window: Window, colours: Palette) -> go.Figure:
+def heatmap(grid: Heat, step_s: int, window: Window, colours: Palette) -> Chart:
     """Return how many requests had which latency when, darker (or lighter, at night) for more.
 
-    The colours are those of the square root of the number: one request must be seen beside a
-    thousand. Cells bear invisible points, which, unlike cells, can be clicked.
+    The shades are those of the square root of the number: one request must be seen beside a
+    thousand. The y axis is the decimal logarithm of seconds.
     """
-    figure = go.Figure()
-    times = [with_step(step, step_s / 2) for step in grid.steps]
-    roots = [[None if n is None else n**0.5 for n in row] for row in grid.counts]
-    figure.add_heatmap(
-        x=times,
-        y=list(grid.bins),
-        z=roots,
-        colorscale=[[0, colours.heat[0]], [0.5, colours.heat[1]], [1, colours.heat[2]]],
-        showscale=False,
-        hoverinfo="skip",
-        xgap=1,
-        ygap=1,
-    )
-    cells = [
-        (time, b, n)
-        for b, row in zip(grid.bins, grid.counts, strict=True)
-        for time, n in zip(times, row, strict=True)
-        if n
-    ]
-    figure.add_scatter(
-        x=[time for time, _, _ in cells],
-        y=[b for _, b, _ in cells],
-        mode="markers",
-        marker={"size": 9, "symbol": "square", "opacity": 0},
-        selected={"marker": {"opacity": 0}},
-        unselected={"marker": {"opacity": 0}},
-        text=[f"{wording.count(n)} in {_bin_words(b)}" for _, b, n in cells],
-        hovertemplate="%{text}<extra></extra>",
-        showlegend=False,
-    )
-    finish(figure, MILLISECONDS, window, colours)
-    figure.update_layout(height=HEIGHT + 40, hovermode="closest", margin={"t": 8})
+    first = grid.steps[0] if grid.steps else None
+    begin_ms = window.from_ms if first is None else time_ms(first)
+    chart = time_chart(window, step_s, begin_ms)
+    places = [(time_ms(step) - begin_ms) / chart.step_ms + 0.5 for step in grid.steps]
+    most = max((n for row in grid.counts for n in row if n), default=1.0)
+    shades: list[list[tuple[float, int, float]]] = [[] for _ in range(_NUM_SHADES)]
+    for number, row in zip(grid.bins, grid.counts, strict=True):
+        for place, n in zip(places, row, strict=True):
+            if n:
+                shade = min(_NUM_SHADES - 1, int(_NUM_SHADES * math.sqrt(n / most)))
+                shades[shade].append((place, number, n))
+    for shade, cells in enumerate(shades):
+        if cells:
+            path = "".join(
+                f"M{x:.5g} {b / BINS_A_DECADE:.5g}V{(b + 1) / BINS_A_DECADE:.5g}"
+                for x, b, _ in cells
+            )
+            counts = tuple(n for *_, n in cells)
+            colour = _shade(shade / (_NUM_SHADES - 1), colours)
+            chart.series.append(Series("", colour, path, "cell", _CELL, counts=counts))
     ticks = axis_ticks_s(grid.bins)
-    figure.update_yaxes(
-        tickvals=[BINS_A_DECADE * math.log10(tick) - 0.5 for tick in ticks],
-        ticktext=[wording.seconds(tick) for tick in ticks],
-        ticksuffix="",
-        range=[min(grid.bins, default=0) - 0.5, max(grid.bins, default=0) + 0.5],
-        showgrid=False,
-        rangemode="normal",
-    )
-    return figure
+    chart.y_ticks = [(math.log10(tick), wording.seconds(tick)) for tick in ticks]
+    chart.bottom = min(grid.bins, default=0) / BINS_A_DECADE
+    chart.top = (max(grid.bins, default=0) + 1) / BINS_A_DECADE
+    chart.height = HEIGHT + 60
+    return chart
 
 
-def _bin_words(number: int) -> str:
-    low, high = bin_edges(number)
-    return f"{wording.seconds(low)} – {wording.seconds(high)}"
+def _shade(part: float, colours: Palette) -> str:
+    """Return a colour between the palette's from few to many."""
+    low, middle, high = colours.heat
+    if part <= 0.5:
+        return f"color-mix(in srgb, {middle} {part * 2:.0%}, {low})"
+    return f"color-mix(in srgb, {high} {part * 2 - 1:.0%}, {middle})"

@@ -138,6 +138,11 @@ def bin_edges(number: int) -> tuple[float, float]:
     return 10 ** (number / BINS_A_DECADE), 10 ** ((number + 1) / BINS_A_DECADE)
 
 
+def bin_of(value_s: float) -> int:
+    """Return the bin that holds a value, which is more than 0 seconds."""
+    return math.floor(math.log10(value_s) * BINS_A_DECADE)
+
+
 def bin_middle(number: int) -> float:
     """Return the geometric middle of a bin, in seconds."""
     return float(10 ** ((number + 0.5) / BINS_A_DECADE))

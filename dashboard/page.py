@@ -65,10 +65,16 @@ def move_range(from_ms: int, to_ms: int) -> None:
     st.session_state[_MOVED] = True
 
 
+def chosen_of(name: str, options: Mapping[str, str]) -> str:
+    """Return what the URL says is chosen; the first is the default."""
+    default = next(iter(options))
+    wanted = st.query_params.get(name, default)
+    return wanted if wanted in options else default
+
+
 def choice(name: str, label: str, options: Mapping[str, str]) -> str:
     """Draw a choice that the URL keeps, and return what is chosen; the first is the default."""
     default = next(iter(options))
-    wanted = st.query_params.get(name, default)
 
     def choose() -> None:
         chosen = st.session_state[f"{name}_field"]
@@ -77,7 +83,7 @@ def choice(name: str, label: str, options: Mapping[str, str]) -> str:
         else:
             st.query_params[name] = chosen
 
-    st.session_state[f"{name}_field"] = wanted if wanted in options else default
+    st.session_state[f"{name}_field"] = chosen_of(name, options)
     chosen = st.segmented_control(
         label,
         list(options),
@@ -116,15 +122,18 @@ def refreshing(body: Callable[[], None], every_s: int | None) -> None:
     st.fragment(guarded, run_every=every_s)()
 
 
-def as_of(newest_ms: int | None) -> str:
-    """Return when the store was read, and when the newest request in the range arrived."""
+def as_of(newest_ms: int | None, end_ms: int | None = None) -> str:
+    """Return until when the store was read, and when the newest request in the range arrived.
+
+    `end_ms` is the end of a range that ends now; None is a fixed range, read this moment.
+    """
     newest = (
         "no request in this range"
         if newest_ms is None
         else f"newest request {wording.clock_ms(newest_ms)}, "
         f"{wording.seconds(max(0, now_ms() - newest_ms) // 1000)} ago"
     )
-    return f"data as of {wording.clock_ms(now_ms())} · {newest}"
+    return f"data as of {wording.clock_ms(end_ms or now_ms())} · {newest}"
 
 
 def show_store_error(error: StoreError) -> None:

@@ -1,16 +1,21 @@
-"""Reads the store for the pages: one connection a token, and answers kept for two seconds.
+"""Reads the store for the pages: one connection a token, and answers kept for seconds.
 
 Sessions that look at the same view with the same token share the answers, so that eight of them
-cost what one does. A token is part of what answers are kept by: nobody is given what was read with
-another's.
+cost what one does: live ranges end at the same moments for all (`Selection.window`), and answers
+are kept as long as a live page waits. A token is part of what answers are kept by: nobody is given
+what was read with another's. What a page reads of its range it asks for at once (`rows_later`), and
+waits for it where it draws it.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 
 from dashboard.signing_in import identity, settings
 from evenkeel.store import Store
@@ -22,8 +27,11 @@ QUERY_TIMEOUT_S = 30.0
 FREE_TIMEOUT_S = 10.0
 FREE_ROWS = 10_000
 _KEPT_S = 2.0
+_SHARED_S = 5.0
+_AT_ONCE = 8
 _MAX_KEPT = 500
 
+_T = TypeVar("_T")
 # Hashable, so that answers can be kept by them: lists are tuples here.
 Value = str | int | float | tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
 Parameters = Mapping[str, Value]
@@ -38,6 +46,19 @@ def rows(name: str, parameters: Parameters) -> list[dict[str, Any]]:
         StoreError: If the store is gone or refuses the query.
     """
     return _kept_rows(_source(), name, tuple(sorted(parameters.items())))
+
+
+def rows_later(name: str, parameters: Parameters) -> Callable[[], list[dict[str, Any]]]:
+    """Begin to read a query of a range; what is returned waits for its rows.
+
+    The rows are at most as old as a live page: nothing that a person changes is read so.
+    """
+    return _begin(_shared_rows, name, parameters)
+
+
+def frame_later(name: str, parameters: Parameters) -> Callable[[], pd.DataFrame]:
+    """Begin to read a query of a range; what is returned waits for its frame, as `rows_later`."""
+    return _begin(_shared_frame, name, parameters)
 
 
 def slow_rows(name: str, parameters: Parameters) -> list[dict[str, Any]]:
@@ -98,8 +119,30 @@ def _as_sent(parameters: Sorted) -> dict[str, object]:
     return {name: list(v) if isinstance(v, tuple) else v for name, v in parameters}
 
 
+def _begin(
+    read: Callable[[_Source, str, Sorted], _T], name: str, parameters: Parameters
+) -> Callable[[], _T]:
+    source, sent, context = _source(), tuple(sorted(parameters.items())), get_script_run_ctx()
+
+    def run() -> _T:
+        # Streamlit asks a thread whose session it works for, and one of the pool serves them all.
+        add_script_run_ctx(threading.current_thread(), context)
+        return read(source, name, sent)
+
+    future: Future[_T] = _pool().submit(run)
+    return future.result
+
+
+def _start_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="reading")
+
+
+_pool: Callable[[], ThreadPoolExecutor] = st.cache_resource(show_spinner=False)(_start_pool)
+_shares = st.cache_data(ttl=_SHARED_S, max_entries=_MAX_KEPT, show_spinner=False)
 _keeps = st.cache_data(ttl=_KEPT_S, max_entries=_MAX_KEPT, show_spinner=False)
 _keeps_long = st.cache_data(ttl=300.0, max_entries=_MAX_KEPT, show_spinner=False)
 _kept_rows: Callable[[_Source, str, Sorted], list[dict[str, Any]]] = _keeps(_read_rows)
 _long_kept_rows: Callable[[_Source, str, Sorted], list[dict[str, Any]]] = _keeps_long(_read_rows)
+_shared_rows: Callable[[_Source, str, Sorted], list[dict[str, Any]]] = _shares(_read_rows)
+_shared_frame: Callable[[_Source, str, Sorted], pd.DataFrame] = _shares(_read_frame)
 _kept_frame: Callable[[_Source, str, Sorted], pd.DataFrame] = _keeps(_read_frame)

@@ -1,196 +1,142 @@
-"""The figure of one request: phases, bursts, gaps and neighbours over one time axis."""
+"""The charts of one request: phases, bursts, gaps and neighbours over one time axis."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from dashboard import wording
 from dashboard.appearance import Palette
-from dashboard.figures import font
 from dashboard.request_model import Phase, Token, phases, thinned
+from dashboard.svg_chart import Chart, Series, bars, round_ticks
 
 Row = Mapping[str, Any]
+Part = tuple[float, float]
 
-_PHASE_ROW_PX = 96
-_TOKEN_ROW_PX = 120
+_PHASE_PX = 24
+_TOKENS_PX = 96
 _LANE_PX = 17
-_MARGIN_PX = 74
-_ON_COLOUR = "#0D131A"
-_SPACING_PX = 34
+_STEM_PX = 1.6
+_NUM_TICKS, _NUM_COUNTS = 8, 4
 
 
-def request_figure(
-    row: Row, series: Sequence[Token], neighbours: Sequence[Row], colours: Palette
-) -> go.Figure:
-    """Return the waterfall of a request above its token timeline and its neighbours' lanes."""
-    heights = [_PHASE_ROW_PX]
-    titles = ["phases"]
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One of the charts that stand below each other, and what it is of."""
+
+    name: str
+    title: str
+    chart: Chart
+
+
+def timelines(
+    row: Row,
+    series: Sequence[Token],
+    neighbours: Sequence[Row],
+    colours: Palette,
+    part: Part | None = None,
+) -> list[Timeline]:
+    """Return the waterfall of a request, its token timeline and its neighbours' lanes.
+
+    `part` is the stretch to show, in seconds since arrival; None shows all of the request.
+    """
+    found, emitted = phases(row), thinned(_within(series, part))
+    drawn = [Timeline("phases", "phases", _waterfall(found, colours))]
     if series:
-        heights += [_TOKEN_ROW_PX, _TOKEN_ROW_PX]
-        titles += ["tokens an emission", "gap before each emission, ms"]
+        sizes = [(t.time_s, float(t.num_tokens)) for t in emitted]
+        chart = _stems("tokens", {"at once": (colours.decode, sizes)})
+        most = max((t.num_tokens for t in emitted), default=1)
+        chart.y_ticks = [(n, f"{n}") for n in range(0, most + 1, -(-most // _NUM_COUNTS))]
+        drawn.append(Timeline("tokens", "tokens an emission", chart))
+        gaps = [(t.is_stall, (t.time_s, t.gap_s * 1e3)) for t in emitted if t.gap_s is not None]
+        usual = [point for is_stall, point in gaps if not is_stall]
+        stalls = [point for is_stall, point in gaps if is_stall]
+        chart = _stems("ms", {"gap": (colours.muted, usual), "stall": (colours.error, stalls)})
+        drawn.append(Timeline("gaps", "gap before each emission", chart))
     if neighbours:
-        heights.append(max(_LANE_PX * len(neighbours) + 10, 60))
-        titles.append("others in flight: those in prefill meanwhile first, by tokens to prefill")
-    total_px = sum(heights) + _MARGIN_PX + _SPACING_PX * (len(heights) - 1)
-    figure = make_subplots(
-        rows=len(heights),
-        cols=1,
-        shared_xaxes=True,
-        row_heights=heights,
-        vertical_spacing=_SPACING_PX / (total_px - _MARGIN_PX) if len(heights) > 1 else 0,
-        subplot_titles=titles,
-    )
-    _add_phases(figure, phases(row), colours)
-    if series:
-        _add_tokens(figure, thinned(series), colours)
-    if neighbours:
-        _add_lanes(figure, neighbours, len(heights), colours)
+        title = "others in flight: those in prefill meanwhile first, by tokens to prefill"
+        drawn.append(Timeline("lanes", title, _lanes(neighbours, colours)))
     end_s = row["e2e_s"] or (series[-1].time_s if series else 1.0)
-    _finish(figure, end_s, len(heights), total_px, colours)
+    _share_axis([each.chart for each in drawn], part or (-0.01 * end_s, 1.02 * end_s))
     if row["ttft_s"] is not None:
-        _mark_first_token(figure, row["ttft_s"], colours)
-    return figure
+        # It is named once, above the first.
+        for i, each in enumerate(drawn):
+            name = "" if i else f"TTFT {wording.seconds(row['ttft_s'])}"
+            _mark_first_token(each.chart, row["ttft_s"], name, colours)
+    return drawn
 
 
-def _add_phases(figure: go.Figure, found: Sequence[Phase], colours: Palette) -> None:
-    for phase in found:
-        figure.add_bar(
-            x=[phase.duration_s],
-            base=[phase.start_s],
-            y=[phase.name],
-            orientation="h",
-            marker={"color": getattr(colours, phase.name)},
-            text=[f"{phase.name} {wording.seconds(phase.duration_s)}"],
-            textposition="auto",
-            insidetextanchor="start",
-            textfont={"size": 12},
-            # The phases' colours are light in both themes.
-            insidetextfont={"color": _ON_COLOUR},
-            hovertemplate=f"{phase.name}: {wording.seconds(phase.duration_s)}<extra></extra>",
-            width=0.72,
-            cliponaxis=False,
-            row=1,
-            col=1,
-        )
-    figure.update_yaxes(autorange="reversed", showticklabels=False, row=1, col=1)
+def _within(series: Sequence[Token], part: Part | None) -> list[Token]:
+    return [t for t in series if part is None or part[0] <= t.time_s <= part[1]]
 
 
-def _add_tokens(figure: go.Figure, series: Sequence[Token], colours: Palette) -> None:
-    """Draw emissions as stems of their size, and below them the gap that each ended."""
-    _add_stems(figure, 2, [(t.time_s, t.num_tokens) for t in series], colours.decode, "%{y} tokens")
-    usual = [(t.time_s, t.gap_s * 1e3) for t in series if t.gap_s is not None and not t.is_stall]
-    stalls = [(t.time_s, t.gap_s * 1e3) for t in series if t.gap_s is not None and t.is_stall]
-    _add_stems(figure, 3, usual, colours.muted, "gap %{y:.3~g} ms")
-    _add_stems(figure, 3, stalls, colours.error, "stall %{y:.3~g} ms")
-    figure.update_yaxes(rangemode="tozero", nticks=4, row=2, col=1)
-    figure.update_yaxes(rangemode="tozero", nticks=4, row=3, col=1)
+def _waterfall(found: Sequence[Phase], colours: Palette) -> Chart:
+    chart = _empty(len(found), _PHASE_PX)
+    for number, phase in enumerate(found):
+        words = f"{phase.name} {wording.seconds(phase.duration_s)}"
+        lane = _lane(phase, len(found) - 1 - number, words, colours)
+        chart.series.append(lane)
+    names = [f"{phase.name} {wording.seconds(phase.duration_s)}" for phase in found]
+    chart.y_ticks = list(enumerate(reversed(names)))
+    chart.has_key = True
+    return chart
 
 
-def _add_stems(
-    figure: go.Figure, row: int, points: Sequence[tuple[float, float]], colour: str, words: str
-) -> None:
-    if not points:
-        return
-    xs = [x for time_s, _ in points for x in (time_s, time_s, None)]
-    ys = [y for _, value in points for y in (0, value, None)]
-    figure.add_scatter(
-        x=xs,
-        y=ys,
-        mode="lines",
-        line={"color": colour, "width": 1.6},
-        hoverinfo="skip",
-        row=row,
-        col=1,
-    )
-    figure.add_scatter(
-        x=[time_s for time_s, _ in points],
-        y=[value for _, value in points],
-        mode="markers",
-        marker={"color": colour, "size": 4},
-        hovertemplate=f"{words} at %{{x:.3f}} s<extra></extra>",
-        row=row,
-        col=1,
-    )
-
-
-def _add_lanes(figure: go.Figure, neighbours: Sequence[Row], row: int, colours: Palette) -> None:
-    names = [f"{wording.count(n['prefilled_tokens'])} tok" for n in neighbours]
-    bars: dict[str, list[tuple[float, float, int]]] = {}
-    for lane, neighbour in enumerate(neighbours):
+def _lanes(neighbours: Sequence[Row], colours: Palette) -> Chart:
+    chart = _empty(len(neighbours), _LANE_PX)
+    last = len(neighbours) - 1
+    for number, neighbour in enumerate(neighbours):
         for phase in phases(neighbour, neighbour["offset_s"]):
-            bars.setdefault(phase.name, []).append((phase.start_s, phase.duration_s, lane))
-    for name, pieces in bars.items():
-        figure.add_bar(
-            x=[duration for _, duration, _ in pieces],
-            base=[start for start, _, _ in pieces],
-            y=[lane for _, _, lane in pieces],
-            orientation="h",
-            marker={"color": getattr(colours, name), "line": {"width": 0}},
-            opacity=0.95 if name == "prefill" else 0.35,
-            width=0.68,
-            customdata=[
-                (neighbours[lane]["request_id"], neighbours[lane]["tenant"] or "no tenant")
-                for _, _, lane in pieces
-            ],
-            hovertemplate=f"{name} %{{x:.3f}} s<br>%{{customdata[0]}}<br>%{{customdata[1]}}"
-            "<extra></extra>",
-            row=row,
-            col=1,
-        )
-    figure.update_yaxes(
-        tickvals=list(range(len(names))),
-        ticktext=names,
-        tickfont={"size": 10},
-        range=[len(names) - 0.4, -0.6],
-        row=row,
-        col=1,
+            whose = f"{neighbour['request_id']}, {neighbour['tenant'] or 'no tenant'}"
+            words = f"{phase.name} {wording.seconds(phase.duration_s)}: {whose}"
+            opacity = 0.95 if phase.name == "prefill" else 0.35
+            chart.series.append(_lane(phase, last - number, words, colours, opacity))
+    names = [f"{wording.count(n['prefilled_tokens'])} tok" for n in neighbours]
+    chart.y_ticks = list(enumerate(reversed(names)))
+    return chart
+
+
+def _empty(num_lanes: int, lane_px: int) -> Chart:
+    return Chart(
+        0.0,
+        1.0,
+        [],
+        bottom=-0.5,
+        top=num_lanes - 0.5,
+        height=lane_px * num_lanes,
+        has_key=False,
+        has_lines=False,
     )
 
 
-def _mark_first_token(figure: go.Figure, ttft_s: float, colours: Palette) -> None:
-    figure.add_vline(x=ttft_s, line={"color": colours.text, "width": 1.2, "dash": "dot"})
-    figure.add_annotation(
-        x=ttft_s,
-        y=1,
-        xref="x",
-        yref="paper",
-        text=f"TTFT {wording.seconds(ttft_s)}",
-        showarrow=False,
-        xanchor="left" if ttft_s < 1e-9 else "center",
-        yanchor="bottom",
-        yshift=2,
-        font={"size": 12, "color": colours.text},
-        bgcolor=colours.card,
-    )
+def _lane(phase: Phase, place: int, words: str, colours: Palette, opacity: float = 1.0) -> Series:
+    path = f"M{phase.start_s:.6g} {place}H{phase.end_s:.6g}"
+    colour = getattr(colours, phase.name)
+    return Series(phase.name, colour, path, "lane", 0.7, title=words, opacity=opacity)
 
 
-def _finish(
-    figure: go.Figure, end_s: float, num_rows: int, total_px: int, colours: Palette
-) -> None:
-    figure.update_layout(
-        height=total_px,
-        margin={"l": 8, "r": 12, "t": 34, "b": 40},
-        barmode="overlay",
-        showlegend=False,
-        hovermode="closest",
-        dragmode="zoom",
-        font=font(colours),
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        hoverlabel={"bgcolor": colours.card, "font": {"color": colours.text}},
-    )
-    for title in figure.layout.annotations:
-        title.update(x=0, xanchor="left", font={"size": 12, "color": colours.muted}, yshift=2)
-    figure.update_xaxes(
-        range=[-0.01 * end_s, end_s * 1.02],
-        gridcolor=colours.line,
-        zeroline=False,
-        ticksuffix=" s",
-        nticks=8,
-    )
-    figure.update_yaxes(gridcolor=colours.line, zeroline=False, fixedrange=True, automargin=True)
-    figure.update_xaxes(title={"text": "since arrival", "font": {"size": 12}}, row=num_rows, col=1)
+def _stems(unit: str, kinds: Mapping[str, tuple[str, list[tuple[float, float]]]]) -> Chart:
+    """Return a thin bar a point; of each kind its colour and its points."""
+    tops = [y for _, points in kinds.values() for _, y in points]
+    chart = Chart(0.0, 1.0, [], unit=unit, top=1.1 * max(tops, default=0.0), height=_TOKENS_PX)
+    for name, (colour, points) in kinds.items():
+        if points:
+            stretches = [(x, 0.0, y) for x, y in points]
+            chart.series.append(bars(name, colour, stretches, _STEM_PX, "stem"))
+    return chart
+
+
+def _share_axis(charts: Sequence[Chart], part: Part) -> None:
+    """Give charts one time axis in seconds since arrival, its words under the last of them."""
+    for chart in charts:
+        chart.x_is, chart.left, chart.right = "since", *part
+    words_ch = max(chart.label_ch() for chart in charts)
+    for chart in charts:
+        chart.least_ch = words_ch
+    charts[-1].x_ticks = round_ticks(*part, "s", _NUM_TICKS)
+
+
+def _mark_first_token(chart: Chart, ttft_s: float, name: str, colours: Palette) -> None:
+    path = f"M{ttft_s:.6g} {chart.bottom:.5g}V{chart.top:.5g}"
+    chart.series.append(Series(name, colours.text, path, "mark", 1.2, "1 4"))

@@ -144,11 +144,15 @@ class Selection:
         return self.from_ms is not None
 
     def window(self, now_ms: int) -> Window:
-        """Return the range at a moment; a preset ends at that moment, rounded to its refresh."""
+        """Return the range at a moment.
+
+        A live preset ends when all pages of its range last read again, so that they read the same.
+        """
         if self.from_ms is not None and self.to_ms is not None:
             return Window(self.from_ms, self.to_ms, step_s((self.to_ms - self.from_ms) / 1000))
         duration_s = PRESETS_S[self.preset]
-        to_ms = now_ms // 1000 * 1000
+        every_ms = 1000 * (self.refresh_s() or 1)
+        to_ms = now_ms // every_ms * every_ms
         return Window(to_ms - duration_s * 1000, to_ms, step_s(duration_s))
 
     def refresh_s(self) -> int | None:

@@ -19,8 +19,7 @@ def fill_gaps(frame: pd.DataFrame, columns: Sequence[str], window: Window) -> pd
     """Return the columns with one row a step of the window, empty where the frame has none.
 
     A frame of no rows need not have the columns: the client leaves them out then.
-    Numbers become floats with NaN for no value; `bucket` becomes naive UTC, which is what Plotly
-    prints as it is.
+    Numbers become floats with NaN for no value; `bucket` becomes naive UTC, the window's own zone.
     """
     step_ms = window.step_s * 1000
     first_ms = window.from_ms // step_ms * step_ms

@@ -62,7 +62,7 @@ def serve(settings: DashboardSettings) -> NoReturn:
     Raises:
         ModuleNotFoundError: If Streamlit is not installed.
     """
-    for module in ("streamlit", "plotly", "pandas"):
+    for module in ("streamlit", "pandas"):
         if importlib.util.find_spec(module) is None:
             raise ModuleNotFoundError(f"no module {module}", name=module)
     shown_host = f"[{settings.host}]" if ":" in settings.host else settings.host

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,15 @@ from evenkeel.slo_model import Metric, Slo
 from evenkeel.slo_query import Span, count_parameters, event_parameters, slo_parts
 
 Read = Callable[[str, reading.Parameters], list[dict[str, Any]]]
+Rows = Callable[[], list[dict[str, Any]]]
 HOUR_NS = 3600 * 10**9
 MINUTE_NS = 60 * 10**9
 MAX_BURNERS = 15
 LONGEST_DRAFT_MS = 7 * DAY_MS
 # Of more requests, one by one is too slow for a page.
 MAX_JUDGED = 400_000
+# For who burned it they are read three times.
+MAX_BURNED = 150_000
 
 
 def read_slos() -> list[Slo]:
@@ -88,29 +91,42 @@ def _read_counts(slo: Slo, window: Window, width_ns: int, read: Read) -> list[di
     return read("slo_counts", _hashable(count_parameters(slo_parts(slo, width_ns), span)))
 
 
-def read_burners(slo: Slo, window: Window) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return rows of cohorts, and the requests that burned the budget, the worst first."""
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Who spent an SLO's budget in a window, as it is being read.
+
+    Attributes:
+        window: The newest part of the range that is not too much to judge.
+        cohorts: Rows of cohorts with their bad events; `burners` the requests, the worst first.
+        causes: One row: how long bad and good events spent in each phase.
+    """
+
+    window: Window
+    cohorts: Rows
+    burners: Rows
+    causes: Rows
+
+
+def begin_spent(slo: Slo, window: Window) -> Spent:
+    """Begin to read who spent an SLO's budget."""
+    window = readable(window, MAX_BURNED)
     span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
     parameters = _hashable(event_parameters(slo_parts(slo), span))
-    return (
-        reading.rows("slo_cohorts", parameters),
-        reading.rows("slo_burners", {**parameters, "limit": MAX_BURNERS}),
+    return Spent(
+        window,
+        cohorts=reading.rows_later("slo_cohorts", parameters),
+        burners=reading.rows_later("slo_burners", {**parameters, "limit": MAX_BURNERS}),
+        causes=reading.rows_later("slo_causes", parameters),
     )
 
 
-def readable(window: Window) -> Window:
+def readable(window: Window, most: int = MAX_JUDGED) -> Window:
     """Return the newest part of a window that is not too much to judge request by request."""
     stored = num_requests(Selection(), window)
-    if stored <= MAX_JUDGED:
+    if stored <= most:
         return window
-    kept_ms = int((window.to_ms - window.from_ms) * MAX_JUDGED / stored)
+    kept_ms = int((window.to_ms - window.from_ms) * most / stored)
     return replace(window, from_ms=(window.to_ms - kept_ms) // 60_000 * 60_000)
-
-
-def read_causes(slo: Slo, window: Window) -> dict[str, Any]:
-    """Return how long bad and good events spent in each phase."""
-    span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
-    return reading.rows("slo_causes", _hashable(event_parameters(slo_parts(slo), span)))[0]
 
 
 def read_corrections() -> list[dict[str, Any]] | None:

@@ -4,70 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
-import plotly.graph_objects as go
 import streamlit as st
 
 from dashboard.page import move_range
-from dashboard.selection import parse_time_ms
+from dashboard.svg_chart import Chart
 
-_CONFIG = {"displayModeBar": False, "displaylogo": False}
+_SCRIPT = Path(__file__).parent / "assets" / "chart.js"
 _SHORTEST_MS = 5_000
-
+# What charts do is sent once a session; each chart only asks for it.
+_asks = st.components.v2.component(
+    "evenkeel_chart",
+    # Streamlit takes one line for the name of a file.
+    js="export default (c) => {\n(globalThis.ekCharts ??= []).push(c)\n}",
+    isolate_styles=False,
+)
+_acts = st.components.v2.component(
+    "evenkeel_charts", js=_SCRIPT.read_text(encoding="utf-8"), isolate_styles=False
+)
 
 OnPoint = Callable[[Mapping[str, Any]], None]
+OnRange = Callable[[int, int], None]
+
+
+def chart_script() -> None:
+    """Send what charts do; once for all of them, outside of what refreshes."""
+    _acts(key="charts-script")
 
 
 def zoomable(
-    figure: go.Figure, name: str, title: str, meaning: str, on_point: OnPoint | None = None
+    drawn: Chart, name: str, title: str, meaning: str, on_point: OnPoint | None = None
 ) -> None:
     """Draw a chart in a card; see `chart`."""
     with st.container(border=True, key=f"card-{name}", gap="xxsmall"):
         st.html(f'<div class="ek-title">{escape(title)}<small>{escape(meaning)}</small></div>')
-        chart(figure, name, f"{title}: {meaning}", on_point)
+        chart(drawn, name, f"{title}: {meaning}", on_point)
 
 
-def chart(figure: go.Figure, name: str, alt: str, on_point: OnPoint | None = None) -> None:
-    """Draw a chart whose horizontal box selection becomes the page's range.
+def chart(
+    drawn: Chart,
+    name: str,
+    alt: str,
+    on_point: OnPoint | None = None,
+    on_range: OnRange = move_range,
+) -> None:
+    """Draw a chart; the stretch that is dragged over becomes the page's range, or `on_range`'s.
 
-    With `on_point` it is clicked instead of dragged over: that is given the point, as Plotly
-    describes it.
+    With `on_point` it can be clicked, too: that is given the point, with `at_ms` (the begin of its
+    step), `name`, `value`, and `middle` (of a cell, in units of the y axis).
     """
     key = f"chart-{name}"
 
     def choose() -> None:
-        event = st.session_state[key]
-        chosen = selected_ms(event)
+        sent = st.session_state[key]
+        shortest_ms = _SHORTEST_MS if on_range is move_range else 1
+        chosen = selected_ms(sent.get("range"), shortest_ms)
         if chosen is not None:
-            move_range(*chosen)
-            return
-        points = event.get("selection", {}).get("points", [])
-        if points and on_point is not None:
-            on_point(points[0])
+            on_range(*chosen)
 
-    if on_point is not None:
-        # Streamlit takes no clicks from a figure that is dragged over to select.
-        figure.update_layout(clickmode="event+select", dragmode="pan")
-        figure.update_xaxes(fixedrange=True)
-        figure.update_yaxes(fixedrange=True)
-    st.plotly_chart(
-        figure,
+    def pick() -> None:
+        point = st.session_state[key].get("point")
+        if point and on_point is not None:
+            on_point(point)
+
+    _asks(
         key=key,
-        theme=None,
-        config=_CONFIG,
-        on_select=choose,
-        selection_mode="box" if on_point is None else "points",
-        alt=alt,
+        data={"html": drawn.markup(alt), "picks": on_point is not None},
+        on_range_change=choose,
+        on_point_change=pick,
     )
 
 
-def selected_ms(event: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return begin and end of a box selection; None without one, or when it is too short."""
-    boxes = event.get("selection", {}).get("box", [])
-    if not boxes:
+def selected_ms(ends: object, shortest_ms: int = _SHORTEST_MS) -> tuple[int, int] | None:
+    """Return begin and end of a stretch; None without one, or when it is too short."""
+    if not (isinstance(ends, list) and len(ends) == 2 and all(type(e) is int for e in ends)):
         return None
-    times = sorted(t for t in (parse_time_ms(str(x)[:23]) for x in boxes[0]["x"]) if t is not None)
-    if len(times) < 2 or times[-1] - times[0] < _SHORTEST_MS:
-        return None
-    return times[0], times[-1]
+    begin, end = ends
+    return (begin, end) if end - begin >= shortest_ms else None

@@ -33,7 +33,7 @@ MODULES_OF_EXTRA = {
     "runtime-cpu": ("vllm", "torch", "transformers", "fastapi"),
     "collector": ("grpc", "httptools", "isal", "uvicorn"),
     "embedded": ("chdb",),
-    "dashboard": ("streamlit", "plotly", "pandas"),
+    "dashboard": ("streamlit", "pandas"),
     "evals": ("scipy", "statsmodels", "jsonschema"),
 }
 # The lowest and the highest of the ports that `--port-offset` shifts.

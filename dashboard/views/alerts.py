@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard import markup, reading, wording
 from dashboard.acting import author_field, may_act, perform
-from dashboard.alerts_figure import timeline_figure
+from dashboard.alerts_figure import timeline_chart
 from dashboard.alerts_model import delivery_words, evidence, headline, lasts_s, links, timeline
 from dashboard.collector_api import CollectorError, ask_json
 from dashboard.health_data import range_of
@@ -143,10 +143,10 @@ def _show_timeline(found: list[dict[str, Any]], window: Window) -> None:
     if not bars:
         return
     zoomable(
-        timeline_figure(bars, window, colours()),
+        timeline_chart(bars, window, colours()),
         "alert-timeline",
         "When what fired",
-        "pending thin, firing thick, silenced hatched",
+        "pending thin, firing thick, silenced pale",
     )
 
 

@@ -74,8 +74,8 @@ def _body(selection: Selection, by: str) -> None:
             Line("exact_ratio", "same question, requests", palette.categories[2]),
             Line("semantic_ratio", "similar question, requests", palette.categories[3]),
         ]
-    figure = lines(series, shown, _PERCENT, window, palette)
-    figure.update_yaxes(range=[0, 100])
+    figure = lines(series, shown, _PERCENT, window)
+    figure.top = 100
     zoomable(figure, "cache-hits", "Found in a cache", "part of the input tokens, or of requests")
     _show_cohorts(cohorts, by)
     sliced = {**range_of(window), **slices(stored, window)}
@@ -161,7 +161,7 @@ def _show_responses(
             Line("wrong_limit", "limit", palette.bad, 1.2),
         ]
         zoomable(
-            lines(frame, series, _PERCENT, window, palette),
+            lines(frame, series, _PERCENT, window),
             "wrong-hits",
             "Wrong answers, at most",
             "upper bound on the part of cached answers that are wrong",

@@ -28,6 +28,7 @@ from dashboard.latency_model import MEASURES
 from dashboard.markup import Cell
 from dashboard.page import SHORT_S, colours, now_ms, refreshing, selection_bar
 from dashboard.selection import Selection
+from dashboard.zoom import chart
 from evenkeel.errors import StoreError
 from evenkeel.shift import large_sample_shift
 
@@ -95,13 +96,8 @@ def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) ->
         title = f"{MEASURES[measure]} of both"
         st.html(f'<div class="ek-title">{title}<small>part of the requests that took at most so '
                 "long; the curve further left is the faster one</small></div>")  # fmt: skip
-        st.plotly_chart(
-            distributions([(s.name, v) for s, v in zip(both, samples, strict=True)], colours()),
-            key="distribution",
-            theme=None,
-            config={"displayModeBar": False},
-            alt=f"{title}: {detail}",
-        )
+        curves = [(s.name, v) for s, v in zip(both, samples, strict=True)]
+        chart(distributions(curves, colours()), "distribution", f"{title}: {detail}")
     with right, st.container(border=True, key="card-quantiles"):
         _show_quantiles(both, samples, rows)
     left, right = st.columns(2, gap="small")

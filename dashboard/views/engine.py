@@ -112,9 +112,9 @@ def _show_charts(data: EngineData, window: Window) -> None:
             )
         )
     if by_reason:
-        bars = stacked_bars(waiting, by_reason, _PLAIN, window, palette)
+        bars = stacked_bars(waiting, by_reason, _PLAIN, window)
         # Also with one reason alone: which one is what the chart is for.
-        bars.update_layout(showlegend=True)
+        bars.has_key = True
         cells.insert(
             1, partial(zoomable, bars, "waiting", "Why requests wait", "by what holds them up")
         )
@@ -137,7 +137,7 @@ def _line_card(
     scale: Scale | None,
 ) -> None:
     chosen = scale or scale_of(frame, [line.column for line in series])
-    figure = lines(frame, series, chosen, window, colours())
+    figure = lines(frame, series, chosen, window)
     zoomable(figure, f"engine-{name}", title, meaning)
 
 

@@ -71,8 +71,8 @@ def _draw_trend(series: dict[str, list[Row]], window: Window) -> None:
         for i, name in enumerate(series)
     ]
     frame = fill_gaps(pd.DataFrame(list(steps.values())), list(series), window)
-    figure = lines(frame, drawn, _PERCENT, window, palette)
-    figure.update_yaxes(range=[0, 101])
+    figure = lines(frame, drawn, _PERCENT, window)
+    figure.top = 101
     chart(figure, "live-trend", "Part of all requests answered right over the last week")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -19,7 +21,7 @@ from dashboard.figures import (
 )
 from dashboard.health_data import HealthData, num_requests, range_of, read_health
 from dashboard.health_model import headline_tiles, slo_tile, verdict
-from dashboard.page import as_of, choice, colours, now_ms, refreshing, selection_bar
+from dashboard.page import as_of, choice, chosen_of, colours, now_ms, refreshing, selection_bar
 from dashboard.request_rows import (
     RANKINGS,
     REQUEST_HEADERS,
@@ -39,9 +41,20 @@ TITLES = {
     "tpot": ("Time per output token", "decode time over tokens after the first"),
 }
 Draw = Callable[[HealthData, Window], None]
+Rows = Callable[[], list[dict[str, Any]]]
 
 _CHANGES_MS = 7 * 86_400_000
 STACKS = {"all": "whole request", "first": "to first token"}
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What is read for the tables below the charts; `slowest` may be of the last hour alone."""
+
+    changes: Rows
+    actions: Rows
+    slowest: Rows
+    is_last_hour: bool
 
 
 def show() -> None:
@@ -54,6 +67,7 @@ def _body(selection: Selection) -> None:
     window = selection.window(now_ms())
     data = read_health(selection, window)
     window = data.window
+    below = _begin_below(selection, window)
     if not data.summary["num_requests"]:
         st.html(f'<div class="ek-asof">{as_of(None)}</div>')
         _show_empty(selection, window)
@@ -61,7 +75,7 @@ def _body(selection: Selection) -> None:
         return
     st.html(
         markup.verdict_banner(
-            verdict(data.slos, data.summary, data.previous), as_of(data.summary["newest_ms"])
+            verdict(data.slos, data.summary, data.previous), _as_of(data, selection)
         )
     )
     _show_slos(data, selection)
@@ -73,8 +87,31 @@ def _body(selection: Selection) -> None:
     )
     _show_charts(data, window)
     _show_alerts(data, selection.to_params())
-    _show_changes(selection, window)
-    _show_slowest(selection, window)
+    _show_changes(below, selection)
+    _show_slowest(below, selection)
+
+
+def _begin_below(selection: Selection, window: Window) -> Below:
+    """Begin to read what stands below the charts, while those are drawn."""
+    # To the minute, so that a live page asks once a minute.
+    to_ms = window.to_ms // 60_000 * 60_000 + 60_000
+    ranked = window.newest(num_requests(selection, window))
+    parameters = {
+        **range_of(ranked),
+        **selection.filters(),
+        "rank_by": chosen_of("rank", RANKINGS),
+        "limit": MAX_SLOWEST,
+    }
+    return Below(
+        changes=reading.rows_later("changes", {"from_ms": to_ms - _CHANGES_MS, "to_ms": to_ms}),
+        actions=reading.rows_later("control_steps", range_of(window)),
+        slowest=reading.rows_later("slowest_requests", parameters),
+        is_last_hour=ranked != window,
+    )
+
+
+def _as_of(data: HealthData, selection: Selection) -> str:
+    return as_of(data.summary["newest_ms"], None if selection.is_fixed else data.window.to_ms)
 
 
 def _show_empty(selection: Selection, window: Window) -> None:
@@ -143,11 +180,11 @@ def _percentiles(measure: str, data: HealthData, window: Window) -> None:
         )
     ]
     scale = scale_of(data.series, [line.column for line in series])
-    figure = lines(data.series, series, scale, window, palette)
+    figure = lines(data.series, series, scale, window)
     for slo in data.slos:
         if slo["objective"] == measure and slo["threshold_s"] is not None:
             label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
-            add_objective(figure, slo["threshold_s"], label, scale, window, palette)
+            add_objective(figure, slo["threshold_s"], label, scale, palette)
     add_periods(figure, firing_periods(data.alerts, window), palette)
     zoomable(figure, measure, title, meaning)
 
@@ -166,7 +203,7 @@ def _phases(data: HealthData, window: Window) -> None:
             shown = series[:2] if choice("stack", "phases", STACKS) == "first" else series
         scale = scale_of(data.series, [line.column for line in shown], is_stacked=True)
         chart(
-            stacked_bars(data.series, shown, scale, window, palette),
+            stacked_bars(data.series, shown, scale, window),
             "phases",
             f"{title}: {meaning}",
         )
@@ -175,7 +212,7 @@ def _phases(data: HealthData, window: Window) -> None:
 def _tokens(data: HealthData, window: Window) -> None:
     palette = colours()
     series = [Line("output_tokens_per_s", "output tokens/s", palette.ramps["tokens"][1])]
-    figure = lines(data.series, series, Scale("", 1.0), window, palette)
+    figure = lines(data.series, series, Scale("", 1.0), window)
     zoomable(figure, "tokens", "Throughput", "output tokens a second")
 
 
@@ -187,7 +224,7 @@ def _outcomes(data: HealthData, window: Window) -> None:
         Line("shed_per_s", "shed", palette.shed),
         Line("ok_per_s", "ok", palette.ok),
     ]
-    figure = stacked_bars(data.series, series, Scale("/s", 1.0), window, palette)
+    figure = stacked_bars(data.series, series, Scale("/s", 1.0), window)
     zoomable(figure, "outcomes", "Requests by end", "requests a second, by how they ended")
 
 
@@ -205,41 +242,30 @@ def _show_alerts(data: HealthData, params: Mapping[str, str]) -> None:
         st.html(markup.table(headers, rows, "Alerts"))
 
 
-def _show_changes(selection: Selection, window: Window) -> None:
+def _show_changes(below: Below, selection: Selection) -> None:
     with st.container(border=True, key="card-changes"):
         st.html(
             '<div class="ek-title">What changed last<small>prompts and models first seen in the '
             "week up to the range's end, control actions of the range</small></div>"
         )
-        # To the minute, so that a live page asks once a minute.
-        to_ms = window.to_ms // 60_000 * 60_000 + 60_000
-        changes = reading.rows("changes", {"from_ms": to_ms - _CHANGES_MS, "to_ms": to_ms})
-        actions = reading.rows("control_steps", range_of(window))[:5]
-        rows = change_cells(changes, actions, selection.to_params())
+        rows = change_cells(below.changes(), below.actions()[:5], selection.to_params())
         if not rows:
             st.caption("Nothing: no new prompt version, no new model, no control action.")
             return
         st.html(markup.table(("when (UTC)", "what", "from", "to", ""), rows, "Changes"))
 
 
-def _show_slowest(selection: Selection, window: Window) -> None:
+def _show_slowest(below: Below, selection: Selection) -> None:
     with st.container(border=True, key="card-slowest"):
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             st.html(
                 '<div class="ek-title">Slowest requests'
                 "<small>open one to see where its time went</small></div>"
             )
-            ranking = choice("rank", "rank by", RANKINGS)
-        ranked = window.newest(num_requests(selection, window))
-        if ranked != window:
+            choice("rank", "rank by", RANKINGS)
+        if below.is_last_hour:
             st.caption("Of so many requests, those of the last hour of the range.")
-        parameters = {
-            **range_of(ranked),
-            **selection.filters(),
-            "rank_by": ranking,
-            "limit": MAX_SLOWEST,
-        }
-        found = reading.rows("slowest_requests", parameters)
+        found = below.slowest()
         if not found:
             st.caption("None in this range.")
             return

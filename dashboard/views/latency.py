@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
 from typing import Any
@@ -17,8 +17,8 @@ from dashboard.health_data import range_of
 from dashboard.latency_data import (
     LatencyData,
     View,
+    definitions_later,
     read_behind,
-    read_definitions,
     read_latency,
 )
 from dashboard.latency_figures import cohort_lines, heatmap, percentile_lines
@@ -28,10 +28,10 @@ from dashboard.latency_model import (
     MEASURES,
     NOTHING_ABOVE_S,
     PERCENTILES,
-    Heat,
     Picked,
     bin_edges,
     bin_middle,
+    bin_of,
     differs,
     heat,
     meaning,
@@ -39,7 +39,7 @@ from dashboard.latency_model import (
 from dashboard.markup import Cell
 from dashboard.page import as_of, colours, now_ms, refreshing, selection_bar
 from dashboard.request_rows import REQUEST_HEADERS, request_cells
-from dashboard.selection import Selection, Window, parse_time_ms
+from dashboard.selection import Selection, Window
 from dashboard.zoom import chart, zoomable
 
 SHOWN = ("p50", "p95", "p99")
@@ -63,7 +63,8 @@ def _body(selection: Selection, view: View, percentile: str) -> None:
     data = read_latency(selection, window, view)
     window = data.window
     newest_ms = max((row["newest_ms"] for row in data.cohorts), default=None)
-    st.html(f'<div class="ek-asof">{as_of(newest_ms)}{_source_words(data)}</div>')
+    end_ms = None if selection.is_fixed else window.to_ms
+    st.html(f'<div class="ek-asof">{as_of(newest_ms, end_ms)}{_source_words(data)}</div>')
     if not data.cohorts:
         st.html(
             markup.hint(
@@ -73,6 +74,7 @@ def _body(selection: Selection, view: View, percentile: str) -> None:
             )
         )
         return
+    definitions = definitions_later(selection, window, view)
     _show_lines(data, selection, window, view, percentile)
     grid = heat(data.heat)
     with st.container(border=True, key="card-heatmap", gap="xxsmall"):
@@ -85,14 +87,14 @@ def _body(selection: Selection, view: View, percentile: str) -> None:
             heatmap(grid, data.heat_step_s, window, colours()),
             "heatmap",
             f"{title}, as a heatmap",
-            partial(_pick_cell, grid, data.heat_step_s),
+            partial(_pick_cell, data.heat_step_s),
         )
     _show_picked(selection, view)
     left, right = st.columns([3, 2], gap="small")
     with left:
         _show_cohorts(data, selection, view)
     with right:
-        _show_definitions(selection, window, view)
+        _show_definitions(definitions, view)
 
 
 def _source_words(data: LatencyData) -> str:
@@ -116,7 +118,7 @@ def _show_lines(
         for slo in reading.rows("slo_now", range_of(window)):
             if slo["objective"] == view.measure and slo["threshold_s"] is not None:
                 label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
-                add_objective(figure, slo["threshold_s"], label, scale, window, colours())
+                add_objective(figure, slo["threshold_s"], label, scale, colours())
     zoomable(
         figure,
         "latency",
@@ -129,23 +131,15 @@ def _show_lines(
 def _pick_point(
     cohorts: list[str], window: Window, factor: float, point: Mapping[str, Any]
 ) -> None:
-    at_ms = parse_time_ms(str(point["x"])[:23])
-    if at_ms is None or point.get("y") is None:
-        return
-    curve = int(point.get("curve_number", 0))
-    cohort = cohorts[curve] if curve < len(cohorts) else ""
-    near_s = float(point["y"]) / factor
+    at_ms, near_s = int(point["at_ms"]), float(point["value"]) / factor
+    cohort = point["name"] if point["name"] in cohorts else ""
     picked = Picked(at_ms, at_ms + window.step_s * 1000, 0.0, NOTHING_ABOVE_S, near_s, cohort)
     set_param("picked", picked.to_param())
 
 
-def _pick_cell(grid: Heat, step_s: int, point: Mapping[str, Any]) -> None:
-    middle_ms = parse_time_ms(str(point["x"])[:23])
-    if middle_ms is None:
-        return
-    number = round(float(point["y"]))
+def _pick_cell(step_s: int, point: Mapping[str, Any]) -> None:
+    begin_ms, number = int(point["at_ms"]), bin_of(10 ** float(point["middle"]))
     low_s, high_s = bin_edges(number)
-    begin_ms = middle_ms - step_s * 500
     picked = Picked(begin_ms, begin_ms + step_s * 1000, low_s, high_s, bin_middle(number))
     set_param("picked", picked.to_param())
 
@@ -210,13 +204,13 @@ def _show_cohorts(data: LatencyData, selection: Selection, view: View) -> None:
         st.html(markup.table((by, "requests", *SHOWN), rows, f"Latency by {by}"))
 
 
-def _show_definitions(selection: Selection, window: Window, view: View) -> None:
+def _show_definitions(definitions: Callable[[], dict[str, dict[str, Any]]], view: View) -> None:
     with st.container(border=True, key="card-definitions"):
         st.html(
             '<div class="ek-title">The same requests, as others count'
             "<small>tools mean different things by one word</small></div>"
         )
-        found = read_definitions(selection, window, view)
+        found = definitions()
         if len(found) < 2:
             st.caption(f"All of them mean the same by {MEASURES[view.measure]}.")
             return

@@ -9,10 +9,11 @@ from typing import Any
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.fields import set_param
 from dashboard.health_data import range_of
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, selection, show_store_error
-from dashboard.request_figure import request_figure
+from dashboard.request_figure import timelines
 from dashboard.request_model import Position, Token, explanation, phases, positions, tokens
 from dashboard.request_rows import (
     REQUEST_HEADERS,
@@ -23,6 +24,7 @@ from dashboard.request_rows import (
     short_id,
 )
 from dashboard.views.request_records import show_judgements, show_ledger
+from dashboard.zoom import chart
 from evenkeel.errors import StoreError
 
 MAX_LANES = 24
@@ -66,6 +68,7 @@ def _search_field(wanted: str) -> None:
     def search() -> None:
         st.query_params.pop("trace_id", None)
         st.query_params.pop("at", None)
+        st.query_params.pop("part", None)
         st.query_params["request_id"] = st.session_state["id_field"].strip()
 
     st.session_state["id_field"] = wanted
@@ -154,21 +157,39 @@ def _show_request(row: Row) -> None:
 
 
 def _show_timeline(row: Row, series: list[Token], neighbours: list[Row]) -> None:
-    with st.container(border=True, key="card-waterfall"):
-        st.html('<div class="ek-title">Timeline<small>seconds since arrival</small></div>')
+    with st.container(border=True, key="card-waterfall", gap="xsmall"):
+        st.html(
+            '<div class="ek-title">Timeline<small>seconds since arrival; '
+            "drag over a part to see it alone</small></div>"
+        )
         reached = phases(row)
         if not reached:
             st.caption("It reached no phase, so there is nothing to draw.")
             return
-        _phase_key()
-        st.plotly_chart(
-            request_figure(row, series, neighbours[:MAX_LANES], colours()),
-            key="waterfall",
-            theme=None,
-            config={"displayModeBar": False},
-            alt="Waterfall of the request: "
-            + ", ".join(f"{p.name} {wording.seconds(p.duration_s)}" for p in reached),
-        )
+        words = ", ".join(f"{p.name} {wording.seconds(p.duration_s)}" for p in reached)
+        part = _part()
+        for each in timelines(row, series, neighbours[:MAX_LANES], colours(), part):
+            st.html(f'<div class="ek-label">{escape(each.title)}</div>')
+            alt = f"Waterfall of the request: {words}" if each.name == "phases" else each.title
+            chart(each.chart, f"request-{each.name}", alt, on_range=_show_part)
+        if part is not None:
+            st.button(
+                "show all of the request", type="tertiary", on_click=set_param, args=("part", None)
+            )
+
+
+def _show_part(from_ms: int, to_ms: int) -> None:
+    set_param("part", f"{from_ms}~{to_ms}")
+
+
+def _part() -> tuple[float, float] | None:
+    """Return the stretch of the timeline that the URL asks for, in seconds since arrival."""
+    ends = st.query_params.get("part", "").split("~")
+    try:
+        begin_ms, end_ms = (int(end) for end in ends)
+    except ValueError:
+        return None
+    return (begin_ms / 1000, end_ms / 1000) if begin_ms < end_ms else None
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:

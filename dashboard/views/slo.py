@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
 from dashboard import markup, reading, wording
 from dashboard.fields import pick
-from dashboard.health_data import range_of, read_burns
+from dashboard.health_data import burns_later, range_of
 from dashboard.health_model import slo_tile
 from dashboard.markup import Cell
 from dashboard.page import as_of, colours, now_ms, refreshing, selection_bar
 from dashboard.request_rows import REQUEST_HEADERS, request_cells
 from dashboard.selection import Selection, Window
 from dashboard.slo_data import (
+    Spent,
+    begin_spent,
     corrected_spans_ms,
     is_counted,
-    read_burners,
-    read_causes,
     read_corrections,
     read_slos,
-    readable,
 )
 from dashboard.slo_page_model import burners
 from dashboard.views import slo_budget, slo_draft, slo_records
@@ -64,18 +65,22 @@ def show() -> None:
 
 def _body(selection: Selection, name: str, slo: Slo | None) -> None:
     window = selection.window(now_ms())
-    every = reading.rows("slo_now", range_of(window))
+    burns = burns_later(window)
+    every = reading.rows_later("slo_now", range_of(window))()
+    spent = None
+    if slo is not None and is_counted(slo):
+        spent = begin_spent(slo, window)
     now = [row for row in every if row["slo"] == name]
     newest_ms = now[0]["time_ms"] if now else None
     evaluated = (
         "never evaluated" if newest_ms is None else f"evaluated {wording.moment_ms(newest_ms)}"
     )
     st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · {evaluated}</div>')
-    burns, params = read_burns(window), selection.to_params()
+    by_slo, params = burns(), selection.to_params()
     # The chosen one first; the others are a click away.
     tiles = [
         slo_tile(
-            row, burns.get(row["slo"], []), markup.page_link("slo", {"slo": row["slo"], **params})
+            row, by_slo.get(row["slo"], []), markup.page_link("slo", {"slo": row["slo"], **params})
         )
         for row in [*now, *(row for row in every if row["slo"] != name)]
     ]
@@ -88,22 +93,21 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
             )
         )
         return
-    spans_ms = corrected_spans_ms(name, read_corrections())
-    if not is_counted(slo):
+    if spent is None:
         st.html(markup.remark("It judges slices of time or evaluations, not single requests:",
                               "evenkeel slo report"))  # fmt: skip
         return
+    spans_ms = corrected_spans_ms(name, read_corrections())
     slo_budget.show_budget(slo, window, spans_ms)
-    _show_burners(slo, selection, window)
+    _show_burners(spent, selection, window)
 
 
-def _show_burners(slo: Slo, selection: Selection, window: Window) -> None:
-    read = readable(window)
+def _show_burners(spent: Spent, selection: Selection, window: Window) -> None:
+    read = spent.window
     part = (
         "" if read == window else f"; of the last {wording.span_of(read.duration_s)} of the range"
     )
-    window = read
-    cohorts, requests = read_burners(slo, window)
+    cohorts, requests = spent.cohorts(), spent.burners()
     left, right = st.columns([3, 2], gap="small")
     with left, st.container(border=True, key="card-burners"):
         st.html(
@@ -132,7 +136,7 @@ def _show_burners(slo: Slo, selection: Selection, window: Window) -> None:
             '<div class="ek-title">Where their time went'
             "<small>mean of bad and of good requests, by phase</small></div>"
         )
-        _show_causes(slo, window)
+        _show_causes(spent.causes()[0])
     with st.container(border=True, key="card-burning-requests"):
         st.html(
             '<div class="ek-title">The requests that burned it'
@@ -145,8 +149,7 @@ def _show_burners(slo: Slo, selection: Selection, window: Window) -> None:
         st.html(markup.table(REQUEST_HEADERS, cells, "Requests that burned the budget"))
 
 
-def _show_causes(slo: Slo, window: Window) -> None:
-    row = read_causes(slo, window)
+def _show_causes(row: Mapping[str, Any]) -> None:
     palette = colours()
     phases = ("queue", palette.queue), ("prefill", palette.prefill), ("decode", palette.decode)
     st.html(markup.key(phases))

@@ -64,10 +64,7 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
         Line("left", "budget left", palette.bad if is_spent else palette.accent, 2.4),
         Line("even", "spent evenly", palette.muted, 1.2),
     ]
-    figure = lines(frame, series, Scale("%", 100.0), period, palette)
-    if left and left[-1] < 0:
-        figure.update_yaxes(rangemode="normal")
-        figure.add_hline(y=0, line={"color": palette.muted, "width": 1})
+    figure = lines(frame, series, Scale("%", 100.0), period)
     words = f"of the last {format_duration(slo.scaled_period_s)}: {_state_words(left)}"
     if found:
         bad, total = sum(b.bad for b in found), sum(b.total for b in found)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from dashboard import wording
 from dashboard.selection import Selection, format_time_ms
@@ -51,7 +52,7 @@ def test_health_shows_the_numbers_of_the_store(
     ):
         expect(page.locator(f'[data-tile="{label}"]')).to_have_text(expected)
     expect(page.get_by_text("Where the time goes")).to_be_visible()
-    expect(page.locator(".js-plotly-plot")).to_have_count(6)
+    expect(page.locator(".ek-chart svg")).to_have_count(6)
     assert overflow(page) <= 0, "the page scrolls sideways"
     assert_no_exception(page)
     page.close()
@@ -65,25 +66,46 @@ def test_the_slowest_request_opens_as_a_waterfall(platform: Platform, browser: B
     page = opened(browser, platform.page())
     page.locator(".st-key-card-slowest a").first.click()
     expect(page.get_by_role("heading", name=slowest["request_id"])).to_be_visible(timeout=30_000)
-    expect(page.locator(".js-plotly-plot")).to_have_count(1)
+    expect(page.locator(".st-key-card-waterfall .ek-chart")).to_have_count(4)
     expect(page.get_by_text(f"TTFT {wording.seconds(slowest['ttft_s'])}").first).to_be_visible()
     expect(page.get_by_text("Others in flight at the same time")).to_be_visible()
     expect(page.get_by_text("Raw spans of the trace (4)")).to_be_visible()
+    drag(page, page.locator(".st-key-chart-request-phases .ek-plot"), 0.2, 0.6)
+    page.get_by_role("button", name="show all of the request").click()
+    page.wait_for_url(lambda url: "part=" not in url)
     assert_no_exception(page)
+    page.close()
+
+
+def drag(page: Page, plot: Locator, begin: float, end: float) -> None:
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * begin, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * end, box["y"] + box["height"] / 2, steps=8)
+    page.mouse.up()
+
+
+def test_a_chart_says_its_values_to_pointer_and_keyboard(
+    platform: Platform, browser: Browser
+) -> None:
+    page = opened(browser, platform.page())
+    chart = page.locator(".st-key-chart-ttft .ek-chart")
+    expect(chart).to_have_attribute("aria-label", re.compile("Time to first token: .*"))
+    chart.locator(".ek-plot").hover()
+    expect(chart.get_by_role("status")).to_have_text(re.compile(r"UTCp50.*p95.*p99.* m?s"))
+    page.mouse.move(0, 0)
+    expect(chart.get_by_role("status")).to_have_count(0)
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    expect(chart.get_by_role("status")).to_have_text(re.compile(r"UTCp50.*p95.*p99.* m?s"))
     page.close()
 
 
 def test_dragging_over_a_chart_narrows_the_range(platform: Platform, browser: Browser) -> None:
     page = opened(browser, platform.page())
-    plot = page.locator(".st-key-chart-ttft .nsewdrag").first
-    plot.scroll_into_view_if_needed()
-    box = plot.bounding_box()
-    assert box is not None
-    page.wait_for_timeout(500)
-    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] / 2)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + box["height"] / 2, steps=8)
-    page.mouse.up()
+    drag(page, page.locator(".st-key-chart-ttft .ek-plot"), 0.5, 0.7)
     before = format_time_ms(platform.from_ms).replace(":", "%3A")
     page.wait_for_url(lambda url: before not in url)
     narrowed = Selection.from_params(dict(httpx.URL(page.url).params))

@@ -58,17 +58,16 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
     platform: Platform, browser: Browser
 ) -> None:
     page = opened(browser, platform.page("latency"))
-    plot = page.locator(".st-key-chart-heatmap .nsewdrag").first
+    plot = page.locator(".st-key-chart-heatmap .ek-plot")
     expect(plot).to_be_visible(timeout=30_000)
     plot.scroll_into_view_if_needed()
     page.wait_for_timeout(800)
     point = page.evaluate(
         """() => {
-          const plot = document.querySelector('.st-key-chart-heatmap .js-plotly-plot');
-          const cells = plot._fullData[1], box = plot.getBoundingClientRect();
-          const i = Math.floor(cells.x.length / 2), axes = plot._fullLayout;
-          return [box.left + axes._size.l + axes.xaxis.d2p(cells.x[i]),
-                  box.top + axes._size.t + axes.yaxis.d2p(cells.y[i])];
+          const cells = document.querySelector('.st-key-chart-heatmap path[data-kind=cell]');
+          const [x, low, high] = cells.getAttribute('d').match(/-?[0-9.]+/g).map(Number);
+          const point = new DOMPoint(x, (low + high) / 2).matrixTransform(cells.getScreenCTM());
+          return [point.x, point.y];
         }"""
     )
     page.mouse.move(point[0], point[1])

@@ -4,7 +4,6 @@ import pandas as pd
 
 from dashboard.selection import Window
 from dashboard.series import fill_gaps, firing_periods
-from dashboard.zoom import selected_ms
 
 MINUTE_MS = 60_000
 WINDOW = Window(600 * MINUTE_MS, 605 * MINUTE_MS, 60)
@@ -53,15 +52,3 @@ def test_periods_are_cut_to_the_range() -> None:
         (time(600).to_pydatetime(), time(602).to_pydatetime()),
         (time(603).to_pydatetime(), time(605).to_pydatetime()),
     ]
-
-
-def test_a_box_on_a_chart_is_a_range_unless_it_is_tiny() -> None:
-    def box(begin: str, end: str) -> dict[str, object]:
-        return {"selection": {"box": [{"x": [end, begin], "y": [0, 1]}]}}
-
-    assert selected_ms(box("1970-01-01 10:00:00.1234", "1970-01-01 10:01")) == (
-        36_000_123,
-        36_060_000,
-    )
-    assert selected_ms(box("1970-01-01 10:00", "1970-01-01 10:00:01")) is None
-    assert selected_ms({"selection": {"box": []}}) is None
