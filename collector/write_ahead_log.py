@@ -48,7 +48,7 @@ class Limits:
         max_log_bytes: What segments and requests that wait for the disk may hold together.
         max_pending_bytes: What requests that wait for the disk may hold.
         seal_age_s: A segment is sealed at this age, unless the store has another one in hand; at
-            thrice the time that the last insert took, if that is longer, up to `max_seal_age_s`.
+            twice the time that the last insert took, if that is longer, up to `max_seal_age_s`.
         seal_spans: As the age; what spans cost the store's memory is not in their bytes alone.
         seal_bytes: A segment is sealed at this size, whatever the store does.
     """
@@ -242,7 +242,7 @@ class WriteAheadLog:
     def _seal_age_s(self) -> float:
         """Return the age at which a small segment is sealed: the store rests most of the time."""
         most_s = max(self._limits.max_seal_age_s, self._limits.seal_age_s)
-        return min(max(self._limits.seal_age_s, 3 * self._insert_s), most_s)
+        return min(max(self._limits.seal_age_s, 2 * self._insert_s), most_s)
 
     def _is_ripe(self, segment: _OpenSegment) -> bool:
         if segment.num_bytes >= self._limits.seal_bytes:
