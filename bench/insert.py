@@ -68,10 +68,10 @@ def measure(variant: str, num_spans: int, num_inserts: int) -> dict[str, float]:
         client = storage.connect()
         change(client, variant)
         for number in range(2):
-            insert_segment_file(client, storage.schema_settings, f"warm-up-{number}", path)
+            insert_segment_file(client, storage.insert_settings, f"warm-up-{number}", path)
         begin, begin_s = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         for number in range(num_inserts):
-            insert_segment_file(client, storage.schema_settings, f"segment-{number}", path)
+            insert_segment_file(client, storage.insert_settings, f"segment-{number}", path)
         end, end_s = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         client.close()
         storage.close()

@@ -32,15 +32,15 @@ class CheckStore:
 
     Args:
         client: Of the real store, used by this thread alone.
-        schema_settings: How an insert names the schema of a log segment.
+        insert_settings: What an insert of a log segment is sent with.
 
     Raises:
         ClickHouseError: If the store does not let it be made.
     """
 
-    def __init__(self, client: Client, schema_settings: Mapping[str, str]) -> None:
+    def __init__(self, client: Client, insert_settings: Mapping[str, str]) -> None:
         self._client = client
-        self._schema_settings = schema_settings
+        self._insert_settings = insert_settings
 
     def __enter__(self) -> CheckStore:
         self._drop()
@@ -66,7 +66,7 @@ class CheckStore:
         """
         try:
             insert_segment(
-                self._client, self._schema_settings, "check", io.BytesIO(segment), CHECK_DATABASE
+                self._client, self._insert_settings, "check", io.BytesIO(segment), CHECK_DATABASE
             )
         except DatabaseError as error:
             return str(error)

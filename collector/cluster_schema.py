@@ -88,7 +88,8 @@ class ClusterSchema:
             # A plain view reads all shards.
             return head + statement[match.end() :]
         body = self._read_local(statement[match.end() :])
-        return f"{head} TO {target}{LOCAL_SUFFIX}{body}"
+        suffix = LOCAL_SUFFIX if target in self.tables else ""
+        return f"{head} TO {target}{suffix}{body}"
 
     def _alter(self, statement: str, name: str) -> list[str]:
         rest = statement[len(f"ALTER TABLE {name}") :]

@@ -120,7 +120,7 @@ class Inserter:
         self._check_disk()
         if self._client is None:
             self._client = self._storage.connect()
-        schema, name = self._storage.schema_settings, segment.name
+        schema, name = self._storage.insert_settings, segment.name
         with self._storage.gate.inserting(), self._metrics.insert_seconds.time():
             if self._storage.embedded_path is not None:
                 insert_segment_file(self._client, schema, name, segment.path.resolve())
@@ -150,7 +150,7 @@ class Inserter:
         """Set aside what no store could take; return what is left of the segment, if anything."""
         if self._client is None:
             self._client = self._storage.connect()
-        with CheckStore(self._client, self._storage.schema_settings) as check:
+        with CheckStore(self._client, self._storage.insert_settings) as check:
             isolated = isolate(
                 read_bodies(segment.path.read_bytes()),
                 lambda bodies: check.refusal(encode_segment(segment.created_ns, bodies)),

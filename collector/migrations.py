@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -66,6 +66,7 @@ def migrate(
     migrations: Sequence[Migration] | None = None,
     render: Render = lambda statement: [statement],
     table: str = _TABLE,
+    before_upgrade: Callable[[], None] = lambda: None,
 ) -> list[Migration]:
     """Apply what the store lacks, and return it.
 
@@ -74,6 +75,7 @@ def migrate(
         migrations: All there are; None: those of this version.
         render: What to run in place of a statement, such as a cluster's form of it.
         table: The statement that makes the table of what was applied.
+        before_upgrade: Called if the store has rows and lacks a migration.
 
     Raises:
         ConfigurationError: If the store was made by another version of the same files.
@@ -96,6 +98,8 @@ def migrate(
                 f"migration {migration.number:04d}_{migration.name} has changed since this store "
                 "was made; use another --data-dir"
             )
+    if applied and missing:
+        before_upgrade()
     for migration in missing:
         for statement in migration.statements:
             run_statement(client, statement, render)

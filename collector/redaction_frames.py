@@ -99,13 +99,21 @@ def _in_scope(
     is_own_part_hit = False
     position = start
     while position < end:
-        low = payload[position + 1]
         # Most spans have 128 to 16,383 bytes and are not hit: passed by as fast as Python can.
-        if payload[position] == SPAN_TAG and low & 0x80 and payload[position + 2] < 0x80:
-            field, first = FIELD_SPANS, position + 3
-            position = first + (low & 0x7F | payload[position + 2] << 7)
-        else:
-            field, first, position = _field(payload, position)
+        unhit = hits.start
+        while position < end and payload[position] == SPAN_TAG:
+            low = payload[position + 1]
+            if low < 0x80:
+                break
+            high = payload[position + 2]
+            after = position + 3 + (low - 0x80) + (high << 7)
+            if high > 0x7F or after > unhit:
+                break
+            position = after
+            span += 1
+        if position >= end:
+            break
+        field, first, position = _field(payload, position)
         if field != FIELD_SPANS:
             is_own_part_hit |= hits.touch(first, position)
             continue

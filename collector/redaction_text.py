@@ -23,6 +23,7 @@ from collector.redaction_rules import (
     Normal,
     ValueRule,
     compile_bytes,
+    compile_set,
     without_anchors,
 )
 
@@ -33,6 +34,8 @@ MAX_ROUNDS = 8
 MAX_LOOKUPS = 2000
 # The shortest text that a rule could match; a rule of a user may match anything.
 MIN_BYTES = 5
+# In texts up to this length one search says which rules could match, instead of one a rule.
+MAX_SHORT_BYTES = 1024
 
 
 @dataclass(slots=True)
@@ -106,6 +109,7 @@ class TextRedactor:
         self._matchers = [_build(rule, priority) for priority, rule in enumerate(rules)]
         self.prefilter = "|".join(f"(?:{prefilter_of(rule)})" for rule in rules)
         self._prefilter = compile_bytes(self.prefilter) if rules else None
+        self._prefilters = compile_set([prefilter_of(rule) for rule in rules])
 
     def may_match(self, text: bytes) -> bool:
         """Whether a rule could match: False is certain, True is not."""
@@ -117,7 +121,7 @@ class TextRedactor:
             (offset + start, offset + end, matcher)
             for offset, part in self._tokens.split(text)
             if len(part) >= MIN_BYTES
-            for matcher in self._matchers
+            for matcher in self._candidates(part)
             for start, end in _match(matcher, part, tally)
         ]
         found.sort(key=lambda item: (item[0], item[2].priority))
@@ -152,6 +156,14 @@ class TextRedactor:
             return text
         tally.counts[findings[0].rule.name] += 1
         return self._tokens.write(findings[0].rule.name, Action.MASK, b"")
+
+    def _candidates(self, part: bytes) -> Sequence[_Matcher]:
+        """Return the matchers that could match, in their order: all where the search says none.
+
+        None is also what it says when its automaton ran out of room.
+        """
+        indexes = self._prefilters.Match(part) if len(part) <= MAX_SHORT_BYTES else None
+        return [self._matchers[index] for index in sorted(indexes)] if indexes else self._matchers
 
     def _replace(self, text: bytes, findings: Sequence[Finding]) -> bytes:
         pieces, position = [], 0

@@ -197,8 +197,9 @@ def _open_storage(settings: CollectorSettings, folder: DataFolder) -> Storage:
     if settings.clickhouse_cluster is not None and settings.clickhouse is None:
         raise ConfigurationError("--clickhouse-cluster needs --clickhouse: one of its servers")
     if settings.clickhouse is not None:
-        return open_server(settings.clickhouse.get_secret_value(), settings.clickhouse_cluster)
-    return open_embedded(folder.store)
+        url = settings.clickhouse.get_secret_value()
+        return open_server(url, settings.clickhouse_cluster, folder.log)
+    return open_embedded(folder.store, folder.log)
 
 
 def _keep_for(storage: Storage, retention: Mapping[str, Retention], cluster: str | None) -> None:

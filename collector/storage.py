@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -14,6 +16,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from collector.cluster_schema import cluster_schema, migrations_table
 from collector.insert_gate import InsertGate
+from collector.log_recovery import recover
 from collector.migrations import migrate, read_migrations
 from collector.rollups import Rollups
 from collector.unfinished_inserts import forget_unfinished_inserts
@@ -23,11 +26,16 @@ from evenkeel.store import DATABASE, check_url
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
+logger = logging.getLogger(__name__)
+
 Connect = Callable[[], "Client"]
 
 # What the engine takes for a pattern in the name of a file.
 _GLOB = frozenset("*?{}[]")
 SEGMENT_SCHEMA = Path(__file__).parent / "schema" / "otlp_traces.proto"
+# Looking for a chain of comparisons in each AND takes half of the analysis of the largest view, at
+# every insert, and finds none (docs/decisions/0175).
+SHORT_ANALYSIS = {"optimize_and_compare_chain": "0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class Storage:
     Attributes:
         connect: Returns a client for the calling thread; it may read and write.
         embedded_path: Where chDB keeps its files; None with a server.
-        schema_settings: How an insert names the schema of a log segment.
+        insert_settings: What every insert of a log segment is sent with, above all its schema.
         close: Closes the store itself; clients are closed by who made them.
         rollups: What the rollups keep; they are set.
         gate: Which every insert of a segment passes.
@@ -45,14 +53,19 @@ class Storage:
 
     connect: Connect
     embedded_path: Path | None
-    schema_settings: Mapping[str, str]
+    insert_settings: Mapping[str, str]
     close: Callable[[], None]
     rollups: Rollups
     gate: InsertGate
 
 
-def open_embedded(folder: Path) -> Storage:
+def open_embedded(folder: Path, log: Path | None = None) -> Storage:
     """Open chDB in `folder`; one process may.
+
+    Args:
+        folder: Where it keeps its files.
+        log: The folder of the log, whose segments are stored before tables of another version are
+            changed.
 
     Raises:
         ConfigurationError: If the folder cannot be opened, or its tables are of another version.
@@ -64,6 +77,8 @@ def open_embedded(folder: Path) -> Storage:
             "pip install 'evenkeel[embedded]', or use --clickhouse URL"
         )
     path = folder.resolve()
+    # By path: chDB would keep a copy of a schema given as text in the working directory.
+    insert_settings = {"format_schema": f"{SEGMENT_SCHEMA}:Segment", **SHORT_ANALYSIS}
 
     def connect() -> Client:
         return clickhouse_connect.get_client(interface="chdb", path=str(path), database=DATABASE)
@@ -74,19 +89,22 @@ def open_embedded(folder: Path) -> Storage:
         anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
         anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")
         client = connect()
-        migrate(client)
+        migrate(client, before_upgrade=partial(_store_log, client, insert_settings, log))
         client.close()
         gate = InsertGate()
         rollups = Rollups(connect, gate)
     except (ClickHouseError, OSError, StoreError) as error:
         raise ConfigurationError(f"the store in {path} cannot be opened: {_line(error)}") from error
-    # By path: chDB would keep a copy of a schema given as text in the working directory.
-    schema_settings = {"format_schema": f"{SEGMENT_SCHEMA}:Segment"}
-    return Storage(connect, path, schema_settings, anchor.close, rollups, gate)
+    return Storage(connect, path, insert_settings, anchor.close, rollups, gate)
 
 
-def open_server(url: str, cluster: str | None = None) -> Storage:
+def open_server(url: str, cluster: str | None = None, log: Path | None = None) -> Storage:
     """Use the ClickHouse server at `url`; with `cluster`, make the tables on all of its servers.
+
+    Args:
+        url: Where it answers.
+        cluster: Its cluster's name.
+        log: As for `open_embedded`.
 
     Raises:
         ConfigurationError: If it is no HTTP address, does not answer, or its tables are of another
@@ -110,10 +128,22 @@ def open_server(url: str, cluster: str | None = None) -> Storage:
         first.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}{where} ENGINE = Atomic")
         first.close()
         client = connect()
+        insert_settings = {
+            "format_schema_source": "string",
+            "format_schema": SEGMENT_SCHEMA.read_text(encoding="utf-8"),
+            "format_schema_message_name": "Segment",
+            **_known_settings(client, SHORT_ANALYSIS),
+        }
+        store_log = partial(_store_log, client, insert_settings, log)
         if schema is None:
-            migrate(client)
+            migrate(client, before_upgrade=store_log)
         else:
-            migrate(client, render=schema.render, table=migrations_table(schema.cluster))
+            migrate(
+                client,
+                render=schema.render,
+                table=migrations_table(schema.cluster),
+                before_upgrade=store_log,
+            )
         client.close()
         gate = InsertGate()
         rollups = (
@@ -123,17 +153,12 @@ def open_server(url: str, cluster: str | None = None) -> Storage:
         shown = hide_password(url)
         reason = _line(error).replace(url, shown)
         raise ConfigurationError(f"no ClickHouse answers at {shown}: {reason}") from error
-    schema_settings = {
-        "format_schema_source": "string",
-        "format_schema": SEGMENT_SCHEMA.read_text(encoding="utf-8"),
-        "format_schema_message_name": "Segment",
-    }
-    return Storage(connect, None, schema_settings, lambda: None, rollups, gate)
+    return Storage(connect, None, insert_settings, lambda: None, rollups, gate)
 
 
 def insert_segment(
     client: Client,
-    schema_settings: Mapping[str, str],
+    insert_settings: Mapping[str, str],
     name: str,
     segment: IO[bytes],
     database: str = DATABASE,
@@ -147,12 +172,12 @@ def insert_segment(
         f"{database}.otlp_traces",
         insert_block=segment,
         fmt="ProtobufSingle",
-        settings={**schema_settings, **_token_settings(name)},
+        settings={**insert_settings, **_token_settings(name)},
     )
 
 
 def insert_segment_file(
-    client: Client, schema_settings: Mapping[str, str], name: str, path: Path
+    client: Client, insert_settings: Mapping[str, str], name: str, path: Path
 ) -> None:
     """As `insert_segment`, into the embedded store, which reads the file by itself.
 
@@ -161,17 +186,40 @@ def insert_segment_file(
     """
     if _GLOB & set(str(path)):
         with path.open("rb") as segment:
-            insert_segment(client, schema_settings, name, segment)
+            insert_segment(client, insert_settings, name, segment)
         return
     settings = ", ".join(
         f"{key} = {_quote(value)}"
-        for key, value in {**schema_settings, **_token_settings(name)}.items()
+        for key, value in {**insert_settings, **_token_settings(name)}.items()
     )
     # raw_insert would have chDB read a copy of the file.
     client.command(
         f"INSERT INTO {DATABASE}.otlp_traces FROM INFILE {_quote(str(path))} "
         f"SETTINGS {settings} FORMAT ProtobufSingle"
     )
+
+
+def _store_log(client: Client, insert_settings: Mapping[str, str], log: Path | None) -> None:
+    """Store what the log holds through the views that may have stored it already.
+
+    Where a migration puts a table between two others, the tokens behind it are no longer those of
+    before: a segment that was inserted whole, and that a kill kept from being deleted, would count
+    twice there. One that cannot be stored now is left to the inserter.
+    """
+    for segment in recover(log).segments if log is not None else ():
+        try:
+            with segment.path.open("rb") as file:
+                insert_segment(client, insert_settings, segment.name, file)
+        except ClickHouseError as error:
+            logger.warning("segment left for later segment=%s error=%s", segment.name, _line(error))
+            continue
+        segment.path.unlink()
+
+
+def _known_settings(client: Client, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those that the server has; an older one would refuse an insert with another."""
+    names = {name for (name,) in client.query("SELECT name FROM system.settings").result_rows}
+    return {name: value for name, value in settings.items() if name in names}
 
 
 def hide_password(url: str) -> str:

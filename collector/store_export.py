@@ -42,7 +42,7 @@ def export_parquet(data_dir: Path, target: Path, tables: Sequence[str] | None) -
             raise ConfigurationError(f"no table {table!r} to export; tables: {', '.join(TABLES)}")
     folder = hold(data_dir)
     try:
-        storage = open_embedded(folder.store)
+        storage = open_embedded(folder.store, folder.log)
         client = storage.connect()
         try:
             parts = [_export(client, table, target) for table in tables or TABLES]

@@ -57,8 +57,8 @@ class Limits:
     max_pending_bytes: int = 128 << 20
     seal_age_s: float = 0.4
     max_seal_age_s: float = 2.0
-    seal_spans: int = 40_960
-    seal_bytes: int = 32 << 20
+    seal_spans: int = 51_200
+    seal_bytes: int = 42 << 20
 
 
 @dataclass(slots=True)

@@ -90,7 +90,7 @@ def test_a_segment_is_known_again_whatever_became_of_the_server_and_the_views(
 
         def insert() -> list[tuple[int, ...]]:
             client = storage.connect()
-            insert_segment(client, storage.schema_settings, "one", io.BytesIO(segment))
+            insert_segment(client, storage.insert_settings, "one", io.BytesIO(segment))
             client.close()
             return server.rows(COUNTS)
 
@@ -110,6 +110,6 @@ def test_a_segment_is_known_again_whatever_became_of_the_server_and_the_views(
         assert insert() == [(5, 5, 5)]
         segment = encode_segment(1_795_168_800_000_000_001, [body.SerializeToString()])
         client = storage.connect()
-        insert_segment(client, storage.schema_settings, "two", io.BytesIO(segment))
+        insert_segment(client, storage.insert_settings, "two", io.BytesIO(segment))
         client.close()
         assert server.rows(COUNTS) == [(10, 10, 10)]

@@ -96,6 +96,49 @@ def test_a_store_of_the_previous_schema_is_upgraded_without_loss(tmp_path: Path)
         assert rows == [("evenkeel", 1.0, "ok")]
 
 
+OLD_STORE_WITH_LOG = """
+import sys
+import clickhouse_connect
+from pathlib import Path
+from collector.migrations import migrate, read_migrations
+from collector.segment import encode_segment
+from collector.storage import SEGMENT_SCHEMA, insert_segment
+from tests.integration.otlp_payload import trace_request
+
+folder = Path(sys.argv[1])
+bodies = [
+    trace_request(1, {"evenkeel.status": "ok"}),
+    trace_request(2, {"openinference.span.kind": "LLM", "llm.model_name": "m"}),
+    trace_request(3, {"gen_ai.evaluation.name": "exact"}, name="evenkeel.evaluation"),
+    trace_request(4, {"evenkeel.steps.start_s": [0.5]}, name="evenkeel.engine.steps"),
+]
+segment = folder / "log" / "00000000000000000001-node.sealed"
+segment.parent.mkdir(parents=True)
+bodies = [body.SerializeToString() for body in bodies]
+segment.write_bytes(encode_segment(1_795_168_800_000_000_000, bodies))
+path = str(folder / "store")
+first = clickhouse_connect.get_client(interface="chdb", path=path)
+first.command("CREATE DATABASE evenkeel ENGINE = Atomic")
+client = clickhouse_connect.get_client(interface="chdb", path=path, database="evenkeel")
+migrate(client, [each for each in read_migrations() if each.number < 28])
+with segment.open("rb") as file:
+    schema = {"format_schema": f"{SEGMENT_SCHEMA}:Segment"}
+    insert_segment(client, schema, segment.stem, file)
+"""
+
+
+def test_a_segment_that_an_older_version_stored_is_known_after_the_upgrade(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-c", OLD_STORE_WITH_LOG, str(tmp_path)],
+        check=True, env=collector_environment(), cwd=ROOT,
+    )  # fmt: skip
+    stored = ("spans", "requests", "eval_results", "engine_steps")
+    tables = ", ".join(f"(SELECT count() FROM {table})" for table in stored)
+    with running_collector(tmp_path) as collector:
+        assert collector.rows(f"SELECT {tables}") == [(10, 3, 3, 4)]
+        assert not list((tmp_path / "log").glob("*-node.sealed"))
+
+
 STORE_TWICE = """
 import sys
 from pathlib import Path
@@ -104,13 +147,21 @@ from collector.storage import insert_segment_file, open_embedded
 from tests.integration.otlp_payload import trace_request
 
 folder = Path(sys.argv[1])
-body = trace_request(5, {"evenkeel.status": "ok", "gen_ai.request.model": "m"}).SerializeToString()
-(folder / "segment").write_bytes(encode_segment(1_795_168_800_000_000_000, [body]))
+bodies = [
+    trace_request(5, {"evenkeel.status": "ok", "gen_ai.request.model": "m"}),
+    trace_request(2, {"openinference.span.kind": "LLM", "llm.model_name": "m"}),
+    trace_request(1, name="evenkeel.evaluation"),
+]
+bodies = [body.SerializeToString() for body in bodies]
+(folder / "segment").write_bytes(encode_segment(1_795_168_800_000_000_000, bodies))
 storage = open_embedded(folder / "store")
 client = storage.connect()
 for _ in range(2):
-    insert_segment_file(client, storage.schema_settings, "one", folder / "segment")
-tables = ("count() FROM spans", "count() FROM requests", "sum(num_requests) FROM requests_1m")
+    insert_segment_file(client, storage.insert_settings, "one", folder / "segment")
+tables = (
+    "count() FROM spans", "count() FROM requests", "sum(num_requests) FROM requests_1m",
+    "count() FROM eval_results",
+)
 print([client.query(f"SELECT {each}").first_row[0] for each in tables])
 """
 
@@ -122,7 +173,7 @@ def test_a_segment_of_the_first_start_is_known_at_the_next(tmp_path: Path) -> No
             [sys.executable, "-c", STORE_TWICE, str(tmp_path)],
             check=True, capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
         )  # fmt: skip
-        assert done.stdout.strip() == "[5, 5, 5.0]"
+        assert done.stdout.strip() == "[8, 7, 7.0, 1]"
 
 
 CUT_OFF = """
@@ -149,8 +200,8 @@ def test_a_segment_whose_insert_was_cut_off_is_not_taken_for_stored(tmp_path: Pa
             check=True, capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
         )  # fmt: skip
         outputs.append(done.stdout.strip())
-    assert outputs[0] == outputs[2] == "[5, 5, 5.0]"
-    assert int(outputs[1]) >= 3, "spans, requests, requests_1m"
+    assert outputs[0] == outputs[2] == "[8, 7, 7.0, 1]"
+    assert int(outputs[1]) >= 4, "spans, requests, requests_1m, eval_results"
 
 
 def run_store(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from collector.redaction_checks import is_card, is_iban, passes_luhn
 from collector.redaction_phone import PhoneCheck
 from collector.redaction_rules import Action, ValueRule, load_rules
 from collector.redaction_score import load_corpus, score
-from collector.redaction_text import MAX_ROUNDS, Tally, TextRedactor, Tokens
+from collector.redaction_text import MAX_ROUNDS, MAX_SHORT_BYTES, Tally, TextRedactor, Tokens
 from evenkeel.errors import ConfigurationError
 
 CORPUS = load_corpus(Path(__file__).parent / "redaction_corpus.jsonl")
@@ -65,6 +65,18 @@ def test_the_corpus_redacted_twice_is_redacted_once() -> None:
         tally = Tally()
         assert REDACTOR.redact(once, tally) == once
         assert not tally.counts
+
+
+def test_a_short_text_is_searched_like_a_long_one() -> None:
+    for example in CORPUS:
+        short, long = (
+            [
+                (each.rule.name, each.start, min(each.end, len(example.text)))
+                for each in REDACTOR.find(text, Tally())
+            ]
+            for text in (example.text, example.text + b"\n" * MAX_SHORT_BYTES)
+        )
+        assert short == long
 
 
 @pytest.mark.parametrize(

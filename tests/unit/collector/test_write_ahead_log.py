@@ -188,7 +188,7 @@ def test_a_damaged_sealed_segment_keeps_its_front_and_its_rest_is_set_aside(fold
 
 
 def test_poison_is_kept_with_its_reason_and_the_rest_keeps_the_segments_name(folder: Path) -> None:
-    log = WriteAheadLog(folder, "node", SOON)
+    log = WriteAheadLog(folder, "node", Limits(seal_age_s=60.0))
     for body in (b"first", b"poison", b"last"):
         log.append(body, 1).result(TIMEOUT_S)
     log.close()
