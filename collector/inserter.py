@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 POLL_S = 0.5
 FIRST_RETRY_S = 0.1
 MAX_RETRY_S = 5.0
+# Longest that an insert in hand is waited for at the end; a server that hangs is left alone.
+IN_HAND_S = 5.0
 # A store that answers and refuses is asked again this often before the segment is suspected.
 MAX_REFUSALS = 3
 # Answers of a store that has no room, no time or no rights now: the segment is not to blame.
@@ -74,12 +76,15 @@ class Inserter:
         self._thread.start()
 
     def close(self, drain_s: float) -> bool:
-        """Insert what is left for at most `drain_s`; return whether the log is empty."""
+        """Insert what is left for at most `drain_s`; return whether the log is empty.
+
+        An insert in hand then is waited for: the engine crashes if it is closed under one.
+        """
         deadline = time.monotonic() + drain_s
         while time.monotonic() < deadline and not self._log.is_drained():
             time.sleep(0.01)
         self._stop.set()
-        self._thread.join(timeout=max(deadline - time.monotonic(), 1.0))
+        self._thread.join(timeout=IN_HAND_S)
         return self._log.is_drained()
 
     def _run(self) -> None:

@@ -14,7 +14,7 @@ from dashboard.svg_chart import Chart
 
 _SCRIPT = Path(__file__).parent / "assets" / "chart.js"
 _SHORTEST_MS = 5_000
-# What charts do is sent once a session; each chart only asks for it.
+# What charts do is sent with a page, not with each refresh; a chart only asks for it.
 _asks = st.components.v2.component(
     "evenkeel_chart",
     # Streamlit takes one line for the name of a file.

@@ -1,5 +1,5 @@
 // Puts the server's chart in place, says its values at the pointer or the arrow keys, and sends
-// back the stretch that was dragged over, or the point that was picked. It is sent once a session;
+// back the stretch that was dragged over, or the point that was picked. It is sent with a page, not with a refresh;
 // each chart's own script (dashboard/zoom.py) puts its component into the queue `ekCharts`.
 const PAIR = /[ML]([-+\d.e]+) ([-+\d.e]+)/g;
 const BAR = /M([-+\d.e]+) ([-+\d.e]+)V([-+\d.e]+)/g;
