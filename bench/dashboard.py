@@ -161,8 +161,8 @@ def ranges(browser: Browser, url: str) -> dict[str, Any]:
 def refresh(browser: Browser, url: str) -> dict[str, Any]:
     """Return how late refreshes are, and the bytes of each.
 
-    A refresh is late by the time from when it was due until it was drawn in the page, or had come
-    in the sessions that draw nothing.
+    In the sessions that draw nothing, from when a refresh was due until all of it had come; in a
+    page, from when it showed that it asks, which a busy server may make later, until it was drawn.
     """
     with sessions(url, "range=15m", 7) as others:
         lags, sizes, num_shown = drawn_refreshes(browser, url, 1)
