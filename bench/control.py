@@ -20,11 +20,24 @@ import random
 import statistics
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from overhead import BARE, HOOKS, MODEL, READY_TIMEOUT_S, Server, receiver, serve
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.servers import (
+    BARE,
+    HOOKS,
+    MODEL,
+    Server,
+    add_served,
+    describe_machine,
+    read_served,
+    receiver,
+    serve,
+    wait_until_ready,
+)
 
 LIMIT_S = {"interactive": 0.2, "batch": 30.0}
 CONTROL_FILE = """
@@ -106,18 +119,6 @@ async def ask(server: Server, slo_class: str, number: int) -> float | None:
     return first - started if first is not None and b"[DONE]" in last else None
 
 
-async def wait_until_ready(server: Server) -> None:
-    """Wait until the server can be connected to."""
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while time.monotonic() < deadline and server.process.poll() is None:
-        with suppress(OSError):
-            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            writer.close()
-            return
-        await asyncio.sleep(0.2)
-    raise SystemExit("control: a server did not start; run `evenkeel serve demo` to see why")
-
-
 async def find_sustainable(server: Server, seconds: float) -> float:
     """Return the requests a second that a closed loop of 16 clients gets through."""
     until = time.perf_counter() + seconds
@@ -172,7 +173,6 @@ async def compare(
 ) -> tuple[list[float], list[tuple[Goodput, Goodput]]]:
     with_control, without = servers
     for server in servers:
-        await wait_until_ready(server)
         await find_sustainable(server, 3)
     order = random.Random(args.seed)
     pairs, sustainable = [], []
@@ -203,6 +203,7 @@ async def compare(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_served(parser)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=15.0, help="of load in a measurement")
     parser.add_argument("--rest", type=float, default=8.0, help="seconds between measurements")
@@ -216,11 +217,13 @@ def main() -> int:
     control_file.write_text(CONTROL_FILE, encoding="utf-8")
     with ExitStack() as stack:
         otlp = stack.enter_context(receiver())
-        flags = ("--control-file", str(control_file))
+        served, control = read_served(args), ("--control-file", str(control_file))
         servers = (
-            stack.enter_context(serve(HOOKS, False, folder, otlp, flags)),
-            stack.enter_context(serve(BARE, False, folder, otlp)),
+            stack.enter_context(serve(HOOKS, served, folder, otlp, more_flags=control)),
+            stack.enter_context(serve(BARE, served, folder, otlp)),
         )
+        for server in servers:
+            wait_until_ready(server)
         sustainable, pairs = asyncio.run(compare(servers, control_file, args))
     ratios = [a.interactive / max(b.interactive, 1 / args.seconds) for a, b in pairs]
     middle = statistics.median(ratios)
@@ -233,6 +236,8 @@ def main() -> int:
         report = {
             "sustainable_requests_per_s": sustainable,
             "load": args.load,
+            "served": asdict(served),
+            "machine": describe_machine(),
             "ratio": {"median": middle, "least": min(ratios), "greatest": max(ratios)},
             "pairs": [{"control": asdict(a), "plain": asdict(b)} for a, b in pairs],
         }

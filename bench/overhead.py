@@ -11,7 +11,8 @@ which the machine did something else is outvoted. Spans go to a receiver in a pr
 The verdict is over the pairs, against bare vLLM: median ratio of throughput, median difference of
 the TTFT medians. `--control` compares two bare servers and shows how much of a difference is noise.
 The demo model has 2 million parameters: a request of 64 tokens takes 30 ms of all cores, and the
-server is busy with HTTP as much as with the model. `--large` serves 115 million random weights.
+server is busy with HTTP as much as with the model; `--weights` serves random weights of the shape
+of larger models. On a GPU: `--gpu --weights 7b --concurrency 32 --tokens 128 --requests 64`.
 """
 
 from __future__ import annotations
@@ -19,41 +20,36 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 
-import psutil
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from runtime.demo_model.checkpoint import draft_path, target_path
-from runtime.small_machine import EXECUTOR
+from bench.servers import (
+    BARE,
+    HOOKS,
+    MODEL,
+    REQUESTS,
+    SECOND,
+    TRACING,
+    Server,
+    add_served,
+    describe_machine,
+    read_served,
+    receiver,
+    refuse_silence,
+    serve,
+    wait_until_ready,
+)
 
-MODEL = "support"
 QUESTION = "How do I change the delivery address of order {number}?"
-READY_TIMEOUT_S = 180.0
 SETTLE_S = 0.1
-HOOKS, REQUESTS, BARE, TRACING, SECOND = "hooks", "requests", "bare", "tracing", "second bare"
-# `--large`: the demo model's tokenizer with 12 layers of width 768, as GPT-2 and OPT-125M have.
-LARGE = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 12,
-    "head_dim": 64,
-}
-# In the step hook's place, so that only requests are observed.
-OWN_SCHEDULER = ("--scheduler-cls", "vllm.v1.core.sched.scheduler.Scheduler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,141 +70,6 @@ class Sample:
     tokens_per_s: float
     ttft_p50_ms: float
     cpu_ms_per_request: float
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A running server; CPU time is that of the HTTP process and the exporter, not the engine."""
-
-    name: str
-    port: int
-    process: subprocess.Popen[bytes]
-
-    def cpu_s(self) -> float:
-        """CPU seconds so far of all its processes but the engine."""
-        total = 0.0
-        own = psutil.Process(self.process.pid)
-        for process in (own, *own.children()):
-            if process.name().startswith("VLLM::"):
-                continue
-            times = process.cpu_times()
-            total += times.user + times.system
-        return total
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def receiver() -> Iterator[str]:
-    """A process that takes every OTLP body and looks at none; it tells how many came to a path."""
-    port = free_port()
-    code = (
-        "from collections import Counter\n"
-        "from http.server import *\n"
-        "bodies = Counter()\n"
-        "class H(BaseHTTPRequestHandler):\n"
-        "    protocol_version = 'HTTP/1.1'\n"
-        "    def do_POST(self):\n"
-        "        self.rfile.read(int(self.headers['content-length']))\n"
-        "        bodies[self.path] += 1\n"
-        "        self.send_response(200)\n"
-        "        self.send_header('content-length', '0')\n"
-        "        self.end_headers()\n"
-        "    def do_GET(self):\n"
-        "        body = str(bodies[self.path]).encode()\n"
-        "        self.send_response(200)\n"
-        "        self.send_header('content-length', str(len(body)))\n"
-        "        self.end_headers()\n"
-        "        self.wfile.write(body)\n"
-        "    def log_message(self, *_): pass\n"
-        f"ThreadingHTTPServer(('127.0.0.1', {port}), H).serve_forever()\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code])
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-
-
-@contextmanager
-def serve(
-    name: str,
-    speculates: bool,
-    folder: Path,
-    otlp: str,
-    more_flags: tuple[str, ...] = (),
-    hooked: tuple[str, ...] = ("evenkeel", "serve"),
-) -> Iterator[Server]:
-    """A server that starts; any other name than those of the hooks and `TRACING` is bare."""
-    port = free_port()
-    flags = ["--served-model-name", MODEL, "--enforce-eager", "--no-use-tqdm-on-load"]
-    flags += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
-    # As `evenkeel serve` chooses on few cores; without it, polling makes throughput a lottery.
-    flags += ["--distributed-executor-backend", EXECUTOR]
-    if speculates:
-        draft = {
-            "method": "draft_model",
-            "model": str(draft_path()),
-            "num_speculative_tokens": 4,
-        }
-        flags += ["--speculative-config", json.dumps(draft)]
-    address = ["--host", "127.0.0.1", "--port", str(port)]
-    if name in (HOOKS, REQUESTS):
-        command = [*hooked, str(target_path())]
-        flags += ["--otlp-endpoint", f"{otlp}/{name}", "--data-dir", str(folder / name)]
-        flags += OWN_SCHEDULER if name == REQUESTS else ()
-    else:
-        command = ["vllm.entrypoints.openai.api_server", "--model", str(target_path())]
-    environment = dict(os.environ) | {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "OMP_NUM_THREADS": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        "VLLM_NO_USAGE_STATS": "1",
-        # Where this package is installed, its plugin would be in the bare server as well.
-        "VLLM_PLUGINS": "none",
-    }
-    if name == TRACING:
-        environment["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = "http/protobuf"
-        flags += ["--otlp-traces-endpoint", f"{otlp}/{name}/v1/traces"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command, *address, *flags, *more_flags],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield Server(name, port, process)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(15)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def refuse_silence(otlp: str, name: str) -> None:
-    """End here if a server that should have sent spans sent none: its cost would be a lie."""
-    with urllib.request.urlopen(f"{otlp}/{name}/v1/traces") as answer:
-        if int(answer.read()) == 0:
-            raise SystemExit(f"overhead: no span came from {name!r}")
-
-
-def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        with suppress(OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).close()
-            return
-        time.sleep(0.2)
-    raise SystemExit("overhead: a server did not start; run `evenkeel serve demo` to see why")
 
 
 async def ask(port: int, number: int, tokens: int) -> float:
@@ -308,14 +169,9 @@ def summarize(results: list[dict[str, Sample]], name: str) -> dict[str, dict[str
     }
 
 
-def model_flags(is_large: bool) -> tuple[str, ...]:
-    """Return what has vLLM serve 115 million random weights in the demo model's place."""
-    return ("--load-format", "dummy", "--hf-overrides", json.dumps(LARGE)) if is_large else ()
-
-
 def add_load(parser: argparse.ArgumentParser) -> None:
     """Add the flags of what is served, and how much is measured."""
-    parser.add_argument("--large", action="store_true", help="115 million random weights instead")
+    add_served(parser)
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--blocks", type=int, default=9, help="of each server in a pair")
@@ -343,12 +199,11 @@ def main() -> int:
         otlp = stack.enter_context(receiver())
         senders = () if args.control else (HOOKS, REQUESTS, TRACING)
         names = (SECOND, BARE) if args.control else (*senders, BARE)
-        flags = model_flags(args.large)
-        servers = [
-            stack.enter_context(serve(n, args.speculate, folder, otlp, flags)) for n in names
-        ]
-        for server in servers:
-            wait_until_ready(server.process, server.port)
+        servers = []
+        for name in names:
+            server = serve(name, read_served(args), folder, otlp, args.speculate)
+            servers.append(stack.enter_context(server))
+            wait_until_ready(servers[-1])
         results = asyncio.run(compare(servers, load, args.pairs, args.seed))
         for name in senders:
             refuse_silence(otlp, name)
@@ -361,7 +216,8 @@ def main() -> int:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         report = {
             "load": asdict(load),
-            "model": LARGE if args.large else "demo",
+            "served": asdict(read_served(args)),
+            "machine": describe_machine(),
             "control": args.control,
             "speculates": args.speculate,
             "summary": summary,

@@ -18,8 +18,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import random
 import signal
 import statistics
@@ -35,17 +33,13 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.overhead import (
+from bench.overhead import Load, Sample, add_load, measure, read_load
+from bench.servers import (
     HOOKS,
-    LARGE,
     REQUESTS,
-    Load,
-    Sample,
     Server,
-    add_load,
-    measure,
-    model_flags,
-    read_load,
+    describe_machine,
+    read_served,
     receiver,
     refuse_silence,
     serve,
@@ -208,9 +202,9 @@ def main() -> int:
         if args.only not in (None, name):
             continue
         with receiver() as otlp, tempfile.TemporaryDirectory() as folder:
-            flags = model_flags(args.large)
-            with serve(name, False, Path(folder), otlp, flags, hooked=hooked) as server:
-                wait_until_ready(server.process, server.port)
+            served = read_served(args)
+            with serve(name, served, Path(folder), otlp, hooked=hooked) as server:
+                wait_until_ready(server)
                 results = asyncio.run(compare(server, load, args.pairs, args.seed))
                 refuse_silence(otlp, name)
         summary[name] = summarize(results)
@@ -221,9 +215,8 @@ def main() -> int:
             )
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        machine = {"cores": os.cpu_count(), "machine": platform.machine()}
-        what = {"load": asdict(load), "model": LARGE if args.large else "demo"}
-        report = machine | what | {"pairs": args.pairs, "summary": summary}
+        what = {"load": asdict(load), "served": asdict(read_served(args))}
+        report = {"machine": describe_machine(), **what, "pairs": args.pairs, "summary": summary}
         args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 0
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import statistics
 import sys
@@ -26,10 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.servers import SHAPES, describe_machine
 
 AUTO, NONE = "auto", "none"
+CPU_OPTIONS: dict[str, Any] = {"enforce_eager": True}
+# Two engines share the card.
+GPU_OPTIONS: dict[str, Any] = {"gpu_memory_utilization": 0.4, "kv_cache_memory_bytes": 4 << 30}
 MAX_DRAFT = 15
 MODEL_TOKENS = 1024
 PROMPT_TOKENS = 32
@@ -47,20 +50,20 @@ class Block:
 class Engines:
     """Both engines, and how to have either answer a block of requests."""
 
-    def __init__(self, model: Path, answer_tokens: int) -> None:
+    def __init__(self, model: Path, answer_tokens: int, options: dict[str, Any]) -> None:
         from vllm import LLM
 
         from runtime.speculation_flags import speculation_flags
 
         base = {
             "model": str(model),
-            "enforce_eager": True,
             "max_model_len": MODEL_TOKENS,
             "max_num_seqs": 32,
             "enable_prefix_caching": False,
             "seed": 1,
+            **options,
         }
-        flags = speculation_flags(MAX_DRAFT, is_cpu=True)
+        flags = speculation_flags(MAX_DRAFT, is_cpu="enforce_eager" in options)
         self.plain = LLM(**base)
         self.hooked = LLM(
             **base,
@@ -139,6 +142,8 @@ def main() -> int:
     parser.add_argument("--hidden", type=int, default=768, help="width of the random model (768)")
     parser.add_argument("--layers", type=int, default=12, help="its layers (12)")
     parser.add_argument("--demo", action="store_true", help="the demo model instead")
+    parser.add_argument("--gpu", choices=SHAPES, help="random weights of this shape, on a GPU")
+    parser.add_argument("--options", default="{}", help="more of vLLM's engine arguments (JSON)")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     os.environ |= {
@@ -150,16 +155,20 @@ def main() -> int:
     }
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory(prefix="ek-") as folder:
-        engines = Engines(find_model(args, Path(folder)), args.answer_tokens)
+        options = (GPU_OPTIONS if args.gpu else CPU_OPTIONS) | json.loads(args.options)
+        if args.gpu:
+            options |= {"load_format": "dummy", "hf_overrides": SHAPES[args.gpu]}
+        engines = Engines(find_model(args, Path(folder)), args.answer_tokens, options)
         engines.warm_up()
         rows = [
             measure(engines, traffic, int(batch), args.lengths.split(","), args.rounds)
             for traffic in args.traffic.split(",")
             for batch in args.batches.split(",")
         ]
+    random_model = args.gpu or f"{args.layers} × {args.hidden}"
     report = {
-        "model": "demo" if args.demo else f"random Llama {args.layers} × {args.hidden}",
-        "machine": {"cores": os.cpu_count(), "machine": platform.machine()},
+        "model": "demo" if args.demo else f"random Llama {random_model}",
+        "machine": describe_machine(),
         "threads": os.environ["OMP_NUM_THREADS"],
         "rows": rows,
     }
@@ -170,7 +179,7 @@ def main() -> int:
 
 
 def find_model(args: argparse.Namespace, folder: Path) -> Path:
-    if args.demo:
+    if args.demo or args.gpu:
         from runtime.demo_model.checkpoint import target_path
 
         return Path(target_path())
