@@ -199,11 +199,12 @@ def main() -> int:
         otlp = stack.enter_context(receiver())
         senders = () if args.control else (HOOKS, REQUESTS, TRACING)
         names = (SECOND, BARE) if args.control else (*senders, BARE)
-        servers = []
-        for name in names:
-            server = serve(name, read_served(args), folder, otlp, args.speculate)
-            servers.append(stack.enter_context(server))
-            wait_until_ready(servers[-1])
+        servers = [
+            stack.enter_context(serve(n, read_served(args), folder, otlp, args.speculate))
+            for n in names
+        ]
+        for server in servers:
+            wait_until_ready(server)
         results = asyncio.run(compare(servers, load, args.pairs, args.seed))
         for name in senders:
             refuse_silence(otlp, name)
