@@ -63,7 +63,8 @@ class Engines:
             "seed": 1,
             **options,
         }
-        flags = speculation_flags(MAX_DRAFT, is_cpu="enforce_eager" in options)
+        is_cpu = "hf_overrides" not in options
+        flags = speculation_flags(MAX_DRAFT, is_cpu, is_ahead=not is_cpu)
         self.plain = LLM(**base)
         self.hooked = LLM(
             **base,

@@ -1,17 +1,24 @@
 """The speculation hook without vLLM: what is drafted for a step, and what is learned from it.
 
 One object an engine, called in its loop: once a step with the requests that decode, once for each
-verified draft, once for each request that ends. `runtime.speculation_hook` does the calling.
+draft that is scheduled and once when it is verified, once for each request that ends.
+`runtime.speculation_hook` does the calling.
+
+Under asynchronous scheduling a step is under way while the next is drafted. What it will make is
+taken from the same proposal: as many of its own draft's tokens as the proposal still agrees with,
+and one more; the next draft goes on behind them. Where that was wrong, the draft is refused like
+any other.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic_ns
 from typing import Any, Protocol
 
-from runtime.draft_sources import Source, Trail, propose, read_handed_draft
+from runtime.draft_sources import Draft, Source, Trail, propose, read_handed_draft
 from runtime.draft_store import DraftStore
 from runtime.speculation_acceptance import OwnRecord
 from runtime.speculation_controller import Controller, ControllerState, Offer, StepFacts
@@ -29,6 +36,7 @@ class Request(Protocol):
     max_tokens: int
     cache_salt: str | None
     sampling_params: Any
+    num_output_placeholders: int
 
     @property
     def all_token_ids(self) -> Sequence[int]:
@@ -38,13 +46,14 @@ class Request(Protocol):
 
 @dataclass(slots=True)
 class _Followed:
-    """One request that decodes, and the drafts it had."""
+    """One request that decodes, the draft chosen for its next step, and those being verified."""
 
     trail: Trail
     may_draft: bool
     own: OwnRecord = field(default_factory=OwnRecord)
     counts: dict[Source, DraftCounts] = field(default_factory=dict)
-    pending: Offer | None = None
+    chosen: Offer | None = None
+    under_way: deque[tuple[Offer, list[int]]] = field(default_factory=deque)
     ask_at_step: int = 0
     wait_steps: int = 0
 
@@ -78,18 +87,26 @@ class Speculation:
         if self._last_end_ns is None:
             self._last_end_ns = monotonic_ns()
 
-    def note_verified(self, request_id: str, drafted: int, accepted: int) -> None:
-        """Learn what became of a request's draft; `drafted` may be less than was proposed."""
+    def note_scheduled(self, request_id: str, drafted: int) -> None:
+        """Note that a step goes out with so many tokens of what was drafted for a request."""
         followed = self._followed.get(request_id)
-        if followed is None or followed.pending is None:
+        if followed is not None and followed.chosen is not None:
+            offer, followed.chosen = followed.chosen, None
+            followed.under_way.append((offer, offer.draft.tokens[:drafted]))
+
+    def note_verified(self, request_id: str, accepted: int | None) -> None:
+        """Learn what became of a request's draft; None where its step came to nothing."""
+        followed = self._followed.get(request_id)
+        if followed is None or not followed.under_way:
             return
-        offer, followed.pending = followed.pending, None
-        drafted = min(drafted, len(offer.draft.tokens))
-        self.controller.note_verified(offer, drafted, accepted)
+        offer, tokens = followed.under_way.popleft()
+        if accepted is None:
+            return
+        self.controller.note_verified(offer, len(tokens), accepted)
         counts = followed.counts.get(offer.draft.source)
         if counts is None:
             counts = followed.counts[offer.draft.source] = DraftCounts()
-        counts.add(drafted, accepted)
+        counts.add(len(tokens), accepted)
 
     def note_end(self, request: Request) -> Mapping[str, DraftCounts]:
         """Remember the answer of a request that ended, and return what its drafts came to."""
@@ -139,10 +156,7 @@ class Speculation:
                 followed = self._followed[request.request_id] = _follow(request, self._vocabulary)
             if not followed.may_draft or (step < followed.ask_at_step and not everyone):
                 continue
-            text = followed.trail.text
-            # The step makes one token more than it accepts, so the last one needs no draft.
-            left = request.max_tokens - (len(text) - request.num_prompt_tokens) - 1
-            draft = propose(self.store, followed.trail, min(max_tokens, left))
+            draft = self._propose(request, followed, max_tokens)
             if draft is None:
                 self._wait(followed)
                 continue
@@ -152,15 +166,30 @@ class Speculation:
         drafts = {}
         for (request, followed), offer, length in zip(takers, offers, lengths, strict=True):
             if length:
-                followed.pending = offer
+                followed.chosen = offer
                 followed.ask_at_step = followed.wait_steps = 0
                 drafts[request.request_id] = offer.draft.tokens[:length]
             else:
                 self._wait(followed)
         return drafts
 
+    def _propose(self, request: Request, followed: _Followed, max_tokens: int) -> Draft | None:
+        """What the request should go on with in the next step, the one under way left out."""
+        # A step makes one token more than it accepts, so the last one needs no draft.
+        made = len(followed.trail.text) - request.num_prompt_tokens
+        left = request.max_tokens - made - 1
+        if not request.num_output_placeholders:
+            return propose(self.store, followed.trail, min(max_tokens, left))
+        ahead = followed.under_way[-1][1] if followed.under_way else []
+        draft = propose(self.store, followed.trail, min(max_tokens + len(ahead) + 1, left))
+        if draft is None:
+            return None
+        skipped = _count_agreed(ahead, draft.tokens) + 1
+        tokens = draft.tokens[skipped : skipped + max_tokens]
+        return replace(draft, tokens=tokens) if tokens else None
+
     def _wait(self, followed: _Followed) -> None:
-        followed.pending = None
+        followed.chosen = None
         followed.wait_steps = min(max(1, followed.wait_steps * 2), _MAX_WAIT_STEPS)
         followed.ask_at_step = self.num_steps + followed.wait_steps
 
@@ -171,3 +200,12 @@ def _follow(request: Request, vocabulary: int) -> _Followed:
     handed = read_handed_draft(extra, vocabulary)
     trail = Trail(owner, request.all_token_ids, request.num_prompt_tokens, handed)
     return _Followed(trail, may_draft=extra.get(SPECULATE_KEY) is not False)
+
+
+def _count_agreed(one: Sequence[int], other: Sequence[int]) -> int:
+    agreed = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        agreed += 1
+    return agreed

@@ -4,8 +4,11 @@ The only file that touches vLLM for speculation. vLLM lets a `custom_class` prop
 worker, where it sees token arrays without request ids, tenants or step times. The scheduler sees
 all of these and sets the drafts of each request itself (`Request.spec_token_ids`, of any length,
 which `Scheduler.schedule` takes up), so the proposer in the worker has nothing left to say: it is
-there because vLLM verifies drafts only with a speculative configuration. Where this vLLM lacks what
-the hook builds on, or the hook fails, requests are served without drafts, with one warning.
+there because vLLM verifies drafts only with a speculative configuration. On a GPU vLLM plans a step
+while the one before is under way; drafts are then made for the step after that
+(`runtime.speculation_engine`) and written where the GPU reads them
+(`runtime.speculation_gpu_worker`). Where this vLLM lacks what the hook builds on, or the hook
+fails, requests are served without drafts, with one warning.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from runtime.draft_store import DraftStore
 from runtime.draft_store_file import load_store, save_store, save_store_aside
 from runtime.speculation_controller import GoodputController, StepFacts
 from runtime.speculation_engine import Speculation
+from runtime.speculation_flags import drafts_ahead
 from runtime.speculation_report import REPORT_KEY, DraftCounts, Report, encode_report
 from runtime.speculation_settings import SpeculationSettings
 from runtime.speculation_state import describe_state
@@ -66,14 +70,18 @@ class SpeculativeScheduler(LedgerScheduler):
     evenkeel_speculation: Speculation | None = None
 
     def __new__(cls, *args: Any, **options: Any) -> SpeculativeScheduler:
-        """Return this scheduler, or the recording one where vLLM plans steps ahead of drafts."""
+        """Return the variant for this configuration, or the recording scheduler where none is."""
         config = options["vllm_config"] if "vllm_config" in options else args[0]
         if config.scheduler_config.async_scheduling:
-            logger.warning(
-                "nothing is drafted: asynchronous scheduling plans steps ahead of drafts"
-            )
-            plain: Any = AsyncLedgerScheduler(*args, **options)
-            return cast(SpeculativeScheduler, plain)
+            if not drafts_ahead(config):
+                logger.warning(
+                    "nothing is drafted here: asynchronous scheduling plans steps ahead of drafts, "
+                    "and takes them only in vLLM's V2 model runner, in one engine and stage"
+                )
+                plain: Any = AsyncLedgerScheduler(*args, **options)
+                return cast(SpeculativeScheduler, plain)
+            if not issubclass(cls, AsyncLedgerScheduler):
+                cls = AsyncSpeculativeScheduler
         return cast(SpeculativeScheduler, super().__new__(cls, *args, **options))
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -91,10 +99,15 @@ class SpeculativeScheduler(LedgerScheduler):
             self._stop_drafting(error)
 
     def schedule(self, *args: Any, **options: Any) -> Any:
-        """Schedule a step, and note when it began."""
-        if self.evenkeel_speculation is not None:
-            self.evenkeel_speculation.begin_step()
-        return super().schedule(*args, **options)
+        """Schedule a step, and note when it began and with which drafts."""
+        speculation = self.evenkeel_speculation
+        if speculation is None:
+            return super().schedule(*args, **options)
+        speculation.begin_step()
+        output = super().schedule(*args, **options)
+        for request_id, tokens in output.scheduled_spec_decode_tokens.items():
+            speculation.note_scheduled(request_id, len(tokens))
+        return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         """Process a step's output, learn from it, and draft for the next step."""
@@ -205,10 +218,9 @@ class SpeculativeScheduler(LedgerScheduler):
         num_requests = len(output.num_scheduled_tokens)
         drafted_tokens = sum(map(len, drafts.values())) if drafts else 0
         made_tokens = sum(map(len, sampled)) if sampled else 0
-        for request_id, tokens in drafts.items():
-            if request_id in index and sampled and sampled[index[request_id]]:
-                num_made = len(sampled[index[request_id]])
-                speculation.note_verified(request_id, len(tokens), num_made - 1)
+        for request_id in drafts:
+            num_made = len(sampled[index[request_id]]) if request_id in index and sampled else 0
+            speculation.note_verified(request_id, num_made - 1 if num_made else None)
         # A step that computes more than a token a request beside the drafts holds a prompt.
         is_pure = output.total_num_scheduled_tokens == num_requests + drafted_tokens
         if not num_requests:
@@ -224,6 +236,7 @@ class SpeculativeScheduler(LedgerScheduler):
             if request.request_id in output.num_scheduled_tokens
             and not request.is_prefill_chunk
             and request.sampling_params is not None
+            and self._may_draft(request)
         ]
         goes_on = bool(self.running) or bool(self.waiting)
         drafts = speculation.end_step(facts, decoding, goes_on)
@@ -233,6 +246,10 @@ class SpeculativeScheduler(LedgerScheduler):
                 request.spec_token_ids = self.structured_output_manager.validate_tokens(
                     request, draft
                 )
+
+    def _may_draft(self, request: Any) -> bool:
+        """Whether drafts of this request can be verified."""
+        return True
 
     def _tell_of_failure(self, outputs: Any) -> None:
         """Have the server count that nothing is drafted, with the next request that ends."""
@@ -271,3 +288,24 @@ class SpeculativeScheduler(LedgerScheduler):
         logger.error("nothing is drafted any more, requests go on: %r", error, exc_info=error)
         if self._evenkeel_settings.raise_internal_errors:
             raise error
+
+
+class AsyncSpeculativeScheduler(SpeculativeScheduler, AsyncLedgerScheduler):
+    """The same over vLLM's asynchronous scheduler: a step is under way while the next is drafted.
+
+    vLLM would have each request verify as many tokens as its proposer made on the GPU, of which the
+    scheduler knows nothing but the number. Here a request has the drafts that were set for it, or
+    none.
+    """
+
+    def update_draft_token_ids_in_output(self, *args: Any, **options: Any) -> None:
+        """Leave the drafts of a step alone: those of a grammar's requests, whom vLLM asks for."""
+
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        super()._update_after_schedule(scheduler_output)
+        for request_id in scheduler_output.num_scheduled_tokens:
+            self.requests[request_id].spec_token_ids = []
+
+    def _may_draft(self, request: Any) -> bool:
+        # What a grammar allows after the tokens under way is not known yet.
+        return not request.use_structured_output

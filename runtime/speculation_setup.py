@@ -81,8 +81,21 @@ def choose_flags(
     if is_observed:
         # The engine's process inherits it however vLLM starts it.
         hand_down(REPORTS_VARIABLE, "true")
-    settings = load(SpeculationSettings, {}).settings
-    return speculation_flags(settings.max_tokens, computes_on_cpu()).as_flags()
+    max_tokens = load(SpeculationSettings, {}).settings.max_tokens
+    return speculation_flags(max_tokens, computes_on_cpu(), can_draft_ahead(find)).as_flags()
+
+
+def can_draft_ahead(find: Find = find_name) -> bool:
+    """Whether this is a GPU, and this vLLM keeps drafts where they can be written to."""
+    platform = find("vllm.platforms", "current_platform")
+    methods = get_args(find("vllm.config.speculative", "NgramGPUTypes"))
+    runner = find("vllm.v1.worker.gpu.model_runner", "GPUModelRunner")
+    return bool(
+        platform is not None
+        and platform.is_cuda()
+        and "ngram_gpu" in methods
+        and hasattr(runner, "take_draft_token_ids")
+    )
 
 
 class ServerReplay:

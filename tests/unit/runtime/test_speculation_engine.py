@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -38,6 +38,7 @@ class Request:
     max_tokens: int = 30
     cache_salt: str | None = None
     sampling_params: Params = field(default_factory=Params)
+    num_output_placeholders: int = 0
 
 
 class Notes(FixedLength):
@@ -78,14 +79,89 @@ def test_the_second_answer_is_drafted_from_the_first() -> None:
     answer_once(engine, Request("a"))
     again = Request("b")
     assert first_draft(engine, again) == ANSWER[1:5]
-    engine.note_verified("b", 4, 4)
+    engine.note_scheduled("b", 4)
+    engine.note_verified("b", 4)
     again.all_token_ids += ANSWER[1:6]
     assert engine.end_step(None, [again], goes_on=True) == {"b": ANSWER[6:10]}
-    engine.note_verified("b", 4, 1)
+    engine.note_scheduled("b", 4)
+    engine.note_verified("b", 1)
     counts = engine.note_end(again)
     assert counts["retrieval"].drafted == [2, 2, 2, 2]
     assert counts["retrieval"].accepted == [2, 1, 1, 1]
     assert notes.verified == [(4, 4), (4, 1)]
+
+
+def run_ahead(
+    engine: Speculation, request: Request, answer: Sequence[int]
+) -> tuple[int, list[list[int]]]:
+    """Answer a request, each step going out before the one ahead of it is known.
+
+    Returns:
+        How many steps it took, and every draft.
+    """
+    drafts: dict[str, list[int]] = {}
+    under_way: list[list[int]] = []
+    every, steps = [], 0
+    while len(made := request.all_token_ids[request.num_prompt_tokens :]) < len(answer):
+        draft = drafts.pop(request.request_id, [])
+        if draft:
+            engine.note_scheduled(request.request_id, len(draft))
+            every.append(draft)
+        request.num_output_placeholders += 1 + len(draft)
+        under_way.append(draft)
+        if len(under_way) < 2:
+            continue
+        verified, steps = under_way.pop(0), steps + 1
+        request.num_output_placeholders -= 1 + len(verified)
+        rest = answer[len(made) :]
+        accepted = next(
+            (i for i, token in enumerate(verified) if rest[i : i + 1] != [token]), len(verified)
+        )
+        request.all_token_ids += rest[: accepted + 1]
+        if verified:
+            engine.note_verified(request.request_id, accepted)
+        drafts = engine.end_step(None, [request], goes_on=True)
+    return steps, every
+
+
+def test_a_step_is_drafted_behind_the_one_under_way() -> None:
+    engine, notes = speculation()
+    answer_once(engine, Request("a"))
+    steps, drafts = run_ahead(engine, Request("b"), ANSWER)
+    # The first token, and the one under way when it came, are not drafted.
+    assert drafts[:3] == [ANSWER[2:6], ANSWER[7:11], ANSWER[12:16]]
+    assert steps == 2 + (len(ANSWER) - 2 + 4) // 5
+    assert all(drafted == accepted for drafted, accepted in notes.verified)
+
+
+def test_drafts_find_their_place_again_after_a_wrong_one() -> None:
+    engine, notes = speculation()
+    answer_once(engine, Request("a"))
+    other = [*ANSWER[:9], 1999, *ANSWER[10:]]
+    run_ahead(engine, Request("b"), other)
+    # The draft that held the other token fails, and the one behind it; then they are right again.
+    wrong = [n for n, (drafted, accepted) in enumerate(notes.verified) if accepted < drafted]
+    assert len(wrong) <= 3
+    assert notes.verified[0] == (4, 4)
+    assert notes.verified[-1][0] == notes.verified[-1][1]
+
+
+@given(
+    first=st.lists(st.integers(0, 3), min_size=1, max_size=60),
+    second=st.lists(st.integers(0, 3), min_size=1, max_size=60),
+    length=st.integers(1, 6),
+)
+def test_any_answer_comes_out_with_steps_under_way(
+    first: list[int], second: list[int], length: int
+) -> None:
+    engine, notes = speculation(length)
+    run_ahead(engine, Request("a", max_tokens=len(first)), first)
+    engine.note_end(Request("a"))
+    request = Request("b", max_tokens=len(second))
+    _, drafts = run_ahead(engine, request, second)
+    assert request.all_token_ids[request.num_prompt_tokens :] == second
+    assert all(1 <= len(draft) <= length for draft in drafts)
+    assert all(accepted <= drafted for drafted, accepted in notes.verified)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +224,8 @@ def test_time_without_work_is_no_step() -> None:
 
 def test_a_draft_of_an_unknown_request_is_passed_over() -> None:
     engine, notes = speculation()
-    engine.note_verified("gone", 3, 3)
+    engine.note_scheduled("gone", 3)
+    engine.note_verified("gone", 3)
     assert engine.note_end(Request("gone")) == {}
     assert notes.verified == []
 
@@ -186,7 +263,8 @@ class Life(RuleBasedStateMachine):
             draft = self.drafts.get(request.request_id, [])
             made = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=len(draft) + 1))
             if draft:
-                self.engine.note_verified(request.request_id, len(draft), len(made) - 1)
+                self.engine.note_scheduled(request.request_id, len(draft))
+                self.engine.note_verified(request.request_id, len(made) - 1)
             request.all_token_ids += made
         facts = StepFacts(len(decoding), sum(map(len, self.drafts.values())), len(decoding))
         self.drafts = self.engine.end_step(facts, decoding, goes_on)
