@@ -47,8 +47,9 @@ SHAPES: dict[str, dict[str, int]] = {
         "head_dim": 128,
     },
 }
-# In the step hook's place, so that only requests are observed.
-OWN_SCHEDULER = ("--scheduler-cls", "vllm.v1.core.sched.scheduler.Scheduler")
+# In the step hook's place, so that only requests are observed; on a GPU vLLM plans ahead.
+OWN_SCHEDULER = "vllm.v1.core.sched.scheduler.Scheduler"
+OWN_GPU_SCHEDULER = "vllm.v1.core.sched.async_scheduler.AsyncScheduler"
 # As `evenkeel serve` chooses on few cores; without it, polling makes throughput a lottery.
 CPU_FLAGS = ("--enforce-eager", "--distributed-executor-backend", EXECUTOR)
 # Four servers share one card.
@@ -187,7 +188,8 @@ def serve(
     if name in (HOOKS, REQUESTS):
         command = [*hooked, str(target_path())]
         flags += ["--otlp-endpoint", f"{otlp}/{name}", "--data-dir", str(folder / name)]
-        flags += OWN_SCHEDULER if name == REQUESTS else ()
+        if name == REQUESTS:
+            flags += ["--scheduler-cls", OWN_GPU_SCHEDULER if served.is_gpu else OWN_SCHEDULER]
     else:
         command = ["vllm.entrypoints.openai.api_server", "--model", str(target_path())]
     environment = dict(os.environ) | {
