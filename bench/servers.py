@@ -72,7 +72,7 @@ class Served:
 
     def vllm_flags(self) -> tuple[str, ...]:
         """Return them as vLLM's flags."""
-        flags = GPU_FLAGS if self.is_gpu else CPU_FLAGS
+        flags: tuple[str, ...] = GPU_FLAGS if self.is_gpu else CPU_FLAGS
         if self.weights != "demo":
             shape = json.dumps(SHAPES[self.weights])
             flags += ("--load-format", "dummy", "--hf-overrides", shape)

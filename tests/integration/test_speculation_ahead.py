@@ -60,13 +60,16 @@ def make_scheduler(config: VllmConfig, num_blocks: int = NUM_BLOCKS) -> Any:
     )
     config.cache_config.num_gpu_blocks = num_blocks
     init_none_hash(sha256)
-    return SpeculativeScheduler(
+    scheduler: Any = SpeculativeScheduler(
         vllm_config=config,
         kv_cache_config=KVCacheConfig(num_blocks, [], [KVCacheGroupSpec(["layer"], kind)]),
         structured_output_manager=StructuredOutputManager(config),
         block_size=BLOCK_TOKENS,
         log_stats=True,
     )
+    if isinstance(scheduler, AsyncSpeculativeScheduler):
+        scheduler.evenkeel_speculation.controller = FixedLength(15)
+    return scheduler
 
 
 class Model:
@@ -114,13 +117,10 @@ class Model:
             self.scheduler.update_from_output(output, self._compute(output))
 
     def _compute(self, output: SchedulerOutput) -> ModelRunnerOutput:
+        # The V2 model runner is told of a request that was preempted as of a new one.
         for new in output.scheduled_new_reqs:
+            self.num_resumed += new.req_id in self._computed
             self._computed[new.req_id] = new.num_computed_tokens
-        resumed = output.scheduled_cached_reqs
-        for at, request_id in enumerate(resumed.req_ids):
-            if request_id in resumed.resumed_req_ids:
-                self.num_resumed += 1
-                self._computed[request_id] = resumed.num_computed_tokens[at]
         ids = list(output.num_scheduled_tokens)
         sampled = [self._sample(i, output) for i in ids]
         return ModelRunnerOutput(ids, {i: n for n, i in enumerate(ids)}, sampled)
@@ -152,7 +152,6 @@ class Model:
 def model(config: VllmConfig) -> Iterator[Model]:
     scheduler = make_scheduler(config)
     assert type(scheduler) is AsyncSpeculativeScheduler
-    scheduler.evenkeel_speculation.controller = FixedLength(15)
     yield Model(scheduler)
     assert scheduler.evenkeel_speculation is not None, "drafting was given up"
 
@@ -211,7 +210,6 @@ def test_requests_that_come_and_go_while_others_are_drafted(model: Model) -> Non
 
 def test_requests_that_are_preempted_go_on(config: VllmConfig) -> None:
     scheduler = make_scheduler(config, num_blocks=14)
-    scheduler.evenkeel_speculation.controller = FixedLength(15)
     model = Model(scheduler)
     prompt = list(range(50, 90))
     answers = {f"r{n}": answer_of(n % 2) for n in range(6)}
