@@ -68,6 +68,7 @@ def make_scheduler(config: VllmConfig, num_blocks: int = NUM_BLOCKS) -> Any:
         log_stats=True,
     )
     if isinstance(scheduler, AsyncSpeculativeScheduler):
+        assert scheduler.evenkeel_speculation is not None
         scheduler.evenkeel_speculation.controller = FixedLength(15)
     return scheduler
 
