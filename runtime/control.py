@@ -95,6 +95,7 @@ class ControlCounts:
         would_refuse: The same for what a dry run let in.
         unknown_classes: Requests that named a class that is not configured.
         changes: Steps taken, by lever.
+        errors: Ticks that failed.
     """
 
     admitted: Counter[str] = field(default_factory=Counter)
@@ -102,6 +103,7 @@ class ControlCounts:
     would_refuse: Counter[tuple[str, str]] = field(default_factory=Counter)
     unknown_classes: int = 0
     changes: Counter[str] = field(default_factory=Counter)
+    errors: int = 0
 
 
 class Control:

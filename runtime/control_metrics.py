@@ -45,6 +45,7 @@ class ControlMetrics(Collector):
             "Requests of a class that is not configured",
             counts.unknown_classes,
         )
+        yield CounterMetricFamily(f"{_PREFIX}errors", "Ticks that failed", counts.errors)
         changes = CounterMetricFamily(f"{_PREFIX}changes", "Steps taken", labels=["lever"])
         for lever, count in sorted(counts.changes.items()):
             changes.add_metric([lever], count)

@@ -73,10 +73,16 @@ class ControlService:
         """Tick until cancelled; an error of ours never ends it."""
         while True:
             await asyncio.sleep(TICK_S)
-            try:
-                self.tick()
-            except Exception:
-                logger.exception("control failed in a tick, it goes on")
+            self._tick_safely()
+
+    def _tick_safely(self) -> None:
+        """Tick; an error is counted, and the first is logged: there are ticks all day."""
+        try:
+            self.tick()
+        except Exception:
+            self.control.counts.errors += 1
+            if self.control.counts.errors == 1:
+                logger.exception("control failed in a tick, it goes on; later failures are counted")
 
     def tick(self) -> None:
         """Reload the file if it changed, take a step if one is due, record what is known."""

@@ -227,6 +227,26 @@ def test_the_kill_switch_is_in_the_file(tmp_path: Path) -> None:
     in_loop(scenario)
 
 
+def test_ticks_that_fail_are_counted_and_the_first_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    async def scenario() -> None:
+        control = make(Clock())
+        service = ControlService(control, tmp_path / "none", lambda *_: None)
+        monkeypatch.setattr("runtime.control_service.TICK_S", 0.001)
+        monkeypatch.setattr(control, "tick", fail)
+        running = asyncio.create_task(service.run())
+        while control.counts.errors < 3:
+            await asyncio.sleep(0.001)
+        running.cancel()
+
+    in_loop(scenario)
+    assert caplog.text.count("control failed in a tick") == 1
+
+
 def test_a_file_read_again_keeps_what_was_used_and_who_is_in() -> None:
     async def scenario() -> None:
         clock = Clock()
