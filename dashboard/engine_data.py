@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from dashboard import reading
+from dashboard.contents import num_requests, range_of
 from dashboard.engine_model import COLUMNS, STATE_NAMES, state_rows, waiting_rows
-from dashboard.health_data import num_requests, range_of
 from dashboard.selection import Selection, Window, slices
 from dashboard.series import fill_gaps
 from evenkeel.errors import StoreError

@@ -9,9 +9,9 @@ import streamlit as st
 
 from dashboard import markup, reading, wording
 from dashboard.cache_model import bound_words, cache_tiles, outcome_words
+from dashboard.contents import num_requests, range_of
 from dashboard.fields import pick
 from dashboard.figures import Line, Scale, lines
-from dashboard.health_data import num_requests, range_of
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, refreshing, selection_bar
 from dashboard.selection import Selection, Window, slices
