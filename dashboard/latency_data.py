@@ -11,7 +11,7 @@ import pandas as pd
 from dashboard import reading
 from dashboard.contents import num_requests, range_of
 from dashboard.latency_model import DEFINITIONS, Picked, cohort_names, differs, one_in
-from dashboard.selection import Selection, Window, step_s
+from dashboard.selection import Selection, Window, slices, step_s
 from dashboard.series import fill_gaps
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 # Requests that a view reads one by one; of more it reads one in n.
 MAX_READ = 500_000
-MAX_COMPARED = 150_000
+# Definitions are compared over the same requests: so many say how they differ.
+MAX_COMPARED = 50_000
 MAX_BEHIND = 20
 # The heatmap has steps of about twice the width of the lines: cells are to be hit with a mouse.
 _HEAT_STEPS = 2
@@ -110,11 +111,12 @@ def definitions_later(
     selection: Selection, window: Window, view: View
 ) -> Callable[[], dict[str, dict[str, Any]]]:
     """Begin to read percentiles under each definition that differs from ours, and under ours."""
-    share = one_in(num_requests(selection, window), MAX_COMPARED)
+    read_some = slices(num_requests(selection, window), window, MAX_COMPARED)
+    parameters = {**range_of(window), **selection.filters(), **read_some}
     begun = {
         definition: reading.rows_later(
-            "latency_cohorts",
-            _parameters(selection, window, View(view.measure, definition, ""), share),
+            "latency_definitions",
+            {**parameters, "measure": view.measure, "definition": definition},
         )
         for definition in DEFINITIONS
         if definition == "ours" or differs(view.measure, definition)

@@ -209,7 +209,8 @@ def _show_definitions(definitions: Callable[[], dict[str, dict[str, Any]]], view
     with st.container(border=True, key="card-definitions"):
         st.html(
             '<div class="ek-title">The same requests, as others count'
-            "<small>tools mean different things by one word</small></div>"
+            "<small>tools mean different things by one word; of very many requests a part"
+            "</small></div>"
         )
         found = definitions()
         if len(found) < 2:
