@@ -40,11 +40,10 @@ def show_draft(selection: Selection, slo: Slo) -> None:
             target = targets[slide("draft_target", "target", list(targets), own)]
         tried = draft(slo, threshold_s, target)
         # The requests are judged once more only for who asks.
-        if tried == draft(slo, slo.indicator.threshold_s, slo.target) and not st.button(
-            "Replay the objective as it is"
-        ):
-            st.caption("Move a slider to see what the draft would have said.")
-            return
+        if tried == draft(slo, slo.indicator.threshold_s, slo.target):
+            st.caption("Move a slider to see what another objective would have said.")
+            if not st.button("Replay it as it is"):
+                return
         spans_ms = corrected_spans_ms(slo.name, read_corrections())
         try:
             now, then = read_draft(slo, tried, window, spans_ms)
