@@ -246,12 +246,12 @@ def _show_alerts(data: HealthData, params: Mapping[str, str]) -> None:
 def _show_changes(below: Below, selection: Selection) -> None:
     with st.container(border=True, key="card-changes"):
         st.html(
-            '<div class="ek-title">What changed last<small>prompts and models first seen in the '
-            "week up to the range's end, control actions of the range</small></div>"
+            '<div class="ek-title">What changed last<small>prompts, models and servers first seen '
+            "in the week up to the range's end, control actions of the range</small></div>"
         )
         rows = change_cells(below.changes(), below.actions()[:5], selection.to_params())
         if not rows:
-            st.caption("Nothing: no new prompt version, no new model, no control action.")
+            st.caption("Nothing: no new prompt version, model or server, no control action.")
             return
         st.html(markup.table(("when (UTC)", "what", "from", "to", ""), rows, "Changes"))
 
