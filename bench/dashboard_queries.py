@@ -58,8 +58,14 @@ def noting(query_url: str) -> Iterator[tuple[str, list[Asked]]]:
             body = self.rfile.read(int(self.headers.get("content-length", "0")))
             kept = {k: v for k, v in self.headers.items() if k.lower() not in _HOP}
             begin_s = time.perf_counter()
-            self.upstream.request(self.command, self.path, body, kept)
-            answer = self.upstream.getresponse()
+            try:
+                self.upstream.request(self.command, self.path, body, kept)
+                answer = self.upstream.getresponse()
+            except (ConnectionError, http.client.HTTPException):
+                # The port closed a connection that was idle: it is opened again.
+                self.upstream.close()
+                self.upstream.request(self.command, self.path, body, kept)
+                answer = self.upstream.getresponse()
             data = answer.read()
             asked.append(Asked(name_of(body), begin_s, time.perf_counter()))
             self.send_response(answer.status)
