@@ -142,12 +142,17 @@ def views(browser: Browser, url: str, query_url: str) -> dict[str, Any]:
 
 def settle(page: Page) -> None:
     """Return once the page is worked out, and each of its charts is drawn."""
-    told = page.get_by_text("data as of").or_(page.locator(".ek-why"))
-    told.first.wait_for(timeout=60_000)
-    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=60_000)
+    # In each frame: a locator's own waiting looks again only every half second.
     page.wait_for_function(
-        "() => [...document.querySelectorAll('[class*=st-key-chart-]')]"
-        ".every((chart) => chart.querySelector('svg path'))",
+        """() => {
+          const app = document.querySelector('[data-testid=stApp]');
+          const said = [...document.querySelectorAll('.ek-asof, .ek-title small')];
+          const charts = [...document.querySelectorAll('[class*=st-key-chart-]')];
+          return app?.dataset.testScriptState === 'notRunning'
+            && (said.some((e) => e.textContent.includes('data as of'))
+              || document.querySelector('.ek-why'))
+            && charts.every((chart) => chart.querySelector('svg path'));
+        }""",
         timeout=60_000,
     )
 
@@ -188,8 +193,9 @@ def changes_of_range(
             param = f"range={name.removeprefix('last ')}"
             began = time.perf_counter()
             option.click()
-            if name != "last 1h":
-                page.wait_for_url(lambda u, param=param: param in u)
+            # The default is left out of the address.
+            is_default = name == "last 1h"
+            page.wait_for_url(lambda u, p=param, d=is_default: p in u or (d and "range=" not in u))
             settle(page)
             ended = time.perf_counter()
             yield ended - began, (began, ended)
