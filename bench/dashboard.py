@@ -7,11 +7,14 @@ late eight sessions refresh, and how many bytes a refresh takes. Prints a table,
 Of the eight sessions one is a page in Chromium; seven are clients of the websocket that ask as a
 page does and draw nothing, because eight people have eight computers, and eight Chromium pages on
 one machine with server and store measure Chromium. The figure of eight pages is printed beside it.
-A new visitor has an empty cache; the first view of one who comes back is printed, too.
+A new visitor has an empty cache; the first view of one who comes back is printed, too. A collector
+that has just started counts the period of its objectives anew, half a minute of two cores here: it
+is waited for, unless `--at-start` asks how pages are meanwhile. `queries` puts a proxy before the
+query port and says what each page, and a change of range, asks the store, and for how long.
 
     python bench/dashboard_store.py             # once, some minutes: 20 million requests a day
     python bench/dashboard.py                   # all
-    python bench/dashboard.py --only ranges     # one part: views, ranges or refresh
+    python bench/dashboard.py --only ranges     # one part: views, ranges, refresh or queries
 """
 
 from __future__ import annotations
@@ -22,13 +25,15 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dashboard_store
 import httpx
 from dashboard_processes import serve_dashboard, started
+from dashboard_queries import Asked, noting
 from dashboard_sessions import sessions
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -39,13 +44,14 @@ CHROMIUM_ARGS = (
 PATHS = ("", "latency", "slo", "alerts", "engine", "cache", "compare", "explore", "evals")
 RANGES = ("last 15m", "last 1h", "last 6h", "last 24h")
 TARGETS = {"first_view_s": 2.5, "range_p95_s": 1.0, "lag_p95_s": 1.0, "refresh_kb": 100.0}
-PARTS = ("views", "ranges", "refresh")
+PARTS = ("views", "ranges", "refresh", "queries")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, default=dashboard_store.STORE, help="the store")
     parser.add_argument("--only", choices=PARTS, help="measure this alone")
+    parser.add_argument("--at-start", action="store_true", help="do not let the collector settle")
     parser.add_argument("--rate", type=float, default=50.0, help="requests a second meanwhile")
     parser.add_argument("--chromium", default="/usr/bin/chromium", help="the browser")
     parser.add_argument("--json", dest="out", type=Path, default=Path("build/bench/dashboard.json"))
@@ -58,17 +64,20 @@ def main() -> int:
         found = json.loads(args.out.read_text(encoding="utf-8"))
     found["requests"] = stored
     with contextlib.ExitStack() as stack:
-        url, query_url = stack.enter_context(running(args.store, args.rate))
+        platform = stack.enter_context(running(args.store, args.rate, args.at_start))
+        url = platform.url
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=args.chromium, args=CHROMIUM_ARGS)
             # Once without counting: the first session of a process imports what all share.
             first_view(browser, f"{url}/")
             if args.only in (None, "views"):
-                found |= views(browser, url, query_url)
+                found |= views(browser, url, platform.addresses["query_url"])
             if args.only in (None, "ranges"):
                 found |= ranges(browser, url)
             if args.only in (None, "refresh"):
                 found |= refresh(browser, url)
+            if args.only in (None, "queries"):
+                found |= queries(browser, platform)
             browser.close()
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
@@ -76,11 +85,21 @@ def main() -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What runs: the dashboard's URL, the collector's addresses, and the objectives of both."""
+
+    url: str
+    addresses: Mapping[str, str]
+    slo_file: Path
+
+
 @contextlib.contextmanager
-def running(folder: Path, rate: float) -> Iterator[tuple[str, str]]:
-    """A collector, traffic into it, a dashboard over it; its URL and that of the query port."""
+def running(folder: Path, rate: float, at_start: bool = False) -> Iterator[Running]:
+    """A collector, traffic into it, a dashboard over it."""
     slo_file = folder / "slos.yaml"
     with contextlib.ExitStack() as stack:
+        began_ms = time.time_ns() // 1_000_000
         collector = started(
             stack, "collect", "--json", "--data-dir", str(folder), "--http-port", "0",
             "--grpc-port", "0", "--query-port", "0", "--slos", str(slo_file),
@@ -89,7 +108,19 @@ def running(folder: Path, rate: float) -> Iterator[tuple[str, str]]:
         addresses = json.loads(collector.stdout.readline())
         traffic = ("simulate", "--live", "--rate", str(rate), "--duration", "20m")
         started(stack, *traffic, "--endpoint", addresses["http_url"])
-        yield serve_dashboard(stack, addresses, slo_file), addresses["query_url"]
+        if not at_start:
+            wait_until_evaluated(addresses["query_url"], began_ms)
+        yield Running(serve_dashboard(stack, addresses, slo_file), addresses, slo_file)
+
+
+def wait_until_evaluated(query_url: str, since_ms: int) -> None:
+    """Return once the collector has evaluated its objectives for the first time."""
+    sql = f"SELECT count() FROM evenkeel.slo_status WHERE toUnixTimestamp64Milli(time) > {since_ms}"
+    for _ in range(300):
+        if int(httpx.post(query_url, content=sql, timeout=60).text):
+            return
+        time.sleep(1)
+    raise SystemExit("the collector did not evaluate its objectives within five minutes")
 
 
 def views(browser: Browser, url: str, query_url: str) -> dict[str, Any]:
@@ -98,7 +129,7 @@ def views(browser: Browser, url: str, query_url: str) -> dict[str, Any]:
     newest = httpx.post(query_url, content=sql, timeout=60).text.strip()
     pages = {path or "health": f"{url}/{path}?live=off" for path in PATHS}
     pages["request"] = f"{url}/request?request_id={newest}"
-    took = {}
+    took: dict[str, list[float]] = {}
     for name, address in pages.items():
         took[name] = [first_view(browser, address) for _ in range(3)]
         print(f"{name}: {', '.join(f'{each:.2f}' for each in took[name])} s", file=sys.stderr)
@@ -111,12 +142,17 @@ def views(browser: Browser, url: str, query_url: str) -> dict[str, Any]:
 
 def settle(page: Page) -> None:
     """Return once the page is worked out, and each of its charts is drawn."""
-    told = page.get_by_text("data as of").or_(page.locator(".ek-why"))
-    told.first.wait_for(timeout=60_000)
-    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=60_000)
+    # In each frame: a locator's own waiting looks again only every half second.
     page.wait_for_function(
-        "() => [...document.querySelectorAll('[class*=st-key-chart-]')]"
-        ".every((chart) => chart.querySelector('svg path'))",
+        """() => {
+          const app = document.querySelector('[data-testid=stApp]');
+          const said = [...document.querySelectorAll('.ek-asof, .ek-title small')];
+          const charts = [...document.querySelectorAll('[class*=st-key-chart-]')];
+          return app?.dataset.testScriptState === 'notRunning'
+            && (said.some((e) => e.textContent.includes('data as of'))
+              || document.querySelector('.ek-why'))
+            && charts.every((chart) => chart.querySelector('svg path'));
+        }""",
         timeout=60_000,
     )
 
@@ -137,11 +173,18 @@ def first_view(visitor: Browser | BrowserContext, address: str) -> float:
 
 def ranges(browser: Browser, url: str) -> dict[str, Any]:
     """Return the seconds from the choice of a range until the page shows it, on Health."""
+    took = [took_s for took_s, _ in changes_of_range(browser, url, 5)]
+    return {"range_s": [round(s, 3) for s in took], "range_p95_s": round(quantile(took, 0.95), 3)}
+
+
+def changes_of_range(
+    browser: Browser, url: str, times: int
+) -> Iterator[tuple[float, tuple[float, float]]]:
+    """Yield how long each change of range took on Health, and when it began and ended."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{url}/?range=5m&live=off")
     settle(page)
-    took = []
-    for _ in range(5):
+    for _ in range(times):
         for name in RANGES:
             page.wait_for_timeout(300)
             page.get_by_role("combobox").first.click()
@@ -150,12 +193,54 @@ def ranges(browser: Browser, url: str) -> dict[str, Any]:
             param = f"range={name.removeprefix('last ')}"
             began = time.perf_counter()
             option.click()
-            if name != "last 1h":
-                page.wait_for_url(lambda u, param=param: param in u)
+            # The default is left out of the address.
+            is_default = name == "last 1h"
+            page.wait_for_url(lambda u, p=param, d=is_default: p in u or (d and "range=" not in u))
             settle(page)
-            took.append(time.perf_counter() - began)
+            ended = time.perf_counter()
+            yield ended - began, (began, ended)
     page.close()
-    return {"range_s": [round(s, 3) for s in took], "range_p95_s": round(quantile(took, 0.95), 3)}
+
+
+def queries(browser: Browser, platform: Running) -> dict[str, Any]:
+    """Return what a first view of each page and a change of range ask the store.
+
+    `waited_s` is from the first query's begin to the last one's end: while a page is not drawn for
+    want of the store.
+    """
+    with contextlib.ExitStack() as stack:
+        noted_url, asked = stack.enter_context(noting(platform.addresses["query_url"]))
+        addresses = {**platform.addresses, "query_url": noted_url}
+        url = serve_dashboard(stack, addresses, platform.slo_file)
+        first_view(browser, f"{url}/")
+        found = {}
+        for path in PATHS:
+            # Longer than answers of the page before are kept.
+            time.sleep(6)
+            asked.clear()
+            first_view(browser, f"{url}/{path}?live=off")
+            found[path or "health"] = summary(asked)
+        asked.clear()
+        waited, took = [], []
+        for took_s, (began, ended) in changes_of_range(browser, url, 3):
+            of_change = [query for query in asked if began <= query.begin_s <= ended]
+            took.append(took_s)
+            waited.append(summary(of_change)["waited_s"])
+    return {
+        "queries": found,
+        "range_waited_s": round(statistics.median(waited), 3),
+        "range_noted_s": round(statistics.median(took), 3),
+    }
+
+
+def summary(asked: Sequence[Asked]) -> dict[str, float]:
+    """Return how many queries there were, the time of the median and the longest, and of all."""
+    took = sorted(query.took_s for query in asked)
+    if not took:
+        return {"number": 0, "median_s": 0.0, "longest_s": 0.0, "waited_s": 0.0}
+    waited_s = max(query.end_s for query in asked) - min(query.begin_s for query in asked)
+    figures = {"median_s": statistics.median(took), "longest_s": took[-1], "waited_s": waited_s}
+    return {"number": len(took), **{name: round(value, 3) for name, value in figures.items()}}
 
 
 def refresh(browser: Browser, url: str) -> dict[str, Any]:
@@ -245,6 +330,16 @@ def show(found: dict[str, Any]) -> None:
         if name in found:
             aim = f"≤ {TARGETS[name]:g} {unit}" if name in TARGETS else "–"
             print(f"| {words} | {found[name]:.2f} {unit} | {aim} |")
+    if "queries" in found:
+        print("\n| page | queries | median | longest | first to last |\n|---|---|---|---|---|")
+        for page, figures in found["queries"].items():
+            milliseconds = (f"{figures[f'{n}_s'] * 1e3:.0f} ms" for n in ("median", "longest"))
+            waited = f"{figures['waited_s']:.2f} s"
+            print(f"| {page} | {figures['number']} | {' | '.join(milliseconds)} | {waited} |")
+        print(
+            f"\nOf a change of range, {found['range_noted_s']:.2f} s with the proxy (median), "
+            f"{found['range_waited_s']:.2f} s are from the first query to the last one's end."
+        )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python bench/dashboard_store.py --store build/bench/dashboard --seconds 500
 
 Run it until it says that all requests are stored. They are spread evenly from 24 hours before the
-first run to some hours after it, so that the store has a full day before any moment of these hours.
+first run to some hours after the last, so that the store has a full day before any moment of these
+hours: run it again before a later measurement.
 """
 
 from __future__ import annotations
@@ -83,9 +84,10 @@ def fill(folder: Path, requests_a_day: int, seconds: float) -> bool:
     notes = folder / "filled.json"
     if not notes.exists():
         begin_ns = time.time_ns() - DAY_S * 10**9
-        total = requests_a_day * (DAY_S + AHEAD_S) // DAY_S
-        notes.write_text(json.dumps({"begin_ns": begin_ns, "total": total, "stored": 0}))
+        notes.write_text(json.dumps({"begin_ns": begin_ns, "total": 0, "stored": 0}))
     state = json.loads(notes.read_text())
+    lasts_s = (time.time_ns() - state["begin_ns"]) // 10**9 + AHEAD_S
+    state["total"] = max(state["total"], requests_a_day * lasts_s // DAY_S)
     deadline = time.monotonic() + seconds
     program = [sys.executable, "-c", PROGRAM, str(folder / "store"), str(folder / "slos.yaml")]
     with subprocess.Popen(

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from dashboard import reading
+from dashboard.contents import num_requests, range_of
 from dashboard.engine_model import COLUMNS, STATE_NAMES, state_rows, waiting_rows
-from dashboard.health_data import num_requests, range_of
 from dashboard.selection import Selection, Window, slices
 from dashboard.series import fill_gaps
 from evenkeel.errors import StoreError
@@ -53,45 +53,54 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
         StoreError: If the store is gone or refuses a query.
     """
     parameters = {**range_of(window), "model": selection.model, "step_s": window.step_s}
-    source, rows = "steps", _rows_if_known("engine_steps_series", parameters)
-    waiting = _rows_if_known("engine_steps_waiting", parameters) if rows else []
+    # All that is read anyway is asked for before the first is waited for.
+    steps = reading.rows_later("engine_steps_series", parameters)
+    held_up = reading.rows_later("engine_steps_waiting", parameters)
+    actions = reading.rows_later("control_steps", range_of(window))
+    num_stored = num_requests(selection, window)
+    read_most = slices(num_stored, window, MAX_READ)
+    positions_of = {**range_of(window), **selection.filters(), **read_most}
+    positions_later = reading.rows_later("acceptance_positions", positions_of)
+    read_some = slices(num_stored, window)
+    sliced = {**range_of(window), "model": selection.model, **read_some}
+    evicted = reading.frame_later("engine_evictions", {**sliced, "step_s": window.step_s})
+    source, rows = "steps", _rows_if_known(steps)
+    waiting = _rows_if_known(held_up)
     if not rows:
         names = (*STATE_NAMES, *(f"{name}_total" for name in STATE_NAMES))
         state = reading.rows("engine_state_series", {**parameters, "names": names})
         source, rows, waiting = "metrics", state_rows(state, window.step_s), waiting_rows(state)
-    num_stored = num_requests(selection, window)
-    read_most = slices(num_stored, window, MAX_READ)
-    filtered = {**range_of(window), **selection.filters(), **read_most}
-    positions = reading.rows("acceptance_positions", filtered)[0]
-    is_drafted = bool(positions["drafted_tokens"])
-    sliced = {**range_of(window), "model": selection.model, **slices(num_stored, window)}
-    sample = {**range_of(window), "model": selection.model, "limit": MAX_TPOTS, **read_most}
+    positions = positions_later()[0]
+    sources = tpots = None
+    if positions["drafted_tokens"]:
+        sample = {**range_of(window), "model": selection.model, "limit": MAX_TPOTS, **read_most}
+        sources = reading.rows_later("acceptance_sources", sliced)
+        tpots = reading.rows_later("speculation_sample", sample)
     return EngineData(
         source=source if rows else "",
         rows=rows,
         series=fill_gaps(pd.DataFrame(rows), COLUMNS, window),
         waiting=waiting,
         positions=positions,
-        actions=reading.rows("control_steps", range_of(window)),
-        sources=reading.rows("acceptance_sources", sliced) if is_drafted else [],
-        evictions=_evictions(selection, window, sliced),
-        tpots=reading.rows("speculation_sample", sample) if is_drafted else [],
+        actions=actions(),
+        sources=sources() if sources else [],
+        evictions=_evictions(evicted(), window, read_some["slice_s"]),
+        tpots=tpots() if tpots else [],
     )
 
 
-def _evictions(selection: Selection, window: Window, sliced: dict[str, Any]) -> pd.DataFrame:
+def _evictions(found: pd.DataFrame, window: Window, slice_s: int) -> pd.DataFrame:
     # Of each step, or of some of them, a slice is read: what it holds stands for the step.
-    found = reading.frame("engine_evictions", {**sliced, "step_s": window.step_s})
     if not found.empty:
-        read_s = min(window.step_s, sliced["slice_s"])
+        read_s = min(window.step_s, slice_s)
         found = found.assign(evicted_per_s=found["evicted_tokens"] / read_s)
     return fill_gaps(found, ("evicted_per_s",), window)
 
 
-def _rows_if_known(name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+def _rows_if_known(later: reading.Rows) -> list[dict[str, Any]]:
     """Return the rows of a query; [] where the collector is older than its table."""
     try:
-        return reading.rows(name, parameters)
+        return later()
     except StoreError as error:
         if _UNKNOWN_TABLE in str(error):
             return []

@@ -18,6 +18,14 @@ FULL_KV_RATIO = 0.8
 BUSY_RATIO = 0.9
 # What vLLM, or our step records, call a queue that waits for memory.
 MEMORY_REASONS = ("kv", "capacity", "kv_cache", "preempted")
+# What our step records' words for it mean; vLLM's own stand as they are.
+REASONS = {
+    "budget": "the step's token budget is spent",
+    "kv": "no KV block is free",
+    "seats": "as many run as may (max_num_seqs)",
+    "grammar": "a grammar is being compiled",
+    "remote_kv": "its KV comes from elsewhere",
+}
 
 STATE_NAMES = (
     "vllm:num_requests_running",

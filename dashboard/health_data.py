@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from dashboard import reading
+from dashboard.contents import num_requests, range_of
 from dashboard.selection import Selection, Window
 from dashboard.series import fill_gaps
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 MAX_BURN_POINTS = 60
-PHASE_COLUMNS = ("queue_mean_s", "prefill_mean_s", "decode_mean_s")
 SERIES_COLUMNS = (
     "ok_per_s",
     "errors_per_s",
     "aborted_per_s",
     "shed_per_s",
     "output_tokens_per_s",
+    "queue_mean_s",
+    "prefill_mean_s",
+    "decode_mean_s",
     *(f"{name}_{p}_s" for name in ("ttft", "itl_p99", "tpot") for p in ("p50", "p95", "p99")),
+)
+SUMMARY_COLUMNS = (
+    "num_requests",
+    "newest_ms",
+    "requests_per_s",
+    "error_ratio",
+    "aborted_ratio",
+    "shed_ratio",
+    "cached_token_ratio",
+    "acceptance_rate",
+    *SERIES_COLUMNS,
 )
 
 
@@ -47,45 +60,34 @@ class HealthData:
     window: Window
 
 
-def read_health(selection: Selection, window: Window) -> HealthData:
-    """Read one window.
+def health_later(selection: Selection, window: Window) -> Callable[[], HealthData]:
+    """Begin to read one window.
 
     Raises:
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is gone or refuses a query, also from what is returned.
     """
     window = window.sized(num_requests(selection, window))
-    parameters = {**range_of(window), **selection.filters()}
     # All are asked for before the first is waited for.
-    summary, previous = _summary(window, selection), _summary(window.before(), selection)
-    series = _series(window, {**parameters, "step_s": window.step_s})
+    measured = _measured_later(selection, window)
     slos, burns = reading.rows_later("slo_now", range_of(window)), burns_later(window)
     alerts = reading.rows_later("alerts", range_of(window))
-    return HealthData(
-        summary=summary(),
-        previous=previous(),
-        series=series(),
-        slos=slos(),
-        burns=burns(),
-        alerts=alerts(),
-        window=window,
-    )
 
+    def read() -> HealthData:
+        rows = measured()
+        steps = pd.DataFrame([row for row in rows if row["bucket"]])
+        if not steps.empty:
+            steps["bucket"] = pd.to_datetime(steps["bucket"], unit="s", utc=True)
+        return HealthData(
+            summary=_total(rows, is_now=True),
+            previous=_total(rows, is_now=False),
+            series=fill_gaps(steps, SERIES_COLUMNS, window),
+            slos=slos(),
+            burns=burns(),
+            alerts=alerts(),
+            window=window,
+        )
 
-def range_of(window: Window) -> dict[str, str | int]:
-    """Return the query parameters of a window."""
-    return {"from_ms": window.from_ms, "to_ms": window.to_ms}
-
-
-def num_requests(selection: Selection, window: Window) -> float:
-    """Return about how many requests a window holds: what decides how it is read."""
-    # To the minute, so that a live page asks once a minute.
-    begin, end = window.from_ms // 60_000 * 60_000, window.to_ms // 60_000 * 60_000
-    parameters: reading.Parameters = {
-        "from_ms": begin,
-        "to_ms": end,
-        "model": selection.model,
-    }
-    return float(reading.rows_later("count_in_range", parameters)()[0]["num_requests"])
+    return read
 
 
 def burns_later(window: Window) -> Callable[[], dict[str, list[float | None]]]:
@@ -102,23 +104,24 @@ def burns_later(window: Window) -> Callable[[], dict[str, list[float | None]]]:
     return burns
 
 
-def _summary(window: Window, selection: Selection) -> Callable[[], dict[str, Any]]:
-    parameters = {**range_of(window), **selection.filters()}
-    suffix = "_1m" if window.is_long else ""
-    both = [
-        reading.rows_later(f"{name}{suffix}", parameters)
-        for name in ("health_summary", "phase_summary")
-    ]
-    return lambda: both[0]()[0] | both[1]()[0]
+def _measured_later(selection: Selection, window: Window) -> reading.Rows:
+    """Begin to read a range and the one before it: rows of `health`, however they are read."""
+    parameters = {**range_of(window), **selection.filters(), "step_s": window.step_s}
+    if not window.is_long:
+        return reading.rows_later("health", parameters)
+    rolled = {**parameters, "before_ms": window.before().from_ms}
+    by = "1h" if window.step_s % 3600 == 0 else "1m"
+    counts = reading.rows_later("health_counts_1m", rolled)
+    percentiles = reading.rows_later(f"health_percentiles_{by}", rolled)
 
-
-def _series(window: Window, parameters: dict[str, Any]) -> Callable[[], pd.DataFrame]:
-    suffix = "_1m" if window.is_long else ""
-    series = reading.frame_later(f"health_series{suffix}", parameters)
-    phases = reading.frame_later(f"phase_series{suffix}", parameters)
-
-    def joined() -> pd.DataFrame:
-        filled = fill_gaps(series(), SERIES_COLUMNS, window)
-        return filled.merge(fill_gaps(phases(), PHASE_COLUMNS, window), on="bucket")
+    def joined() -> list[dict[str, Any]]:
+        found = {(row["is_now"], row["bucket"]): row for row in percentiles()}
+        return [row | found.get((row["is_now"], row["bucket"]), {}) for row in counts()]
 
     return joined
+
+
+def _total(rows: Sequence[dict[str, Any]], *, is_now: bool) -> dict[str, Any]:
+    """Return the row of a whole range; one without requests has none, and no values."""
+    nothing = {**dict.fromkeys(SUMMARY_COLUMNS), "num_requests": 0}
+    return next((r for r in rows if bool(r["is_now"]) == is_now and not r["bucket"]), nothing)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from dashboard import reading
-from dashboard.health_data import num_requests, range_of
+from dashboard.contents import num_requests, range_of
 from dashboard.latency_model import DEFINITIONS, Picked, cohort_names, differs, one_in
-from dashboard.selection import Selection, Window, step_s
+from dashboard.selection import Selection, Window, slices, step_s
 from dashboard.series import fill_gaps
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 # Requests that a view reads one by one; of more it reads one in n.
 MAX_READ = 500_000
-MAX_COMPARED = 150_000
+# Definitions are compared over the same requests: so many say how they differ.
+MAX_COMPARED = 50_000
 MAX_BEHIND = 20
 # The heatmap has steps of about twice the width of the lines: cells are to be hit with a mouse.
 _HEAT_STEPS = 2
@@ -84,15 +85,19 @@ def read_latency(selection: Selection, window: Window, view: View) -> LatencyDat
     )
     suffix = "_1m" if is_rollup else ""
     heat_step_s = max(60 if is_rollup else 1, step_s(window.duration_s * _HEAT_STEPS))
+
+    def series_later(names: Sequence[str]) -> Callable[[], pd.DataFrame]:
+        wanted: Parameters = {"step_s": window.step_s, "cohorts": tuple(names)}
+        return reading.frame_later(f"latency_series{suffix}", {**parameters, **wanted})
+
+    cohorts = reading.rows_later(f"latency_cohorts{suffix}", parameters)
+    # Which cohorts are drawn is known before they are counted only where there is one.
+    of_all = None if view.dimension else series_later([""])
     heat = reading.rows_later(f"latency_heatmap{suffix}", {**parameters, "step_s": heat_step_s})
-    cohorts = reading.rows_later(f"latency_cohorts{suffix}", parameters)()
-    names = cohort_names(cohorts)
-    frame = reading.frame_later(
-        f"latency_series{suffix}",
-        {**parameters, "step_s": window.step_s, "cohorts": tuple(names)},
-    )()
+    names = cohort_names(cohorts())
+    frame = (of_all or series_later(names))()
     return LatencyData(
-        cohorts=cohorts,
+        cohorts=cohorts(),
         series={name: _of_cohort(frame, name, window) for name in names},
         heat=heat(),
         one_in=1 if is_rollup else share,
@@ -106,11 +111,12 @@ def definitions_later(
     selection: Selection, window: Window, view: View
 ) -> Callable[[], dict[str, dict[str, Any]]]:
     """Begin to read percentiles under each definition that differs from ours, and under ours."""
-    share = one_in(num_requests(selection, window), MAX_COMPARED)
+    read_some = slices(num_requests(selection, window), window, MAX_COMPARED)
+    parameters = {**range_of(window), **selection.filters(), **read_some}
     begun = {
         definition: reading.rows_later(
-            "latency_cohorts",
-            _parameters(selection, window, View(view.measure, definition, ""), share),
+            "latency_definitions",
+            {**parameters, "measure": view.measure, "definition": definition},
         )
         for definition in DEFINITIONS
         if definition == "ours" or differs(view.measure, definition)

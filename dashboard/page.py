@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,12 +12,11 @@ import streamlit as st
 
 from dashboard import markup, reading, signing_in, wording
 from dashboard.appearance import Palette, palette
-from dashboard.health_data import range_of
+from dashboard.contents import contents_later
 from dashboard.selection import DEFAULT_PRESET, FILTERS, PRESETS_S, Selection
 from evenkeel.errors import StoreError
 
 _CARRIED = "carried_params"
-SHORT_S = 600
 _MOVED = "range_moved"
 _RANGE_PARAMS = ("range", "from", "to", "live", *FILTERS)
 _FILTER_NAMES = {
@@ -114,6 +114,7 @@ def refreshing(body: Callable[[], None], every_s: int | None) -> None:
         if st.session_state.pop(_MOVED, False):
             # The range was changed from inside: the selection bar must be drawn again too.
             st.rerun(scope="app")
+        reading.leave()
         try:
             body()
         except StoreError as error:
@@ -188,18 +189,14 @@ def _range_words(current: Selection) -> str:
 
 def _filter_options(current: Selection) -> dict[str, list[str]]:
     """The values found in the range, with the chosen one even where it does not occur."""
-    try:
-        window = current.window(now_ms() // 60_000 * 60_000)
-        # What can be filtered by is the same in the rollup, which is read in no time.
-        name = "filter_values" if window.duration_s < SHORT_S else "filter_values_1m"
-        found = reading.rows(name, range_of(window))
-    except StoreError:
-        found = []
-    values = found[0] if found else {}
+    values: Mapping[str, Sequence[str]] = {}
+    # The page says what is wrong with the store.
+    with contextlib.suppress(StoreError):
+        values = contents_later(current.window(now_ms()))().values
     options = {}
     for name, column in _FILTER_COLUMNS.items():
         chosen = current.filters()[name]
-        present = [value for value in values.get(column, []) if value]
+        present = list(values.get(column, ()))
         options[name] = present + ([chosen] if chosen and chosen not in present else [])
     return options
 

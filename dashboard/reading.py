@@ -4,19 +4,21 @@ Sessions that look at the same view with the same token share the answers, so th
 cost what one does: live ranges end at the same moments for all (`Selection.window`), and answers
 are kept as long as a live page waits. A token is part of what answers are kept by: nobody is given
 what was read with another's. What a page reads of its range it asks for at once (`rows_later`), and
-waits for it where it draws it.
+waits for it where it draws it; when it is drawn anew, what it had asked for before and what had not
+begun is dropped (`leave`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
+from streamlit import runtime
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 
+from dashboard.reading_pool import ReadingPool
 from dashboard.signing_in import identity, settings
 from evenkeel.store import Store
 
@@ -28,15 +30,21 @@ FREE_TIMEOUT_S = 10.0
 FREE_ROWS = 10_000
 _KEPT_S = 2.0
 _SHARED_S = 5.0
+_MINUTE_S = 30.0
+_LONG_S = 300.0
 _AT_ONCE = 8
+_AT_MOST = 64
 _MAX_KEPT = 500
 
 _T = TypeVar("_T")
 # Hashable, so that answers can be kept by them: lists are tuples here.
 Value = str | int | float | tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
 Parameters = Mapping[str, Value]
+Rows = Callable[[], list[dict[str, Any]]]
 Sorted = tuple[tuple[str, Value], ...]
 _Source = tuple[str, str | None]
+_Rows = list[dict[str, Any]]
+_Reads = Callable[[_Source, str, Sorted], _T]
 
 
 def rows(name: str, parameters: Parameters) -> list[dict[str, Any]]:
@@ -48,7 +56,7 @@ def rows(name: str, parameters: Parameters) -> list[dict[str, Any]]:
     return _kept_rows(_source(), name, tuple(sorted(parameters.items())))
 
 
-def rows_later(name: str, parameters: Parameters) -> Callable[[], list[dict[str, Any]]]:
+def rows_later(name: str, parameters: Parameters) -> Rows:
     """Begin to read a query of a range; what is returned waits for its rows.
 
     The rows are at most as old as a live page: nothing that a person changes is read so.
@@ -61,13 +69,20 @@ def frame_later(name: str, parameters: Parameters) -> Callable[[], pd.DataFrame]
     return _begin(_shared_frame, name, parameters)
 
 
-def slow_rows(name: str, parameters: Parameters) -> list[dict[str, Any]]:
-    """Return the rows of a query about the past, kept for minutes: what it reads is over.
+def minute_rows_later(name: str, parameters: Parameters) -> Rows:
+    """Begin to read a query of a range that ends with a minute; its rows are kept for 30 s."""
+    return _begin(_minute_rows, name, parameters)
 
-    Raises:
-        StoreError: If the store is gone or refuses the query.
-    """
-    return _long_kept_rows(_source(), name, tuple(sorted(parameters.items())))
+
+def leave() -> None:
+    """Drop what this session has begun to read and what has not had its turn: it is drawn anew."""
+    if context := get_script_run_ctx():
+        _pool().leave(context.session_id)
+
+
+def slow_rows_later(name: str, parameters: Parameters) -> Rows:
+    """Begin to read a query about the past, kept for minutes: what it reads is over."""
+    return _begin(_long_kept_rows, name, parameters)
 
 
 def frame(name: str, parameters: Parameters) -> pd.DataFrame:
@@ -129,20 +144,58 @@ def _begin(
         add_script_run_ctx(threading.current_thread(), context)
         return read(source, name, sent)
 
-    future: Future[_T] = _pool().submit(run)
-    return future.result
+    def is_open() -> bool:
+        # Without a server, as in a test of a page, there is nobody who could leave.
+        if context is None or not runtime.exists():
+            return True
+        return bool(runtime.get_instance().is_active_session(context.session_id))
+
+    return _pool().begin(context.session_id if context else "", is_open, run)
 
 
-def _start_pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="reading")
+def _start_pool() -> ReadingPool:
+    return ReadingPool(_AT_ONCE, _AT_MOST)
 
 
-_pool: Callable[[], ThreadPoolExecutor] = st.cache_resource(show_spinner=False)(_start_pool)
-_shares = st.cache_data(ttl=_SHARED_S, max_entries=_MAX_KEPT, show_spinner=False)
-_keeps = st.cache_data(ttl=_KEPT_S, max_entries=_MAX_KEPT, show_spinner=False)
-_keeps_long = st.cache_data(ttl=300.0, max_entries=_MAX_KEPT, show_spinner=False)
-_kept_rows: Callable[[_Source, str, Sorted], list[dict[str, Any]]] = _keeps(_read_rows)
-_long_kept_rows: Callable[[_Source, str, Sorted], list[dict[str, Any]]] = _keeps_long(_read_rows)
-_shared_rows: Callable[[_Source, str, Sorted], list[dict[str, Any]]] = _shares(_read_rows)
-_shared_frame: Callable[[_Source, str, Sorted], pd.DataFrame] = _shares(_read_frame)
-_kept_frame: Callable[[_Source, str, Sorted], pd.DataFrame] = _keeps(_read_frame)
+_pool: Callable[[], ReadingPool] = st.cache_resource(show_spinner=False)(_start_pool)
+
+
+# Streamlit keeps answers by a function's name, and forgets them all where the same name comes with
+# another lifetime: hence a function for each.
+def _read_kept_rows(source: _Source, name: str, parameters: Sorted) -> _Rows:
+    return _read_rows(source, name, parameters)
+
+
+def _read_shared_rows(source: _Source, name: str, parameters: Sorted) -> _Rows:
+    return _read_rows(source, name, parameters)
+
+
+def _read_minute_rows(source: _Source, name: str, parameters: Sorted) -> _Rows:
+    return _read_rows(source, name, parameters)
+
+
+def _read_long_kept_rows(source: _Source, name: str, parameters: Sorted) -> _Rows:
+    return _read_rows(source, name, parameters)
+
+
+def _read_shared_frame(source: _Source, name: str, parameters: Sorted) -> pd.DataFrame:
+    return _read_frame(source, name, parameters)
+
+
+def _read_kept_frame(source: _Source, name: str, parameters: Sorted) -> pd.DataFrame:
+    return _read_frame(source, name, parameters)
+
+
+def _keeps(ttl_s: float) -> Callable[[_Reads[_T]], _Reads[_T]]:
+    kept: Callable[[_Reads[_T]], _Reads[_T]] = st.cache_data(
+        ttl=ttl_s, max_entries=_MAX_KEPT, show_spinner=False
+    )
+    return kept
+
+
+_kept_rows: _Reads[_Rows] = _keeps(_KEPT_S)(_read_kept_rows)
+_shared_rows: _Reads[_Rows] = _keeps(_SHARED_S)(_read_shared_rows)
+_minute_rows: _Reads[_Rows] = _keeps(_MINUTE_S)(_read_minute_rows)
+_long_kept_rows: _Reads[_Rows] = _keeps(_LONG_S)(_read_long_kept_rows)
+_shared_frame: _Reads[pd.DataFrame] = _keeps(_SHARED_S)(_read_shared_frame)
+_kept_frame: _Reads[pd.DataFrame] = _keeps(_KEPT_S)(_read_kept_frame)

@@ -133,6 +133,10 @@ def change_cells(
     found = []
     for row in changes:
         name, _, version = row["name"].rpartition("@")
+        if row["kind"] == "server":
+            ids = short_id(row["before"]), short_id(version)
+            found.append((int(row["first_ms"]), f"another instance of {name}", *ids, Cell("")))
+            continue
         is_prompt = row["kind"] == "prompt"
         before = f"{name}@{row['before']}" if is_prompt else row["before"]
         a_to_b = {"by": row["kind"], "a": before, "b": row["name"]}

@@ -11,7 +11,7 @@ import streamlit as st
 
 from dashboard import reading
 from dashboard.collector_api import CollectorError, ask_json
-from dashboard.health_data import num_requests, range_of
+from dashboard.contents import num_requests, range_of
 from dashboard.selection import Selection, Window, parse_time_ms
 from dashboard.signing_in import identity, settings
 from dashboard.slo_page_model import DAY_MS, Bucket, buckets, draft, minutes, outside
@@ -20,15 +20,13 @@ from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_model import Metric, Slo
 from evenkeel.slo_query import Span, count_parameters, event_parameters, slo_parts
 
-Read = Callable[[str, reading.Parameters], list[dict[str, Any]]]
-Rows = Callable[[], list[dict[str, Any]]]
+Read = Callable[[str, reading.Parameters], reading.Rows]
 HOUR_NS = 3600 * 10**9
 MINUTE_NS = 60 * 10**9
-MAX_BURNERS = 15
 LONGEST_DRAFT_MS = 7 * DAY_MS
 # Of more requests, one by one is too slow for a page.
 MAX_JUDGED = 400_000
-# For who burned it they are read three times.
+# For who burned it they are judged with all that they were.
 MAX_BURNED = 150_000
 
 
@@ -71,53 +69,70 @@ def read_buckets(slo: Slo, from_ms: int, to_ms: int, width_ns: int) -> list[Buck
         StoreError: If the store is gone or refuses a query.
     """
     today_ms = max(from_ms, to_ms // DAY_MS * DAY_MS)
-    past = _read_counts(slo, Window(from_ms, today_ms, 60), width_ns, reading.slow_rows)
-    today = _read_counts(slo, Window(today_ms, to_ms, 60), width_ns, reading.rows)
+    is_busy = width_ns >= HOUR_NS and (
+        num_requests(Selection(), Window(from_ms, to_ms, 60)) > MAX_JUDGED
+    )
+    # Both are asked for before the first is waited for.
+    begun = [
+        _counts_later(slo, Window(begin_ms, end_ms, 60), width_ns, read, is_busy)
+        for begin_ms, end_ms, read in (
+            (from_ms, today_ms, reading.slow_rows_later),
+            (today_ms, to_ms, reading.rows_later),
+        )
+        if begin_ms < end_ms
+    ]
     weights = [float(member.weight) for member in slo.indicator.parts]
-    return buckets([*past, *today], weights, width_ns)
+    return buckets([row for counts in begun for row in counts()], weights, width_ns)
 
 
-def _read_counts(slo: Slo, window: Window, width_ns: int, read: Read) -> list[dict[str, Any]]:
-    if window.from_ms >= window.to_ms:
-        return []
-    if width_ns >= HOUR_NS and num_requests(Selection(), window) > MAX_JUDGED:
-        parameters: reading.Parameters = {
-            "slo_name": slo.name,
-            "width_s": width_ns // 10**9,
-        }
-        if counted := read("slo_rollup_counts", {**range_of(window), **parameters}):
-            return counted
+def _counts_later(
+    slo: Slo, window: Window, width_ns: int, read: Read, is_busy: bool
+) -> reading.Rows:
     span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
-    return read("slo_counts", _hashable(count_parameters(slo_parts(slo, width_ns), span)))
+    parameters = _hashable(count_parameters(slo_parts(slo, width_ns), span))
+    if not is_busy:
+        return read("slo_counts", parameters)
+    rolled: reading.Parameters = {"slo_name": slo.name, "width_s": width_ns // 10**9}
+    counted = read("slo_rollup_counts", {**range_of(window), **rolled})
+    # The rollup knows nothing from before it counted this SLO.
+    return lambda: counted() or read("slo_counts", parameters)()
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Who spent an SLO's budget in a window, as it is being read.
+    """Who spent an SLO's budget in a window.
 
     Attributes:
-        window: The newest part of the range that is not too much to judge.
-        cohorts: Rows of cohorts with their bad events; `burners` the requests, the worst first.
-        causes: One row: how long bad and good events spent in each phase.
+        cohorts: Valid and bad events by cohort of each dimension.
+        causes: How long bad and good events spent in each phase, and how the bad ones ended.
+        requests: Those that spent it, the worst first.
     """
 
-    window: Window
-    cohorts: Rows
-    burners: Rows
-    causes: Rows
+    cohorts: list[dict[str, Any]]
+    causes: dict[str, Any]
+    requests: list[dict[str, Any]]
 
 
-def begin_spent(slo: Slo, window: Window) -> Spent:
-    """Begin to read who spent an SLO's budget."""
-    window = readable(window, MAX_BURNED)
+def spent_later(slo: Slo, window: Window) -> Callable[[], Spent]:
+    """Begin to read who spent an SLO's budget in a `readable` window."""
     span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
-    parameters = _hashable(event_parameters(slo_parts(slo), span))
-    return Spent(
-        window,
-        cohorts=reading.rows_later("slo_cohorts", parameters),
-        burners=reading.rows_later("slo_burners", {**parameters, "limit": MAX_BURNERS}),
-        causes=reading.rows_later("slo_causes", parameters),
-    )
+    begun = reading.rows_later("slo_spent", _hashable(event_parameters(slo_parts(slo), span)))
+
+    def spent() -> Spent:
+        rows = begun()
+        causes = next((row for row in rows if not row["dimension"]), {})
+        named = {
+            "models": tuple(causes.get("worst_model", ())),
+            "times_ns": tuple(causes.get("worst_ns", ())),
+            "ids": tuple(causes.get("worst_id", ())),
+        }
+        return Spent(
+            cohorts=[row for row in rows if row["dimension"]],
+            causes=causes,
+            requests=reading.rows("requests_named", named) if named["ids"] else [],
+        )
+
+    return spent
 
 
 def readable(window: Window, most: int = MAX_JUDGED) -> Window:

@@ -13,7 +13,7 @@ from dashboard.acting import author_field, may_act, perform
 from dashboard.alerts_figure import timeline_chart
 from dashboard.alerts_model import delivery_words, evidence, headline, lasts_s, links, timeline
 from dashboard.collector_api import CollectorError, ask_json
-from dashboard.health_data import range_of
+from dashboard.contents import range_of
 from dashboard.health_model import Verdict
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, refreshing, selection_bar

@@ -9,9 +9,9 @@ import streamlit as st
 
 from dashboard import markup, reading, wording
 from dashboard.cache_model import bound_words, cache_tiles, outcome_words
+from dashboard.contents import num_requests, range_of
 from dashboard.fields import pick
 from dashboard.figures import Line, Scale, lines
-from dashboard.health_data import num_requests, range_of
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, refreshing, selection_bar
 from dashboard.selection import Selection, Window, slices
@@ -37,8 +37,19 @@ def _body(selection: Selection, by: str) -> None:
     parameters = {**range_of(window), **selection.filters()}
     stored = num_requests(selection, window)
     read_most = slices(stored, window, MAX_READ)
-    cohorts = reading.rows("cache_cohorts", {**parameters, **read_most, "dimension": by})
-    outcomes = reading.rows("response_cache_counts", parameters)
+    # A slice of each step, so that no step is without.
+    share = read_most["period_s"] / read_most["slice_s"]
+    step_slices = {"period_s": window.step_s, "slice_s": max(1, round(window.step_s / share))}
+    sliced = {**range_of(window), **slices(stored, window)}
+    filters = {"model": selection.model, "tenant": selection.tenant}
+    # All are asked for before the first is waited for.
+    counted = reading.rows_later("response_cache_counts", parameters)
+    found = reading.rows_later("cache_cohorts", {**parameters, **read_most, "dimension": by})
+    by_step = reading.frame_later(
+        "cache_series", {**parameters, **step_slices, "step_s": window.step_s}
+    )
+    misses = reading.rows_later("prefix_misses", {**sliced, **filters})
+    cohorts, outcomes = found(), counted()
     # The details lie in the spans, which are only worth reading where there are answers at all.
     details = reading.rows("response_cache_details", range_of(window)) if outcomes else []
     st.html(
@@ -54,16 +65,9 @@ def _body(selection: Selection, by: str) -> None:
             )
         )
         return
-    # A slice of each step, so that no step is without.
-    share = read_most["period_s"] / read_most["slice_s"]
-    step_slices = {"period_s": window.step_s, "slice_s": max(1, round(window.step_s / share))}
     tiles = cache_tiles(cohorts, outcomes, details)
     st.html(markup.number_tiles(tiles, ""))
-    series = fill_gaps(
-        reading.frame("cache_series", {**parameters, **step_slices, "step_s": window.step_s}),
-        _RATIOS,
-        window,
-    )
+    series = fill_gaps(by_step(), _RATIOS, window)
     palette = colours()
     shown = [
         Line("prefix_ratio", "prefix cache, tokens", palette.categories[0], 2.4),
@@ -78,9 +82,7 @@ def _body(selection: Selection, by: str) -> None:
     figure.top = 100
     zoomable(figure, "cache-hits", "Found in a cache", "part of the input tokens, or of requests")
     _show_cohorts(cohorts, by)
-    sliced = {**range_of(window), **slices(stored, window)}
-    filters = {"model": selection.model, "tenant": selection.tenant}
-    show_prefixes(reading.rows("prefix_misses", {**sliced, **filters}))
+    show_prefixes(misses())
     _show_responses(outcomes, details, window)
     if outcomes:
         show_near_misses(reading.rows("cache_near_misses", {**sliced, "limit": MAX_NEAR_MISSES}))

@@ -21,12 +21,12 @@ from dashboard.compare_model import (
     tail_words,
     verdict,
 )
+from dashboard.contents import contents_later, range_of
 from dashboard.fields import pick
-from dashboard.health_data import range_of
 from dashboard.health_model import Verdict
 from dashboard.latency_model import MEASURES
 from dashboard.markup import Cell
-from dashboard.page import SHORT_S, colours, now_ms, refreshing, selection_bar
+from dashboard.page import colours, now_ms, refreshing, selection_bar
 from dashboard.selection import Selection
 from dashboard.zoom import chart
 from evenkeel.errors import StoreError
@@ -69,20 +69,18 @@ def show() -> None:
 
 
 def _values(selection: Selection, dimension: str) -> list[str]:
-    window = selection.window(now_ms() // 30_000 * 30_000)
     try:
-        # As in the selection bar: the rollup has the same values.
-        name = "filter_values" if window.duration_s < SHORT_S else "filter_values_1m"
-        found = reading.rows(name, range_of(window))
+        return sorted(contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]])
     except StoreError:
         return []
-    return sorted(v for v in found[0][_COLUMNS[dimension]] if v) if found else []
 
 
 def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) -> None:
     both = sides(selection, selection.window(now_ms()), dimension, a, b)
-    samples = [_sample(side, measure) for side in both]
-    rows = [_cohort(side) for side in both]
+    # All are asked for before the first is waited for.
+    begun = [(_sample(side, measure), _cohort(side)) for side in both]
+    samples = [sorted(float(row["value_s"]) for row in sample()) for sample, _ in begun]
+    rows = [cohort()[0] for _, cohort in begun]
     shift = large_sample_shift(samples[0], samples[1])
     level, headline, detail = verdict(shift, MEASURES[measure], both[0].name, both[1].name)
     as_of = f"data as of {wording.clock_ms(now_ms())} · up to {MAX_EACH:,} requests of each side"
@@ -107,15 +105,16 @@ def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) ->
         _show_features(both, rows)
 
 
-def _sample(side: Side, measure: str) -> list[float]:
+def _sample(side: Side, measure: str) -> reading.Rows:
     parameters = {**range_of(side.window), **side.selection.filters(), "service": side.service}
-    rows = reading.rows("compare_sample", {**parameters, "measure": measure, "limit": MAX_EACH})
-    return sorted(float(row["value_s"]) for row in rows)
+    return reading.rows_later(
+        "compare_sample", {**parameters, "measure": measure, "limit": MAX_EACH}
+    )
 
 
-def _cohort(side: Side) -> dict[str, Any]:
+def _cohort(side: Side) -> reading.Rows:
     parameters = {**range_of(side.window), **side.selection.filters(), "service": side.service}
-    return reading.rows("compare_cohort", parameters)[0]
+    return reading.rows_later("compare_cohort", parameters)
 
 
 def _show_quantiles(

@@ -11,7 +11,7 @@ import streamlit as st
 
 from dashboard import markup, wording
 from dashboard.engine_data import EngineData, read_engine, waiting_frame
-from dashboard.engine_model import Diagnosis, control, diagnose, load_of, speed_ups
+from dashboard.engine_model import REASONS, Diagnosis, control, diagnose, load_of, speed_ups
 from dashboard.figures import Line, Scale, lines, scale_of, stacked_bars
 from dashboard.health_model import Verdict
 from dashboard.markup import Cell
@@ -77,7 +77,11 @@ def _show_charts(data: EngineData, window: Window) -> None:
     first, second = palette.categories[0], palette.categories[1]
     waiting, reasons = waiting_frame(data.waiting, window)
     by_reason = [
-        Line(reason, reason, palette.categories[(i + 1) % len(palette.categories)])
+        Line(
+            reason,
+            REASONS.get(reason, reason),
+            palette.categories[(i + 1) % len(palette.categories)],
+        )
         for i, reason in enumerate(reasons)
     ]
     charts = [

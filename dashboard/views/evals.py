@@ -44,8 +44,7 @@ def _body() -> None:
         st.html(
             markup.hint(
                 "No evaluation has been run",
-                "Compare two prompts, models or configurations on a golden dataset; "
-                "`evenkeel eval run --help` shows how.",
+                "Compare two prompts, models or configurations on a golden dataset:",
                 "evenkeel eval run --help",
             )
         )

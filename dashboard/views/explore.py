@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.contents import range_of
 from dashboard.explore_model import ORDERS, STATUSES, bound, cell_words, csv_bytes, parquet_bytes
 from dashboard.fields import pick, write
-from dashboard.health_data import range_of
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, refreshing, selection_bar
 from dashboard.request_rows import REQUEST_HEADERS, request_cells

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.contents import num_requests, range_of
 from dashboard.figures import (
     Line,
     Scale,
@@ -19,7 +19,7 @@ from dashboard.figures import (
     scale_of,
     stacked_bars,
 )
-from dashboard.health_data import HealthData, num_requests, range_of, read_health
+from dashboard.health_data import HealthData, health_later
 from dashboard.health_model import headline_tiles, slo_tile, verdict
 from dashboard.page import as_of, choice, chosen_of, colours, now_ms, refreshing, selection_bar
 from dashboard.request_rows import (
@@ -41,7 +41,6 @@ TITLES = {
     "tpot": ("Time per output token", "decode time over tokens after the first"),
 }
 Draw = Callable[[HealthData, Window], None]
-Rows = Callable[[], list[dict[str, Any]]]
 
 _CHANGES_MS = 7 * 86_400_000
 STACKS = {"all": "whole request", "first": "to first token"}
@@ -51,9 +50,9 @@ STACKS = {"all": "whole request", "first": "to first token"}
 class Below:
     """What is read for the tables below the charts; `slowest` may be of the last hour alone."""
 
-    changes: Rows
-    actions: Rows
-    slowest: Rows
+    changes: reading.Rows
+    actions: reading.Rows
+    slowest: reading.Rows
     is_last_hour: bool
 
 
@@ -65,9 +64,9 @@ def show() -> None:
 
 def _body(selection: Selection) -> None:
     window = selection.window(now_ms())
-    data = read_health(selection, window)
+    begun, below = health_later(selection, window), _begin_below(selection, window)
+    data = begun()
     window = data.window
-    below = _begin_below(selection, window)
     if not data.summary["num_requests"]:
         st.html(f'<div class="ek-asof">{as_of(None)}</div>')
         _show_empty(selection, window)
@@ -92,7 +91,7 @@ def _body(selection: Selection) -> None:
 
 
 def _begin_below(selection: Selection, window: Window) -> Below:
-    """Begin to read what stands below the charts, while those are drawn."""
+    """Begin to read what stands below the charts."""
     # To the minute, so that a live page asks once a minute.
     to_ms = window.to_ms // 60_000 * 60_000 + 60_000
     ranked = window.newest(num_requests(selection, window))
@@ -103,7 +102,9 @@ def _begin_below(selection: Selection, window: Window) -> Below:
         "limit": MAX_SLOWEST,
     }
     return Below(
-        changes=reading.rows_later("changes", {"from_ms": to_ms - _CHANGES_MS, "to_ms": to_ms}),
+        changes=reading.minute_rows_later(
+            "changes", {"from_ms": to_ms - _CHANGES_MS, "to_ms": to_ms}
+        ),
         actions=reading.rows_later("control_steps", range_of(window)),
         slowest=reading.rows_later("slowest_requests", parameters),
         is_last_hour=ranked != window,
@@ -245,12 +246,12 @@ def _show_alerts(data: HealthData, params: Mapping[str, str]) -> None:
 def _show_changes(below: Below, selection: Selection) -> None:
     with st.container(border=True, key="card-changes"):
         st.html(
-            '<div class="ek-title">What changed last<small>prompts and models first seen in the '
-            "week up to the range's end, control actions of the range</small></div>"
+            '<div class="ek-title">What changed last<small>prompts, models and servers first seen '
+            "in the week up to the range's end, control actions of the range</small></div>"
         )
         rows = change_cells(below.changes(), below.actions()[:5], selection.to_params())
         if not rows:
-            st.caption("Nothing: no new prompt version, no new model, no control action.")
+            st.caption("Nothing: no new prompt version, model or server, no control action.")
             return
         st.html(markup.table(("when (UTC)", "what", "from", "to", ""), rows, "Changes"))
 

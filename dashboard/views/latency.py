@@ -11,9 +11,9 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.contents import range_of
 from dashboard.fields import pick, set_param
 from dashboard.figures import add_objective
-from dashboard.health_data import range_of
 from dashboard.latency_data import (
     LatencyData,
     View,
@@ -60,6 +60,8 @@ def show() -> None:
 
 def _body(selection: Selection, view: View, percentile: str) -> None:
     window = selection.window(now_ms())
+    slos = reading.rows_later("slo_now", range_of(window))
+    definitions = definitions_later(selection, window, view)
     data = read_latency(selection, window, view)
     window = data.window
     newest_ms = max((row["newest_ms"] for row in data.cohorts), default=None)
@@ -74,8 +76,7 @@ def _body(selection: Selection, view: View, percentile: str) -> None:
             )
         )
         return
-    definitions = definitions_later(selection, window, view)
-    _show_lines(data, selection, window, view, percentile)
+    _show_lines(data, slos, window, view, percentile)
     grid = heat(data.heat)
     with st.container(border=True, key="card-heatmap", gap="xxsmall"):
         title = f"{MEASURES[view.measure]} of every request"
@@ -104,7 +105,7 @@ def _source_words(data: LatencyData) -> str:
 
 
 def _show_lines(
-    data: LatencyData, selection: Selection, window: Window, view: View, percentile: str
+    data: LatencyData, slos: reading.Rows, window: Window, view: View, percentile: str
 ) -> None:
     title = MEASURES[view.measure] + (f" {percentile}" if view.dimension else "")
     names = list(data.series)
@@ -115,7 +116,7 @@ def _show_lines(
     else:
         figure, scale = percentile_lines(data.series[names[0]], view.measure, window, colours())
     if not differs(view.measure, view.definition):
-        for slo in reading.rows("slo_now", range_of(window)):
+        for slo in slos():
             if slo["objective"] == view.measure and slo["threshold_s"] is not None:
                 label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
                 add_objective(figure, slo["threshold_s"], label, scale, colours())
@@ -208,7 +209,8 @@ def _show_definitions(definitions: Callable[[], dict[str, dict[str, Any]]], view
     with st.container(border=True, key="card-definitions"):
         st.html(
             '<div class="ek-title">The same requests, as others count'
-            "<small>tools mean different things by one word</small></div>"
+            "<small>tools mean different things by one word; of very many requests a part"
+            "</small></div>"
         )
         found = definitions()
         if len(found) < 2:

@@ -9,8 +9,8 @@ from typing import Any
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.contents import range_of
 from dashboard.fields import set_param
-from dashboard.health_data import range_of
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, selection, show_store_error
 from dashboard.request_figure import timelines

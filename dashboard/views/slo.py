@@ -9,20 +9,23 @@ from typing import Any
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.contents import range_of
 from dashboard.fields import pick
-from dashboard.health_data import burns_later, range_of
+from dashboard.health_data import burns_later
 from dashboard.health_model import slo_tile
 from dashboard.markup import Cell
 from dashboard.page import as_of, colours, now_ms, refreshing, selection_bar
 from dashboard.request_rows import REQUEST_HEADERS, request_cells
-from dashboard.selection import Selection, Window
+from dashboard.selection import Selection
 from dashboard.slo_data import (
+    MAX_BURNED,
     Spent,
-    begin_spent,
     corrected_spans_ms,
     is_counted,
     read_corrections,
     read_slos,
+    readable,
+    spent_later,
 )
 from dashboard.slo_page_model import burners
 from dashboard.views import slo_budget, slo_draft, slo_records
@@ -42,8 +45,9 @@ def show() -> None:
     """Draw the page."""
     selection = selection_bar(filters=())
     slos = read_slos()
-    now = reading.rows("slo_now", range_of(selection.window(now_ms() // 30_000 * 30_000)))
-    names = [slo.name for slo in slos] or [row["slo"] for row in now]
+    names = [slo.name for slo in slos] or [
+        row["slo"] for row in reading.rows("slo_now", range_of(selection.window(now_ms())))
+    ]
     if not names:
         st.html(f'<div class="ek-asof">{as_of(None)}</div>')
         st.html(
@@ -66,10 +70,12 @@ def show() -> None:
 def _body(selection: Selection, name: str, slo: Slo | None) -> None:
     window = selection.window(now_ms())
     burns = burns_later(window)
-    every = reading.rows_later("slo_now", range_of(window))()
+    found = reading.rows_later("slo_now", range_of(window))
     spent = None
     if slo is not None and is_counted(slo):
-        spent = begin_spent(slo, window)
+        judged = readable(window, MAX_BURNED)
+        spent = spent_later(slo, judged)
+    every = found()
     now = [row for row in every if row["slo"] == name]
     newest_ms = now[0]["time_ms"] if now else None
     evaluated = (
@@ -99,24 +105,22 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         return
     spans_ms = corrected_spans_ms(name, read_corrections())
     slo_budget.show_budget(slo, window, spans_ms)
-    _show_burners(spent, selection, window)
+    part = ""
+    if judged != window:
+        part = f"; of the last {wording.span_of(judged.duration_s)} of the range"
+    _show_spent(spent(), selection, part)
 
 
-def _show_burners(spent: Spent, selection: Selection, window: Window) -> None:
-    read = spent.window
-    part = (
-        "" if read == window else f"; of the last {wording.span_of(read.duration_s)} of the range"
-    )
-    cohorts, requests = spent.cohorts(), spent.burners()
+def _show_spent(spent: Spent, selection: Selection, part: str) -> None:
     left, right = st.columns([3, 2], gap="small")
     with left, st.container(border=True, key="card-burners"):
         st.html(
             '<div class="ek-title">Who burned it<small>their part of the bad requests of the range;'
             f" the mark is their part of all requests{part}</small></div>"
         )
-        found = [b for b in burners(cohorts) if b.lift > 1]
+        found = [b for b in burners(spent.cohorts) if b.lift > 1]
         if not found:
-            st.caption("No cohort burned more than its share." if requests else "Nobody did.")
+            st.caption("No cohort burned more than its share." if spent.requests else "Nobody did.")
         else:
             rows = [
                 [
@@ -136,16 +140,19 @@ def _show_burners(spent: Spent, selection: Selection, window: Window) -> None:
             '<div class="ek-title">Where their time went'
             "<small>mean of bad and of good requests, by phase</small></div>"
         )
-        _show_causes(spent.causes()[0])
+        if spent.causes:
+            _show_causes(spent.causes)
+        else:
+            st.caption(wording.NO_DATA)
     with st.container(border=True, key="card-burning-requests"):
         st.html(
             '<div class="ek-title">The requests that burned it'
             "<small>furthest above the limit first; open one to see why</small></div>"
         )
-        if not requests:
+        if not spent.requests:
             st.caption("None in this range.")
             return
-        cells = request_cells(requests, selection.to_params(), colours())
+        cells = request_cells(spent.requests, selection.to_params(), colours())
         st.html(markup.table(REQUEST_HEADERS, cells, "Requests that burned the budget"))
 
 

@@ -19,6 +19,8 @@ from dashboard.zoom import zoomable
 from evenkeel.durations import format_duration
 from evenkeel.slo_model import Slo
 
+_LOWEST = -100.0
+
 
 def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -> None:
     """Draw the burn-down and the calendar of the period that ends with the window."""
@@ -65,6 +67,8 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
         Line("even", "spent evenly", palette.muted, 1.2),
     ]
     figure = lines(frame, series, Scale("%", 100.0), period)
+    # Far below nothing, when it ran out could not be seen; the words say how far.
+    figure.bottom = max(figure.bottom, _LOWEST)
     words = f"of the last {format_duration(slo.scaled_period_s)}: {_state_words(left)}"
     if found:
         bad, total = sum(b.bad for b in found), sum(b.total for b in found)

@@ -39,6 +39,11 @@ def show_draft(selection: Selection, slo: Slo) -> None:
             own = wording.percent(float(slo.target))
             target = targets[slide("draft_target", "target", list(targets), own)]
         tried = draft(slo, threshold_s, target)
+        # The requests are judged once more only for who asks.
+        if tried == draft(slo, slo.indicator.threshold_s, slo.target):
+            st.caption("Move a slider to see what another objective would have said.")
+            if not st.button("Replay it as it is"):
+                return
         spans_ms = corrected_spans_ms(slo.name, read_corrections())
         try:
             now, then = read_draft(slo, tried, window, spans_ms)

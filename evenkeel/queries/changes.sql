@@ -1,5 +1,6 @@
--- What changed last: the first appearance of a prompt's version, or of a model, where another was
--- there before it; the newest first.
+-- What changed last: the first appearance of a prompt's version, of a model, or of an instance of a
+-- service (a deploy, a restart, or one more replica), where another was there before it; the newest
+-- first. An instance is seen in its engines' step records.
 SELECT kind, name, before, first_ms
 FROM
 (
@@ -33,6 +34,23 @@ FROM
         WHERE minute >= toDateTime(intDiv({from_ms:Int64}, 1000))
             AND minute < toDateTime(intDiv({to_ms:Int64}, 1000))
         GROUP BY model
+    )
+    UNION ALL
+    SELECT
+        'server' AS kind,
+        concat(service, '@', instance) AS name,
+        lagInFrame(toString(instance)) OVER (
+            PARTITION BY service ORDER BY first_ms ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING)
+            AS before,
+        first_ms
+    FROM
+    (
+        SELECT service, instance, toUnixTimestamp(min(time)) * 1000 AS first_ms
+        FROM engine_steps
+        WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+            AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+            AND instance != ''
+        GROUP BY service, instance
     )
 )
 WHERE before != '' AND first_ms > {from_ms:Int64} + 120000

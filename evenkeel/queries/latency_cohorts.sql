@@ -2,9 +2,8 @@
 SELECT
     cohort,
     sum(weight) AS num_requests,
-    quantileExactInclusiveArray(0.5)(values) AS p50_s,
-    quantileExactInclusiveArray(0.95)(values) AS p95_s,
-    quantileExactInclusiveArray(0.99)(values) AS p99_s,
+    quantilesExactInclusiveArray(0.5, 0.95, 0.99)(values) AS found,
+    found[1] AS p50_s, found[2] AS p95_s, found[3] AS p99_s,
     toUnixTimestamp64Milli(max(time)) AS newest_ms
 FROM latency_values(
     measure = {measure:String}, definition = {definition:String}, dimension = {dimension:String},

@@ -2,9 +2,8 @@
 SELECT
     toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
     cohort,
-    quantileExactInclusiveArray(0.5)(values) AS p50_s,
-    quantileExactInclusiveArray(0.95)(values) AS p95_s,
-    quantileExactInclusiveArray(0.99)(values) AS p99_s
+    quantilesExactInclusiveArray(0.5, 0.95, 0.99)(values) AS found,
+    found[1] AS p50_s, found[2] AS p95_s, found[3] AS p99_s
 FROM latency_values(
     measure = {measure:String}, definition = {definition:String}, dimension = {dimension:String},
     one_in = {one_in:UInt32}, from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64},

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from evenkeel.store import Store
 from runtime.otlp_target import OtlpTarget
 from runtime.step_export import build_steps
 from runtime.step_record import Held
@@ -86,3 +87,28 @@ def test_lists_of_unequal_lengths_are_filled_up(collector: CollectorProcess) -> 
     assert response.status_code == 200, response.text
     sql = "SELECT num_steps, busy_s, num_waiting FROM engine_steps WHERE service = 'broken'"
     wait_for(lambda: sorted(collector.rows(sql)) == [(1, 0.0, 0), (1, 0.0, 0)])
+
+
+def test_another_instance_of_a_service_is_a_change(collector: CollectorProcess) -> None:
+    """A deploy, a restart or one more replica: what the Health page says changed last."""
+    headers = {"content-type": "application/x-protobuf"}
+    for instance, minutes in (("old", 1), ("new", 10)):
+        runs = StepRuns()
+        runs.add(build(Step(0, 40, [decode(0)])), str)
+        resource = {"service.name": "deployed", "service.instance.id": instance}
+        target = OtlpTarget(collector.http_url, resource=resource)
+        body = build_steps({0: runs.take()}, target, "m", MIDNIGHT_NS + minutes * 60_000 * MS)
+        httpx.post(
+            f"{collector.http_url}/v1/traces", content=body.SerializeToString(), headers=headers
+        ).raise_for_status()
+    sql = "SELECT count() FROM engine_steps WHERE service = 'deployed'"
+    wait_for(lambda: collector.rows(sql) == [(2,)])
+    begin_ms = MIDNIGHT_NS // MS
+    store = Store(collector.query_url)
+    ends = {"from_ms": begin_ms, "to_ms": begin_ms + 3_600_000}
+    found = [row for row in store.rows("changes", ends) if row["name"].startswith("deployed@")]
+    store.close()
+    assert found == [
+        {"kind": "server", "name": "deployed@new", "before": "old",
+         "first_ms": begin_ms + 600_000}
+    ]  # fmt: skip

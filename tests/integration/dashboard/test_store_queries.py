@@ -24,16 +24,13 @@ EXPLORE: dict[str, object] = {
 }  # fmt: skip
 SLICED: dict[str, object] = {"period_s": 60, "slice_s": 60}
 QUERIES: dict[str, dict[str, object]] = {
-    "health_summary": NO_FILTER,
-    "health_summary_1m": NO_FILTER,
-    "health_series": {**NO_FILTER, "step_s": 60},
-    "health_series_1m": {**NO_FILTER, "step_s": 60},
-    "phase_summary": NO_FILTER,
-    "phase_summary_1m": NO_FILTER,
-    "phase_series_1m": {**NO_FILTER, "step_s": 60},
-    "phase_series": {**NO_FILTER, "step_s": 60},
-    "filter_values": {},
-    "filter_values_1m": {},
+    "health": {**NO_FILTER, "step_s": 60},
+    "health_counts_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
+    "health_percentiles_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
+    "health_percentiles_1h": {**NO_FILTER, "step_s": 3600, "before_ms": 0},
+    "range_contents": {},
+    "range_contents_1m": {},
+    "requests_named": {"models": ["m"], "times_ns": [0], "ids": ["none"]},
     "slo_rollup_counts": {"slo_name": SLO, "width_s": 3600},
     "newest_request": {},
     "slowest_requests": {**NO_FILTER, "rank_by": "ttft", "limit": 5},
@@ -47,6 +44,7 @@ QUERIES: dict[str, dict[str, object]] = {
     "alerts": {},
     "latency_cohorts": LATENCY,
     "latency_cohorts_1m": LATENCY,
+    "latency_definitions": {**LATENCY, **SLICED},
     "latency_series": {**LATENCY, "step_s": 60, "cohorts": ["acme"]},
     "latency_series_1m": {**LATENCY, "step_s": 60, "cohorts": ["acme"]},
     "latency_heatmap": {**LATENCY, "step_s": 60},
@@ -54,7 +52,6 @@ QUERIES: dict[str, dict[str, object]] = {
     "latency_behind": {
         **LATENCY, "low_s": 0.1, "high_s": 0.5, "near_s": 0.3, "cohort": "acme", "limit": 5,
     },
-    "count_in_range": {"model": ""},
     "engine_state_series": {"model": "", "step_s": 60, "names": ["vllm:num_requests_running"]},
     "engine_steps_series": {"model": "", "step_s": 60},
     "engine_steps_waiting": {"model": "", "step_s": 60},
@@ -96,24 +93,50 @@ def test_every_query_of_the_dashboard_runs(platform: Platform, name: str) -> Non
     store.close()
 
 
-def test_the_rollup_says_what_the_requests_say(platform: Platform) -> None:
+def rolled_health(
+    store: Store, ends: dict[str, object], step_s: int, by: str
+) -> list[dict[str, object]]:
+    """Return the rows of `health` from the rollups, digests merged by minute or by hour."""
+    before_ms = 2 * int(str(ends["from_ms"])) - int(str(ends["to_ms"]))
+    parameters = {**ends, "before_ms": before_ms, "step_s": step_s}
+    counts = store.rows("health_counts_1m", parameters)
+    percentiles = store.rows(f"health_percentiles_{by}", parameters)
+    return [count | row for count, row in zip(counts, percentiles, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "length_ms"),
+    [
+        pytest.param(0, 7_200_000, id="all in the range"),
+        pytest.param(-1_800_000, 7_200_000, id="a part of it in the range before"),
+    ],
+)
+def test_the_rollup_says_what_the_requests_say(
+    platform: Platform, before_ms: int, length_ms: int
+) -> None:
+    # Whole minutes: the rollup knows nothing finer.
+    begin_ms = platform.from_ms // 60_000 * 60_000 - before_ms
+    ends = {"from_ms": begin_ms, "to_ms": begin_ms + length_ms, **NO_FILTER}
     store = Store(platform.query_url)
-    # Whole minutes around everything: the rollup knows nothing finer.
-    everything = {
-        "from_ms": platform.from_ms // 60_000 * 60_000,
-        "to_ms": (platform.to_ms // 60_000 + 1) * 60_000,
-        **NO_FILTER,
-    }
-    raw = store.rows("health_summary", everything)[0] | store.rows("phase_summary", everything)[0]
-    rollup = store.rows("health_summary_1m", everything)[0]
-    rollup |= store.rows("phase_summary_1m", everything)[0]
+    raw = store.rows("health", {**ends, "step_s": 600})
+    rollup = rolled_health(store, ends, 600, "1m")
     store.close()
-    for name in ("num_requests", "num_errors", "num_aborted", "num_shed", "output_tokens_per_s",
-                 "cached_token_ratio", "acceptance_rate", "queue_mean_s", "prefill_mean_s",
-                 "decode_mean_s"):  # fmt: skip
-        assert rollup[name] == pytest.approx(raw[name]), name
-    for name in ("ttft_p50_s", "ttft_p95_s", "tpot_p95_s", "itl_p99_p95_s"):
-        assert rollup[name] == pytest.approx(raw[name], rel=0.05), name
+    assert [(r["is_now"], r["bucket"]) for r in rollup] == [(r["is_now"], r["bucket"]) for r in raw]
+    # The whole of the range, and where it has any what was before it.
+    assert [r["is_now"] for r in raw if not r["bucket"]] == ([0, 1] if before_ms else [1])
+    assert sum(float(r["num_requests"]) for r in raw if not r["bucket"]) == NUM_REQUESTS
+    whole = next(r["num_requests"] for r in raw if r["is_now"] and not r["bucket"])
+    assert sum(r["num_requests"] for r in raw if r["bucket"]) == whole
+    for row, exact in zip(rollup, raw, strict=True):
+        for name in ("num_requests", "requests_per_s", "ok_per_s", "errors_per_s", "aborted_per_s",
+                     "shed_per_s", "error_ratio", "aborted_ratio", "shed_ratio",
+                     "output_tokens_per_s", "cached_token_ratio", "acceptance_rate",
+                     "queue_mean_s", "prefill_mean_s", "decode_mean_s"):  # fmt: skip
+            assert row[name] == pytest.approx(exact[name]), name
+        for name in ("ttft_p50_s", "ttft_p95_s", "tpot_p95_s", "itl_p99_p95_s"):
+            # Of few requests a digest's tail is coarse.
+            if exact["num_requests"] > 100:
+                assert row[name] == pytest.approx(exact[name], rel=0.1), name
 
 
 @pytest.mark.parametrize(
@@ -127,32 +150,37 @@ def test_hours_and_minutes_count_each_request_once(
     platform: Platform, before_ms: int, after_ms: int
 ) -> None:
     hour_ms = 3_600_000
-    wide = {
+    wide: dict[str, object] = {
         "from_ms": platform.from_ms // hour_ms * hour_ms - hour_ms - before_ms,
         "to_ms": (platform.to_ms // hour_ms + 2) * hour_ms + after_ms,
         **NO_FILTER,
     }
     store = Store(platform.query_url)
-    summary = store.rows("health_summary_1m", wide)[0]
-    hourly = store.rows("health_series_1m", {**wide, "step_s": 3600})
-    exact = store.rows("health_summary", wide)[0]
+    hourly = rolled_health(store, wide, 3600, "1h")
+    by_minute = rolled_health(store, wide, 3600, "1m")
+    exact = store.rows("health", {**wide, "step_s": 3600})
     store.close()
-    assert summary["num_requests"] == NUM_REQUESTS
-    assert summary["ttft_p95_s"] == pytest.approx(exact["ttft_p95_s"], rel=0.05)
-    assert sum(row["ok_per_s"] * row["covered_s"] for row in hourly) == pytest.approx(
-        NUM_REQUESTS - exact["num_errors"] - exact["num_aborted"] - exact["num_shed"]
-    )
+    assert sum(float(str(row["num_requests"])) for row in hourly if row["bucket"]) == NUM_REQUESTS
+    for row, minutes, requests in zip(hourly, by_minute, exact, strict=True):
+        assert row["bucket"] == requests["bucket"]
+        assert row["num_requests"] == requests["num_requests"]
+        assert row["ttft_p95_s"] == pytest.approx(requests["ttft_p95_s"], rel=0.1)
+        assert row["ttft_p95_s"] == pytest.approx(minutes["ttft_p95_s"], rel=0.05)
 
 
 def test_the_store_counts_what_was_simulated(platform: Platform) -> None:
     store = Store(platform.query_url)
-    summary = store.rows("health_summary", platform.range() | NO_FILTER)[0]
+    rows = store.rows("health", platform.range() | NO_FILTER | {"step_s": 60})
+    contents = store.rows("range_contents", platform.range())[0]
     store.close()
     by_status = platform.simulated["by_status"]
     assert isinstance(by_status, dict)
-    assert summary["num_requests"] == NUM_REQUESTS
-    assert summary["num_errors"] == by_status["error"]
-    assert summary["num_aborted"] == by_status["aborted"]
+    whole = next(row for row in rows if row["is_now"] and not row["bucket"])
+    assert whole["num_requests"] == contents["num_requests"] == NUM_REQUESTS
+    assert sum(contents["num_by_model"].values()) == NUM_REQUESTS
+    assert set(contents["num_by_model"]) == set(contents["models"])
+    assert whole["error_ratio"] == pytest.approx(by_status["error"] / NUM_REQUESTS)
+    assert whole["aborted_ratio"] == pytest.approx(by_status["aborted"] / NUM_REQUESTS)
 
 
 def test_every_query_that_the_dashboard_names_is_tested() -> None:
@@ -164,7 +192,7 @@ def test_every_query_that_the_dashboard_names_is_tested() -> None:
             for query in (ROOT / "evenkeel" / "queries").glob("*.sql")
             if f'"{query.stem}"' in text
         }
-    elsewhere = {"slo_counts", "slo_cohorts", "slo_causes", "slo_burners"}
+    elsewhere = {"slo_counts", "slo_spent"}
     assert len(PAGES) == 10
     assert sorted(named - set(QUERIES) - elsewhere) == []
 
@@ -218,9 +246,9 @@ def test_a_definition_changes_the_number_as_it_says(
     platform: Platform, measure: str, definition: str, holds: str
 ) -> None:
     store = Store(platform.query_url)
-    parameters = platform.range() | LATENCY | {"measure": measure, "dimension": ""}
-    ours = store.rows("latency_cohorts", parameters)[0]["p95_s"]
-    theirs = store.rows("latency_cohorts", parameters | {"definition": definition})[0]["p95_s"]
+    parameters = platform.range() | LATENCY | SLICED | {"measure": measure}
+    ours = store.rows("latency_definitions", parameters)[0]["p95_s"]
+    theirs = store.rows("latency_definitions", parameters | {"definition": definition})[0]["p95_s"]
     store.close()
     found = "same" if theirs == ours else "higher" if theirs > ours else "lower"
     assert found == holds
@@ -240,13 +268,26 @@ def test_requests_that_burned_a_budget_are_its_bad_events(platform: Platform) ->
     span = Span(platform.from_ms * 10**6, platform.to_ms * 10**6)
     parameters = event_parameters(slo_parts(slo), span)
     store = Store(platform.query_url)
-    burners = store.rows("slo_burners", {**parameters, "limit": NUM_REQUESTS})
-    cohorts = store.rows("slo_cohorts", parameters)
-    bad = store.rows("slo_causes", parameters)[0]["num_bad"]
+    spent = store.rows("slo_spent", parameters)
+    causes = store.rows("slo_causes", parameters)[0]
+    cohorts = {(r["dimension"], r["cohort"]): r for r in store.rows("slo_cohorts", parameters)}
+    burned = store.rows("slo_burned", {**parameters, "limit": NUM_REQUESTS})
+    whole = next(row for row in spent if not row["dimension"])
+    named = store.rows(
+        "requests_named",
+        {"models": whole["worst_model"], "times_ns": whole["worst_ns"], "ids": whole["worst_id"]},
+    )
     store.close()
-    assert len(burners) == bad > 0
-    assert sum(c["bad_sum"] for c in cohorts if c["dimension"] == "model") == bad
-    assert all(b["slo_class"] == "interactive" for b in burners)
+    assert len(burned) == whole["num_bad"] > 15
+    # What one reading says of all is what the evaluator's own say.
+    assert {name: whole[name] for name in causes} == pytest.approx(causes)
+    found = {(r["dimension"], r["cohort"]): r for r in spent if r["dimension"]}
+    assert found.keys() == cohorts.keys()
+    for key, row in cohorts.items():
+        assert found[key]["total_sum"] == row["total_sum"]
+        assert found[key]["bad_sum"] == row["bad_sum"]
+    assert [row["request_id"] for row in named] == [r["request_id"] for r in burned[:15]]
+    assert all(row["slo_class"] == "interactive" for row in named)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
--- What can be filtered by in a range, the most frequent first; absent values are left out.
+-- How many requests a range holds, of each model too, and what they can be filtered by: the most
+-- frequent first, absent values left out.
 SELECT
+    sum(sample_weight) AS num_requests,
+    sumMap(map(toString(model), toFloat64(sample_weight))) AS num_by_model,
     topK(50)(model) AS models,
     topK(50)(tenant) AS tenants,
     topK(50)(concat(prompt_name, '@', prompt_version)) AS prompts,

@@ -1,0 +1,35 @@
+-- What `health` says but for percentiles, from the rollup; a step is a whole number of minutes.
+SELECT
+    part = 2 AS is_now,
+    toUnixTimestamp(step) AS bucket,
+    if(bucket = 0, ({to_ms:Int64} - {from_ms:Int64}) / 1000,
+        greatest(1, least({step_s:UInt32}, {to_ms:Int64} / 1000 - bucket))) AS covered_s,
+    sum(r.num_requests) AS num_requests,
+    sum(r.num_requests) / covered_s AS requests_per_s,
+    sum(r.num_ok) / covered_s AS ok_per_s,
+    sum(r.num_error) / covered_s AS errors_per_s,
+    sum(r.num_aborted) / covered_s AS aborted_per_s,
+    sum(r.num_shed) / covered_s AS shed_per_s,
+    sum(r.num_error) / nullIf(sum(r.num_requests), 0) AS error_ratio,
+    sum(r.num_aborted) / nullIf(sum(r.num_requests), 0) AS aborted_ratio,
+    sum(r.num_shed) / nullIf(sum(r.num_requests), 0) AS shed_ratio,
+    sum(r.output_tokens) / covered_s AS output_tokens_per_s,
+    sum(r.cached_tokens) / nullIf(sum(r.cacheable_tokens), 0) AS cached_token_ratio,
+    sum(r.accepted_tokens) / nullIf(sum(r.drafted_tokens), 0) AS acceptance_rate,
+    sum(r.queue_sum_s) / nullIf(sum(r.num_queue), 0) AS queue_mean_s,
+    sum(r.prefill_sum_s) / nullIf(sum(r.num_prefill), 0) AS prefill_mean_s,
+    sum(r.decode_sum_s) / nullIf(sum(r.num_decode), 0) AS decode_mean_s,
+    toUnixTimestamp(maxOrNull(r.minute)) * 1000 AS newest_ms
+FROM requests_rolled(
+    from_ms = {before_ms:Int64}, to_ms = {to_ms:Int64}, step_s = {step_s:UInt32}) AS r
+WHERE ({model:String} = '' OR model = {model:String})
+  AND ({tenant:String} = '' OR tenant = {tenant:String})
+  AND ({prompt:String} = '' OR concat(prompt_name, '@', prompt_version) = {prompt:String})
+  AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
+GROUP BY
+    if(r.minute < toDateTime(intDiv({from_ms:Int64}, 1000), 'UTC'), 1, 2) AS part,
+    if(part = 1, toDateTime(1, 'UTC'),
+        toStartOfInterval(r.minute, toIntervalSecond({step_s:UInt32}), 'UTC')) AS step
+WITH ROLLUP
+HAVING part = 2 OR (part = 1 AND bucket = 0)
+ORDER BY is_now, bucket

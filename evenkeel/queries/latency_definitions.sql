@@ -1,0 +1,14 @@
+-- One latency measure over a range under one tool's definition. Of many requests a slice of each of
+-- some stretches of the range is read, the same under every definition.
+SELECT
+    sum(weight) AS num_requests,
+    quantilesExactInclusiveArray(0.5, 0.95, 0.99)(values) AS found,
+    found[1] AS p50_s, found[2] AS p95_s, found[3] AS p99_s
+FROM latency_values(
+    measure = {measure:String}, definition = {definition:String}, dimension = '',
+    one_in = 1, from_ms = {from_ms:Int64}, to_ms = {to_ms:Int64},
+    model = {model:String}, tenant = {tenant:String}, prompt = {prompt:String},
+    slo_class = {slo_class:String}
+)
+WHERE toUnixTimestamp(time) % {period_s:UInt32} < {slice_s:UInt32} AND notEmpty(values)
+HAVING num_requests > 0

@@ -1,0 +1,68 @@
+-- Who spent one SLO's budget, and on what, in one reading of its events: valid and bad ones by cohort
+-- of each dimension, and in the row without a dimension of all of them: where bad and good events spent
+-- their time, how the bad ones ended, and the 15 worst, those furthest above their limit first, then
+-- the failed ones, the newest first.
+SELECT
+    dimension,
+    cohort,
+    sum(total_sum) AS total_sum,
+    sum(bad_sum) AS bad_sum,
+    sum(num_events) AS num_events,
+    sum(num_bad) AS num_bad,
+    sum(num_error) AS num_error,
+    sum(num_aborted) AS num_aborted,
+    sum(num_shed) AS num_shed,
+    sum(bad_s[1]) / nullIf(sum(bad_n[1]), 0) AS bad_queue_s,
+    sum(bad_s[2]) / nullIf(sum(bad_n[2]), 0) AS bad_prefill_s,
+    sum(bad_s[3]) / nullIf(sum(bad_n[3]), 0) AS bad_decode_s,
+    sum(good_s[1]) / nullIf(sum(good_n[1]), 0) AS good_queue_s,
+    sum(good_s[2]) / nullIf(sum(good_n[2]), 0) AS good_prefill_s,
+    sum(good_s[3]) / nullIf(sum(good_n[3]), 0) AS good_decode_s,
+    groupArraySortedArrayIf(15)(worst, dimension = '') AS found,
+    found.3 AS worst_model,
+    found.4 AS worst_ns,
+    found.5 AS worst_id
+FROM
+(
+    SELECT
+        toString(model) AS of_model,
+        toString(ifNull(tenant, '')) AS of_tenant,
+        toString(ifNull(slo_class, '')) AS of_slo_class,
+        toString(ifNull(route, '')) AS of_route,
+        toString(ifNull(prompt_version, '')) AS of_prompt_version,
+        toString(ifNull(response_cache, '')) AS of_response_cache,
+        sum(total) AS total_sum,
+        sum(bad) AS bad_sum,
+        count() AS num_events,
+        countIf(NOT is_good) AS num_bad,
+        countIf(toString(status) = 'error') AS num_error,
+        countIf(toString(status) = 'aborted' AND NOT is_good) AS num_aborted,
+        countIf(toString(status) = 'shed') AS num_shed,
+        [sumIf(queue_s, NOT is_good), sumIf(prefill_s, NOT is_good), sumIf(decode_s, NOT is_good)]
+            AS bad_s,
+        [countIf(queue_s IS NOT NULL AND NOT is_good), countIf(prefill_s IS NOT NULL AND NOT is_good),
+            countIf(decode_s IS NOT NULL AND NOT is_good)] AS bad_n,
+        [sumIf(queue_s, is_good), sumIf(prefill_s, is_good), sumIf(decode_s, is_good)] AS good_s,
+        [countIf(queue_s IS NOT NULL AND is_good), countIf(prefill_s IS NOT NULL AND is_good),
+            countIf(decode_s IS NOT NULL AND is_good)] AS good_n,
+        groupArraySortedIf(15)((-ifNull(worst_share, -1), -toUnixTimestamp64Milli(time),
+            toString(model), toUnixTimestamp64Nano(time), request_id), NOT is_good) AS worst
+    FROM slo_judged(
+        slo = {slo:Array(UInt32)}, unit = {unit:Array(String)}, target = {target:Array(Float64)},
+        ttft_limit = {ttft_limit:Array(Float64)}, tpot_limit = {tpot_limit:Array(Float64)},
+        itl_limit = {itl_limit:Array(Float64)}, stall_limit = {stall_limit:Array(Float64)},
+        e2e_limit = {e2e_limit:Array(Float64)}, error = {error:Array(String)},
+        aborted = {aborted:Array(String)}, shed = {shed:Array(String)},
+        model = {model:Array(String)}, tenant = {tenant:Array(String)},
+        slo_class = {slo_class:Array(String)}, route = {route:Array(String)},
+        prompt_name = {prompt_name:Array(String)}, prompt_version = {prompt_version:Array(String)},
+        from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
+    )
+    GROUP BY of_model, of_tenant, of_slo_class, of_route, of_prompt_version, of_response_cache
+)
+ARRAY JOIN
+    ['', 'model', 'tenant', 'slo_class', 'route', 'prompt_version', 'response_cache'] AS dimension,
+    ['all', of_model, of_tenant, of_slo_class, of_route, of_prompt_version, of_response_cache]
+        AS cohort
+WHERE cohort != ''
+GROUP BY dimension, cohort
