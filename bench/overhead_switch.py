@@ -22,7 +22,6 @@ import random
 import signal
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -201,9 +200,9 @@ def main() -> int:
     for name in (HOOKS, REQUESTS):
         if args.only not in (None, name):
             continue
-        with receiver() as otlp, tempfile.TemporaryDirectory() as folder:
-            served = read_served(args)
-            with serve(name, served, Path(folder), otlp, hooked=hooked) as server:
+        with receiver() as otlp:
+            folder = Path("build") / "overhead_switch"
+            with serve(name, read_served(args), folder, otlp, hooked=hooked) as server:
                 wait_until_ready(server)
                 results = asyncio.run(compare(server, load, args.pairs, args.seed))
                 refuse_silence(otlp, name)

@@ -204,8 +204,11 @@ class GoodputController:
         drafted = facts.drafted_tokens / facts.num_requests
         if not self._is_holdout:
             size.mean_drafted += 0.02 * (drafted - size.mean_drafted)
-        size.block_tokens += facts.made_tokens
-        size.block_seconds += facts.seconds
+        # With a step under way while the next is drafted, the first of a block was still planned by
+        # the block before.
+        if not (self._is_holdout and facts.drafted_tokens):
+            size.block_tokens += facts.made_tokens
+            size.block_seconds += facts.seconds
         self._num_lessons += 1
         is_rare = (facts.drafted_tokens == 0) != (size.mean_drafted < 0.1)
         if not size.cost.is_known or is_rare or self._num_lessons % _STEPS_PER_LESSON == 0:

@@ -13,7 +13,7 @@ _GPU_WORKER_CLASS = "runtime.speculation_gpu_worker.DraftedStepWorker"
 # vLLM's own n-gram drafts on the GPU, in whose place ours are written.
 _AHEAD_METHOD = "ngram_gpu"
 # Any batch size: vLLM ends the schedule at its own `max_num_seqs`.
-_ANY_BATCH = 1 << 20
+ANY_BATCH = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ def speculation_flags(max_tokens: int, is_cpu: bool, is_ahead: bool = False) -> 
         ahead = {
             "method": _AHEAD_METHOD,
             "num_speculative_tokens": max_tokens,
-            "num_speculative_tokens_per_batch_size": [[1, 1, 0], [2, _ANY_BATCH, max_tokens]],
+            "num_speculative_tokens_per_batch_size": [[1, 1, 0], [2, ANY_BATCH, max_tokens]],
         }
         return SpeculationFlags(ahead, _SCHEDULER_CLASS, _GPU_WORKER_CLASS)
     config = {
         "method": "custom_class",
         "model": _PROPOSER_CLASS,
         "num_speculative_tokens": max_tokens,
-        "num_speculative_tokens_per_batch_size": [[1, _ANY_BATCH, max_tokens]],
+        "num_speculative_tokens_per_batch_size": [[1, ANY_BATCH, max_tokens]],
     }
     return SpeculationFlags(config, _SCHEDULER_CLASS, _CPU_WORKER_CLASS if is_cpu else "auto")
 

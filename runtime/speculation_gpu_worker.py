@@ -8,6 +8,7 @@ the GPU still does, and the proposer proposes nothing.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +18,9 @@ import torch
 from vllm.utils.torch_utils import async_tensor_h2d
 from vllm.v1.worker.gpu_worker import Worker
 
-from runtime.speculation_flags import drafts_ahead
+from runtime.speculation_flags import ANY_BATCH, drafts_ahead
+
+logger = logging.getLogger(__name__)
 
 
 class DraftedStepWorker(Worker):  # type: ignore[misc]
@@ -28,6 +31,11 @@ class DraftedStepWorker(Worker):  # type: ignore[misc]
     def load_model(self, *args: Any, **options: Any) -> None:
         """Load as vLLM's worker does, and silence its proposer where drafts are written."""
         super().load_model(*args, **options)
+        if self.model_config.is_hybrid or self.model_config.is_attention_free:
+            # State-space layers have graphs of one length; steps without drafts run in pieces.
+            speculative = self.vllm_config.speculative_config
+            longest = speculative.num_speculative_tokens
+            speculative.num_speculative_tokens_per_batch_size = [(1, ANY_BATCH, longest)]
         if drafts_ahead(self.vllm_config):
             runner = self.model_runner
             runner.speculator.propose = partial(propose_nothing, runner.speculator)
@@ -37,7 +45,12 @@ class DraftedStepWorker(Worker):  # type: ignore[misc]
         """Run a step with the drafts that the scheduler chose for it."""
         drafts = scheduler_output.scheduled_spec_decode_tokens
         if drafts and self._evenkeel_states is not None:
-            write_drafts(self._evenkeel_states, drafts)
+            try:
+                write_drafts(self._evenkeel_states, drafts)
+            except Exception as error:
+                # The model refuses whatever stands there instead: slower, and nothing worse.
+                self._evenkeel_states = None
+                logger.exception("drafts cannot be written any more: %r", error)
         return super().execute_model(scheduler_output, *args, **options)
 
 

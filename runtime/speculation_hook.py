@@ -73,10 +73,10 @@ class SpeculativeScheduler(LedgerScheduler):
         """Return the variant for this configuration, or the recording scheduler where none is."""
         config = options["vllm_config"] if "vllm_config" in options else args[0]
         if config.scheduler_config.async_scheduling:
-            if not drafts_ahead(config):
+            if not config.use_v2_model_runner:
                 logger.warning(
-                    "nothing is drafted here: asynchronous scheduling plans steps ahead of drafts, "
-                    "and takes them only in vLLM's V2 model runner, in one engine and stage"
+                    "nothing of ours is drafted: vLLM's V1 model runner takes no drafts of steps "
+                    "planned ahead"
                 )
                 plain: Any = AsyncLedgerScheduler(*args, **options)
                 return cast(SpeculativeScheduler, plain)
@@ -105,8 +105,11 @@ class SpeculativeScheduler(LedgerScheduler):
             return super().schedule(*args, **options)
         speculation.begin_step()
         output = super().schedule(*args, **options)
-        for request_id, tokens in output.scheduled_spec_decode_tokens.items():
-            speculation.note_scheduled(request_id, len(tokens))
+        try:
+            for request_id, tokens in output.scheduled_spec_decode_tokens.items():
+                speculation.note_scheduled(request_id, len(tokens))
+        except Exception as error:
+            self._stop_drafting(error)
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
@@ -138,7 +141,8 @@ class SpeculativeScheduler(LedgerScheduler):
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
         """Leave the drafts alone that were set when the step's output came."""
-        if self.evenkeel_speculation is None:
+        # Without ours, what the GPU's runner hands over are places for drafts that nobody made.
+        if self.evenkeel_speculation is None and not drafts_ahead(self.vllm_config):
             super().update_draft_token_ids(draft_token_ids)
 
     def finish_requests(self, *args: Any, **options: Any) -> Any:
@@ -169,6 +173,13 @@ class SpeculativeScheduler(LedgerScheduler):
         if missing:
             self._evenkeel_errors += 1
             logger.warning("nothing is drafted, this vLLM's scheduler has no: %s", missing)
+            return None
+        if not self._can_verify():
+            self._evenkeel_errors += 1
+            logger.warning(
+                "nothing is drafted: of steps planned ahead, drafts are verified in one engine of "
+                "one stage"
+            )
             return None
         if not self.num_spec_tokens:
             self._evenkeel_errors += 1
@@ -216,6 +227,9 @@ class SpeculativeScheduler(LedgerScheduler):
         drafts = output.scheduled_spec_decode_tokens
         sampled, index = made.sampled_token_ids, made.req_id_to_index
         num_requests = len(output.num_scheduled_tokens)
+        if any(request is None for request in requests.values()):
+            # It ended while this step was under way for it: nobody gets what the step made.
+            num_requests = 0
         drafted_tokens = sum(map(len, drafts.values())) if drafts else 0
         made_tokens = sum(map(len, sampled)) if sampled else 0
         for request_id in drafts:
@@ -242,10 +256,13 @@ class SpeculativeScheduler(LedgerScheduler):
         drafts = speculation.end_step(facts, decoding, goes_on)
         for request in decoding:
             draft = drafts.get(request.request_id)
-            if draft:
-                request.spec_token_ids = self.structured_output_manager.validate_tokens(
-                    request, draft
-                )
+            request.spec_token_ids = (
+                self.structured_output_manager.validate_tokens(request, draft) if draft else []
+            )
+
+    def _can_verify(self) -> bool:
+        """Whether vLLM verifies drafts that are set here."""
+        return True
 
     def _may_draft(self, request: Any) -> bool:
         """Whether drafts of this request can be verified."""
@@ -305,6 +322,9 @@ class AsyncSpeculativeScheduler(SpeculativeScheduler, AsyncLedgerScheduler):
         super()._update_after_schedule(scheduler_output)
         for request_id in scheduler_output.num_scheduled_tokens:
             self.requests[request_id].spec_token_ids = []
+
+    def _can_verify(self) -> bool:
+        return drafts_ahead(self.vllm_config)
 
     def _may_draft(self, request: Any) -> bool:
         # What a grammar allows after the tokens under way is not known yet.

@@ -88,13 +88,23 @@ def choose_flags(
 def can_draft_ahead(find: Find = find_name) -> bool:
     """Whether this is a GPU, and this vLLM keeps drafts where they can be written to."""
     platform = find("vllm.platforms", "current_platform")
-    methods = get_args(find("vllm.config.speculative", "NgramGPUTypes"))
-    runner = find("vllm.v1.worker.gpu.model_runner", "GPUModelRunner")
+    needed = (
+        ("vllm.utils.torch_utils", "async_tensor_h2d"),
+        ("vllm.v1.worker.gpu.model_runner", "GPUModelRunner"),
+        ("vllm.v1.worker.gpu.states", "RequestState"),
+    )
     return bool(
         platform is not None
         and platform.is_cuda()
-        and "ngram_gpu" in methods
-        and hasattr(runner, "take_draft_token_ids")
+        and "ngram_gpu" in get_args(find("vllm.config.speculative", "NgramGPUTypes"))
+        and all(find(module, name) is not None for module, name in needed)
+        and callable(
+            getattr(
+                find("vllm.v1.worker.gpu.spec_decode.ngram.speculator", "NgramGPUSpeculator"),
+                "propose",
+                None,
+            )
+        )
     )
 
 

@@ -19,7 +19,7 @@ from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
@@ -228,3 +228,24 @@ def test_without_the_second_runner_nothing_of_ours_is_drafted(
 ) -> None:
     monkeypatch.setattr(VllmConfig, "use_v2_model_runner", False)
     assert type(make_scheduler(config)) is AsyncLedgerScheduler
+
+
+@pytest.mark.parametrize("size", ["pipeline_parallel_size", "data_parallel_size"])
+def test_with_several_engines_or_stages_nothing_is_drafted(config: VllmConfig, size: str) -> None:
+    setattr(config.parallel_config, size, 2)
+    scheduler = SpeculativeScheduler.__new__(SpeculativeScheduler, vllm_config=config)
+    assert type(scheduler) is AsyncSpeculativeScheduler
+    scheduler.vllm_config = config
+    assert not scheduler._can_verify()
+
+
+def test_a_hook_that_failed_schedules_no_place_of_a_draft(config: VllmConfig) -> None:
+    config.scheduler_config.async_scheduling = False
+    scheduler = make_scheduler(config)
+    model = Model(scheduler)
+    model.ask("a", list(range(50, 70)), answer_of(1))
+    scheduler.evenkeel_speculation = None
+    output = scheduler.schedule()
+    scheduler.update_from_output(output, model._compute(output))
+    scheduler.update_draft_token_ids(DraftTokenIds(["a"], [[-1] * 15]))
+    assert scheduler.schedule().scheduled_spec_decode_tokens == {}

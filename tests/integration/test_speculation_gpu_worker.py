@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from vllm.config import SpeculativeConfig
 
 from runtime.speculation_flags import drafts_ahead, speculation_flags
 from runtime.speculation_gpu_worker import DraftedStepWorker, propose_nothing, write_drafts
+from runtime.speculation_setup import can_draft_ahead
+from runtime.vllm_adapter import find_name
 
 
 def make_states() -> SimpleNamespace:
@@ -64,3 +67,24 @@ def test_where_drafts_are_made_ahead(
         parallel_config=SimpleNamespace(pipeline_parallel_size=stages, data_parallel_size=engines),
     )
     assert drafts_ahead(config) is is_ahead
+
+
+@pytest.mark.parametrize(
+    ("is_cuda", "missing", "can"),
+    [
+        (True, None, True),
+        (False, None, False),
+        (True, "async_tensor_h2d", False),
+        (True, "GPUModelRunner", False),
+        (True, "NgramGPUSpeculator", False),
+    ],
+)
+def test_drafts_are_made_ahead_only_where_all_is_there(
+    is_cuda: bool, missing: str | None, can: bool
+) -> None:
+    def find(module: str, name: str) -> Any:
+        if name == "current_platform":
+            return SimpleNamespace(is_cuda=lambda: is_cuda)
+        return None if name == missing else find_name(module, name)
+
+    assert can_draft_ahead(find) is can

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
@@ -164,3 +165,16 @@ def test_whatever_happens_no_offer_is_overdrawn(
         made = len(lengths) + 1
         controller.note_step(StepFacts(max(1, len(lengths)), sum(taken), made, True, seconds))
     controller.read_state()
+
+
+@pytest.mark.parametrize("under_way", [0, 1])
+def test_the_speed_up_is_true_with_a_step_under_way(under_way: int) -> None:
+    # Each draft of 15 is accepted, and every step takes the same: 16 times as fast.
+    controller, drafts = GoodputController(15, Random(3)), deque([15] * under_way)
+    for _ in range(60_000):
+        drafts.append(15 if controller.begin(1) else 0)
+        drafted = drafts.popleft()
+        controller.note_step(StepFacts(1, drafted, 1 + drafted, seconds=0.01))
+    gain = controller.read_state().gain
+    assert gain is not None
+    assert gain.ratio == pytest.approx(16, rel=0.01)
