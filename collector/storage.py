@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 logger = logging.getLogger(__name__)
+
+# How often an upgrade says how far it is with the log.
+PROGRESS_S = 5.0
 
 Connect = Callable[[], "Client"]
 
@@ -206,7 +210,14 @@ def _store_log(client: Client, insert_settings: Mapping[str, str], log: Path | N
     before: a segment that was inserted whole, and that a kill kept from being deleted, would count
     twice there. One that cannot be stored now is left to the inserter.
     """
-    for segment in recover(log).segments if log is not None else ():
+    segments = recover(log).segments if log is not None else ()
+    told_s = time.monotonic()
+    for number, segment in enumerate(segments):
+        if time.monotonic() - told_s > PROGRESS_S:
+            told_s = time.monotonic()
+            logger.info(
+                "storing the log before the upgrade segment=%d of=%d", number, len(segments)
+            )
         try:
             with segment.path.open("rb") as file:
                 insert_segment(client, insert_settings, segment.name, file)

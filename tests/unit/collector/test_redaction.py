@@ -6,11 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from pydantic import SecretStr
 
 from collector.redaction import MAX_KNOWN_NAMES, Redactor
@@ -20,53 +16,17 @@ from collector.repeated_fields import MAX_DELETIONS
 from evenkeel.errors import ConfigurationError
 from evenkeel.settings import load
 from evenkeel.spans import TENANT, RequestRecord
-
-KEY = SecretStr("0123456789abcdef0123456789abcdef")
-RULES = load_rules()
-REDACTOR = Redactor(RULES, KEY)
-SECRET = "ana.torres@example.org"
-CONTENT = "how do I reset my router?"
-
-
-def any_value(value: Any) -> AnyValue:
-    if isinstance(value, bool):
-        return AnyValue(bool_value=value)
-    if isinstance(value, int):
-        return AnyValue(int_value=value)
-    if isinstance(value, float):
-        return AnyValue(double_value=value)
-    if isinstance(value, bytes):
-        return AnyValue(bytes_value=value)
-    if isinstance(value, dict):
-        message = AnyValue()
-        message.kvlist_value.values.extend(pairs(value))
-        return message
-    if isinstance(value, (list, tuple)):
-        message = AnyValue()
-        message.array_value.values.extend(any_value(item) for item in value)
-        return message
-    return AnyValue(string_value=value)
-
-
-def pairs(attributes: dict[str, Any]) -> list[KeyValue]:
-    return [KeyValue(key=key, value=any_value(value)) for key, value in attributes.items()]
-
-
-def request(attributes: dict[str, Any] | None = None, **fields: Any) -> ExportTraceServiceRequest:
-    message = ExportTraceServiceRequest()
-    scope_spans = message.resource_spans.add().scope_spans.add()
-    scope_spans.spans.add(
-        trace_id=bytes(range(16)), span_id=bytes(8), attributes=pairs(attributes or {}), **fields
-    )
-    return message
-
-
-def only_span(message: ExportTraceServiceRequest) -> Span:
-    return message.resource_spans[0].scope_spans[0].spans[0]
-
-
-def attributes_of(holder: Any) -> dict[str, AnyValue]:
-    return {pair.key: pair.value for pair in holder.attributes}
+from tests.unit.collector.redaction_requests import (
+    CONTENT,
+    KEY,
+    REDACTOR,
+    RULES,
+    SECRET,
+    attributes_of,
+    only_span,
+    pairs,
+    request,
+)
 
 
 def typical_span() -> dict[str, Any]:
@@ -366,65 +326,3 @@ def test_settings_come_from_the_environment_and_mask_the_key() -> None:
     assert KEY.get_secret_value() not in loaded.describe()
     message = request({"input.value": CONTENT, TENANT: "beta"})
     assert loaded.settings.build().redact(message).counts == {}
-
-
-text = st.text(max_size=12) | st.sampled_from(
-    [SECRET, "Bearer 9hT4kQz8Tn2WmY6rB1cVx9LdP3s", CONTENT]
-)
-scalar = text | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.binary(max_size=9)
-value = st.recursive(
-    scalar,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
-    max_leaves=6,
-)
-name = text | st.sampled_from(
-    ["password", "input.value", "x.token", "evenkeel.status", *EVENT_NAMES]
-)
-holder = st.dictionaries(name, value, max_size=4)
-
-
-def shape(message: ExportTraceServiceRequest) -> Any:
-    """What redaction must not touch: ids, times, codes, numbers and the order of spans."""
-    return [
-        [
-            [
-                [
-                    s.trace_id,
-                    s.start_time_unix_nano,
-                    s.end_time_unix_nano,
-                    s.status.code,
-                    len(s.links),
-                ]
-                for s in scope_spans.spans
-            ]
-            for scope_spans in resource_spans.scope_spans
-        ]
-        for resource_spans in message.resource_spans
-    ]
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(holder, holder, holder, name, name), max_size=4), st.booleans())
-def test_any_request_keeps_its_shape_and_is_redacted_for_good(
-    drawn: list[Any], stores_content: bool
-) -> None:
-    message = ExportTraceServiceRequest()
-    for index, (resource, own, event, span_name, event_name) in enumerate(drawn):
-        resource_spans = message.resource_spans.add()
-        resource_spans.resource.attributes.extend(pairs(resource))
-        span = resource_spans.scope_spans.add().spans.add(
-            trace_id=bytes([index] * 16), start_time_unix_nano=index, end_time_unix_nano=2**63
-        )
-        span.name = span_name
-        span.attributes.extend(pairs(own))
-        span.events.add(name=event_name, attributes=pairs(event))
-        span.links.add(attributes=pairs(own))
-        span.status.code = index % 3
-    before = shape(message)
-    redactor = Redactor(RULES, KEY, ["*"] if stores_content else [])
-    redacted = redactor.redact(message)
-    assert shape(message) == before
-    assert b"ana.torres@" not in redacted.payload
-    assert b"9hT4kQz8Tn2WmY6rB1cVx9LdP3s" not in redacted.payload
-    assert ExportTraceServiceRequest.FromString(redacted.payload) == message
-    assert redactor.redact(message).counts == {}
