@@ -27,6 +27,7 @@ class DraftedStepWorker(Worker):  # type: ignore[misc]
     """Writes each step's drafts to where the model runner reads them."""
 
     _evenkeel_states: Any = None
+    _evenkeel_has_failed = False
 
     def load_model(self, *args: Any, **options: Any) -> None:
         """Load as vLLM's worker does, and silence its proposer where drafts are written."""
@@ -45,13 +46,21 @@ class DraftedStepWorker(Worker):  # type: ignore[misc]
         """Run a step with the drafts that the scheduler chose for it."""
         drafts = scheduler_output.scheduled_spec_decode_tokens
         if drafts and self._evenkeel_states is not None:
-            try:
-                write_drafts(self._evenkeel_states, drafts)
-            except Exception as error:
-                # The model refuses whatever stands there instead: slower, and nothing worse.
-                self._evenkeel_states = None
-                logger.exception("drafts cannot be written any more: %r", error)
+            self._evenkeel_write(drafts)
         return super().execute_model(scheduler_output, *args, **options)
+
+    def _evenkeel_write(self, drafts: Mapping[str, Sequence[int]]) -> None:
+        """Write a step's drafts; where that fails, leave tokens there that the model refuses."""
+        states = self._evenkeel_states
+        try:
+            write_drafts(states, drafts)
+        except Exception:
+            if not self._evenkeel_has_failed:
+                logger.exception("drafts cannot be written; requests go on, more slowly")
+            self._evenkeel_has_failed = True
+            # vLLM marks places without a draft with -1, which no model can read.
+            with torch.inference_mode():
+                states.draft_tokens.clamp_(min=0)
 
 
 def propose_nothing(speculator: Any, input_batch: Any, *_: Any, **__: Any) -> torch.Tensor:

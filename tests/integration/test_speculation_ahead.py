@@ -54,22 +54,25 @@ def config(monkeypatch: pytest.MonkeyPatch) -> VllmConfig:
     return config
 
 
-def make_scheduler(config: VllmConfig, num_blocks: int = NUM_BLOCKS) -> Any:
+def new_scheduler(config: VllmConfig, num_blocks: int = NUM_BLOCKS) -> Any:
     kind = FullAttentionSpec(
         block_size=BLOCK_TOKENS, num_kv_heads=1, head_size=1, dtype=torch.float32
     )
     config.cache_config.num_gpu_blocks = num_blocks
     init_none_hash(sha256)
-    scheduler: Any = SpeculativeScheduler(
+    return SpeculativeScheduler(
         vllm_config=config,
         kv_cache_config=KVCacheConfig(num_blocks, [], [KVCacheGroupSpec(["layer"], kind)]),
         structured_output_manager=StructuredOutputManager(config),
         block_size=BLOCK_TOKENS,
         log_stats=True,
     )
-    if isinstance(scheduler, AsyncSpeculativeScheduler):
-        assert scheduler.evenkeel_speculation is not None
-        scheduler.evenkeel_speculation.controller = FixedLength(15)
+
+
+def make_scheduler(config: VllmConfig, num_blocks: int = NUM_BLOCKS) -> Any:
+    """A scheduler that drafts as many tokens as there are."""
+    scheduler = new_scheduler(config, num_blocks)
+    scheduler.evenkeel_speculation.controller = FixedLength(15)
     return scheduler
 
 
@@ -227,16 +230,24 @@ def test_without_the_second_runner_nothing_of_ours_is_drafted(
     config: VllmConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(VllmConfig, "use_v2_model_runner", False)
-    assert type(make_scheduler(config)) is AsyncLedgerScheduler
+    assert type(new_scheduler(config)) is AsyncLedgerScheduler
 
 
-@pytest.mark.parametrize("size", ["pipeline_parallel_size", "data_parallel_size"])
-def test_with_several_engines_or_stages_nothing_is_drafted(config: VllmConfig, size: str) -> None:
-    setattr(config.parallel_config, size, 2)
-    scheduler = SpeculativeScheduler.__new__(SpeculativeScheduler, vllm_config=config)
+def test_where_drafts_cannot_be_verified_nothing_is_drafted(
+    config: VllmConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As with several engines or stages, for which vLLM's scheduler wants more than a config.
+    monkeypatch.setattr("runtime.speculation_hook.drafts_ahead", lambda _: False)
+    scheduler: Any = new_scheduler(config)
     assert type(scheduler) is AsyncSpeculativeScheduler
-    scheduler.vllm_config = config
-    assert not scheduler._can_verify()
+    assert scheduler.evenkeel_speculation is None
+    assert scheduler._evenkeel_errors == 1
+    model = Model(scheduler)
+    for request_id in ("first", "second"):
+        model.ask(request_id, list(range(50, 70)), answer_of(1))
+        model.run()
+    check(model, {"first": answer_of(1), "second": answer_of(1)})
+    assert not model.accepted
 
 
 def test_a_hook_that_failed_schedules_no_place_of_a_draft(config: VllmConfig) -> None:

@@ -35,6 +35,18 @@ def test_requests_that_left_are_passed_over() -> None:
     assert (states.draft_tokens == -1).all()
 
 
+def test_where_writing_fails_the_table_holds_tokens_and_it_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    worker = object.__new__(DraftedStepWorker)
+    worker._evenkeel_states = make_states()
+    worker._evenkeel_states.req_id_to_index = None
+    for _ in range(2):
+        worker._evenkeel_write({"a": [7]})
+    assert (worker._evenkeel_states.draft_tokens == 0).all()
+    assert caplog.text.count("drafts cannot be written") == 1
+
+
 def test_the_proposer_says_nothing_and_keeps_its_shape() -> None:
     speculator = SimpleNamespace(drafts=torch.zeros((3, 4)))
     assert propose_nothing(speculator, SimpleNamespace(num_reqs=2), 1, x=2).shape == (2, 4)
