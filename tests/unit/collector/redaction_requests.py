@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from pydantic import SecretStr
 
 from collector.redaction import Redactor
 from collector.redaction_rules import load_rules
+from tests.integration.otlp_payload import key_values
 
 KEY = SecretStr("0123456789abcdef0123456789abcdef")
 RULES = load_rules()
@@ -19,35 +20,14 @@ SECRET = "ana.torres@example.org"
 CONTENT = "how do I reset my router?"
 
 
-def any_value(value: Any) -> AnyValue:
-    if isinstance(value, bool):
-        return AnyValue(bool_value=value)
-    if isinstance(value, int):
-        return AnyValue(int_value=value)
-    if isinstance(value, float):
-        return AnyValue(double_value=value)
-    if isinstance(value, bytes):
-        return AnyValue(bytes_value=value)
-    if isinstance(value, dict):
-        message = AnyValue()
-        message.kvlist_value.values.extend(pairs(value))
-        return message
-    if isinstance(value, (list, tuple)):
-        message = AnyValue()
-        message.array_value.values.extend(any_value(item) for item in value)
-        return message
-    return AnyValue(string_value=value)
-
-
-def pairs(attributes: dict[str, Any]) -> list[KeyValue]:
-    return [KeyValue(key=key, value=any_value(value)) for key, value in attributes.items()]
-
-
 def request(attributes: dict[str, Any] | None = None, **fields: Any) -> ExportTraceServiceRequest:
     message = ExportTraceServiceRequest()
     scope_spans = message.resource_spans.add().scope_spans.add()
     scope_spans.spans.add(
-        trace_id=bytes(range(16)), span_id=bytes(8), attributes=pairs(attributes or {}), **fields
+        trace_id=bytes(range(16)),
+        span_id=bytes(8),
+        attributes=key_values(attributes or {}),
+        **fields,
     )
     return message
 

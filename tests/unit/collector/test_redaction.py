@@ -16,6 +16,7 @@ from collector.repeated_fields import MAX_DELETIONS
 from evenkeel.errors import ConfigurationError
 from evenkeel.settings import load
 from evenkeel.spans import TENANT, RequestRecord
+from tests.integration.otlp_payload import key_values
 from tests.unit.collector.redaction_requests import (
     CONTENT,
     KEY,
@@ -24,7 +25,6 @@ from tests.unit.collector.redaction_requests import (
     SECRET,
     attributes_of,
     only_span,
-    pairs,
     request,
 )
 
@@ -53,26 +53,26 @@ def test_a_request_without_secrets_is_returned_as_it_was_encoded() -> None:
 
 
 PLACES: dict[str, Any] = {
-    "span attribute": lambda m: only_span(m).attributes.extend(pairs({"note": SECRET})),
+    "span attribute": lambda m: only_span(m).attributes.extend(key_values({"note": SECRET})),
     "span name": lambda m: setattr(only_span(m), "name", f"mail {SECRET}"),
     "status message": lambda m: setattr(only_span(m).status, "message", f"no {SECRET}"),
-    "event attribute": lambda m: only_span(m).events.add(attributes=pairs({"x": SECRET})),
+    "event attribute": lambda m: only_span(m).events.add(attributes=key_values({"x": SECRET})),
     "event name": lambda m: only_span(m).events.add(name=f"sent {SECRET}"),
-    "link attribute": lambda m: only_span(m).links.add(attributes=pairs({"x": SECRET})),
+    "link attribute": lambda m: only_span(m).links.add(attributes=key_values({"x": SECRET})),
     "resource attribute": lambda m: m.resource_spans[0].resource.attributes.extend(
-        pairs({"x": SECRET})
+        key_values({"x": SECRET})
     ),
     "scope attribute": lambda m: (
-        m.resource_spans[0].scope_spans[0].scope.attributes.extend(pairs({"x": SECRET}))
+        m.resource_spans[0].scope_spans[0].scope.attributes.extend(key_values({"x": SECRET}))
     ),
     "scope name": lambda m: setattr(m.resource_spans[0].scope_spans[0].scope, "name", SECRET),
     "schema url": lambda m: setattr(m.resource_spans[0], "schema_url", f"x {SECRET}"),
-    "array element": lambda m: only_span(m).attributes.extend(pairs({"x": ["a", SECRET]})),
-    "map value": lambda m: only_span(m).attributes.extend(pairs({"x": {"y": {"z": SECRET}}})),
-    "map key": lambda m: only_span(m).attributes.extend(pairs({"x": {SECRET: 1}})),
-    "attribute name": lambda m: only_span(m).attributes.extend(pairs({SECRET: 1})),
+    "array element": lambda m: only_span(m).attributes.extend(key_values({"x": ["a", SECRET]})),
+    "map value": lambda m: only_span(m).attributes.extend(key_values({"x": {"y": {"z": SECRET}}})),
+    "map key": lambda m: only_span(m).attributes.extend(key_values({"x": {SECRET: 1}})),
+    "attribute name": lambda m: only_span(m).attributes.extend(key_values({SECRET: 1})),
     "bytes": lambda m: only_span(m).attributes.extend(
-        pairs({"x": b"\xff\x00 " + SECRET.encode() + b" \xfe"})
+        key_values({"x": b"\xff\x00 " + SECRET.encode() + b" \xfe"})
     ),
     "unknown field": lambda m: only_span(m).MergeFromString(
         b"\xfa\x7f" + bytes([len(SECRET)]) + SECRET.encode()
@@ -200,7 +200,7 @@ def test_content_goes_unless_the_tenants_content_is_stored(name: str) -> None:
 def test_events_that_carry_content_go_and_the_others_stay(name: str) -> None:
     message = request()
     only_span(message).events.add(name="first")
-    only_span(message).events.add(name=name, attributes=pairs({"content": CONTENT}))
+    only_span(message).events.add(name=name, attributes=key_values({"content": CONTENT}))
     only_span(message).events.add(name="last")
     REDACTOR.redact(message)
     assert [event.name for event in only_span(message).events] == ["first", "last"]
@@ -222,10 +222,10 @@ def test_whose_content_is_stored(case: str) -> None:
     tenants, is_stored = TENANT_CASES[case]
     message = request({"input.value": CONTENT})
     if "span" in tenants:
-        only_span(message).attributes.extend(pairs({TENANT: tenants["span"]}))
+        only_span(message).attributes.extend(key_values({TENANT: tenants["span"]}))
     if "resource" in tenants:
         resource = message.resource_spans[0].resource
-        resource.attributes.extend(pairs({TENANT: tenants["resource"]}))
+        resource.attributes.extend(key_values({TENANT: tenants["resource"]}))
     Redactor(RULES, KEY, ["acme"]).redact(message, tenants.get("token"))
     assert ("input.value" in attributes_of(only_span(message))) is is_stored
 
@@ -233,7 +233,7 @@ def test_whose_content_is_stored(case: str) -> None:
 def test_one_tenants_content_is_stored_and_its_neighbours_is_not() -> None:
     message = request({"input.value": CONTENT, TENANT: "acme"})
     spans = message.resource_spans[0].scope_spans[0].spans
-    spans.add(attributes=pairs({"input.value": CONTENT, TENANT: "other"}))
+    spans.add(attributes=key_values({"input.value": CONTENT, TENANT: "other"}))
     Redactor(RULES, KEY, ["acme"]).redact(message)
     assert [len(span.attributes) for span in spans] == [2, 1]
 
@@ -251,8 +251,8 @@ def test_only_spans_with_something_to_redact_change() -> None:
         for _ in range(2):
             scope_spans = resource_spans.scope_spans.add()
             for _ in range(70):  # lengths of one and of two bytes
-                scope_spans.spans.add(name="chat", attributes=pairs(typical_span()))
-        resource_spans.scope_spans[1].spans[r * 30].attributes.extend(pairs({"to": SECRET}))
+                scope_spans.spans.add(name="chat", attributes=key_values(typical_span()))
+        resource_spans.scope_spans[1].spans[r * 30].attributes.extend(key_values({"to": SECRET}))
     before = copy.deepcopy(message)
     assert REDACTOR.redact(message).counts == {"email": 3}
     for r in range(3):

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector.redaction import Redactor
+from tests.integration.otlp_payload import key_values
 from tests.unit.collector.redaction_requests import (
     CONTENT,
     KEY,
     RULES,
     SECRET,
-    pairs,
 )
 from tests.unit.collector.test_redaction import EVENT_NAMES
 
@@ -61,14 +61,14 @@ def test_any_request_keeps_its_shape_and_is_redacted_for_good(
     message = ExportTraceServiceRequest()
     for index, (resource, own, event, span_name, event_name) in enumerate(drawn):
         resource_spans = message.resource_spans.add()
-        resource_spans.resource.attributes.extend(pairs(resource))
+        resource_spans.resource.attributes.extend(key_values(resource))
         span = resource_spans.scope_spans.add().spans.add(
             trace_id=bytes([index] * 16), start_time_unix_nano=index, end_time_unix_nano=2**63
         )
         span.name = span_name
-        span.attributes.extend(pairs(own))
-        span.events.add(name=event_name, attributes=pairs(event))
-        span.links.add(attributes=pairs(own))
+        span.attributes.extend(key_values(own))
+        span.events.add(name=event_name, attributes=key_values(event))
+        span.links.add(attributes=key_values(own))
         span.status.code = index % 3
     before = shape(message)
     redactor = Redactor(RULES, KEY, ["*"] if stores_content else [])
