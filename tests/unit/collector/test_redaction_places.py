@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.unit.collector.test_redaction import REDACTOR, SECRET, only_span, pairs, request
+from tests.integration.otlp_payload import key_values
+from tests.unit.collector.redaction_requests import REDACTOR, SECRET, only_span, request
 
 
 def many_spans() -> ExportTraceServiceRequest:
@@ -17,7 +18,9 @@ def many_spans() -> ExportTraceServiceRequest:
     for index in range(60):
         attributes: dict[str, Any] = {f"a{i}": f"{index:08}{i:08}" for i in range(index % 7)}
         attributes |= {"x": "." * (index * 5), "n": index, "list": [index, "0049" + "5" * 9]}
-        span = scope_spans.spans.add(trace_id=bytes([index] * 16), attributes=pairs(attributes))
+        span = scope_spans.spans.add(
+            trace_id=bytes([index] * 16), attributes=key_values(attributes)
+        )
         span.name = "n" * (index % 3)
     return message
 
@@ -28,17 +31,17 @@ def test_a_secret_among_hits_that_are_none_is_found_in_any_span(place: str) -> N
         message = many_spans()
         span = message.resource_spans[0].scope_spans[0].spans[index]
         if place in ("attribute", "two attributes"):
-            span.attributes.extend(pairs({"to": SECRET, "n2": 1}))
+            span.attributes.extend(key_values({"to": SECRET, "n2": 1}))
         if place == "two attributes":
-            span.attributes.extend(pairs({"password": "hunter2", "z": SECRET}))
+            span.attributes.extend(key_values({"password": "hunter2", "z": SECRET}))
         if place == "array":
-            span.attributes.extend(pairs({"to": ["", [SECRET]]}))
+            span.attributes.extend(key_values({"to": ["", [SECRET]]}))
         if place == "name":
             span.name = f"mail to {SECRET}"
         if place == "event":
-            span.events.add(attributes=pairs({"to": SECRET}))
+            span.events.add(attributes=key_values({"to": SECRET}))
         if place == "key":
-            span.attributes.extend(pairs({SECRET: 1}))
+            span.attributes.extend(key_values({SECRET: 1}))
         ids = [each.trace_id for each in message.resource_spans[0].scope_spans[0].spans]
         redacted = REDACTOR.redact(message)
         assert SECRET.encode() not in redacted.payload
