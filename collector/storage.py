@@ -40,6 +40,12 @@ SEGMENT_SCHEMA = Path(__file__).parent / "schema" / "otlp_traces.proto"
 # Looking for a chain of comparisons in each AND takes half of the analysis of the largest view, at
 # every insert, and finds none (docs/decisions/0175).
 SHORT_ANALYSIS = {"optimize_and_compare_chain": "0"}
+# Where a query or an acknowledgement wants a core too, an insert waits (docs/decisions/0180). The
+# engine does nothing where it may not raise a thread's priority again.
+BEHIND_QUERIES = {
+    "os_threads_nice_value_query": "5",
+    "os_threads_nice_value_materialized_view": "5",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,11 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
         )
     path = folder.resolve()
     # By path: chDB would keep a copy of a schema given as text in the working directory.
-    insert_settings = {"format_schema": f"{SEGMENT_SCHEMA}:Segment", **SHORT_ANALYSIS}
+    insert_settings = {
+        "format_schema": f"{SEGMENT_SCHEMA}:Segment",
+        **SHORT_ANALYSIS,
+        **BEHIND_QUERIES,
+    }
 
     def connect() -> Client:
         return clickhouse_connect.get_client(interface="chdb", path=str(path), database=DATABASE)
