@@ -122,7 +122,8 @@ def _read_environment(cls: type[Settings], environment: Mapping[str, str]) -> di
                 f"{variable} is set, but {cls.section} has no such setting; "
                 f"known: {', '.join(sorted(field_of))}"
             )
-    return {field_of[v]: environment[v] for v in field_of if v in environment}
+    # Empty is unset, as OpenTelemetry has it: `${NAME:-}` of a compose file sets it to nothing.
+    return {field_of[v]: environment[v] for v in field_of if environment.get(v)}
 
 
 def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:

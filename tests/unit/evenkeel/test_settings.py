@@ -35,6 +35,13 @@ def test_the_data_folder_has_one_variable_for_all_parts(tmp_path: Path) -> None:
     assert loaded.settings.data_dir == Path("/d")
 
 
+def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
+    write(tmp_path, "[example]\nport = 2\n")
+    loaded = load(Example, {}, {"EVENKEEL_EXAMPLE_PORT": "", "EVENKEEL_DATA_DIR": ""}, tmp_path)
+    assert loaded.sources["port"] == "evenkeel.toml"
+    assert loaded.settings.data_dir == Path("data")
+
+
 @pytest.mark.parametrize(
     ("toml", "environment", "message"),
     [
