@@ -1,9 +1,13 @@
-"""CPU microseconds of each piece of the request hook, for one streamed request of 64 tokens.
+"""CPU microseconds of each piece of the request hook, for one streamed request of 128 tokens.
 
     python bench/hook_cost.py --json build/bench/hook_cost.json
 
 Behind docs/decisions/0022-exporter-process.md and 0023-msgspec.md: what runs on the server's event
 loop, what runs in the exporter process, and what the ways not taken would cost.
+
+The first two figures are what the server's own process pays for a request: the hook with all its
+middlewares, and vLLM's own tracing with the sending of its spans, each against the same without. No
+model runs: what is told apart here is lost in the noise of a server (bench/overhead_switch.py).
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import argparse
 import asyncio
 import json
 import marshal
+import os
 import pickle
 import statistics
 import sys
@@ -27,17 +32,26 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+from vllm.sampling_params import RequestOutputKind, SamplingParams
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.servers import receiver, wait_for
 from evenkeel.spans import Status
+from runtime.arrival import ArrivalMiddleware
 from runtime.exporter_counters import SharedCounts
 from runtime.observation import Observation, decode, encode
+from runtime.observed_engine import ObservedEngine
+from runtime.open_metrics import OpenMetricsMiddleware
 from runtime.otlp import build_request
+from runtime.prompt_middleware import PromptMiddleware
 from runtime.record import find_phases, to_record
 from runtime.recorder import QueueBound, Recorder
 from runtime.request_hook import RequestHook
 from runtime.vllm_adapter import make_reader
+from runtime.why import WhyMiddleware
 
-TOKENS = 64
+TOKENS = 128
 START_NS = 10**15
 SEEN = Observation(
     request_id="chatcmpl-0123456789abcdef",
@@ -111,14 +125,19 @@ def through_the_sdk() -> object:
     return encode_spans(spans).SerializeToString()
 
 
-def on_the_event_loop() -> tuple[float, float]:
-    """CPU microseconds that the hook adds to one request's stream, and to its end."""
+def make_output() -> Any:
+    """Return what the engine yields for one token."""
     completion = SimpleNamespace(
         token_ids=[1], finish_reason=None, index=0, spec_decode_metrics=None
     )
-    output = SimpleNamespace(
+    return SimpleNamespace(
         outputs=[completion], prompt_token_ids=[1], num_cached_tokens=0, metrics=None
     )
+
+
+def on_the_event_loop() -> tuple[float, float]:
+    """CPU microseconds that the hook adds to one request's stream, and to its end."""
+    output = make_output()
     counts = SharedCounts.create()
     recorder = Recorder(NoExporter(), counts, QueueBound(10**9, 10**12), raises=True)
     found = make_reader(lambda: None, strips_speculation=False)
@@ -153,6 +172,107 @@ def on_the_event_loop() -> tuple[float, float]:
     return asyncio.run(measure())
 
 
+def in_the_servers_process() -> float:
+    """CPU microseconds that all of the request hook adds to a request in the server's process."""
+    output = make_output()
+    params = SamplingParams(output_kind=RequestOutputKind.DELTA)
+    recorder = Recorder(NoExporter(), SharedCounts.create(), QueueBound(10**9, 10**12), raises=True)
+
+    class Engine:
+        async def generate(self, *_: Any, **__: Any) -> AsyncGenerator[Any, None]:
+            for _ in range(TOKENS):
+                yield output
+
+    engine = Engine()
+    hook = RequestHook(recorder, make_reader(lambda: engine, strips_speculation=False), "support")
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        async for _ in scope["app"].state.engine_client.generate({}, params, "r"):
+            await send({"type": "http.response.body", "body": b"data", "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b'{"messages": []}'}
+
+    async def send(_: Any) -> None:
+        return
+
+    hooked = OpenMetricsMiddleware(WhyMiddleware(ArrivalMiddleware(PromptMiddleware(app))))
+
+    def scope_of(client: Any) -> dict[str, Any]:
+        state = SimpleNamespace(
+            engine_client=client, args=SimpleNamespace(evenkeel_prompts_dir=Path("prompts"))
+        )
+        return {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/chat/completions",
+            "headers": [(b"content-type", b"application/json"), (b"content-length", b"16")],
+            "app": SimpleNamespace(state=state),
+        }
+
+    async def cpu_of(handle: Any, scope: dict[str, Any]) -> float:
+        started = time.process_time()
+        for _ in range(200):
+            await handle(scope, receive, send)
+        return (time.process_time() - started) / 200 * 1e6
+
+    async def measure() -> float:
+        bare, observed = scope_of(engine), scope_of(ObservedEngine(engine, hook))
+        await cpu_of(hooked, observed)
+        pairs = [(await cpu_of(hooked, observed), await cpu_of(app, bare)) for _ in range(9)]
+        return statistics.median(with_hook - without for with_hook, without in pairs)
+
+    return asyncio.run(measure())
+
+
+def in_vllms_tracing() -> float:
+    """CPU microseconds that vLLM's own tracing takes for a request, the sending included."""
+    os.environ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = "http/protobuf"
+    from opentelemetry.trace import get_tracer_provider
+    from vllm.tracing import init_tracer
+    from vllm.v1.engine.output_processor import OutputProcessor
+
+    stats = SimpleNamespace(
+        arrival_time=time.time(),
+        first_token_latency=0.01,
+        queued_ts=1.0,
+        scheduled_ts=1.1,
+        first_token_ts=1.2,
+        last_token_ts=2.0,
+        num_generation_tokens=TOKENS,
+    )
+    state = SimpleNamespace(
+        stats=stats,
+        prompt_token_ids=[1] * 20,
+        prompt_embeds=None,
+        external_req_id=SEEN.request_id,
+        top_p=1.0,
+        max_tokens_param=TOKENS,
+        temperature=1.0,
+        n=1,
+    )
+    output, iteration = (
+        SimpleNamespace(trace_headers=None),
+        SimpleNamespace(iteration_timestamp=stats.arrival_time + 1),
+    )
+    with receiver() as otlp:
+        wait_for(otlp)
+        init_tracer("vllm.llm_engine", f"{otlp}/v1/traces")
+        provider: Any = get_tracer_provider()
+
+        def trace() -> None:
+            # As many as two cores serve in a second, and the sending of them.
+            for _ in range(20):
+                OutputProcessor.do_tracing(Any, output, state, iteration)
+            provider.force_flush()
+
+        trace()
+        return cpu_us(trace, 10) / 20
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, metavar="PATH")
@@ -162,6 +282,8 @@ def main() -> int:
     plain = tuple(v for v in astuple(SEEN) if not isinstance(v, tuple | Status))
     stream_us, record_us = on_the_event_loop()
     figures = {
+        "server: all of the request hook": in_the_servers_process(),
+        "server: vLLM's own tracing": in_vllms_tracing(),
         "event loop: note every emission": stream_us,
         "event loop: record the request": record_us,
         "exporter: unpack": cpu_us(lambda: decode(packed), 2000),

@@ -7,10 +7,11 @@ happens to lie decides. `bench/overhead.py` compares servers and needs many star
 percent. Here a server of `evenkeel serve` is told by a signal to go past its hooks: the middlewares
 pass on what they get, the engine client is called directly, the scheduler is vLLM's own class
 again, the exporter process stands still. What is left of them is a call a middleware and request,
-and idle threads. A pair is a row of short blocks, off and on by turns in random order, each
-preceded by requests that do not count; its figure is the median over neighbouring blocks, since the
-machine itself runs now faster, now slower. The server with all hooks comes first, then one with the
-request hook alone.
+and idle threads. The third server is vLLM with its own tracing, switched likewise. A pair is a row
+of short blocks, off and on by turns in random order, each preceded by requests that do not count;
+its figure is the median over neighbouring blocks, since the machine itself runs now faster, now
+slower. CPU milliseconds a request are told of each process: they move less than throughput when the
+machine is busy elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,19 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.overhead import Load, Sample, add_load, measure, read_load
+from bench.overhead import (
+    CPU_FIGURES,
+    Load,
+    Sample,
+    add_load,
+    measure,
+    median_of,
+    read_load,
+)
 from bench.servers import (
     HOOKS,
     REQUESTS,
+    TRACING,
     Server,
     describe_machine,
     read_served,
@@ -48,6 +58,7 @@ from bench.servers import (
 OFF, ON = signal.SIGUSR1, signal.SIGUSR2
 # Longer than the exporter waits: a measured block begins and ends with as much left to it.
 WARM_S = 1.5
+SERVERS = (HOOKS, REQUESTS, TRACING)
 APP_CLASSES = (
     ("runtime.arrival", "ArrivalMiddleware"),
     ("runtime.prompt_middleware", "PromptMiddleware"),
@@ -62,9 +73,17 @@ class Difference:
 
     throughput_ratio: float
     ttft_p50_difference_ms: float
+    http_cpu_difference_ms: float
+    engine_cpu_difference_ms: float
+    exporter_cpu_difference_ms: float
 
     def __str__(self) -> str:
-        return f"ratio {self.throughput_ratio:.3f}, TTFT p50 {self.ttft_p50_difference_ms:+.2f} ms"
+        return (
+            f"ratio {self.throughput_ratio:.3f}, TTFT p50 {self.ttft_p50_difference_ms:+.2f} ms, "
+            f"CPU a request: HTTP {self.http_cpu_difference_ms:+.2f}, "
+            f"engine {self.engine_cpu_difference_ms:+.2f}, "
+            f"exporter {self.exporter_cpu_difference_ms:+.2f} ms"
+        )
 
 
 def run_server(arguments: list[str]) -> int:
@@ -105,6 +124,24 @@ def run_server(arguments: list[str]) -> int:
     for number in (OFF, ON):
         signal.signal(number, switch)
     return run(["serve", *arguments])
+
+
+def run_traced(arguments: list[str]) -> int:
+    """Be vLLM's own server, with its tracing, which a signal switches."""
+    from vllm.entrypoints.launchers.api_server.entry import main as run
+    from vllm.v1.engine import output_processor
+
+    make = output_processor.OutputProcessor.__init__
+
+    def watch(self: Any, *args: Any, **options: Any) -> None:
+        make(self, *args, **options)
+        for number in (OFF, ON):
+            signal.signal(number, lambda n, _: setattr(self, "tracing_enabled", n == ON))
+
+    output_processor.OutputProcessor.__init__ = watch
+    sys.argv[1:] = arguments
+    run()
+    return 0
 
 
 def scheduler(*args: Any, **options: Any) -> Any:
@@ -156,12 +193,16 @@ async def compare(server: Server, load: Load, pairs: int, seed: int) -> list[Dif
         results.append(
             Difference(
                 statistics.median(on.tokens_per_s / off.tokens_per_s for on, off in blocks),
-                statistics.median(on.ttft_p50_ms - off.ttft_p50_ms for on, off in blocks),
+                *(
+                    statistics.median(getattr(on, name) - getattr(off, name) for on, off in blocks)
+                    for name in ("ttft_p50_ms", *CPU_FIGURES)
+                ),
             )
         )
-        rate = statistics.median(off.tokens_per_s for _, off in blocks)
+        without = median_of([off for _, off in blocks])
         print(
-            f"{server.name:8} pair {pair + 1}/{pairs}: {rate:7.0f} tokens/s without; {results[-1]}",
+            f"{server.name:8} pair {pair + 1}/{pairs}: without {without.tokens_per_s:5.0f} tokens/s"
+            f", CPU {without.http_cpu_ms:.2f} and {without.engine_cpu_ms:.2f} ms; {results[-1]}",
             flush=True,
         )
     return results
@@ -171,15 +212,14 @@ async def _measure_switched(
     server: Server, side: str, warm: Load, load: Load, numbers: Iterator[int]
 ) -> Sample:
     switch_server(server, ON if side == "on" else OFF)
-    await measure(server, warm, numbers)
-    return await measure(server, load, numbers)
+    await measure(server, warm, numbers, settle_s=0.0)
+    return await measure(server, load, numbers, settle_s=0.0)
 
 
 def summarize(results: list[Difference]) -> dict[str, dict[str, float]]:
     """Return median, least and greatest over the pairs."""
     figures = {
-        "throughput_ratio": [each.throughput_ratio for each in results],
-        "ttft_p50_difference_ms": [each.ttft_p50_difference_ms for each in results],
+        each.name: [getattr(result, each.name) for result in results] for each in fields(Difference)
     }
     return {
         name: {"median": statistics.median(v), "least": min(v), "greatest": max(v)}
@@ -191,18 +231,18 @@ def main() -> int:
     """Run, print, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_load(parser)
-    parser.add_argument("--only", choices=(HOOKS, REQUESTS), help="one of the servers")
+    parser.add_argument("--only", choices=SERVERS, help="one of the servers")
     parser.set_defaults(requests=96)
     args = parser.parse_args()
     load = read_load(args)
-    hooked = ("bench.overhead_switch", "--serve")
     summary = {}
-    for name in (HOOKS, REQUESTS):
+    for name in SERVERS:
         if args.only not in (None, name):
             continue
         with receiver() as otlp:
             folder = Path("build") / "overhead_switch"
-            with serve(name, read_served(args), folder, otlp, hooked=hooked) as server:
+            entry = ("bench.overhead_switch", "--trace" if name == TRACING else "--serve")
+            with serve(name, read_served(args), folder, otlp, entry=entry) as server:
                 wait_until_ready(server)
                 results = asyncio.run(compare(server, load, args.pairs, args.seed))
                 refuse_silence(otlp, name)
@@ -223,4 +263,6 @@ def main() -> int:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
         sys.exit(run_server(sys.argv[2:]))
+    if sys.argv[1:2] == ["--trace"]:
+        sys.exit(run_traced(sys.argv[2:]))
     sys.exit(main())
