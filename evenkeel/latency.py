@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import sub
 
 
 @dataclass(frozen=True, slots=True)
-class Emission:
-    """One arrival of tokens at the server's output: `tokens` new tokens at `time_ns`."""
+class Emissions:
+    """The arrivals of tokens at the server's output, in order: two columns of one length.
 
-    time_ns: int
-    tokens: int
+    Attributes:
+        time_ns: When each came.
+        tokens: How many new tokens it brought.
+    """
+
+    time_ns: Sequence[int]
+    tokens: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class TokenLatency:
     stall_s: float | None
 
 
-def measure(arrival_ns: int, emissions: Sequence[Emission]) -> TokenLatency:
+def measure(arrival_ns: int, emissions: Emissions) -> TokenLatency:
     """Return the token latency of one request; every field is None when no token was emitted.
 
     An emission of k tokens after a gap g counts as one gap g and k − 1 gaps of 0. Tokens that
@@ -47,33 +53,31 @@ def measure(arrival_ns: int, emissions: Sequence[Emission]) -> TokenLatency:
     Raises:
         ValueError: If times run backwards or an emission has no token.
     """
-    if not emissions:
+    times_ns = emissions.time_ns
+    if not times_ns:
         return TokenLatency(None, None, None, None, None)
-    _refuse_disorder(arrival_ns, emissions)
-    first, last = emissions[0], emissions[-1]
-    num_tokens = sum(e.tokens for e in emissions)
-    ttft_s = (first.time_ns - arrival_ns) / 1e9
+    gaps_ns = sorted(map(sub, times_ns[1:], times_ns))
+    if times_ns[0] < arrival_ns or (gaps_ns and gaps_ns[0] < 0) or min(emissions.tokens) < 1:
+        _refuse_disorder(arrival_ns, emissions)
+    num_tokens = sum(emissions.tokens)
+    ttft_s = (times_ns[0] - arrival_ns) / 1e9
     if num_tokens < 2:
         return TokenLatency(ttft_s, None, None, None, None)
-    gaps_ns = sorted(b.time_ns - a.time_ns for a, b in pairwise(emissions))
     num_zero_gaps = num_tokens - 1 - len(gaps_ns)
     return TokenLatency(
         ttft_s=ttft_s,
-        tpot_s=(last.time_ns - first.time_ns) / 1e9 / (num_tokens - 1),
+        tpot_s=(times_ns[-1] - times_ns[0]) / 1e9 / (num_tokens - 1),
         itl_p50_s=_quantile_ns(gaps_ns, num_zero_gaps, 0.50) / 1e9,
         itl_p99_s=_quantile_ns(gaps_ns, num_zero_gaps, 0.99) / 1e9,
         stall_s=gaps_ns[-1] / 1e9 if gaps_ns else None,
     )
 
 
-def _refuse_disorder(arrival_ns: int, emissions: Sequence[Emission]) -> None:
-    previous_ns = arrival_ns
-    for emission in emissions:
-        if emission.time_ns < previous_ns:
-            raise ValueError(f"emission at {emission.time_ns} ns is before {previous_ns} ns")
-        if emission.tokens < 1:
-            raise ValueError(f"emission has {emission.tokens} tokens, expected at least 1")
-        previous_ns = emission.time_ns
+def _refuse_disorder(arrival_ns: int, emissions: Emissions) -> None:
+    for previous_ns, time_ns in pairwise((arrival_ns, *emissions.time_ns)):
+        if time_ns < previous_ns:
+            raise ValueError(f"emission at {time_ns} ns is before {previous_ns} ns")
+    raise ValueError(f"emission has {min(emissions.tokens)} tokens, expected at least 1")
 
 
 def _quantile_ns(sorted_gaps_ns: Sequence[int], num_zero_gaps: int, q: float) -> float:

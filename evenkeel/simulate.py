@@ -16,7 +16,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from evenkeel.latency import Emission, measure
+from evenkeel.latency import Emissions, measure
 from evenkeel.spans import RequestRecord, Status
 
 BLOCK_SIZE = 1024
@@ -317,7 +317,7 @@ def _measure(
     """Fill latency from the emissions kept; a phase that was not reached has no duration."""
     times_ns = np.round(times_s * 1e9).astype(np.int64).tolist()
     counts = tokens.tolist()
-    latency = measure(0, [Emission(t, n) for t, n in zip(times_ns, counts, strict=True)])
+    latency = measure(0, Emissions(times_ns, counts))
     record.emission_time_s = [t / 1e9 for t in times_ns]
     record.emission_tokens = counts
     record.output_tokens = sum(counts)

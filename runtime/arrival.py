@@ -90,6 +90,8 @@ class _Exchange:
         self._holds_start = hook.has_cache
         self._start: Message | None = None
         self._compressor = hook.compressor if request.path == _CHAT_PATH else None
+        # Whether the answer's middle is nothing but passed on.
+        self._is_passing = False
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -133,8 +135,13 @@ class _Exchange:
 
     def send(self, message: Message) -> Awaitable[None]:
         # Not a coroutine function: this runs once a token, and a second coroutine costs more.
+        if self._is_passing and message.get("more_body"):
+            return self._send(message)
         if message["type"] == "http.response.start":
             self._request.http_status = message["status"]
+            self._is_passing = (
+                message["status"] < 400 and not self._holds_start and not self._hook.records_content
+            )
             if self._holds_start:
                 self._start = message
                 return _nothing()

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
+from evenkeel.spans import SPAN_DECODE
 from runtime.engine_snapshot import EngineFigures, Exemplar, Histogram, Snapshot
 from runtime.explanation import Explanation, describe
 from runtime.ledger import Ledger, RequestTimes
 from runtime.observation import Observation
 from runtime.prefix_story import PrefixTeller
-from runtime.record import to_record, token_times
+from runtime.record import find_phases, find_ttft_s, token_times
 from runtime.step_history import StepHistory
 from runtime.step_reader import DEFAULT_WAIT_S, StepReader
 from runtime.why_answers import WhyStore
@@ -57,14 +58,16 @@ class Explainer:
     ) -> None:
         """Count a request, and keep its explanation for `/why`; its span is built by now."""
         try:
-            record = to_record(seen, max_emissions=2)
-            answer = describe(seen, explanation, trace_id.hex(), record.ttft_s, record.decode_s)
+            ttft_s, e2e_s = find_ttft_s(seen), (seen.end_ns - seen.arrival_ns) / 1e9
+            decode_s = next((p.seconds for p in find_phases(seen) if p.name == SPAN_DECODE), None)
+            trace, span = trace_id.hex(), span_id.hex()
+            answer = describe(seen, explanation, trace, ttft_s, decode_s)
             self._store.put(seen.request_id, seen.caller.tenant, answer)
             time_s = (seen.arrival_unix_ns + seen.end_ns - seen.arrival_ns) / 1e9
             with self._lock:
-                for histogram, value in ((self._ttft, record.ttft_s), (self._e2e, record.e2e_s)):
+                for histogram, value in ((self._ttft, ttft_s), (self._e2e, e2e_s)):
                     if value is not None:
-                        histogram.add(Exemplar(value, trace_id.hex(), span_id.hex(), time_s))
+                        histogram.add(Exemplar(value, trace, span, time_s))
         except Exception as error:
             self._note_error(error)
 

@@ -6,6 +6,7 @@ ends when its input ends, that is when the server stops or dies: nothing is left
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import queue
@@ -84,11 +85,14 @@ class FrameReader:
         """Wait for a frame, then up to `linger_s` for more; [] only once the input has ended."""
         while not self._frames and not self.has_ended:
             self.fill_once()
-        deadline = time.monotonic() + linger_s
-        while len(self._frames) < max_frames and not self.has_ended:
-            left_s = max(0.0, deadline - time.monotonic())
-            if not select.select([self._fd], [], [], left_s)[0]:
-                break
+        if len(self._frames) < max_frames and not self.has_ended:
+            # Not woken by each frame that comes meanwhile: they are read at once.
+            self.wait_for_end(linger_s)
+        while (
+            len(self._frames) < max_frames
+            and not self.has_ended
+            and select.select([self._fd], [], [], 0)[0]
+        ):
             self.fill_once()
         return self.take(max_frames, max_bytes)
 
@@ -283,6 +287,8 @@ def main() -> int:
         return 0
     config = msgspec.json.decode(first[0], type=ExporterConfig)
     counts = SharedCounts(config.counters_fd)
+    # What is loaded by now stays: the collector of garbage need not look through it again.
+    gc.freeze()
     with EngineTelemetry(config) as engine:
         Exporter(config, frames, counts, open_sender(config.target), engine.explainer).run()
     return 0

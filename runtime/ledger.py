@@ -15,9 +15,10 @@ from enum import StrEnum
 import numpy as np
 
 from runtime.rivals import Rival, find_rivals
-from runtime.step_cost import FloatArray, StepCost
-from runtime.step_shares import CAUSES, Cause, others_shares, share_out
-from runtime.timeline import BoolArray, EngineRequest, IntArray, Steps, find_own
+from runtime.step_cost import FloatArray
+from runtime.step_prices import PricedSteps
+from runtime.step_shares import CAUSES, Cause, prefill_ratio, share_out
+from runtime.timeline import BoolArray, EngineRequest, Steps, find_own
 
 # From the end of a step to the engine taking in what came during it: longer than this, and the step
 # was not what the request waited for.
@@ -30,6 +31,9 @@ class Phase(StrEnum):
 
     TTFT = "ttft"
     DECODE = "decode"
+
+
+_KEYS = {(phase, cause): f"{phase}.{cause}" for phase in Phase for cause in CAUSES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +154,14 @@ class _Account:
 
     def add(self, phase: Phase, cause: Cause, seconds: float) -> None:
         if seconds > 0:
-            key = f"{phase}.{cause}"
+            key = _KEYS[phase, cause]
             self.seconds[key] = self.seconds.get(key, 0.0) + seconds
 
 
 def charge(
     times: RequestTimes,
     request: EngineRequest,
-    steps: Steps,
-    cost: StepCost,
+    priced: PricedSteps,
     max_rivals: int = DEFAULT_RIVALS,
 ) -> Ledger:
     """Return the ledger of one request.
@@ -166,17 +169,18 @@ def charge(
     Args:
         times: The request's own timestamps.
         request: What the engine says of it.
-        steps: All steps that overlap it, in order; where there is none, records are missing.
-        cost: What the parts of a step cost.
+        priced: All steps that overlap it, in order, with what their parts cost; where there is
+            none, records are missing.
         max_rivals: Most rivals to name; 0 looks for none, which is cheaper.
 
     Raises:
         ValueError: If the request's times run backwards.
     """
     first_ns, last_ns = _refuse_disorder(times)
+    steps = priced.steps
     own = find_own(steps, request)
     account = _Account(len(steps))
-    shares = share_out(own, steps, cost, request.queued_ns)
+    shares = share_out(own, priced, request.queued_ns)
 
     # Its tokens were made in these steps; what follows is their way out of the server.
     made_first_ns = _find_end(steps, own.emitted > 0, first_ns, is_first=True)
@@ -191,17 +195,17 @@ def charge(
     queued_ns = min(max(request.queued_ns, times.arrival_ns), made_first_ns)
     submitted_ns = max(times.submitted_ns or 0, times.arrival_ns)
 
-    _charge_input(account, steps, cost, times, submitted_ns, queued_ns)
+    _charge_input(account, priced, times, submitted_ns, queued_ns)
     _charge_steps(account, Phase.TTFT, steps, shares, queued_ns, made_first_ns, ttft_rest)
     account.add(Phase.TTFT, Cause.HOST_OUTPUT, (first_ns - made_first_ns) / 1e9)
     _charge_steps(account, Phase.DECODE, steps, shares, first_ns, made_last_ns, decode_rest)
     account.add(Phase.DECODE, Cause.HOST_OUTPUT, (last_ns - made_last_ns) / 1e9)
-    rivals = find_rivals(account.step_s, request, steps, own, cost, max_rivals)
+    rivals = find_rivals(account.step_s, request, priced, own, max_rivals)
     has_draft = own.drafted > 0
     return Ledger(
         account.seconds,
         rivals,
-        cost.error_ratio,
+        priced.cost.error_ratio,
         made_tokens=round(float(own.emitted.sum())),
         drafted_by_step=tuple(own.drafted[has_draft].tolist()),
         accepted_by_step=tuple(own.accepted[has_draft].tolist()),
@@ -240,7 +244,7 @@ def _refuse_disorder(times: RequestTimes) -> tuple[int, int]:
 
 def _find_end(steps: Steps, is_candidate: BoolArray, until_ns: int, is_first: bool) -> int | None:
     """End of the first or last candidate step that began before a token left; None without one."""
-    found = np.flatnonzero(is_candidate & (steps.begin_ns < until_ns))
+    found = (is_candidate & (steps.begin_ns < until_ns)).nonzero()[0]
     if not len(found):
         return None
     return min(int(steps.end_ns[found[0] if is_first else found[-1]]), until_ns)
@@ -248,8 +252,7 @@ def _find_end(steps: Steps, is_candidate: BoolArray, until_ns: int, is_first: bo
 
 def _charge_input(
     account: _Account,
-    steps: Steps,
-    cost: StepCost,
+    priced: PricedSteps,
     times: RequestTimes,
     submitted_ns: int,
     queued_ns: int,
@@ -259,15 +262,16 @@ def _charge_input(
     The engine takes requests in between steps only: one that was submitted during a step waits for
     its end, and that wait is the others' work, not the host's.
     """
-    waited_s = 0.0
+    waited_s, steps = 0.0, priced.steps
     row = int(np.searchsorted(steps.end_ns, queued_ns, side="right")) - 1
     if row >= 0 and queued_ns - int(steps.end_ns[row]) <= _TAKE_IN_NS:
         waited_ns = int(steps.end_ns[row]) - max(submitted_ns, int(steps.begin_ns[row]))
         waited_s = max(0, waited_ns) / 1e9
         if waited_s > 0:
             account.step_s[row] += waited_s
-            for column, share in enumerate(others_shares(steps, cost)[row]):
-                account.add(Phase.TTFT, CAUSES[column], waited_s * float(share))
+            ratio = float(prefill_ratio(priced)[row])
+            account.add(Phase.TTFT, Cause.PREFILL_OTHERS, waited_s * ratio)
+            account.add(Phase.TTFT, Cause.DECODE_OTHERS, waited_s * (1.0 - ratio))
     input_s = (queued_ns - times.arrival_ns) / 1e9 - waited_s
     gate_s = min(times.gate_s, max(0.0, input_s))
     account.add(Phase.TTFT, Cause.QUEUE_GATE, gate_s)
@@ -289,28 +293,27 @@ def _charge_steps(
         account: Where to charge it.
         phase: The phase that the time belongs to.
         steps: The steps.
-        shares: Share of each cause in each step.
+        shares: Share of each cause, a row, in each step, a column.
         from_ns: Begin of the time.
         to_ns: Its end.
         rest: What the time after the last step is charged to.
     """
     if to_ns <= from_ns:
         return
-    begins = np.clip(steps.begin_ns, from_ns, to_ns)
-    ends = np.clip(steps.end_ns, from_ns, to_ns)
-    spent_s = (ends - begins) / 1e9
+    begins = np.minimum(np.maximum(steps.begin_ns, from_ns), to_ns)
+    ends = np.minimum(np.maximum(steps.end_ns, from_ns), to_ns)
+    spent_ns = ends - begins
+    spent_s = spent_ns / 1e9
     account.step_s += spent_s
-    for column, seconds in enumerate(spent_s @ shares):
-        account.add(phase, CAUSES[column], float(seconds))
-    gaps_ns = _gaps_before(begins, ends, from_ns)
-    lost_ns = int(gaps_ns[steps.follows_loss].sum())
+    for cause, seconds in zip(CAUSES, (shares @ spent_s).tolist(), strict=True):
+        account.add(phase, cause, seconds)
+    last_ns = int(ends[-1]) if len(ends) else from_ns
+    # Steps do not overlap: what they did not take, up to the last one's end, lies between them.
+    gaps_ns = last_ns - from_ns - int(spent_ns.sum())
+    lost_ns = 0
+    if steps.follows_loss.any():
+        before = np.maximum(begins - np.concatenate(([from_ns], ends[:-1])), 0)
+        lost_ns = int(before[steps.follows_loss].sum())
     account.add(phase, Cause.UNOBSERVED, lost_ns / 1e9)
-    account.add(phase, Cause.HOST_GAP, (int(gaps_ns.sum()) - lost_ns) / 1e9)
-    account.add(phase, rest, (to_ns - (int(ends[-1]) if len(ends) else from_ns)) / 1e9)
-
-
-def _gaps_before(begins: IntArray, ends: IntArray, from_ns: int) -> IntArray:
-    """Nanoseconds without a step right before each step; `ends` never run backwards."""
-    previous = np.concatenate(([from_ns], ends[:-1])) if len(ends) else ends
-    gaps: IntArray = np.maximum(begins - previous, 0)
-    return gaps
+    account.add(phase, Cause.HOST_GAP, (gaps_ns - lost_ns) / 1e9)
+    account.add(phase, rest, (to_ns - last_ns) / 1e9)

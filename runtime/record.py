@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenkeel.latency import Emission, TokenLatency, measure
+from evenkeel.latency import Emissions, TokenLatency, measure
 from evenkeel.spans import SPAN_DECODE, SPAN_PREFILL, SPAN_QUEUE, RequestRecord, Status
 from runtime.ledger import Ledger
 from runtime.observation import Observation
@@ -46,6 +45,12 @@ def find_phases(seen: Observation) -> list[Phase]:
     if first_ns is not None and last_ns is not None:
         phases.append(Phase(SPAN_DECODE, first_ns, last_ns))
     return phases
+
+
+def find_ttft_s(seen: Observation) -> float | None:
+    """Return a request's TTFT, as its record has it; None without a token."""
+    first_ns, _ = token_times(seen)
+    return None if first_ns is None else (first_ns - seen.arrival_ns) / 1e9
 
 
 def to_record(seen: Observation, max_emissions: int, ledger: Ledger | None = None) -> RequestRecord:
@@ -103,8 +108,8 @@ def to_record(seen: Observation, max_emissions: int, ledger: Ledger | None = Non
         response_cache=seen.response_cache,
         cache=seen.cache,
         drafts_by_source=seen.drafts_by_source,
-        emission_time_s=[(e.time_ns - seen.arrival_ns) / 1e9 for e in kept],
-        emission_tokens=[e.tokens for e in kept],
+        emission_time_s=[(time_ns - seen.arrival_ns) / 1e9 for time_ns in kept.time_ns],
+        emission_tokens=list(kept.tokens),
         ledger={} if ledger is None else ledger.seconds,
         input_messages=seen.input_messages,
         output_messages=seen.output_messages,
@@ -125,9 +130,9 @@ def _wasted_tokens(seen: Observation, ledger: Ledger | None) -> int | None:
     return max(0, (_output_tokens(seen, ledger) or 0) - seen.delivered_tokens)
 
 
-def _latency(seen: Observation, emissions: Sequence[Emission]) -> TokenLatency:
+def _latency(seen: Observation, emissions: Emissions) -> TokenLatency:
     """Token latency from the emissions, or, without them, TTFT and TPOT from the engine's times."""
-    if not emissions:
+    if not emissions.time_ns:
         return _latency_without_series(seen)
     latency = measure(seen.arrival_ns, emissions)
     if seen.num_sequences == 1:
@@ -149,9 +154,9 @@ def _latency_without_series(seen: Observation) -> TokenLatency:
 
 def token_times(seen: Observation) -> tuple[int | None, int | None]:
     """Return first and last token time: as emitted where that was seen, else as the engine says."""
-    times = [t for t, n in zip(seen.emission_ns, seen.emission_tokens, strict=True) if n > 0]
-    if times:
-        return times[0], times[-1]
+    emissions = _emissions(seen)
+    if emissions.time_ns:
+        return emissions.time_ns[0], emissions.time_ns[-1]
     first_ns, last_ns = seen.first_token_ns, seen.last_token_ns
     if first_ns is None or last_ns is None:
         return None, None
@@ -169,19 +174,26 @@ def _scheduled_time(seen: Observation, first_ns: int | None) -> int | None:
     return scheduled_ns
 
 
-def _emissions(seen: Observation) -> list[Emission]:
-    pairs = zip(seen.emission_ns, seen.emission_tokens, strict=True)
-    return [Emission(time_ns, tokens) for time_ns, tokens in pairs if tokens > 0]
+def _emissions(seen: Observation) -> Emissions:
+    times_ns, tokens = seen.emission_ns, seen.emission_tokens
+    if tokens and min(tokens) > 0:
+        return Emissions(times_ns, tokens)
+    some = [pair for pair in zip(times_ns, tokens, strict=True) if pair[1] > 0]
+    return Emissions([time_ns for time_ns, _ in some], [count for _, count in some])
 
 
-def _merge_neighbours(emissions: Sequence[Emission], max_emissions: int) -> Sequence[Emission]:
+def _merge_neighbours(emissions: Emissions, max_emissions: int) -> Emissions:
     """Merge equal runs of emissions into their last time, until at most `max_emissions` are left.
 
     The first emission stays alone, so that the series still begins at TTFT.
     """
-    if len(emissions) <= max_emissions:
+    times_ns, tokens = emissions.time_ns, emissions.tokens
+    if len(times_ns) <= max_emissions:
         return emissions
-    rest = emissions[1:]
-    size = -(-len(rest) // (max_emissions - 1))
-    runs = (rest[start : start + size] for start in range(0, len(rest), size))
-    return [emissions[0], *(Emission(run[-1].time_ns, sum(e.tokens for e in run)) for run in runs)]
+    size = -(-(len(times_ns) - 1) // (max_emissions - 1))
+    starts = range(1, len(times_ns), size)
+    ends = [min(start + size, len(times_ns)) for start in starts]
+    return Emissions(
+        [times_ns[0], *(times_ns[end - 1] for end in ends)],
+        [tokens[0], *(sum(tokens[s:e]) for s, e in zip(starts, ends, strict=True))],
+    )

@@ -16,8 +16,9 @@ from runtime.otlp import num_spans
 
 logger = logging.getLogger(__name__)
 
-# How often queued requests are handed to the exporter: late enough to write many at once.
-_PUMP_INTERVAL_S = 0.05
+# How often queued requests are handed to the exporter: late enough to write many at once, for each
+# hand-over wakes another process, and that is most of what it costs.
+_PUMP_INTERVAL_S = 0.1
 
 
 class ExporterPipe(Protocol):

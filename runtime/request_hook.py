@@ -111,18 +111,22 @@ class RequestHook:
     ) -> AsyncGenerator[Any, None]:
         """Pass the engine's outputs on and note when each came and how many tokens it held."""
         run.has_started = True
-        times, tokens = run.emission_ns, run.emission_tokens
-        note_output = self._reader.note_output
+        add_time, add_tokens = run.emission_ns.append, run.emission_tokens.append
+        note_output, speculation, is_streamed = (
+            self._reader.note_output,
+            self.speculation,
+            run.is_streamed,
+        )
         try:
             async for output in outputs:
                 now_ns = monotonic_ns()
                 try:
                     num_tokens = note_output(run, output)
-                    if self.speculation is not None:
-                        self.speculation.note_output(run, output)
-                    if run.is_streamed:
-                        times.append(now_ns)
-                        tokens.append(num_tokens)
+                    if speculation is not None:
+                        speculation.note_output(run, output)
+                    if is_streamed:
+                        add_time(now_ns)
+                        add_tokens(num_tokens)
                 except Exception as error:
                     self.recorder.note_internal_error(error)
                 yield output
@@ -137,8 +141,8 @@ class RequestHook:
             raise
         finally:
             run.end_ns = monotonic_ns()
-            if self.speculation is not None:
-                self._guard(self.speculation.end_run, run)
+            if speculation is not None:
+                self._guard(speculation.end_run, run)
             try:
                 # Closing here, not when garbage is collected, frees the engine's slot at once.
                 await outputs.aclose()

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.step_cost import FIXED, FloatArray, StepCost
-from runtime.timeline import BoolArray, EngineRequest, OwnPart, Steps, is_one_of
+from runtime.step_cost import FloatArray
+from runtime.step_prices import PricedSteps
+from runtime.timeline import BoolArray, EngineRequest, OwnPart, Steps
 
 # Beyond so many request rows, only requests that computed a prompt there are looked at: those that
 # only decoded cost about the same each, and there are hundreds of them.
@@ -38,9 +39,8 @@ class Rival:
 def find_rivals(
     step_s: FloatArray,
     request: EngineRequest,
-    steps: Steps,
+    priced: PricedSteps,
     own: OwnPart,
-    cost: StepCost,
     max_rivals: int,
 ) -> tuple[Rival, ...]:
     """Return the other requests by what they cost this one, the worst first.
@@ -48,30 +48,32 @@ def find_rivals(
     Args:
         step_s: Seconds of each step that this request waited for or was in.
         request: This request.
-        steps: All steps that overlap it.
+        priced: All steps that overlap it.
         own: What it did in them.
-        cost: What the parts of a step cost.
         max_rivals: Most rivals to return; 0 looks for none.
     """
+    steps, entries = priced.steps, priced.steps.entries
     if not max_rivals:
         return ()
-    weights = cost.weights
-    whole_s = steps.features @ weights - np.where(own.is_scheduled, 0.0, weights[FIXED])
+    whole_s = priced.prefill_s + priced.decode_s + priced.fixed_s * own.is_scheduled
     per_part = np.divide(step_s, whole_s, out=np.zeros(len(steps)), where=whole_s > 0)
     is_met = np.repeat(step_s > 0, steps.num_entries)
+    part_s = np.repeat(per_part, steps.num_entries)
     if len(is_met) > _MANY_ENTRIES:
         is_met &= _is_of_large_prompt(steps, is_met)
-    is_met &= ~is_one_of(steps.entries["request"], request.numbers)
-    met = steps.entries[is_met]
-    if not len(met):
+        entries, part_s, is_met = entries[is_met], part_s[is_met], is_met[is_met]
+    if not len(entries):
         return ()
-    spent_s = cost.predict_parts(met) * np.repeat(per_part, steps.num_entries)[is_met]
     # Requests that met are numbered close to each other: counting is faster than sorting.
-    first = int(met["request"].min())
-    which = (met["request"] - first).astype(np.int64)
-    seconds = np.bincount(which, spent_s)
-    prefill = np.bincount(which, met["prefill_tokens"])
-    decode = np.bincount(which, met["decode_tokens"])
+    numbers = entries["request"].astype(np.int64)
+    first = int(numbers.min())
+    numbers -= first
+    seconds = np.bincount(numbers, priced.cost.predict_parts(entries) * part_s)
+    for number in request.numbers:
+        if 0 <= number - first < len(seconds):
+            seconds[number - first] = 0.0
+    prefill = np.bincount(numbers, entries["prefill_tokens"] * is_met)
+    decode = np.bincount(numbers, entries["decode_tokens"] * is_met)
     worst = np.argsort(-seconds, kind="stable")[:max_rivals]
     return tuple(
         Rival(first + int(i), float(seconds[i]), int(prefill[i]), int(decode[i]))
@@ -84,7 +86,7 @@ def _is_of_large_prompt(steps: Steps, is_met: BoolArray) -> BoolArray:
     """Which rows belong to the requests that computed most prompt tokens in the rows met."""
     numbers = steps.entries["request"]
     prefill = steps.entries["prefill_tokens"]
-    places = np.flatnonzero(prefill * is_met)
+    places = (prefill * is_met).nonzero()[0]
     if not len(places):
         return np.zeros(len(numbers), dtype=np.bool_)
     first = int(numbers.min())

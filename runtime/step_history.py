@@ -10,6 +10,7 @@ import numpy as np
 
 from runtime.ledger import Ledger, PrefixUse, RequestTimes, charge, find_aftermath
 from runtime.step_cost import FloatArray, StepCost, StepCostModel
+from runtime.step_prices import PricedSteps, price
 from runtime.step_record import (
     ENTRY_TYPE,
     STEP_TYPE,
@@ -151,10 +152,29 @@ class StepHistory:
         """Whether all of its steps are here."""
         return all(self._known[number].left_ns is not None for number in request.numbers)
 
-    def charge(self, times: RequestTimes, request: EngineRequest, max_rivals: int) -> Ledger:
-        """Return the ledger of a request that `find_request` returned."""
-        steps = self._select(times.arrival_ns, times.end_ns)
-        ledger = charge(times, request, steps, self.cost, max_rivals)
+    def price(self, from_ns: int, to_ns: int) -> PricedSteps:
+        """Return the steps that may overlap a time, priced: for all requests within it."""
+        return price(self._select(from_ns, to_ns), self.cost)
+
+    def charge(
+        self,
+        times: RequestTimes,
+        request: EngineRequest,
+        max_rivals: int,
+        priced: PricedSteps | None = None,
+    ) -> Ledger:
+        """Return the ledger of a request that `find_request` returned.
+
+        Args:
+            times: Its times.
+            request: The request.
+            max_rivals: Most rivals to name.
+            priced: What `price` returned of a time that holds its own; looked for if None.
+        """
+        span = request_span(times, request)
+        if priced is None:
+            priced = self.price(*span)
+        ledger = charge(times, request, priced.between(*span), max_rivals)
         rivals = tuple(
             replace(rival, request_id=self.api_id(rival.number)) for rival in ledger.rivals
         )
@@ -169,8 +189,7 @@ class StepHistory:
         )
         aftermath = None
         if times.client_left_ns is not None:
-            until_ns = max(times.end_ns, request.left_ns or 0)
-            late = self._select(times.client_left_ns, until_ns)
+            late = priced.between(times.client_left_ns, span[1]).steps
             aftermath = find_aftermath(late, request, times.client_left_ns)
         return replace(ledger, rivals=rivals, prefix=prefix, aftermath=aftermath)
 
@@ -262,6 +281,11 @@ class StepHistory:
         """Return what the API calls a request, by its number; None where it is not known."""
         known = self._known.get(number)
         return None if known is None else _SUFFIX.sub("", known.request_id)
+
+
+def request_span(times: RequestTimes, request: EngineRequest) -> tuple[int, int]:
+    """From a request's arrival until both the server and the scheduler are done with it."""
+    return times.arrival_ns, max(times.end_ns, request.left_ns or 0)
 
 
 def api_ids(request_id: str) -> tuple[str, ...]:

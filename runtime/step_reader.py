@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,11 @@ import zmq
 from evenkeel.errors import ConfigurationError
 from runtime.ledger import DEFAULT_RIVALS, Ledger, RequestTimes
 from runtime.step_cost import StepCost
-from runtime.step_history import StepHistory
-from runtime.step_record import Batch, decode_batch, join_batches
+from runtime.step_history import StepHistory, request_span
+from runtime.step_prices import PricedSteps
+from runtime.step_record import Batch, decode_batches
 from runtime.step_runs import StepRun
+from runtime.timeline import EngineRequest
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +36,7 @@ _MAX_PATH_BYTES = 103
 _POLL_MS = 100
 _BATCHES_AT_ONCE = 64
 # Once a batch is here, how long to wait for more: many small ones cost several times one large one.
-_GATHER_S = 0.1
+_GATHER_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,15 @@ class _Question:
     times: RequestTimes
     num_sequences: int
     max_rivals: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A request whose ledger is asked for, and the engine that knows it."""
+
+    history: StepHistory
+    request: EngineRequest
+    asked: _Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +174,8 @@ class StepReader:
             The ledger, or None where the engine's records of the request are missing.
         """
         with self._lock:
-            return self._make_ledger(_Question(request_id, times, num_sequences, max_rivals))
+            asked = _Question(request_id, times, num_sequences, max_rivals)
+            return self._make_ledger(self._find(asked), {})
 
     def ask_ledger(
         self,
@@ -235,18 +247,17 @@ class StepReader:
             self._answer(is_last=True)
 
     def _receive(self, socket: zmq.Socket[bytes]) -> None:
-        batches: list[Batch] = []
-        for _ in range(_BATCHES_AT_ONCE):
+        messages: list[bytes] = []
+        while len(messages) < _BATCHES_AT_ONCE:
             try:
-                data = socket.recv(zmq.NOBLOCK)
+                messages.append(socket.recv(zmq.NOBLOCK))
             except zmq.Again:
                 break
-            try:
-                batches.append(decode_batch(data))
-            except ValueError as error:
-                self._note_malformed(error)
+        batches, errors = decode_batches(messages)
+        for error in errors:
+            self._note_malformed(error)
         with self._lock:
-            for batch in join_batches(batches):
+            for batch in batches:
                 self._take(batch)
 
     def _note_malformed(self, error: ValueError) -> None:
@@ -267,39 +278,69 @@ class StepReader:
     def _answer(self, is_last: bool) -> None:
         """Resolve what is waited for and complete, or too old to wait for."""
         now_s = monotonic()
-        answers: list[tuple[Future[Ledger | None], Ledger | None]] = []
         with self._lock:
-            still_waiting = []
+            still_waiting: list[_Waiting] = []
+            due: list[tuple[_Waiting, _Found | None]] = []
             for asked in self._waiting:
-                if is_last or asked.deadline_s <= now_s or self._is_complete(asked.question):
-                    answers.append((asked.answer, self._make_ledger(asked.question)))
+                found = self._find(asked.question)
+                is_complete = found is not None and found.history.has_left(found.request)
+                if is_last or asked.deadline_s <= now_s or is_complete:
+                    due.append((asked, found))
                 else:
                     still_waiting.append(asked)
             self._waiting = still_waiting
+            ledgers = self._make_ledgers([found for _, found in due])
         # Outside the lock: a callback may ask for something.
-        for answer, ledger in answers:
-            if answer.set_running_or_notify_cancel():
-                answer.set_result(ledger)
+        for (asked, _), ledger in zip(due, ledgers, strict=True):
+            if asked.answer.set_running_or_notify_cancel():
+                asked.answer.set_result(ledger)
 
-    def _is_complete(self, asked: _Question) -> bool:
-        for history in self._histories.values():
-            request = history.find_request(asked.request_id, asked.times, asked.num_sequences)
-            if request is not None:
-                return history.has_left(request)
-        return False
-
-    def _make_ledger(self, asked: _Question) -> Ledger | None:
+    def _find(self, asked: _Question) -> _Found | None:
         try:
             for history in self._histories.values():
                 request = history.find_request(asked.request_id, asked.times, asked.num_sequences)
                 if request is not None:
-                    ledger = history.charge(asked.times, request, asked.max_rivals)
-                    self._num_ledgers += 1
-                    return ledger
-            self._num_unmatched += 1
+                    return _Found(history, request, asked)
         except Exception as error:
             self._note_error(error)
         return None
+
+    def _make_ledgers(self, found: Sequence[_Found | None]) -> list[Ledger | None]:
+        """Return the ledger of each request; the steps of all are laid out and priced once."""
+        priced: dict[int, PricedSteps] = {}
+        try:
+            spans: dict[int, list[tuple[int, int]]] = {}
+            for each in found:
+                if each is not None:
+                    span = request_span(each.asked.times, each.request)
+                    spans.setdefault(id(each.history), []).append(span)
+            for history in self._histories.values():
+                if its := spans.get(id(history)):
+                    priced[id(history)] = history.price(
+                        min(start for start, _ in its), max(end for _, end in its)
+                    )
+        except Exception as error:
+            self._note_error(error)
+        return [self._make_ledger(each, priced) for each in found]
+
+    def _make_ledger(
+        self, found: _Found | None, priced: Mapping[int, PricedSteps]
+    ) -> Ledger | None:
+        if found is None:
+            self._num_unmatched += 1
+            return None
+        try:
+            ledger = found.history.charge(
+                found.asked.times,
+                found.request,
+                found.asked.max_rivals,
+                priced.get(id(found.history)),
+            )
+        except Exception as error:
+            self._note_error(error)
+            return None
+        self._num_ledgers += 1
+        return ledger
 
     def _note_error(self, error: Exception) -> None:
         """Count an error of ours and log the first; requests go on without a ledger."""

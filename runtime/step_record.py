@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
 from typing import Any
@@ -67,6 +67,10 @@ STEP = _struct_of(_STEP_FIELDS)
 ENTRY = _struct_of(_ENTRY_FIELDS)
 STEP_TYPE = np.dtype([(name, _NUMPY_TYPE[code]) for name, code in _STEP_FIELDS])
 ENTRY_TYPE = np.dtype([(name, _NUMPY_TYPE[code]) for name, code in _ENTRY_FIELDS])
+
+_COUNT = struct.Struct("<I")
+# Where `num_entries` is in a step.
+_COUNT_AT = struct.calcsize("<" + "".join(code for _, code in _STEP_FIELDS[:-2]))
 
 _HEAD = struct.Struct("<4sHQQII")
 _NOTE_HEAD = struct.Struct("<BI")
@@ -183,12 +187,60 @@ def encode_batch(
     return b"".join((head, *steps, *entries, *map(_encode_note, notes)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """One message in its parts."""
+
+    engine: int
+    sequence: int
+    lost_steps: int
+    steps: bytes
+    entries: bytes
+    notes: tuple[Note, ...]
+
+
 def decode_batch(data: bytes) -> Batch:
     """Return the batch in one message.
 
     Raises:
         ValueError: If `data` is not such a message.
     """
+    return _read_messages([_take_apart(data)])
+
+
+def decode_batches(messages: Sequence[bytes]) -> tuple[list[Batch], list[ValueError]]:
+    """Return what messages hold, and why some could not be read.
+
+    Those of one engine that follow each other without a loss are read as one batch: it costs about
+    as much as a single one.
+    """
+    errors: list[ValueError] = []
+    parts: list[_Message] = []
+    for data in messages:
+        try:
+            parts.append(_take_apart(data))
+        except ValueError as error:
+            errors.append(error)
+    batches: list[Batch] = []
+    for _, group in groupby(enumerate(parts), lambda each: _series(*each)):
+        members = [message for _, message in group]
+        try:
+            batches.append(_read_messages(members))
+        except ValueError:
+            for message in members:
+                try:
+                    batches.append(_read_messages([message]))
+                except ValueError as error:
+                    errors.append(error)
+    return batches, errors
+
+
+def _series(place: int, message: _Message) -> tuple[int, int, int]:
+    """What messages have in common that can be joined: their numbers grow as their places do."""
+    return message.engine, message.lost_steps, message.sequence - place
+
+
+def _take_apart(data: bytes) -> _Message:
     if len(data) < _HEAD.size:
         raise ValueError(f"a batch of {len(data)} bytes is shorter than its head")
     magic, engine, sequence, lost_steps, num_steps, num_entries = _HEAD.unpack_from(data)
@@ -198,39 +250,30 @@ def decode_batch(data: bytes) -> Batch:
     notes_at = entries_at + num_entries * ENTRY.size
     if len(data) < notes_at:
         raise ValueError(f"a batch of {len(data)} bytes announces at least {notes_at}")
-    steps = np.frombuffer(data, STEP_TYPE, num_steps, _HEAD.size)
-    entries = np.frombuffer(data, ENTRY_TYPE, num_entries, entries_at)
-    steps, entries = _spell_out(steps, entries)
+    if num_steps and _COUNT.unpack_from(data, _HEAD.size + _COUNT_AT) == (REPEATED,):
+        raise ValueError("a batch begins with a repeated step")
     try:
         notes = _decode_notes(data, notes_at)
     except (struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"a batch's notes cannot be read: {error}") from error
-    return Batch(engine, sequence, lost_steps, steps, entries, notes)
+    steps, entries = data[_HEAD.size : entries_at], data[entries_at:notes_at]
+    return _Message(engine, sequence, lost_steps, steps, entries, notes)
 
 
-def join_batches(batches: Sequence[Batch]) -> list[Batch]:
-    """Return the batches with those of one engine that follow each other without a loss as one."""
-    joined: list[Batch] = []
-    for _, group in groupby(enumerate(batches), lambda each: _series(*each)):
-        members = [batch for _, batch in group]
-        first = members[0]
-        if len(members) > 1:
-            steps = b"".join(batch.steps.tobytes() for batch in members)
-            entries = b"".join(batch.entries.tobytes() for batch in members)
-            first = replace(
-                first,
-                steps=np.frombuffer(steps, STEP_TYPE),
-                entries=np.frombuffer(entries, ENTRY_TYPE),
-                notes=tuple(note for batch in members for note in batch.notes),
-                num_joined=len(members),
-            )
-        joined.append(first)
-    return joined
+def _read_messages(messages: Sequence[_Message]) -> Batch:
+    """Return messages that follow each other as one batch.
 
-
-def _series(place: int, batch: Batch) -> tuple[int, int, int]:
-    """What batches have in common that can be joined: their numbers grow as their places do."""
-    return batch.engine, batch.lost_steps, batch.sequence - place
+    Raises:
+        ValueError: If they hold other requests than their steps announce.
+    """
+    first = messages[0]
+    steps = np.frombuffer(b"".join(m.steps for m in messages), STEP_TYPE)
+    entries = np.frombuffer(b"".join(m.entries for m in messages), ENTRY_TYPE)
+    steps, entries = _spell_out(steps, entries)
+    notes = tuple(note for m in messages for note in m.notes)
+    return Batch(
+        first.engine, first.sequence, first.lost_steps, steps, entries, notes, len(messages)
+    )
 
 
 def _spell_out(steps: StepArray, entries: EntryArray) -> tuple[StepArray, EntryArray]:
@@ -245,8 +288,6 @@ def _spell_out(steps: StepArray, entries: EntryArray) -> tuple[StepArray, EntryA
         raise ValueError("a batch's steps announce other requests than it holds")
     if not is_repeated.any():
         return steps, entries
-    if is_repeated[0]:
-        raise ValueError("a batch begins with a repeated step")
     places = np.arange(len(steps))
     source = np.maximum.accumulate(np.where(is_repeated, 0, places))
     num_entries = num_sent[source]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runtime.step_record import Held
-from runtime.timeline import Steps
+from runtime.timeline import IntArray, Steps
 
 # A run ends after this, so that rows never hide a second of change.
 _LONGEST_RUN_NS = 1_000_000_000
@@ -101,7 +102,7 @@ class StepRuns:
     def add(self, steps: Steps, name_of: Callable[[int], str | None]) -> None:
         """Add steps; `name_of` says what the API calls a request, by its number."""
         named = _find_prefilling(steps, name_of)
-        for place, run in enumerate(_runs_of(steps)):
+        for place, run in _runs_of(steps):
             self.last_batched = run.num_batched
             run.prefilling = named.get(place, [])
             if self._runs and run.extends(self._runs[-1]):
@@ -121,51 +122,68 @@ def _find_prefilling(
     steps: Steps, name_of: Callable[[int], str | None]
 ) -> dict[int, list[tuple[str, int]]]:
     """Return, by the place of a step, the requests in prefill and their tokens."""
-    entries, places = steps.entries, _places(steps)
+    entries, rows = steps.entries, steps.rows()
     found: dict[int, list[tuple[str, int]]] = {}
-    for index in np.flatnonzero(entries["prefill_tokens"]):
-        mine = found.setdefault(int(places[index]), [])
+    for index in (entries["prefill_tokens"]).nonzero()[0]:
+        mine = found.setdefault(int(rows[index]), [])
         if len(mine) < _MAX_NAMED:
             name = name_of(int(entries["request"][index])) or ""
             mine.append((name, int(entries["prefill_tokens"][index])))
     return found
 
 
-def _places(steps: Steps) -> NDArray[np.int64]:
-    """Return the place of each entry's step."""
-    return np.repeat(np.arange(len(steps)), steps.num_entries)
-
-
-def _runs_of(steps: Steps) -> Iterator[StepRun]:
-    """Yield each step as a run of one; columns first, since a cell of a NumPy row is slow."""
-    table, entries, places = steps.table, steps.entries, _places(steps)
+def _runs_of(steps: Steps) -> Iterator[tuple[int, StepRun]]:
+    """Yield the runs among steps, each with the place of its first step."""
+    if not len(steps):
+        return
+    table, entries, rows = steps.table, steps.entries, steps.rows()
     is_computed = (entries["prefill_tokens"] > 0) | (entries["decode_tokens"] > 0)
+    num_batched = np.bincount(rows[is_computed], minlength=len(steps))
+    alike = (num_batched, *(table[name] for name in ("num_running", "num_waiting", "held_by")))
+    starts = _find_starts(steps, alike)
     busy_ns = steps.end_ns - steps.begin_ns
-    columns = {
-        "start_ns": steps.begin_ns,
-        "end_ns": steps.end_ns,
-        "busy_ns": busy_ns,
-        "longest_ns": busy_ns,
-        "num_steps": np.ones(len(steps), dtype=np.int64),
-        "num_batched": np.bincount(places[is_computed], minlength=len(steps)),
-        "num_running": table["num_running"],
-        "num_waiting": table["num_waiting"],
-        "num_set_aside": sum(table[name].astype(np.int64) for name in _SET_ASIDE),
-        "held_by": table["held_by"],
-        "prefill_tokens": table["prefill_tokens"],
-        "decode_tokens": table["decode_tokens"],
-        "drafted_tokens": table["drafted_tokens"],
-        "accepted_tokens": table["accepted_tokens"],
-        "emitted_tokens": np.bincount(
-            places, entries["emitted_tokens"], minlength=len(steps)
-        ).astype(np.int64),
-        "num_preempted": table["num_preempted"],
-        "blocks_live": table["blocks_total"].astype(np.int64) - table["blocks_free"],
-        "blocks_resident": table["blocks_cached"],
-        "blocks_total": table["blocks_total"],
+    emitted = np.bincount(rows, entries["emitted_tokens"], len(steps)).astype(np.int64)
+    blocks_live = table["blocks_total"].astype(np.int64) - table["blocks_free"]
+    ends = np.append(starts[1:], len(steps))
+    columns: dict[str, NDArray[Any]] = {
+        "start_ns": steps.begin_ns[starts],
+        "end_ns": steps.end_ns[ends - 1],
+        "busy_ns": np.add.reduceat(busy_ns, starts),
+        "longest_ns": np.maximum.reduceat(busy_ns, starts),
+        "num_steps": ends - starts,
+        "num_batched": num_batched[starts],
+        "num_set_aside": np.sum([table[name][starts] for name in _SET_ASIDE], axis=0),
+        "emitted_tokens": np.add.reduceat(emitted, starts),
+        "blocks_live": np.maximum.reduceat(blocks_live, starts),
+        "blocks_resident": np.maximum.reduceat(table["blocks_cached"], starts),
     }
-    for values in zip(*(column.tolist() for column in columns.values()), strict=True):
-        yield StepRun(**dict(zip(columns, values, strict=True)))
+    for name in ("num_running", "num_waiting", "held_by", "num_preempted", "blocks_total"):
+        columns[name] = table[name][starts]
+    for name in ("prefill_tokens", "decode_tokens", "drafted_tokens", "accepted_tokens"):
+        columns[name] = np.add.reduceat(table[name].astype(np.int64), starts)
+    cells = zip(*(column.tolist() for column in columns.values()), strict=True)
+    for place, values in zip(starts.tolist(), cells, strict=True):
+        yield place, StepRun(**dict(zip(columns, values, strict=True)))
+
+
+def _find_starts(steps: Steps, alike: Sequence[NDArray[Any]]) -> IntArray:
+    """Return the first step of each run: where one of the columns changes, or work is not alike."""
+    table = steps.table
+    is_lone = (table["prefill_tokens"] > 0) | (table["num_preempted"] > 0)
+    is_start = np.ones(len(steps), dtype=np.bool_)
+    is_start[1:] = is_lone[1:] | is_lone[:-1]
+    for column in alike:
+        is_start[1:] |= column[1:] != column[:-1]
+    start = 0
+    for end in (*is_start.nonzero()[0][1:].tolist(), len(steps)):
+        # A run that would be too long is cut.
+        while steps.end_ns[end - 1] - steps.begin_ns[start] > _LONGEST_RUN_NS and end - start > 1:
+            limit_ns = steps.begin_ns[start] + _LONGEST_RUN_NS
+            cut = int(np.searchsorted(steps.end_ns, limit_ns, side="right"))
+            start = min(max(cut, start + 1), end - 1)
+            is_start[start] = True
+        start = end
+    return is_start.nonzero()[0]
 
 
 def describe_held(held_by: int) -> str:

@@ -6,9 +6,10 @@ from enum import StrEnum
 
 import numpy as np
 
-from runtime.step_cost import CONTEXT, DECODE, DRAFTED, FIXED, PAIRS, PREFILL, FloatArray, StepCost
+from runtime.step_cost import DRAFTED, PREFILL, FloatArray
+from runtime.step_prices import PricedSteps, price_parts
 from runtime.step_record import Held
-from runtime.timeline import OwnPart, Steps
+from runtime.timeline import OwnPart
 
 
 class Cause(StrEnum):
@@ -46,23 +47,19 @@ _QUEUE_CAUSE = {
     Held.OTHER: Cause.QUEUE_OTHER,
 }
 _QUEUE_COLUMN = np.array([_COLUMN[_QUEUE_CAUSE[held]] for held in Held])
-_IS_PREFILL = np.isin(np.arange(6), (PREFILL, PAIRS))
-_IS_DECODE = np.isin(np.arange(6), (DECODE, CONTEXT, DRAFTED))
 
 
-def share_out(own: OwnPart, steps: Steps, cost: StepCost, queued_ns: int) -> FloatArray:
-    """Return one row a step: the share of each cause in it, which sum to 1."""
-    shares = np.zeros((len(steps), len(CAUSES)))
-    weights = cost.weights
-    others = np.maximum(steps.features - own.features, 0.0)
-    others_prefill = others[:, _IS_PREFILL] @ weights[_IS_PREFILL]
-    others_decode = others[:, _IS_DECODE] @ weights[_IS_DECODE]
-    own_prefill = own.features[:, _IS_PREFILL] @ weights[_IS_PREFILL]
-    rejected = own.rejected_tokens * weights[DRAFTED]
-    own_decode = own.features[:, _IS_DECODE] @ weights[_IS_DECODE] - rejected
+def share_out(own: OwnPart, priced: PricedSteps, queued_ns: int) -> FloatArray:
+    """Return one row a cause, one column a step: its share in it; each step's sum to 1."""
+    steps, cost = priced.steps, priced.cost
+    shares = np.zeros((len(CAUSES), len(steps)))
+    own_prefill, own_decode = price_parts(own.features, cost)
+    # Features are whole numbers: who was alone has exactly 0 of others.
+    others_prefill, others_decode = price_parts(steps.features - own.features, cost)
+    rejected = own.rejected_tokens * cost.weights[DRAFTED]
     is_prefilling = own.features[:, PREFILL] > 0
-    own_prefill = own_prefill + np.where(is_prefilling, weights[FIXED], 0.0)
-    own_decode = own_decode + np.where(is_prefilling, 0.0, weights[FIXED])
+    own_prefill += priced.fixed_s * is_prefilling
+    own_decode += priced.fixed_s * ~is_prefilling - rejected
 
     is_in = own.is_scheduled
     plain_ratio = 1.0 - own.recomputed_ratio - own.lost_ratio
@@ -75,35 +72,40 @@ def share_out(own: OwnPart, steps: Steps, cost: StepCost, queued_ns: int) -> Flo
         (Cause.SPECULATION, rejected),
         (Cause.DECODE_OTHERS, others_decode),
     ):
-        shares[is_in, _COLUMN[cause]] = np.maximum(part, 0.0)[is_in]
+        np.maximum(part, 0.0, out=shares[_COLUMN[cause]], where=is_in)
+    total = shares.sum(axis=0)
     # A step that cannot be shared out by cost is its request's own.
-    is_free = is_in & (shares.sum(axis=1) <= 0)
-    shares[is_free & is_prefilling, _COLUMN[Cause.PREFILL_OWN]] = 1.0
-    shares[is_free & ~is_prefilling, _COLUMN[Cause.DECODE_OWN]] = 1.0
+    is_free = is_in & (total <= 0)
+    if is_free.any():
+        shares[_COLUMN[Cause.PREFILL_OWN], is_free & is_prefilling] = 1.0
+        shares[_COLUMN[Cause.DECODE_OWN], is_free & ~is_prefilling] = 1.0
+    np.divide(shares, total, out=shares, where=is_in & ~is_free)
+    if not is_in.all():
+        _share_out_waiting(shares, own, priced, queued_ns)
+    return shares
 
-    is_out = ~is_in & own.is_preempted
-    shares[is_out, _COLUMN[Cause.PREEMPTION]] = 1.0
+
+def _share_out_waiting(
+    shares: FloatArray, own: OwnPart, priced: PricedSteps, queued_ns: int
+) -> None:
+    """Fill in the steps that the request was not in."""
+    steps = priced.steps
+    is_out = ~own.is_scheduled & own.is_preempted
+    shares[_COLUMN[Cause.PREEMPTION], is_out] = 1.0
+    is_waiting = ~own.is_scheduled & ~is_out
     # A step that was already running when the request came: its parts are what it waits for.
-    is_met = ~is_in & ~is_out & (steps.table["start_ns"].astype(np.int64) < queued_ns)
-    shares[is_met] = others_shares(steps, cost)[is_met]
-    is_held = ~is_in & ~is_out & ~is_met
+    has_begun = steps.table["start_ns"].astype(np.int64) < queued_ns
+    met = (is_waiting & has_begun).nonzero()[0]
+    shares[_COLUMN[Cause.PREFILL_OTHERS], met] = prefill_ratio(priced)[met]
+    shares[_COLUMN[Cause.DECODE_OTHERS], met] = 1.0 - shares[_COLUMN[Cause.PREFILL_OTHERS], met]
+    held = (is_waiting & ~has_begun).nonzero()[0]
     reasons = np.where(own.held_by > 0, own.held_by, steps.table["held_by"])
-    shares[np.flatnonzero(is_held), _QUEUE_COLUMN[reasons[is_held]]] = 1.0
-    total = shares.sum(axis=1, keepdims=True)
-    normalised: FloatArray = shares / total
-    return normalised
+    shares[_QUEUE_COLUMN[reasons[held]], held] = 1.0
 
 
-def others_shares(steps: Steps, cost: StepCost) -> FloatArray:
-    """Shares of steps that a request only waits for: all of each is others' work."""
-    shares = np.zeros((len(steps), len(CAUSES)))
-    shares[:, _COLUMN[Cause.PREFILL_OTHERS]] = (
-        steps.features[:, _IS_PREFILL] @ cost.weights[_IS_PREFILL]
-    )
-    shares[:, _COLUMN[Cause.DECODE_OTHERS]] = (
-        steps.features[:, _IS_DECODE] @ cost.weights[_IS_DECODE]
-    )
-    total = shares.sum(axis=1, keepdims=True)
-    shares[total[:, 0] <= 0, _COLUMN[Cause.DECODE_OTHERS]] = 1.0
-    normalised: FloatArray = shares / np.where(total > 0, total, 1.0)
-    return normalised
+def prefill_ratio(priced: PricedSteps) -> FloatArray:
+    """The prefill's share of each step that a request only waits for; the rest is decoding."""
+    total = priced.prefill_s + priced.decode_s
+    ratio = np.zeros(len(total))
+    np.divide(priced.prefill_s, total, out=ratio, where=total > 0)
+    return ratio

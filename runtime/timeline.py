@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.step_cost import FIXED, FloatArray, features_of
+from runtime.step_cost import DRAFTED, FEATURES, FIXED, PREFILL, FloatArray, features_of
 from runtime.step_record import EntryArray, StepArray
 
 IntArray = NDArray[np.int64]
@@ -69,6 +69,40 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def cut(self, place: Place) -> Steps:
+        """Return a part of the steps; nothing is copied."""
+        steps, entries = place.steps, place.entries
+        return Steps(
+            self.table[steps],
+            self.entries[entries],
+            self.begin_ns[steps],
+            self.end_ns[steps],
+            self.follows_loss[steps],
+            self.num_entries[steps],
+            self.features[steps],
+        )
+
+    def find(self, from_ns: int, to_ns: int) -> Place:
+        """Return where the steps are that overlap a time."""
+        first = int(np.searchsorted(self.end_ns, from_ns))
+        last = max(first, int(np.searchsorted(self.begin_ns, to_ns, side="right")))
+        before = int(self.num_entries[:first].sum())
+        return Place(
+            slice(first, last), slice(before, before + int(self.num_entries[first:last].sum()))
+        )
+
+    def rows(self) -> IntArray:
+        """Return the step of each request row, counted from 0."""
+        return np.repeat(np.arange(len(self)), self.num_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Consecutive steps among others, and their request rows."""
+
+    steps: slice
+    entries: slice
 
 
 def lay_out(
@@ -139,38 +173,47 @@ class OwnPart:
 
 def find_own(steps: Steps, request: EngineRequest) -> OwnPart:
     """Return what the request did in each of the steps."""
-    size = len(steps)
-    places = np.flatnonzero(is_one_of(steps.entries["request"], request.numbers))
+    places = is_one_of(steps.entries["request"], request.numbers).nonzero()[0]
     own = steps.entries[places]
     rows = np.searchsorted(np.cumsum(steps.num_entries), places, side="right")
-    features = sum_by_step(features_of(own), rows, size)
-
-    def total(values: NDArray[Any]) -> FloatArray:
-        return np.bincount(rows, values.astype(np.float64), size).astype(np.float64)
-
-    prefill = total(own["prefill_tokens"])
-    recomputed = own["recomputed_tokens"].astype(np.float64)
+    recomputed = own["recomputed_tokens"]
     start = own["context_tokens"].astype(np.float64)
     end = start + own["prefill_tokens"]
     lost_until = request.cached_tokens + request.lost_tokens
     lost = np.minimum(end, lost_until) - np.maximum(start, request.cached_tokens)
     # What is computed a second time was counted, as lost or not, the first time.
-    lost = np.where(recomputed > 0, 0.0, np.maximum(lost, 0.0))
-    is_in = (own["prefill_tokens"] > 0) | (own["decode_tokens"] > 0)
-    is_scheduled = total(is_in) > 0
-    some = np.maximum(prefill, 1.0)
-    drafted, accepted = total(own["drafted_tokens"]), total(own["accepted_tokens"])
+    lost[(recomputed > 0) | (lost < 0)] = 0.0
+    held_by = own["held_by"]
+    parts = np.empty((len(FEATURES) + 6, len(own)))
+    parts[: len(FEATURES)] = features_of(own).T
+    parts[len(FEATURES) :] = (
+        *(recomputed, lost, own["emitted_tokens"], own["accepted_tokens"]),
+        *(own["is_preempted"], (own["prefill_tokens"] > 0) | (own["decode_tokens"] > 0)),
+    )
+    whole = np.zeros((len(parts), len(steps)))
+    held = np.zeros(len(steps))
+    if (rows[1:] > rows[:-1]).all():
+        # At most one row a step, as of one sequence: there is nothing to sum.
+        whole[:, rows] = parts
+        held[rows] = held_by
+    else:
+        for part, sums in zip(parts, whole, strict=True):
+            sums[:] = np.bincount(rows, part, len(steps))
+        np.maximum.at(held, rows, held_by.astype(np.float64))
+    prefill, drafted = np.maximum(whole[PREFILL], 1.0), whole[DRAFTED]
+    recomputed, lost, emitted, accepted, preempted, is_in = whole[len(FEATURES) :]
+    is_scheduled = is_in > 0
     return OwnPart(
-        features=features,
-        recomputed_ratio=total(recomputed) / some,
-        lost_ratio=total(lost) / some,
+        features=whole[: len(FEATURES)].T,
+        recomputed_ratio=recomputed / prefill,
+        lost_ratio=lost / prefill,
         rejected_tokens=np.maximum(drafted - accepted, 0.0),
-        emitted=total(own["emitted_tokens"]),
+        emitted=emitted,
         drafted=drafted.astype(np.int64),
         accepted=accepted.astype(np.int64),
         is_scheduled=is_scheduled,
-        is_preempted=_since_preemption(total(own["is_preempted"]) > 0, is_scheduled),
-        held_by=np.where(is_scheduled, 0.0, _largest(own["held_by"], rows, size)).astype(np.int64),
+        is_preempted=_since_preemption(preempted > 0, is_scheduled),
+        held_by=np.where(is_scheduled, 0.0, held).astype(np.int64),
     )
 
 
@@ -182,14 +225,10 @@ def is_one_of(values: NDArray[Any], wanted: tuple[int, ...]) -> BoolArray:
     return found
 
 
-def _largest(values: NDArray[Any], rows: IntArray, size: int) -> FloatArray:
-    largest = np.zeros(size)
-    np.maximum.at(largest, rows, values.astype(np.float64))
-    return largest
-
-
 def _since_preemption(is_preempted: BoolArray, is_scheduled: BoolArray) -> BoolArray:
     """Whether the last thing that happened to the request, up to each step, was a preemption."""
+    if not is_preempted.any():
+        return is_preempted
     order = np.arange(len(is_preempted))
     preempted_at = np.maximum.accumulate(np.where(is_preempted, order, -1))
     scheduled_at = np.maximum.accumulate(np.where(is_scheduled, order, -1))

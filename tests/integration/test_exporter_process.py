@@ -156,6 +156,29 @@ class GrpcCollector(TraceServiceServicer):
         return ExportTraceServiceResponse()
 
 
+def test_what_a_full_pipe_does_not_take_is_taken_once_later(
+    exporter: ExporterProcess, receiver: OtlpReceiver, counts: SharedCounts
+) -> None:
+    process = child()
+    process.suspend()
+    # Together more than a pipe holds, in frames that it cannot end at.
+    names = [f"{number}-{'x' * (number % 7 * 500)}" for number in range(1000)]
+    frames = [encode(replace(SEEN, request_id=name)) for name in names]
+    taken = exporter.write(frames)
+    assert 0 < taken < len(frames)
+    assert exporter.write(frames[taken:]) == 0
+    process.resume()
+    frames = frames[taken:]
+    deadline = time.monotonic() + 30
+    while frames and time.monotonic() < deadline:
+        frames = frames[exporter.write(frames) :]
+        time.sleep(0.01)
+    spans = receiver.wait_for(lambda s: True, len(names), 30)
+    assert [span.attributes["evenkeel.request.id"] for span in spans] == names
+    exporter.close(10)
+    assert counts.read().requests_done == len(names)
+
+
 def test_grpc_is_spoken_too(counts: SharedCounts) -> None:
     collector = GrpcCollector()
     server = grpc.server(ThreadPoolExecutor(2))

@@ -5,19 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel.latency import Emission, TokenLatency, measure
+from evenkeel.latency import Emissions, TokenLatency, measure
 
 MS = 1_000_000
 
 
-def stream(*pairs: tuple[int, int]) -> list[Emission]:
-    return [Emission(time_ms * MS, tokens) for time_ms, tokens in pairs]
+def stream(*pairs: tuple[int, int]) -> Emissions:
+    return Emissions([time_ms * MS for time_ms, _ in pairs], [tokens for _, tokens in pairs])
 
 
 @pytest.mark.parametrize(
     ("emissions", "expected"),
     [
-        pytest.param([], TokenLatency(None, None, None, None, None), id="no token, no latency"),
+        pytest.param(
+            stream(), TokenLatency(None, None, None, None, None), id="no token, no latency"
+        ),
         pytest.param(
             stream((30, 1)), TokenLatency(0.03, None, None, None, None), id="one token has no TPOT"
         ),
@@ -38,7 +40,7 @@ def stream(*pairs: tuple[int, int]) -> list[Emission]:
         ),
     ],
 )
-def test_measure(emissions: list[Emission], expected: TokenLatency) -> None:
+def test_measure(emissions: Emissions, expected: TokenLatency) -> None:
     measured = measure(0, emissions)
     for name in TokenLatency.__slots__:
         assert getattr(measured, name) == pytest.approx(getattr(expected, name)), name
@@ -51,19 +53,19 @@ def test_measure(emissions: list[Emission], expected: TokenLatency) -> None:
         pytest.param(stream((30, 0)), id="an emission without a token"),
     ],
 )
-def test_measure_refuses(emissions: list[Emission]) -> None:
+def test_measure_refuses(emissions: Emissions) -> None:
     with pytest.raises(ValueError, match="emission"):
         measure(0, emissions)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**10), st.integers(1, 9)), min_size=1, max_size=40))
 def test_quantiles_equal_numpy_on_the_expanded_gaps(steps: list[tuple[int, int]]) -> None:
-    time_ns, emissions, gaps = 5, [], []
+    time_ns, times_ns, gaps = 5, [], []
     for index, (gap_ns, tokens) in enumerate(steps):
         time_ns += gap_ns
-        emissions.append(Emission(time_ns, tokens))
+        times_ns.append(time_ns)
         gaps += ([] if index == 0 else [gap_ns / 1e9]) + [0.0] * (tokens - 1)
-    measured = measure(0, emissions)
+    measured = measure(0, Emissions(times_ns, [tokens for _, tokens in steps]))
     if not gaps:
         assert measured.itl_p50_s is None
         return

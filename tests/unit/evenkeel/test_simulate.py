@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from evenkeel import spans
-from evenkeel.latency import Emission, measure
+from evenkeel.latency import Emissions, measure
 from evenkeel.simulate import (
     BLOCK_SIZE,
     BLOCK_TOKENS,
@@ -61,9 +61,7 @@ def assert_measured(record: RequestRecord) -> None:
     assert sum(record.emission_tokens) == (record.output_tokens or 0)
     assert len(record.emission_time_s) == len(record.emission_tokens)
     times_ns = [round(seconds * 1e9) for seconds in record.emission_time_s]
-    latency = measure(
-        0, [Emission(t, n) for t, n in zip(times_ns, record.emission_tokens, strict=True)]
-    )
+    latency = measure(0, Emissions(times_ns, record.emission_tokens))
     for name in ("ttft_s", "tpot_s", "itl_p50_s", "itl_p99_s", "stall_s"):
         assert getattr(record, name) == pytest.approx(getattr(latency, name)), name
     phases = (record.queue_s or 0) + (record.prefill_s or 0) + (record.decode_s or 0)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from runtime.ledger import Ledger, Phase, RequestTimes, charge
 from runtime.step_cost import FEATURES, StepCost
+from runtime.step_prices import price
 from runtime.step_record import Held
 from runtime.step_shares import Cause
 from runtime.timeline import EngineRequest, Steps
@@ -275,14 +276,13 @@ CASES = {
 def test_each_moment_has_its_cause(case: Case) -> None:
     request = EngineRequest(case.numbers, int(case.queued * MS), case.cached, case.lost)
     seen = times(0, case.first, case.last, case.submitted, case.gate)
-    ledger = charge(seen, request, build(*case.steps), case.cost)
-    in_ms = {key: seconds * 1e3 for key, seconds in ledger.seconds.items()}
-    assert in_ms == pytest.approx(case.expected)
+    ledger = charge(seen, request, price(build(*case.steps), case.cost))
+    assert {k: s * 1e3 for k, s in ledger.seconds.items()} == pytest.approx(case.expected)
 
 
 def test_without_a_token_all_time_is_ttft() -> None:
     waiting = build(Step(0, 50, [prefill(1, 480)], Held.BUDGET))
-    ledger = charge(times(0, None, None), EngineRequest((ME,), 0), waiting, COST)
+    ledger = charge(times(0, None, None), EngineRequest((ME,), 0), price(waiting, COST))
     assert ledger.seconds == pytest.approx({"ttft.queue.budget": 1e-3})
 
 
@@ -291,7 +291,7 @@ def test_rivals_are_named_with_what_they_cost() -> None:
         Step(0, 105, [prefill(ME, 10), prefill(1, 1000), decode(2), decode(3)]),
         Step(105, 109, [decode(ME), decode(2)]),
     )
-    ledger = charge(times(0, 105, 109), EngineRequest((ME,), 0), steps, COST, max_rivals=2)
+    ledger = charge(times(0, 105, 109), EngineRequest((ME,), 0), price(steps, COST), max_rivals=2)
     worst, second = ledger.rivals
     assert (worst.number, worst.prefill_tokens, worst.decode_tokens) == (1, 1000, 0)
     assert worst.cost_s == pytest.approx(0.1)
@@ -308,7 +308,7 @@ def test_the_top_cause_is_that_of_the_phase() -> None:
 
 def test_times_that_run_backwards_are_refused() -> None:
     with pytest.raises(ValueError, match="run backwards"):
-        charge(times(10, 5, 20), EngineRequest((ME,), 0), build(), COST)
+        charge(times(10, 5, 20), EngineRequest((ME,), 0), price(build(), COST))
 
 
 parts = st.builds(
@@ -365,7 +365,7 @@ def test_a_ledger_sums_to_what_was_measured_whatever_the_steps(
     if not has_token:
         seen = replace(seen, first_token_ns=None, last_token_ns=None)
     request = EngineRequest((ME, 3), queued * MS, cached, lost)
-    ledger = charge(seen, request, steps, StepCost(np.array(weights)))
+    ledger = charge(seen, request, price(steps, StepCost(np.array(weights))))
     ttft_ms, decode_ms = (first - arrival, last - first) if has_token else (last + 1 - arrival, 0)
     assert ledger.total(Phase.TTFT) == pytest.approx(ttft_ms / 1e3, rel=1e-9, abs=1e-12)
     assert ledger.total(Phase.DECODE) == pytest.approx(decode_ms / 1e3, rel=1e-9, abs=1e-12)
@@ -391,7 +391,7 @@ def test_rivals_cost_exactly_what_others_and_the_queue_are_charged_with(
     steps: Steps, queued: int, length: int
 ) -> None:
     seen = times(queued, queued + length, queued + length)
-    ledger = charge(seen, EngineRequest((ME,), queued * MS), steps, COST, max_rivals=99)
+    ledger = charge(seen, EngineRequest((ME,), queued * MS), price(steps, COST), max_rivals=99)
     charged_s = sum(
         seconds
         for key, seconds in ledger.seconds.items()

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from runtime.ledger import Aftermath, RequestTimes, charge, find_aftermath
-from runtime.step_cost import StepCost
-from runtime.timeline import EngineRequest, Steps
+from runtime.step_cost import DECODE, StepCost
+from runtime.step_prices import price
+from runtime.timeline import EngineRequest, Steps, find_own
 from tests.unit.runtime.step_builder import ME, MS, Step, build, decode, prefill
 
 COST = StepCost(np.array([2e-3, 1e-4, 0.0, 1e-3, 0.0, 5e-4]), 100, 0.05)
@@ -38,11 +39,31 @@ def test_large_prompts_are_named_however_large_the_crowd(num_steps: int, names: 
     steps = crowd(num_steps, batch)
     end_ns = num_steps * 10 * MS
     times = RequestTimes(0, end_ns, 10 * MS, end_ns)
-    ledger = charge(times, REQUEST, steps, COST, max_rivals=4)
+    ledger = charge(times, REQUEST, price(steps, COST), max_rivals=4)
     assert [rival.number for rival in ledger.rivals] == names
     worst = ledger.rivals[0]
     # Its decode steps are counted with its prompt.
     assert (worst.prefill_tokens, worst.decode_tokens) == (900, num_steps - 1)
+
+
+def test_who_was_alone_is_charged_with_nothing_of_others() -> None:
+    steps = build(
+        Step(0, 10, [prefill(ME, 77)]),
+        *[Step(i * 10, i * 10 + 10, [decode(ME)]) for i in range(1, 50)],
+    )
+    weights = np.random.default_rng(11).uniform(size=(50, 6))
+    for row in weights:
+        times = RequestTimes(0, 500 * MS, 10 * MS, 500 * MS)
+        ledger = charge(times, REQUEST, price(steps, StepCost(row)))
+        assert set(ledger.seconds) == {"ttft.prefill.own", "decode.decode.own"}
+        assert ledger.rivals == ()
+
+
+def test_a_request_with_two_rows_in_a_step_is_their_sum() -> None:
+    twice = [decode(ME), decode(ME), decode(1)]
+    own = find_own(build(Step(0, 10, twice), Step(10, 20, [decode(ME)])), REQUEST)
+    assert own.emitted.tolist() == [2, 1]
+    assert own.features[:, DECODE].tolist() == [2, 1]
 
 
 def test_what_comes_after_a_client_left_is_counted_apart() -> None:

@@ -21,8 +21,8 @@ from runtime.step_record import (
     Batch,
     Left,
     decode_batch,
+    decode_batches,
     encode_batch,
-    join_batches,
 )
 
 U8 = st.integers(0, 2**8 - 1)
@@ -110,7 +110,7 @@ def test_a_repeated_step_has_the_requests_of_the_one_before_with_a_token_more(
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.booleans()), max_size=12))
 def test_joined_batches_hold_what_the_single_ones_held(kinds: list[tuple[int, int, bool]]) -> None:
     sequences = [0, 0]
-    batches: list[Batch] = []
+    messages: list[bytes] = []
     for number, (engine, lost_steps, is_missed) in enumerate(kinds):
         sequences[engine] += 1 + is_missed
         step = STEP.pack(number, *(0,) * (len(STEP_TYPE) - 3), 1, 0)
@@ -118,8 +118,10 @@ def test_joined_batches_hold_what_the_single_ones_held(kinds: list[tuple[int, in
         data = encode_batch(
             engine, sequences[engine], lost_steps, [step], [entry], [Left(number, 1)]
         )
-        batches.append(decode_batch(data))
-    joined = join_batches(batches)
+        messages += [data, b"no batch"]
+    joined, errors = decode_batches(messages)
+    assert len(errors) == len(kinds)
+    batches = list(map(decode_batch, messages[::2]))
     numbers = [n for batch in joined for n in batch.steps["step"].tolist()]
     assert numbers == list(range(len(kinds)))
     assert [n for batch in joined for n in batch.entries["request"].tolist()] == numbers

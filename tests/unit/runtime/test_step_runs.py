@@ -55,6 +55,12 @@ def test_whatever_changes_begins_a_new_run(other: Step) -> None:
     assert len(runs_of(Step(0, 5, [decode(0)], state=BUSY), other)) == 2
 
 
+def test_no_run_is_longer_than_a_second() -> None:
+    runs = runs_of(*[Step(i * 100, i * 100 + 90, [decode(0)], state=BUSY) for i in range(25)])
+    assert [run.num_steps for run in runs] == [10, 10, 5]
+    assert max(run.end_ns - run.start_ns for run in runs) == 990_000_000
+
+
 def test_runs_that_nobody_takes_are_bounded() -> None:
     runs = StepRuns()
     for batch in range(9):
