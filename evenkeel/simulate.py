@@ -309,6 +309,9 @@ def _count_drafts(record: RequestRecord, accepted: NDArray[np.int64], num_drafte
     record.accepted_by_position = [int((accepted > p).sum()) for p in range(num_drafted)]
     record.drafted_tokens = sum(record.drafted_by_position)
     record.accepted_tokens = sum(record.accepted_by_position)
+    if record.emission_tokens:
+        record.emission_drafted = [0, *([num_drafted] * len(accepted))]
+        record.emission_accepted = [0, *accepted.tolist()]
 
 
 def _measure(

@@ -86,6 +86,8 @@ COMPRESSION_VERDICT = "evenkeel.compression.verdict"
 COMPRESSION_SAVED_TOKENS = "evenkeel.compression.saved_tokens"
 EMISSION_TIME_S = "evenkeel.emission_time_s"
 EMISSION_TOKENS = "evenkeel.emission_tokens"
+EMISSION_DRAFTED = "evenkeel.emission_drafted"
+EMISSION_ACCEPTED = "evenkeel.emission_accepted"
 SAMPLE_WEIGHT = "evenkeel.sample_weight"
 LEDGER_PREFIX = "evenkeel.ledger."
 # What the ledger says besides: the model's error, the requests that cost it most, the prefix cache.
@@ -183,7 +185,7 @@ class Status(StrEnum):
 
 @dataclass(slots=True)
 class RequestRecord:
-    """One LLM request as it is stored: the columns of `requests`, None where there is no value.
+    """One LLM request as its span says it: most are columns of `requests`; None without a value.
 
     Durations are seconds, `emission_time_s` is seconds since arrival, positions count from the
     first drafted token; `cache` holds span attributes by their full names. Filled by the runtime,
@@ -227,6 +229,8 @@ class RequestRecord:
     cache: Mapping[str, AttributeValue] = field(default_factory=dict)
     emission_time_s: list[float] = field(default_factory=list)
     emission_tokens: list[int] = field(default_factory=list)
+    emission_drafted: list[int] = field(default_factory=list)
+    emission_accepted: list[int] = field(default_factory=list)
     ledger: Mapping[str, float] = field(default_factory=dict)
     sample_weight: float = 1.0
     input_messages: str | None = None
@@ -285,6 +289,8 @@ _ATTRIBUTE_OF_FIELD = {
     "response_cache": RESPONSE_CACHE,
     "emission_time_s": EMISSION_TIME_S,
     "emission_tokens": EMISSION_TOKENS,
+    "emission_drafted": EMISSION_DRAFTED,
+    "emission_accepted": EMISSION_ACCEPTED,
     "sample_weight": SAMPLE_WEIGHT,
     "input_messages": INPUT_MESSAGES,
     "output_messages": OUTPUT_MESSAGES,

@@ -18,7 +18,7 @@ from runtime.rivals import Rival, find_rivals
 from runtime.step_cost import FloatArray
 from runtime.step_prices import PricedSteps
 from runtime.step_shares import CAUSES, Cause, prefill_ratio, share_out
-from runtime.timeline import BoolArray, EngineRequest, Steps, find_own
+from runtime.timeline import BoolArray, EngineRequest, OwnPart, Steps, find_own
 
 # From the end of a step to the engine taking in what came during it: longer than this, and the step
 # was not what the request waited for.
@@ -117,6 +117,8 @@ class Ledger:
             stop cut a step's tokens short.
         drafted_by_step: Draft tokens of each of its steps that tried any.
         accepted_by_step: Of those, the ones that the model agreed with.
+        verified: Of each step that made tokens for it, in order: the tokens, and its draft tokens
+            tried and agreed with; empty where it never had drafts.
         aftermath: What was done after its client left; None where it stayed.
     """
 
@@ -127,6 +129,7 @@ class Ledger:
     made_tokens: int = 0
     drafted_by_step: tuple[int, ...] = ()
     accepted_by_step: tuple[int, ...] = ()
+    verified: tuple[tuple[int, int, int], ...] = ()
     aftermath: Aftermath | None = None
 
     def total(self, phase: Phase) -> float:
@@ -209,7 +212,14 @@ def charge(
         made_tokens=round(float(own.emitted.sum())),
         drafted_by_step=tuple(own.drafted[has_draft].tolist()),
         accepted_by_step=tuple(own.accepted[has_draft].tolist()),
+        verified=_verified(own) if has_draft.any() else (),
     )
+
+
+def _verified(own: OwnPart) -> tuple[tuple[int, int, int], ...]:
+    made = own.emitted > 0
+    columns = (own.emitted.astype(np.int64), own.drafted, own.accepted)
+    return tuple(zip(*(column[made].tolist() for column in columns), strict=True))
 
 
 def find_aftermath(steps: Steps, request: EngineRequest, left_ns: int) -> Aftermath:

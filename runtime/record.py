@@ -8,7 +8,7 @@ from evenkeel.latency import Emissions, TokenLatency, measure
 from evenkeel.spans import SPAN_DECODE, SPAN_PREFILL, SPAN_QUEUE, RequestRecord, Status
 from runtime.ledger import Ledger
 from runtime.observation import Observation
-from runtime.speculation import count_by_position
+from runtime.speculation import count_by_emission, count_by_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,9 @@ def to_record(seen: Observation, max_emissions: int, ledger: Ledger | None = Non
         # Where vLLM was not asked to count them, the engine's steps say.
         drafted, accepted = ledger.drafted_by_step, ledger.accepted_by_step
     drafted_by_position = count_by_position(drafted or ())
+    emitted = list(kept.tokens)
+    steps = ledger.verified if ledger is not None and seen.num_sequences == 1 else ()
+    by_emission = count_by_emission(emitted, steps)
     return RequestRecord(
         request_id=seen.request_id,
         model=seen.model,
@@ -109,7 +112,9 @@ def to_record(seen: Observation, max_emissions: int, ledger: Ledger | None = Non
         cache=seen.cache,
         drafts_by_source=seen.drafts_by_source,
         emission_time_s=[(time_ns - seen.arrival_ns) / 1e9 for time_ns in kept.time_ns],
-        emission_tokens=list(kept.tokens),
+        emission_tokens=emitted,
+        emission_drafted=[tried for tried, _ in by_emission],
+        emission_accepted=[agreed for _, agreed in by_emission],
         ledger={} if ledger is None else ledger.seconds,
         input_messages=seen.input_messages,
         output_messages=seen.output_messages,

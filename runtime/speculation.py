@@ -1,4 +1,4 @@
-"""Drafted and accepted tokens by draft position, from the counts of each verify step."""
+"""Drafted and accepted tokens by draft position and by emission, from those of each step."""
 
 from __future__ import annotations
 
@@ -19,4 +19,37 @@ def count_by_position(per_step: Sequence[int], num_positions: int = 0) -> list[i
     counts = [0] * max(num_positions, max(per_step, default=0))
     for position in chain.from_iterable(map(range, per_step)):
         counts[position] += 1
+    return counts
+
+
+def count_by_emission(
+    emitted: Sequence[int], steps: Sequence[tuple[int, int, int]]
+) -> list[tuple[int, int]]:
+    """Return drafted and accepted tokens of the steps behind each emission.
+
+    An emission holds the tokens of one step, or of several where the server was slower than the
+    engine: so each ends where a step's tokens end. Only the last may end earlier, because a stop
+    cuts its tokens; steps after it were for nobody.
+
+    Args:
+        emitted: Tokens of each emission.
+        steps: Of each step that made tokens: the tokens, and the drafts tried and accepted.
+
+    Returns:
+        A pair an emission; [] without steps, or where the two do not fit, because a step's record
+        is missing: which emission its drafts belong to cannot be known then.
+    """
+    counts, following = [], iter(steps)
+    for number, tokens in enumerate(emitted, start=1):
+        made = drafted = accepted = 0
+        while made < tokens:
+            step = next(following, None)
+            if step is None:
+                return []
+            made += step[0]
+            drafted += step[1]
+            accepted += step[2]
+        if made > tokens and number < len(emitted):
+            return []
+        counts.append((drafted, accepted))
     return counts

@@ -79,6 +79,12 @@ def test_a_request_says_what_the_drafts_of_each_source_came_to(speculating: Serv
         if name.startswith("evenkeel.drafted.") and isinstance(value, list)
     ]
     assert last["evenkeel.drafted_tokens"] == sum(of_sources)
+    # It was streamed: the steps say which emission held them.
+    emitted, tried = last["evenkeel.emission_tokens"], last["evenkeel.emission_drafted"]
+    assert isinstance(emitted, list)
+    assert isinstance(tried, list)
+    assert len(tried) == len(emitted)
+    assert sum(tried) == last["evenkeel.drafted_tokens"]
 
 
 def test_the_response_shows_no_trace_of_it(speculating: ServedModel) -> None:

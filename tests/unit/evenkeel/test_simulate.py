@@ -60,6 +60,10 @@ def assert_measured(record: RequestRecord) -> None:
     """The record is one that the runtime could have written."""
     assert sum(record.emission_tokens) == (record.output_tokens or 0)
     assert len(record.emission_time_s) == len(record.emission_tokens)
+    assert sum(record.emission_drafted) == (record.drafted_tokens or 0)
+    assert sum(record.emission_accepted) == (record.accepted_tokens or 0)
+    if record.drafted_tokens is not None and record.emission_tokens:
+        assert len(record.emission_drafted) == len(record.emission_tokens)
     times_ns = [round(seconds * 1e9) for seconds in record.emission_time_s]
     latency = measure(0, Emissions(times_ns, record.emission_tokens))
     for name in ("ttft_s", "tpot_s", "itl_p50_s", "itl_p99_s", "stall_s"):

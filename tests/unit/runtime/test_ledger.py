@@ -306,6 +306,18 @@ def test_the_top_cause_is_that_of_the_phase() -> None:
     assert Ledger({}).top_cause(Phase.TTFT) is None
 
 
+def test_steps_with_drafts_say_what_each_made() -> None:
+    drafting = [Part(ME, decode=1, drafted=4, accepted=2, emitted=3)]
+    steps = build(
+        Step(0, 9, [prefill(ME, 80)]), Step(9, 12, drafting), Step(12, 15, [decode(1)]),
+        Step(15, 18, [decode(ME)]),
+    )  # fmt: skip
+    priced = price(steps, COST)
+    ledger = charge(times(0, 10, 19), EngineRequest((ME,), 0), priced)
+    assert ledger.verified == ((1, 0, 0), (3, 4, 2), (1, 0, 0))
+    assert charge(times(0, 10, 19), EngineRequest((1,), 0), priced).verified == ()
+
+
 def test_times_that_run_backwards_are_refused() -> None:
     with pytest.raises(ValueError, match="run backwards"):
         charge(times(10, 5, 20), EngineRequest((ME,), 0), price(build(), COST))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from evenkeel.spans import Status
 from runtime.caller import Caller
+from runtime.ledger import Ledger
 from runtime.observation import Observation, decode, encode
 from runtime.record import find_phases, to_record
 
@@ -132,6 +133,17 @@ def test_gaps_between_the_tokens_of_several_sequences_are_nobodys() -> None:
 def test_without_speculation_there_is_no_drafted_token_and_no_zero() -> None:
     record = to_record(replace(STREAMED, drafted_by_step=None, accepted_by_step=None), 100)
     assert (record.drafted_tokens, record.accepted_tokens) == (None, None)
+
+
+def test_the_steps_say_which_emission_held_drafts() -> None:
+    ledger = Ledger({}, verified=((1, 0, 0), (1, 4, 0), (5, 4, 4)))
+    record = to_record(STREAMED, 100, ledger)
+    assert (record.emission_drafted, record.emission_accepted) == ([0, 4, 4], [0, 0, 4])
+    merged = to_record(STREAMED, 2, ledger)
+    assert (merged.emission_drafted, merged.emission_accepted) == ([0, 8], [0, 4])
+    for seen in (replace(STREAMED, num_sequences=2), AT_ONCE):
+        assert to_record(seen, 100, ledger).emission_drafted == []
+    assert to_record(STREAMED, 100, Ledger({})).emission_drafted == []
 
 
 def test_a_long_series_is_merged_and_the_latency_is_not() -> None:
