@@ -1,4 +1,4 @@
-"""The charts of one request: phases, bursts, gaps and neighbours over one time axis."""
+"""The charts of one request: phases, tokens, gaps and neighbours over one time axis."""
 
 from __future__ import annotations
 
@@ -8,31 +8,40 @@ from typing import Any
 
 from dashboard import wording
 from dashboard.appearance import Palette
-from dashboard.request_model import Phase, Token, phases, thinned
-from dashboard.svg_chart import Chart, Series, bars, round_ticks
+from dashboard.request_model import Phase, phases
+from dashboard.svg_chart import Chart, Series, round_ticks
+from dashboard.token_figure import gap_chart, token_chart
+from dashboard.token_model import CacheUse, Token, in_words, summary, thinned
 
 Row = Mapping[str, Any]
 Part = tuple[float, float]
 
 _PHASE_PX = 24
-_TOKENS_PX = 96
 _LANE_PX = 17
-_STEM_PX = 1.6
-_NUM_TICKS, _NUM_COUNTS = 8, 4
+_NUM_TICKS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One of the charts that stand below each other, and what it is of."""
+    """One of the charts that stand below each other.
+
+    Attributes:
+        name: By which the page tells it from the others.
+        title: What it shows, above it.
+        alt: The same in words, for who does not see it.
+        chart: It.
+    """
 
     name: str
     title: str
+    alt: str
     chart: Chart
 
 
 def timelines(
     row: Row,
     series: Sequence[Token],
+    caches: Sequence[CacheUse],
     neighbours: Sequence[Row],
     colours: Palette,
     part: Part | None = None,
@@ -41,28 +50,32 @@ def timelines(
 
     `part` is the stretch to show, in seconds since arrival; None shows all of the request.
     """
-    found, emitted = phases(row), thinned(_within(series, part))
-    drawn = [Timeline("phases", "phases", _waterfall(found, colours))]
-    if series:
-        sizes = [(t.time_s, float(t.num_tokens)) for t in emitted]
-        chart = _stems("tokens", {"at once": (colours.decode, sizes)})
-        most = max((t.num_tokens for t in emitted), default=1)
-        chart.y_ticks = [(n, f"{n}") for n in range(0, most + 1, -(-most // _NUM_COUNTS))]
-        drawn.append(Timeline("tokens", "tokens an emission", chart))
-        gaps = [(t.is_stall, (t.time_s, t.gap_s * 1e3)) for t in emitted if t.gap_s is not None]
-        usual = [point for is_stall, point in gaps if not is_stall]
-        stalls = [point for is_stall, point in gaps if is_stall]
-        chart = _stems("ms", {"gap": (colours.muted, usual), "stall": (colours.error, stalls)})
-        drawn.append(Timeline("gaps", "gap before each emission", chart))
+    found = phases(row)
+    end_s = row["e2e_s"] or (series[-1].time_s if series else 1.0)
+    shown_s = part or (-0.01 * end_s, 1.02 * end_s)
+    lasts_s = shown_s[1] - shown_s[0]
+    drawn = []
+    if found:
+        words = ", ".join(f"{phase.name} {wording.seconds(phase.duration_s)}" for phase in found)
+        alt = f"Waterfall of the request: {words}"
+        drawn.append(Timeline("phases", "phases", alt, _waterfall(found, colours)))
+    if series or caches:
+        emitted = thinned(_within(series, part))
+        said = [summary(row, series), *(use.words for use in caches)]
+        chart = token_chart(emitted, series, caches, lasts_s, colours)
+        alt = in_words(row, series, caches)
+        drawn.append(Timeline("tokens", f"tokens: {'; '.join(said)}", alt, chart))
+        if series:
+            title = "gap before each emission"
+            drawn.append(Timeline("gaps", title, title, gap_chart(emitted, lasts_s, colours)))
     if neighbours:
         title = "others in flight: those in prefill meanwhile first, by tokens to prefill"
-        drawn.append(Timeline("lanes", title, _lanes(neighbours, colours)))
-    end_s = row["e2e_s"] or (series[-1].time_s if series else 1.0)
-    _share_axis([each.chart for each in drawn], part or (-0.01 * end_s, 1.02 * end_s))
+        drawn.append(Timeline("lanes", title, title, _lanes(neighbours, colours)))
+    _share_axis([each.chart for each in drawn], shown_s)
     if row["ttft_s"] is not None:
-        # It is named once, above the first.
-        for i, each in enumerate(drawn):
-            name = "" if i else f"TTFT {wording.seconds(row['ttft_s'])}"
+        for each in drawn:
+            # It is named where there is a key.
+            name = f"TTFT {wording.seconds(row['ttft_s'])}" if each.chart.has_key else ""
             _mark_first_token(each.chart, row["ttft_s"], name, colours)
     return drawn
 
@@ -114,17 +127,6 @@ def _lane(phase: Phase, place: int, words: str, colours: Palette, opacity: float
     path = f"M{phase.start_s:.6g} {place}H{phase.end_s:.6g}"
     colour = getattr(colours, phase.name)
     return Series(phase.name, colour, path, "lane", 0.7, title=words, opacity=opacity)
-
-
-def _stems(unit: str, kinds: Mapping[str, tuple[str, list[tuple[float, float]]]]) -> Chart:
-    """Return a thin bar a point; of each kind its colour and its points."""
-    tops = [y for _, points in kinds.values() for _, y in points]
-    chart = Chart(0.0, 1.0, [], unit=unit, top=1.1 * max(tops, default=0.0), height=_TOKENS_PX)
-    for name, (colour, points) in kinds.items():
-        if points:
-            stretches = [(x, 0.0, y) for x, y in points]
-            chart.series.append(bars(name, colour, stretches, _STEM_PX, "stem"))
-    return chart
 
 
 def _share_axis(charts: Sequence[Chart], part: Part) -> None:

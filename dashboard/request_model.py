@@ -1,38 +1,15 @@
-"""One request explained from its row and its neighbours' rows: gaps, stalls, who prefilled when."""
+"""One request explained from its row and its neighbours': its phases, and who prefilled when."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
 from dashboard import wording
+from dashboard.token_model import STALL_FACTOR, Token
 
 Row = Mapping[str, Any]
-
-STALL_FACTOR = 4.0
-"""A gap is a stall when it is this many times the request's median gap."""
-
-MAX_POINTS = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One emission of the request.
-
-    Attributes:
-        time_s: When, in seconds since arrival.
-        num_tokens: How many tokens came at once.
-        gap_s: Seconds since the emission before; None for the first.
-        is_stall: Whether that gap is far above the request's own median.
-    """
-
-    time_s: float
-    num_tokens: int
-    gap_s: float | None
-    is_stall: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +50,6 @@ def phases(row: Row, offset_s: float = 0.0) -> list[Phase]:
         found.append(Phase(name, start_s, start_s + duration_s))
         start_s += duration_s
     return found
-
-
-def tokens(row: Row) -> list[Token]:
-    """Return the emissions with the gap before each; [] when nothing was emitted."""
-    times_s, counts = row["emission_time_s"], row["emission_tokens"]
-    if not len(times_s):
-        return []
-    gaps_s = [later - earlier for earlier, later in pairwise(times_s)]
-    usual_s = median(gaps_s) if gaps_s else 0.0
-    first = Token(times_s[0], counts[0], None, False)
-    rest = (
-        Token(time_s, count, gap_s, len(gaps_s) > 2 and gap_s > STALL_FACTOR * usual_s)
-        for time_s, count, gap_s in zip(times_s[1:], counts[1:], gaps_s, strict=True)
-    )
-    return [first, *rest]
-
-
-def thinned(series: Sequence[Token], limit: int = MAX_POINTS) -> list[Token]:
-    """Return at most `limit` emissions: of each run of neighbours the one after the longest gap."""
-    if len(series) <= limit:
-        return list(series)
-    size = -(-len(series) // limit)
-    runs = (series[i : i + size] for i in range(0, len(series), size))
-    return [max(run, key=lambda token: token.gap_s or 0.0) for run in runs]
 
 
 def positions(row: Row) -> list[Position]:

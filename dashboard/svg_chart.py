@@ -100,7 +100,7 @@ class Chart:
         width, height = self.right - self.left, top - self.bottom
         lines = ticks if self.has_lines else []
         grid = "".join(f"M{_n(self.left)} {_n(y)}H{_n(self.right)}" for y, _ in lines)
-        if self.bottom < 0 < top:
+        if self.bottom < 0 < top and self.unit:
             grid += f"M{_n(self.left)} 0H{_n(self.right)}"
         shades = "".join(
             f'<rect x="{_n(start)}" y="{_n(self.bottom)}" width="{_n(end - start)}" '
@@ -216,6 +216,7 @@ def _polyline(run: Sequence[Point]) -> str:
 
 def _path(series: Series) -> str:
     is_scaled = series.kind in ("bar", "cell", "lane")
+    shape = "stroke ek-stem" if series.kind == "stem" else "stroke"
     said = {"line": "line", "bar": "bar", "stem": "bar", "cell": "cell"}.get(series.kind)
     attributes = f' data-kind="{said}" data-name="{escape(series.name)}"' if said else ""
     if series.counts:
@@ -226,7 +227,7 @@ def _path(series: Series) -> str:
         attributes += f' opacity="{series.opacity:g}"'
     title = f"<title>{escape(series.title)}</title>" if series.title else ""
     return (
-        f'<path class="ek-{"scaled" if is_scaled else "stroke"}"{attributes} '
+        f'<path class="ek-{"scaled" if is_scaled else shape}"{attributes} '
         f'stroke="{series.colour}" stroke-width="{series.width:g}" d="{series.path}">{title}</path>'
     )
 

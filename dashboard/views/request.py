@@ -14,7 +14,7 @@ from dashboard.fields import set_param
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, selection, show_store_error
 from dashboard.request_figure import timelines
-from dashboard.request_model import Position, Token, explanation, phases, positions, tokens
+from dashboard.request_model import Position, explanation, positions
 from dashboard.request_rows import (
     REQUEST_HEADERS,
     end_cell,
@@ -23,6 +23,7 @@ from dashboard.request_rows import (
     request_href,
     short_id,
 )
+from dashboard.token_model import CacheUse, Token, cache_uses, own_attributes, tokens
 from dashboard.views.request_records import show_judgements, show_ledger
 from dashboard.zoom import chart
 from evenkeel.errors import StoreError
@@ -125,7 +126,7 @@ def _phase_key() -> None:
 
 
 def _show_request(row: Row) -> None:
-    neighbours = reading.rows(
+    neighbours_read = reading.rows_later(
         "request_neighbours",
         {
             "model": row["model"],
@@ -135,43 +136,54 @@ def _show_request(row: Row) -> None:
             "limit": MAX_NEIGHBOURS,
         },
     )
-    series = tokens(row)
+    at_ms = row["time_ns"] // 1_000_000
+    spans = reading.rows(
+        "request_spans",
+        {
+            "trace_id": row["trace_id"],
+            "from_ms": at_ms - 3_600_000,
+            "to_ms": at_ms + 3_600_000,
+        },
+    )
+    attributes = own_attributes(row, spans)
+    series, caches = tokens(row, attributes), cache_uses(row, attributes)
+    neighbours = neighbours_read()
     end = end_cell(row)
     st.html(
         f'<div class="ek-row ek-request"><h2>{escape(row["request_id"])}</h2>'
         f"{markup.badge(end.text, end.level or 'good')}</div>"
         f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · arrived '
-        f"{wording.moment_ms(row['time_ns'] // 1_000_000)}</div>"
+        f"{wording.moment_ms(at_ms)}</div>"
     )
     sentences = explanation(row, series, neighbours)
     if sentences:
         st.html(f'<div class="ek-why">{" ".join(escape(s) for s in sentences)}</div>')
     with st.container(border=True, key="card-facts"):
         st.html(markup.facts(_facts(row)))
-    _show_timeline(row, series, neighbours)
+    _show_timeline(row, series, caches, neighbours)
     show_ledger(row)
     _show_speculation(positions(row))
     _show_neighbours(neighbours)
     show_judgements(row)
-    _show_spans(row)
+    _show_spans(spans)
 
 
-def _show_timeline(row: Row, series: list[Token], neighbours: list[Row]) -> None:
+def _show_timeline(
+    row: Row, series: list[Token], caches: list[CacheUse], neighbours: list[Row]
+) -> None:
     with st.container(border=True, key="card-waterfall", gap="xsmall"):
         st.html(
             '<div class="ek-title">Timeline<small>seconds since arrival; '
             "drag over a part to see it alone</small></div>"
         )
-        reached = phases(row)
-        if not reached:
-            st.caption("It reached no phase, so there is nothing to draw.")
-            return
-        words = ", ".join(f"{p.name} {wording.seconds(p.duration_s)}" for p in reached)
         part = _part()
-        for each in timelines(row, series, neighbours[:MAX_LANES], colours(), part):
+        drawn = timelines(row, series, caches, neighbours[:MAX_LANES], colours(), part)
+        if not drawn or drawn[0].name == "lanes":
+            st.caption("It reached no phase and no cache, so there is nothing to draw.")
+            return
+        for each in drawn:
             st.html(f'<div class="ek-label">{escape(each.title)}</div>')
-            alt = f"Waterfall of the request: {words}" if each.name == "phases" else each.title
-            chart(each.chart, f"request-{each.name}", alt, on_range=_show_part)
+            chart(each.chart, f"request-{each.name}", each.alt, on_range=_show_part)
         if part is not None:
             st.button(
                 "show all of the request", type="tertiary", on_click=set_param, args=("part", None)
@@ -286,16 +298,7 @@ def _show_neighbours(neighbours: list[Row]) -> None:
         st.html(markup.table(headers, rows, "Neighbours"))
 
 
-def _show_spans(row: Row) -> None:
-    at_ms = row["time_ns"] // 1_000_000
-    found = reading.rows(
-        "request_spans",
-        {
-            "trace_id": row["trace_id"],
-            "from_ms": at_ms - 3_600_000,
-            "to_ms": at_ms + 3_600_000,
-        },
-    )
+def _show_spans(found: list[Row]) -> None:
     with st.expander(f"Raw spans of the trace ({len(found)})", key="raw-spans"):
         for span in found:
             lasted = wording.seconds(span["duration_ns"] / 1e9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -13,7 +14,6 @@ from evenkeel.prompts import digest
 from evenkeel.store import Store
 from tests.integration.dashboard.running import (
     NEW_PROMPT,
-    NO_FILTER,
     OLD_PROMPT,
     RUN_ID,
     Platform,
@@ -22,6 +22,10 @@ from tests.integration.dashboard.running import (
 )
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+TIMELINE = re.compile(
+    r"tokens in \d+ emissions, \d+ of \d+ drafted tokens accepted, \d+ stalls? .*; first token .*; "
+    r"stall of .* after arrival; .* prompt tokens .* from the prefix cache"
+)
 
 
 def newest_action(platform: Platform) -> dict[str, object]:
@@ -66,9 +70,13 @@ def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
     platform: Platform, browser: Browser
 ) -> None:
     store = Store(platform.query_url)
-    slowest = {**platform.range(), **NO_FILTER, "rank_by": "ttft", "limit": 1}
-    trace_id = store.rows("slowest_requests", slowest)[0]["trace_id"]
+    sql = "SELECT trace_id FROM requests WHERE drafted_tokens > 40 ORDER BY stall_s DESC LIMIT 1"
+    trace_id = str(store.free_frame(sql, 1, 10.0)["trace_id"][0])
     page = opened_request(browser, platform, trace_id)
+    timeline = page.locator(".st-key-chart-request-tokens .ek-chart")
+    expect(timeline).to_have_attribute("aria-label", TIMELINE)
+    timeline.press("ArrowRight")
+    expect(timeline.get_by_role("status")).to_contain_text("rejected drafts0 tokens")
     page.get_by_text("Say what you think of this answer").click()
     form = page.locator("[data-testid=stForm]", has_text="what it should have been")
     form.get_by_role("radio", name="bad").click()

@@ -1,21 +1,9 @@
-"""One request explained: gaps, stalls, speculation, and who prefilled meanwhile."""
+"""One request explained: phases, speculation, and who prefilled meanwhile."""
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from dashboard.request_model import (
-    Phase,
-    Position,
-    Token,
-    explanation,
-    phases,
-    positions,
-    prefilling,
-    thinned,
-    tokens,
-)
+from dashboard.request_model import Phase, Position, explanation, phases, positions, prefilling
+from dashboard.token_model import tokens
 
 
 def request(**changes: Any) -> dict[str, Any]:
@@ -54,25 +42,6 @@ def test_phases_follow_each_other_and_stop_where_the_request_did() -> None:
         Phase("decode", 11.0, 12.1),
     ]
     assert [p.name for p in phases(request(prefill_s=None, decode_s=None))] == ["queue"]
-
-
-def test_a_gap_far_above_the_median_is_a_stall() -> None:
-    found = tokens(request())
-    assert [t.num_tokens for t in found] == [1, 3, 1, 2, 1, 1]
-    assert found[0] == Token(1.0, 1, None, False)
-    assert [t.is_stall for t in found] == [False, False, False, False, True, False]
-
-
-def test_no_emission_is_no_token() -> None:
-    assert tokens(request(emission_time_s=[], emission_tokens=[])) == []
-
-
-@given(st.lists(st.floats(0.001, 5.0), min_size=1, max_size=300), st.integers(1, 50))
-def test_thinning_keeps_the_longest_gap(gaps_s: list[float], limit: int) -> None:
-    series = [Token(float(i), 1, gap_s, False) for i, gap_s in enumerate(gaps_s)]
-    kept = thinned(series, limit)
-    assert len(kept) <= limit
-    assert max(t.gap_s or 0.0 for t in kept) == max(gaps_s)
 
 
 def test_positions_have_rates_only_where_something_was_drafted() -> None:
