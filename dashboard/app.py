@@ -8,7 +8,7 @@ from dashboard.appearance import LOGO, style
 from dashboard.page import carry_selection, colours
 from dashboard.signing_in import require, sign_out_button
 from dashboard.views import PAGES
-from dashboard.zoom import chart_script
+from dashboard.zoom import scripts
 
 st.set_page_config(page_title="evenkeel", page_icon=str(LOGO.with_name("icon.svg")), layout="wide")
 st.logo(str(LOGO), size="large", icon_image=str(LOGO))
@@ -23,7 +23,7 @@ chosen = st.navigation(
     position="top",
 )
 carry_selection()
-chart_script()
+scripts()
 if require():
     sign_out_button()
     chosen.run()

@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard.page import move_range
 from dashboard.svg_chart import Chart
 
-_SCRIPT = Path(__file__).parent / "assets" / "chart.js"
+_ASSETS = Path(__file__).parent / "assets"
 _SHORTEST_MS = 5_000
 # What charts do is sent with a page, not with each refresh; a chart only asks for it.
 _asks = st.components.v2.component(
@@ -22,16 +22,20 @@ _asks = st.components.v2.component(
     isolate_styles=False,
 )
 _acts = st.components.v2.component(
-    "evenkeel_charts", js=_SCRIPT.read_text(encoding="utf-8"), isolate_styles=False
+    "evenkeel_charts", js=(_ASSETS / "chart.js").read_text(encoding="utf-8"), isolate_styles=False
+)
+_follows = st.components.v2.component(
+    "evenkeel_links", js=(_ASSETS / "links.js").read_text(encoding="utf-8"), isolate_styles=False
 )
 
 OnPoint = Callable[[Mapping[str, Any]], None]
 OnRange = Callable[[int, int], None]
 
 
-def chart_script() -> None:
-    """Send what charts do; once for all of them, outside of what refreshes."""
+def scripts() -> None:
+    """Send what charts and links do; once for all of them, outside of what refreshes."""
     _acts(key="charts-script")
+    _follows(key="links-script")
 
 
 def zoomable(
