@@ -25,6 +25,7 @@ EVIDENCE = {
     "prompt_change": "prompt change",
     "ledger": "ledger",
 }
+_RESULTS = ("was", "is", "until", "replayed")
 _HIDDEN = {"summary", "description", "exemplars", "silence", "runbook_url", "dashboard_url"}
 
 
@@ -76,8 +77,8 @@ def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:
     return bars
 
 
-def headline(alerts: Sequence[Row]) -> tuple[str, str]:
-    """Return the level and the sentence of what fires."""
+def headline(alerts: Sequence[Row], is_watched: bool = True) -> tuple[str, str]:
+    """Return the level and the sentence of what fires; nobody who watches is no good news."""
     firing = [alert for alert in alerts if alert["state"] == "firing"]
     pages = sum(alert["severity"] == "page" for alert in firing)
     if firing:
@@ -87,7 +88,9 @@ def headline(alerts: Sequence[Row]) -> tuple[str, str]:
         verb = "fires" if len(firing) == 1 else "fire"
         return ("bad" if pages else "warning"), f"{' and '.join(parts)} {verb}"
     pending = sum(alert["state"] == "pending" for alert in alerts)
-    return ("warning", f"{pending} pending") if pending else ("good", "Nothing fires")
+    if pending:
+        return "warning", f"{pending} pending"
+    return ("good", "Nothing fires") if is_watched else ("unknown", "No alert is known of")
 
 
 def delivery_words(notifications: Mapping[str, int]) -> str:
@@ -95,6 +98,29 @@ def delivery_words(notifications: Mapping[str, int]) -> str:
     waiting, dead = notifications.get("waiting", 0), notifications.get("dead", 0)
     text = f"{notifications.get('delivered', 0)} delivered, {waiting} on their way"
     return f"{text}, {dead} dead" if dead else f"{text}, none dead"
+
+
+def letter_words(letter: Row, history: Sequence[Row]) -> str:
+    """Return what a dead letter was about: which alert, what became of it, and when."""
+    about = next((change for change in history if change["id"] == letter["id"]), None)
+    if about is None:
+        return str(letter["status"])
+    when = about["time"][:19].replace("T", " ")
+    return f"{about['slo']}, {about['severity']}, {letter['status']} at {when}"
+
+
+def silenced_s(slo: str, silences: Sequence[Row], now_ms: int) -> float | None:
+    """Return for how many seconds nobody is told of an SLO; None where somebody is."""
+    lasts = (lasts_s(each["until"], now_ms) for each in silences if each["slo"] == slo)
+    return max((left_s for left_s in lasts if left_s), default=None)
+
+
+def audit_words(details: Mapping[str, Any]) -> str:
+    """Return what an action was done to, and what came of it, in words."""
+    result = details.get("result") or {}
+    parts = [f"{name} {value}" for name, value in details.items() if name != "result" and value]
+    parts += [f"{name} {result[name]}" for name in _RESULTS if name in result]
+    return ", ".join(parts) or "–"
 
 
 def lasts_s(until: str, now_ms: int) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 from dashboard import wording
@@ -20,6 +21,9 @@ ORDERS = {
 }
 STATUSES = {"": "all", "ok": "ok", "error": "error", "aborted": "aborted", "shed": "shed"}
 _UNITS = (("ms", 1e-3), ("min", 60.0), ("k", 1e3), ("s", 1.0))
+_REASON = re.compile(
+    r"DB::Exception: (.*?)(?: \(version [^)]*\))?(?: \(for url [^)]*\))?$", re.DOTALL
+)
 # A cell that begins with one of these is a formula to a spreadsheet, and callers choose names.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -59,6 +63,12 @@ def parquet_bytes(frame: pd.DataFrame) -> bytes:
     buffer = io.BytesIO()
     frame.to_parquet(buffer, index=False)
     return buffer.getvalue()
+
+
+def refusal_words(message: str) -> str:
+    """Return why the store refused a query, without what only says that it did."""
+    found = _REASON.search(message)
+    return message if found is None else f"The query was refused: {found[1].strip()}"
 
 
 def cell_words(value: Any) -> str:

@@ -11,7 +11,17 @@ import streamlit as st
 from dashboard import markup, reading, wording
 from dashboard.acting import author_field, may_act, perform
 from dashboard.alerts_figure import timeline_chart
-from dashboard.alerts_model import delivery_words, evidence, headline, lasts_s, links, timeline
+from dashboard.alerts_model import (
+    audit_words,
+    delivery_words,
+    evidence,
+    headline,
+    lasts_s,
+    letter_words,
+    links,
+    silenced_s,
+    timeline,
+)
 from dashboard.collector_api import CollectorError, ask_json
 from dashboard.contents import range_of
 from dashboard.health_model import Verdict
@@ -39,7 +49,7 @@ def _body(selection: Selection) -> None:
     window = selection.window(now_ms())
     found = reading.rows("alerts", range_of(window))
     book, problem = _read_book()
-    level, sentence = headline(found)
+    level, sentence = headline(found, is_watched=book is not None)
     told = delivery_words(book["notifications"]) if book else ""
     as_of = f"data as of {wording.clock_ms(now_ms())} · {len(found)} alerts in this range"
     reason = f"Notices: {told}." if told else ""
@@ -47,9 +57,10 @@ def _body(selection: Selection) -> None:
     if problem:
         st.html(
             markup.remark(
-                f"Silences, deliveries and actions are not available ({problem}); give the "
-                "collector's address:",
-                "evenkeel dashboard --collector-url http://127.0.0.1:4318",
+                f"Silences, deliveries and actions are not available: {problem}.",
+                "evenkeel collect --slos slos.yaml"
+                if "--slos" in problem
+                else "evenkeel dashboard --collector-url http://127.0.0.1:4318",
             )
         )
     active = [alert for alert in found if alert["state"] in ("firing", "pending")]
@@ -57,7 +68,9 @@ def _body(selection: Selection) -> None:
         (a["slo"], a["severity"]): a["acknowledged_by"] for a in (book or {}).get("alerts", ())
     }
     for number, alert in enumerate(active):
-        _show_active(number, alert, taken_on.get((alert["slo"], alert["severity"])), selection)
+        left_s = silenced_s(alert["slo"], (book or {}).get("silences", ()), now_ms())
+        taken_by = taken_on.get((alert["slo"], alert["severity"]))
+        _show_active(number, alert, taken_by, left_s, selection)
     _show_timeline(found, window)
     if book:
         left, right = st.columns(2, gap="small")
@@ -78,7 +91,11 @@ def _read_book() -> tuple[dict[str, Any] | None, str]:
 
 
 def _show_active(
-    number: int, alert: dict[str, Any], taken_by: str | None, selection: Selection
+    number: int,
+    alert: dict[str, Any],
+    taken_by: str | None,
+    silenced_for_s: float | None,
+    selection: Selection,
 ) -> None:
     annotations = alert["annotations"] or {}
     params = selection.to_params()
@@ -87,8 +104,10 @@ def _show_active(
     badges = markup.badge(f"{alert['state']}: {alert['severity']}", level)
     if taken_by:
         badges += markup.badge(f"taken on by {taken_by}", "good")
-    if alert["was_silenced"]:
-        badges += markup.badge("silenced", "unknown")
+    if silenced_for_s is not None:
+        badges += markup.badge(f"silenced, {wording.seconds(silenced_for_s)} left", "unknown")
+    elif alert["was_silenced"]:
+        badges += markup.badge("was silenced when it fired", "unknown")
     slo = markup.link(alert["slo"], markup.page_link("slo", {"slo": alert["slo"], **params}))
     examples = ", ".join(
         markup.link(short_id(i), markup.page_link("request", {"request_id": i, **params}))
@@ -204,22 +223,31 @@ def _show_letters(book: dict[str, Any]) -> None:
             [
                 Cell(str(letter["number"]), is_number=True),
                 Cell(letter["receiver"]),
-                Cell(letter["status"]),
+                Cell(letter_words(letter, book["history"]), wraps=True),
                 Cell(str(letter["attempts"]), is_number=True),
                 Cell(letter["error"] or "–", wraps=True, level="bad"),
             ]
             for letter in letters
         ]
-        headers = ("number", "receiver", "of", "attempts", "last error")
+        headers = ("number", "receiver", "about (UTC)", "attempts", "last error")
         st.html(markup.table(headers, rows, "Dead letters"))
         if may_act():
             with (
                 st.form("replay", border=False),
                 st.container(horizontal=True, vertical_alignment="bottom"),
             ):
+                numbers = [letter["number"] for letter in letters]
+                chosen = st.selectbox(
+                    "which",
+                    [None, *numbers],
+                    format_func=lambda n: "all" if n is None else f"number {n}",
+                    key="replay-number",
+                    width=150,
+                )
                 author = author_field("replay")
-                if st.form_submit_button("Deliver them again") and perform(
-                    "replay", {}, author, "They are due again."
+                done = "Due again: the result is here in a moment."
+                if st.form_submit_button("Deliver again") and perform(
+                    "replay", {"number": chosen}, author, done
                 ):
                     st.rerun()
 
@@ -246,10 +274,7 @@ def _show_audit() -> None:
                 Cell(e["time"][:19].replace("T", " ")),
                 Cell(e["by"]),
                 Cell(e["action"]),
-                Cell(
-                    ", ".join(f"{k} {v}" for k, v in e["details"].items() if k != "result" and v),
-                    wraps=True,
-                ),
+                Cell(audit_words(e["details"]), wraps=True),
             ]
             for e in entries[:50]
         ]

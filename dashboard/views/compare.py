@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import Any
 
@@ -45,23 +46,19 @@ _COLUMNS = {
 def show() -> None:
     """Draw the page."""
     selection = selection_bar()
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    fields = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+    with fields:
         measure = pick("measure", "measure", MEASURES, 110)
         dimension = pick("by", "compare by", DIMENSIONS, 150)
-        if dimension == "time":
+    if dimension == "time":
+        with fields:
             a, b = pick("a", "A, against this range", EARLIER, 220), ""
-        else:
-            values = _values(selection, dimension)
-            if len(values) < 2:
-                st.html(
-                    markup.hint(
-                        "There is nothing to compare",
-                        f"This range has fewer than two values of {DIMENSIONS[dimension]}. Choose "
-                        "a longer range, another dimension, or compare by time.",
-                    )
-                )
-                st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
-                return
+    else:
+        values = _values(selection, dimension)
+        if len(values) < 2:
+            refreshing(partial(_nothing, selection, dimension), selection.refresh_s())
+            return
+        with fields:
             a = pick("a", "A", {v: v for v in values}, 220)
             others = [v for v in values if v != a]
             b = pick("b", "B", {v: v for v in others}, 220)
@@ -69,10 +66,29 @@ def show() -> None:
 
 
 def _values(selection: Selection, dimension: str) -> list[str]:
-    try:
-        return sorted(contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]])
-    except StoreError:
-        return []
+    """Return what can be compared; [] while the store cannot be read: `_nothing` says so."""
+    with contextlib.suppress(StoreError):
+        return _read_values(selection, dimension)
+    return []
+
+
+def _read_values(selection: Selection, dimension: str) -> list[str]:
+    return sorted(contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]])
+
+
+def _nothing(selection: Selection, dimension: str) -> None:
+    """Say that there is nothing to compare, until there is."""
+    if len(_read_values(selection, dimension)) > 1:
+        st.rerun(scope="app")
+    as_of = f"data as of {wording.clock_ms(now_ms())}"
+    st.html(f'<div class="ek-asof">{as_of}</div>')
+    st.html(
+        markup.hint(
+            "There is nothing to compare",
+            f"This range has fewer than two values of {DIMENSIONS[dimension]}. Choose "
+            "a longer range, another dimension, or compare by time.",
+        )
+    )
 
 
 def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) -> None:

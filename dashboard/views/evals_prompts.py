@@ -147,7 +147,8 @@ def _show_promotion(registry: list[Row], runs: list[Row]) -> None:
         st.container(horizontal=True, vertical_alignment="bottom"),
     ):
         author = author_field("promote")
-        reason = st.text_input("reason, without a run", key="promote-reason")
+        # Of this very move: what was written for one is not the reason of the next.
+        reason = st.text_input("reason, without a run", key=f"promote-reason-{name}-{version}")
         is_sent = st.form_submit_button(f"Promote to {label}", type="primary")
     order = {"prompt": name, "version": version, "label": label, "reason": reason}
     if run_id:

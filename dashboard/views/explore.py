@@ -11,7 +11,15 @@ import streamlit as st
 
 from dashboard import markup, reading, wording
 from dashboard.contents import range_of
-from dashboard.explore_model import ORDERS, STATUSES, bound, cell_words, csv_bytes, parquet_bytes
+from dashboard.explore_model import (
+    ORDERS,
+    STATUSES,
+    bound,
+    cell_words,
+    csv_bytes,
+    parquet_bytes,
+    refusal_words,
+)
 from dashboard.fields import pick, write
 from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, refreshing, selection_bar
@@ -49,6 +57,7 @@ def show() -> None:
     wrong = [_BOUNDS[name][0] for name, value in bounds.items() if value is None]
     if wrong:
         st.error(f"No number: {', '.join(wrong)}. Write 500ms, 1.5s, 4k or 300.")
+        refreshing(_sql_box, None)
         return
     parameters: dict[str, str | float] = {
         **selection.filters(),
@@ -101,31 +110,38 @@ def _sql_box() -> None:
             f"for at most {reading.FREE_TIMEOUT_S:.0f} s, at most {reading.FREE_ROWS:,} rows; "
             "docs/data-model.md lists the tables</small></div>"
         )
-        with st.form("sql", border=False):
-            sql = st.text_area(
-                "SQL",
-                value=st.query_params.get("sql", read_query("explore_example")),
-                height=150,
-                label_visibility="collapsed",
-            )
-            is_sent = st.form_submit_button("Run")
-        if is_sent:
-            st.query_params["sql"] = sql
-        if not is_sent and "sql" not in st.query_params:
+        _ask_sql()
+        sql = st.query_params.get("sql")
+        if sql is None:
             return
         began = time.perf_counter()
         try:
             frame = reading.free_frame(sql)
         except StoreError as error:
-            st.error(str(error))
+            st.error(refusal_words(str(error)))
             return
         took = wording.seconds(time.perf_counter() - began)
         with st.container(horizontal=True, horizontal_alignment="distribute"):
-            st.caption(f"{len(frame):,} rows in {took}")
+            some = f", the first {MAX_SHOWN} shown" if len(frame) > MAX_SHOWN else ""
+            st.caption(f"{len(frame):,} row{'' if len(frame) == 1 else 's'} in {took}{some}")
             if len(frame.columns):
                 _downloads(lambda: frame, "query")
         if len(frame):
             st.html(_table(frame))
+
+
+def _ask_sql() -> None:
+    """Draw the form; what is sent goes into the URL, and a URL that has changed into the form."""
+
+    def send() -> None:
+        st.query_params["sql"] = st.session_state["sql_shown"] = st.session_state["sql_field"]
+
+    wanted = st.query_params.get("sql", read_query("explore_example"))
+    if "sql_field" not in st.session_state or st.session_state.get("sql_shown") != wanted:
+        st.session_state["sql_field"] = st.session_state["sql_shown"] = wanted
+    with st.form("sql", border=False):
+        st.text_area("SQL", key="sql_field", height=150, label_visibility="collapsed")
+        st.form_submit_button("Run", on_click=send)
 
 
 def _table(frame: pd.DataFrame) -> str:
@@ -149,6 +165,7 @@ def _downloads(read: Callable[[], pd.DataFrame], name: str) -> None:
                 file_name=f"evenkeel-{name}.{kind}",
                 key=f"{name}-{kind}",
                 help=f"up to {MAX_EXPORTED:,} rows",
+                icon=":material/download:",
             )
 
 

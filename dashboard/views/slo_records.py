@@ -67,17 +67,22 @@ def _correct_form(slo: str) -> None:
     now = datetime.fromtimestamp(now_ms() // 1000, tz=UTC)
     with st.form("correct", border=False):
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            begin = st.text_input(
-                "from (UTC)", f"{now - timedelta(hours=1):%Y-%m-%dT%H:%MZ}", width=190
-            )
-            end = st.text_input("until (UTC)", f"{now:%Y-%m-%dT%H:%MZ}", width=190)
+            begin = moment_field("from (UTC)", "correct-from", now - timedelta(hours=1))
+            end = moment_field("until (UTC)", "correct-until", now)
             reason = st.selectbox("reason", ("maintenance", "incident"), width=150)
+            whose = st.selectbox("of", (slo, ""), format_func=lambda s: s or "every SLO", width=200)
         comment = st.text_input("why, for who reads the budget later")
         author = author_field("correct")
         if st.form_submit_button("Leave this time out of the budget"):
-            order = {"slo": slo, "begin": begin, "end": end, "reason": reason, "comment": comment}
+            order = {"slo": whose, "begin": begin, "end": end, "reason": reason, "comment": comment}
             if perform("correct", order, author, "The time does not count any more."):
                 st.rerun()
+
+
+def moment_field(label: str, key: str, usual: datetime) -> str:
+    """Draw a field for a moment; what was written stays when the usual one has moved on."""
+    st.session_state.setdefault(key, f"{usual:%Y-%m-%dT%H:%MZ}")
+    return str(st.text_input(label, key=key, width=190))
 
 
 def _revoke_form(in_force: list[str]) -> None:
@@ -106,6 +111,7 @@ def _show_report() -> None:
                 partial(ask, settings().collector_url, "report", identity().token, parameters),
                 file_name=f"slo-report-{begin[:7]}.{suffix}",
                 key=f"report-{name}",
+                icon=":material/download:",
             )
     st.caption(
         f"The collector works it out anew from the requests; {wording.NO_DATA} where it has none."

@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from dashboard.alerts_model import Bar, delivery_words, evidence, headline, lasts_s, links, timeline
+from dashboard.alerts_model import (
+    Bar,
+    audit_words,
+    delivery_words,
+    evidence,
+    headline,
+    lasts_s,
+    letter_words,
+    links,
+    silenced_s,
+    timeline,
+)
 from dashboard.selection import Window
 
 WINDOW = Window(1_000_000, 2_000_000, 10)
@@ -40,6 +51,11 @@ def test_the_headline_counts_what_fires(
     assert headline(alerts) == expected
 
 
+def test_where_nothing_is_watched_nothing_is_no_good_news() -> None:
+    assert headline([], is_watched=False) == ("unknown", "No alert is known of")
+    assert headline([alert()], is_watched=False)[0] == "bad"
+
+
 def test_the_timeline_is_cut_to_the_window() -> None:
     bars = timeline([alert(was_silenced=True)], WINDOW)
     assert bars == [
@@ -64,3 +80,28 @@ def test_deliveries_and_silences_in_words() -> None:
     assert delivery_words({"dead": 2}) == "0 delivered, 0 on their way, 2 dead"
     assert lasts_s("1970-01-01T00:01:00Z", 30_000) == 30
     assert lasts_s("never", 0) is None
+
+
+def test_a_dead_letter_says_which_alert_it_was_about() -> None:
+    letter = {"number": 1, "id": "a-firing", "status": "firing"}
+    change = {"id": "a-firing", "slo": "chat", "severity": "page", "time": "2026-01-02T03:04:05.6Z"}
+    assert letter_words(letter, [change]) == "chat, page, firing at 2026-01-02 03:04:05"
+    assert letter_words(letter, []) == "firing"
+
+
+def test_a_silence_that_is_over_silences_nobody() -> None:
+    silences = [
+        {"slo": "chat", "until": "1970-01-01T00:01:00Z"},
+        {"slo": "chat", "until": "1970-01-01T00:02:00Z"},
+        {"slo": "code", "until": "1970-01-01T01:00:00Z"},
+    ]
+    assert silenced_s("chat", silences, 30_000) == 90.0
+    assert silenced_s("chat", silences, 120_000) is None
+    assert silenced_s("batch", silences, 0) is None
+
+
+def test_the_audit_says_what_an_action_was_done_to() -> None:
+    moved = {"prompt": "support", "reason": "", "result": {"is": "b", "label": "x", "was": "a"}}
+    assert audit_words(moved) == "prompt support, was a, is b"
+    assert audit_words({"number": None, "result": {"replayed": 2}}) == "replayed 2"
+    assert audit_words({}) == "–"

@@ -21,6 +21,28 @@ def test_a_store_that_is_gone_is_one_message_with_the_command(
     assert "evenkeel collect" in said(app)
 
 
+def test_a_moment_that_was_written_stays_when_time_goes_on() -> None:
+    def form(minute: int) -> None:
+        from datetime import UTC, datetime
+
+        import streamlit as st
+
+        from dashboard.views.slo_records import moment_field
+
+        with st.form("f"):
+            st.session_state["sent"] = moment_field(
+                "from (UTC)", "from", datetime(2026, 1, 2, 3, minute, tzinfo=UTC)
+            )
+            st.form_submit_button("send")
+
+    app = AppTest.from_function(form, args=(4,)).run()
+    assert app.text_input[0].value == "2026-01-02T03:04Z"
+    app.text_input[0].set_value("2026-01-01T00:00Z")
+    app.args = (5,)
+    app.button[0].click().run()
+    assert app.session_state["sent"] == "2026-01-01T00:00Z"
+
+
 def test_each_page_has_a_place_of_its_own() -> None:
     paths = [page.path for page in PAGES]
     assert paths[0] == ""

@@ -7,7 +7,7 @@ import io
 import pandas as pd
 import pytest
 
-from dashboard.explore_model import bound, cell_words, csv_bytes, parquet_bytes
+from dashboard.explore_model import bound, cell_words, csv_bytes, parquet_bytes, refusal_words
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,20 @@ def test_parquet_keeps_values_and_types() -> None:
 )
 def test_cells_of_an_answer(value: object, expected: str) -> None:
     assert cell_words(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            "the query was refused: Received ClickHouse exception, code: 47, server response: "
+            "Code: 47. DB::Exception: Unknown expression identifier nope. In scope SELECT nope "
+            "FROM t. (UNKNOWN_IDENTIFIER) (version 26.9.2.1) (for url http://127.0.0.1:25123)",
+            "The query was refused: Unknown expression identifier nope. In scope SELECT nope FROM "
+            "t. (UNKNOWN_IDENTIFIER)",
+        ),
+        ("no store answers at http://127.0.0.1:1", "no store answers at http://127.0.0.1:1"),
+    ],
+)
+def test_a_refusal_says_why_and_no_more(message: str, expected: str) -> None:
+    assert refusal_words(message) == expected
