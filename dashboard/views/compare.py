@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 from typing import Any
 
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.awaited import awaited
 from dashboard.compare_figure import distributions
 from dashboard.compare_model import (
     DIMENSIONS,
@@ -30,7 +30,6 @@ from dashboard.markup import Cell
 from dashboard.page import colours, now_ms, refreshing, selection_bar
 from dashboard.selection import Selection
 from dashboard.zoom import chart
-from evenkeel.errors import StoreError
 from evenkeel.shift import large_sample_shift
 
 MAX_EACH = 1_000
@@ -54,9 +53,12 @@ def show() -> None:
         with fields:
             a, b = pick("a", "A, against this range", EARLIER, 220), ""
     else:
-        values = _values(selection, dimension)
-        if len(values) < 2:
-            refreshing(partial(_nothing, selection, dimension), selection.refresh_s())
+        values = awaited(
+            partial(_values, selection, dimension),
+            partial(_say_nothing, dimension),
+            selection.refresh_s(),
+        )
+        if not values:
             return
         with fields:
             a = pick("a", "A", {v: v for v in values}, 220)
@@ -66,22 +68,13 @@ def show() -> None:
 
 
 def _values(selection: Selection, dimension: str) -> list[str]:
-    """Return what can be compared; [] while the store cannot be read: `_nothing` says so."""
-    with contextlib.suppress(StoreError):
-        return _read_values(selection, dimension)
-    return []
+    """Return what can be compared; [] where there are not two of it."""
+    found = sorted(contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]])
+    return found if len(found) > 1 else []
 
 
-def _read_values(selection: Selection, dimension: str) -> list[str]:
-    return sorted(contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]])
-
-
-def _nothing(selection: Selection, dimension: str) -> None:
-    """Say that there is nothing to compare, until there is."""
-    if len(_read_values(selection, dimension)) > 1:
-        st.rerun(scope="app")
-    as_of = f"data as of {wording.clock_ms(now_ms())}"
-    st.html(f'<div class="ek-asof">{as_of}</div>')
+def _say_nothing(dimension: str) -> None:
+    st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
     st.html(
         markup.hint(
             "There is nothing to compare",

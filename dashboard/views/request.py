@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from html import escape
 from typing import Any
 
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.awaited import awaited
 from dashboard.contents import range_of
 from dashboard.fields import set_param
 from dashboard.markup import Cell
@@ -31,6 +33,7 @@ from evenkeel.errors import StoreError
 MAX_LANES = 24
 MAX_NEIGHBOURS = 200
 _SUGGESTED = 12
+_LOOK_AGAIN_S = 5
 
 Row = dict[str, Any]
 
@@ -50,19 +53,25 @@ def _show() -> None:
         _show_suggestions()
         return
     near_ms = int(at) if (at := st.query_params.get("at", "0")).isdigit() else 0
+    found = awaited(partial(_find, wanted, near_ms), partial(_say_unknown, wanted), _LOOK_AGAIN_S)
+    if found:
+        _show_request(found[0])
+
+
+def _find(wanted: str, near_ms: int) -> list[Row]:
     found = reading.rows("request", {"id": wanted, "near_ms": near_ms})
-    if not found and near_ms:
-        found = reading.rows("request", {"id": wanted, "near_ms": 0})
-    if not found:
-        st.html(
-            markup.hint(
-                "No request has that id",
-                f"Neither a request nor a trace {wanted!r} is stored. It may still be on its way "
-                "(requests arrive when they end), or be older than the store keeps.",
-            )
+    return found or (reading.rows("request", {"id": wanted, "near_ms": 0}) if near_ms else [])
+
+
+def _say_unknown(wanted: str) -> None:
+    st.html(
+        markup.hint(
+            "No request has that id",
+            f"Neither a request nor a trace {wanted!r} is stored. It may still be on its way "
+            "(requests arrive when they end): this page looks again by itself. Or it is older "
+            "than the store keeps.",
         )
-        return
-    _show_request(found[0])
+    )
 
 
 def _search_field(wanted: str) -> None:

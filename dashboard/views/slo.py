@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard import markup, reading, wording
+from dashboard.awaited import awaited
 from dashboard.contents import range_of
 from dashboard.fields import pick
 from dashboard.health_data import burns_later
@@ -45,19 +46,10 @@ def show() -> None:
     """Draw the page."""
     selection = selection_bar(filters=())
     slos = read_slos()
-    names = [slo.name for slo in slos] or [
-        row["slo"] for row in reading.rows("slo_now", range_of(selection.window(now_ms())))
-    ]
+    names = [slo.name for slo in slos] or awaited(
+        partial(_evaluated, selection), _say_nothing, selection.refresh_s()
+    )
     if not names:
-        st.html(f'<div class="ek-asof">{as_of(None)}</div>')
-        st.html(
-            markup.hint(
-                "No SLO is evaluated, and no SLO file is given",
-                "Write objectives in slos.yaml; the collector evaluates them, and the dashboard "
-                "reads from the same file what they are.",
-                "evenkeel collect --slos slos.yaml\nevenkeel dashboard --slos slos.yaml",
-            )
-        )
         return
     name = pick("slo", "SLO", {name: name for name in names}, 260)
     slo = next((slo for slo in slos if slo.name == name), None)
@@ -65,6 +57,23 @@ def show() -> None:
     if slo is not None and is_counted(slo):
         refreshing(partial(slo_draft.show_draft, selection, slo), None)
     refreshing(partial(slo_records.show_records, name), None)
+
+
+def _evaluated(selection: Selection) -> list[str]:
+    found = reading.rows("slo_now", range_of(selection.window(now_ms())))
+    return [row["slo"] for row in found]
+
+
+def _say_nothing() -> None:
+    st.html(f'<div class="ek-asof">{as_of(None)}</div>')
+    st.html(
+        markup.hint(
+            "No SLO is evaluated, and no SLO file is given",
+            "Write objectives in slos.yaml; the collector evaluates them, and the dashboard "
+            "reads from the same file what they are.",
+            "evenkeel collect --slos slos.yaml\nevenkeel dashboard --slos slos.yaml",
+        )
+    )
 
 
 def _body(selection: Selection, name: str, slo: Slo | None) -> None:
