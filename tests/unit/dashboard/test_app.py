@@ -11,14 +11,29 @@ def said(app: AppTest) -> str:
     return " ".join(element.proto.body for element in app.get("html"))
 
 
+@pytest.mark.parametrize("path", [page.path for page in PAGES])
 def test_a_store_that_is_gone_is_one_message_with_the_command(
-    monkeypatch: pytest.MonkeyPatch,
+    path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def show(path: str) -> None:
+        from dashboard.signing_in import require
+        from dashboard.views import PAGES
+
+        assert require()
+        next(page for page in PAGES if page.path == path).show()
+
+    monkeypatch.setenv("EVENKEEL_DASHBOARD_QUERY_URL", "http://127.0.0.1:9")
+    app = AppTest.from_function(show, args=(path,), default_timeout=20).run()
+    assert not app.exception
+    assert "The store is not reachable" in said(app)
+    assert "evenkeel collect" in said(app)
+
+
+def test_the_app_starts_without_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENKEEL_DASHBOARD_QUERY_URL", "http://127.0.0.1:9")
     app = AppTest.from_file(str(APP), default_timeout=20).run()
     assert not app.exception
     assert "The store is not reachable" in said(app)
-    assert "evenkeel collect" in said(app)
 
 
 def test_a_moment_that_was_written_stays_when_time_goes_on() -> None:
