@@ -14,6 +14,7 @@ from evenkeel.slo_model import Slo
 Row = Mapping[str, Any]
 
 DAY_MS = 86_400_000
+MINUTE_MS = 60_000
 _DRAFT_FACTORS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 _DRAFT_TARGETS = ("0.5", "0.8", "0.9", "0.95", "0.97", "0.98", "0.99", "0.995", "0.999", "0.9999")
 
@@ -184,6 +185,36 @@ def outside(
         for b in found
         if not any(b.start_ms < end and begin < b.start_ms + width_ms for begin, end in spans_ms)
     ]
+
+
+def whole_minutes(
+    spans_ms: Sequence[tuple[int, int]], from_ms: int, to_ms: int
+) -> list[tuple[int, int]]:
+    """Return the minutes that spans touch, as stretches apart from each other, within a period."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(spans_ms):
+        begin = max(begin // MINUTE_MS * MINUTE_MS, from_ms)
+        end = min(-(-end // MINUTE_MS) * MINUTE_MS, to_ms)
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        elif begin < end:
+            found.append((begin, end))
+    return found
+
+
+def without(found: Sequence[Bucket], part: Sequence[Bucket], width_ms: int) -> list[Bucket]:
+    """Return buckets of `width_ms` less the events of finer ones; those with none left are gone."""
+    total: dict[int, float] = {}
+    bad: dict[int, float] = {}
+    for fine in part:
+        start_ms = fine.start_ms // width_ms * width_ms
+        total[start_ms] = total.get(start_ms, 0.0) + fine.total
+        bad[start_ms] = bad.get(start_ms, 0.0) + fine.bad
+    rest = [
+        Bucket(b.start_ms, b.total - total.get(b.start_ms, 0.0), b.bad - bad.get(b.start_ms, 0.0))
+        for b in found
+    ]
+    return [Bucket(b.start_ms, b.total, max(b.bad, 0.0)) for b in rest if b.total > 0]
 
 
 def months(now: datetime, num: int = 6) -> list[tuple[str, str, str]]:

@@ -12,9 +12,16 @@ from dashboard import wording
 from dashboard.figures import Line, Scale, lines
 from dashboard.page import colours
 from dashboard.selection import Window, step_s
-from dashboard.slo_data import read_buckets
+from dashboard.slo_data import MINUTE_NS, read_buckets
 from dashboard.slo_markup import calendar_grid
-from dashboard.slo_page_model import DAY_MS, Bucket, burn_down, calendar, outside
+from dashboard.slo_page_model import (
+    DAY_MS,
+    Bucket,
+    burn_down,
+    calendar,
+    whole_minutes,
+    without,
+)
 from dashboard.zoom import zoomable
 from evenkeel.durations import format_duration
 from evenkeel.slo_model import Slo
@@ -29,7 +36,11 @@ def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -
     to_ms = window.to_ms
     from_ms = (to_ms - period_ms) // (width_s * 1000) * width_s * 1000
     period = Window(from_ms, to_ms, width_s)
-    found = outside(read_buckets(slo, from_ms, to_ms, width_s * 10**9), spans_ms, width_s * 1000)
+    found = read_buckets(slo, from_ms, to_ms, width_s * 10**9)
+    # A bucket may be hours wide: of it only the minutes that were corrected do not count.
+    for begin_ms, end_ms in whole_minutes(spans_ms, from_ms, to_ms):
+        corrected = read_buckets(slo, begin_ms, end_ms, MINUTE_NS)
+        found = without(found, corrected, width_s * 1000)
     if period_ms < 2 * DAY_MS:
         _burn_down(slo, found, period)
         return

@@ -21,6 +21,8 @@ from dashboard.slo_page_model import (
     minutes,
     months,
     outside,
+    whole_minutes,
+    without,
 )
 from evenkeel.slo import DEFAULT_RULES, Counts, budget_left_ratio
 from evenkeel.slo_model import Indicator, Metric, Slo
@@ -87,6 +89,38 @@ def test_corrected_time_does_not_count() -> None:
     kept = outside(found, [(60_000, 120_000)], 60_000)
     assert [b.start_ms for b in kept] == [0, 120_000, 180_000]
     assert minutes(kept) == {0: Counts(1, 1), 2: Counts(1, 1), 3: Counts(1, 1)}
+
+
+def test_of_a_wide_bucket_only_the_corrected_minutes_do_not_count() -> None:
+    hours = [Bucket(i * 3_600_000, 60, 6) for i in range(3)]
+    fine = [Bucket(3_600_000 + i * 60_000, 1, 0.1) for i in range(20)]
+    fine += [Bucket(7_200_000 + i * 60_000, 1, 0.1) for i in range(60)]
+    first, second = without(hours, fine, 3_600_000)
+    assert first == hours[0]
+    assert second.total == 40
+    assert second.bad == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("spans_ms", "expected"),
+    [
+        pytest.param([], [], id="none"),
+        pytest.param([(61_000, 119_000)], [(60_000, 120_000)], id="minutes that it touches"),
+        pytest.param(
+            [(200_000, 300_000), (0, 60_000), (30_000, 100_000)],
+            [(0, 120_000), (180_000, 300_000)],
+            id="overlapping ones count once",
+        ),
+        pytest.param([(-90_000, 70_000)], [(0, 120_000)], id="begun before the period"),
+        pytest.param(
+            [(580_000, 900_000), (900_000, 960_000)], [(540_000, 600_000)], id="beyond it"
+        ),
+    ],
+)
+def test_corrected_spans_as_minutes(
+    spans_ms: list[tuple[int, int]], expected: list[tuple[int, int]]
+) -> None:
+    assert whole_minutes(spans_ms, 0, 600_000) == expected
 
 
 def test_months_cross_the_year() -> None:
