@@ -59,7 +59,10 @@ def sign_out_button() -> None:
 
 
 def _ask_for_token() -> bool:
-    with st.form("sign-in", width=480):
+    with (
+        st.container(border=True, key="card-sign-in", width=480),
+        st.form("sign-in", border=False),
+    ):
         st.html('<div class="ek-title">Sign in<small>with a token of the collector</small></div>')
         name = st.text_input("your name, for the audit", autocomplete="username", max_chars=100)
         token = st.text_input("token", type="password", autocomplete="current-password")

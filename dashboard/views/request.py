@@ -63,7 +63,12 @@ def _find(wanted: str, near_ms: int) -> list[Row]:
     return found or (reading.rows("request", {"id": wanted, "near_ms": 0}) if near_ms else [])
 
 
+def _as_of() -> str:
+    return f"data as of {wording.clock_ms(now_ms())}"
+
+
 def _say_unknown(wanted: str) -> None:
+    st.html(f'<div class="ek-asof">{_as_of()}</div>')
     st.html(
         markup.hint(
             "No request has that id",
@@ -102,18 +107,19 @@ def _show_suggestions() -> None:
     }
     found = reading.rows("slowest_requests", parameters)
     if not found:
+        st.html(f'<div class="ek-asof">{_as_of()}</div>')
         st.html(
             markup.hint(
                 "No request is chosen",
                 "Paste an id above, or open one from the Health page. "
-                f"The last {wording.span_of(window.duration_s)} hold none.",
+                f"None arrived in the range, {wording.span_of(window.duration_s)}.",
             )
         )
         return
     with st.container(border=True, key="card-suggestions"):
         st.html(
             '<div class="ek-title">Slowest to their first token'
-            "<small>open one, or paste an id above</small></div>"
+            f"<small>open one, or paste an id above; {_as_of()}</small></div>"
         )
         _phase_key()
         st.html(
@@ -161,7 +167,7 @@ def _show_request(row: Row) -> None:
     st.html(
         f'<div class="ek-row ek-request"><h2>{escape(row["request_id"])}</h2>'
         f"{markup.badge(end.text, end.level or 'good')}</div>"
-        f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · arrived '
+        f'<div class="ek-asof">{_as_of()} · arrived '
         f"{wording.moment_ms(at_ms)}</div>"
     )
     sentences = explanation(row, series, neighbours)
