@@ -15,7 +15,7 @@ _TOKENS_PX, _GAPS_PX = 104, 64
 _LANE_PX, _LANES_GAP_PX = 17, 6
 _LEAST_STEM_PX, _MOST_STEM_PX = 1.6, 7.0
 _PLOT_PX = 900
-_NUM_COUNTS = 4
+_COUNT_PX = 20
 
 
 def token_chart(
@@ -39,8 +39,9 @@ def token_chart(
     places = [top - unit * _LANE_PX * (number + 0.5) for number in range(len(lanes))]
     chart = Chart(0.0, 1.0, [], unit="tokens", bottom=0.0 - rejected, top=top, has_lines=False)
     chart.height = round((top + rejected) / unit)
+    num_counts = max(1, int(most / unit / _COUNT_PX))
     chart.y_ticks = [
-        *((n, f"{n}") for n in range(0, most + 1, -(-most // _NUM_COUNTS))),
+        *((n, f"{n}") for n in range(0, most + 1, -(-most // num_counts))),
         *([(-rejected, f"{rejected} rejected")] if rejected else []),
         *zip(places, lanes, strict=True),
     ]
@@ -92,7 +93,7 @@ def _emissions(shown: Sequence[Token], knows: bool, width: float, colours: Palet
     return [
         _stems("the model's own", colours.decode, own, width),
         _stems("accepted drafts", colours.shed, kept, width),
-        _stems("rejected drafts", colours.muted, lost, width),
+        _stems("rejected drafts", colours.ok, lost, width),
     ]
 
 

@@ -149,7 +149,7 @@ def test_tokens_are_drawn_over_the_time_axis_of_the_phases() -> None:
     assert chart.periods == [(1.06, 2.08, LIGHT.error)]
     assert paths(chart)["TTFT 1.00 s"].startswith("M1 ")
     words = [text for _, text in chart.y_ticks or ()]
-    assert words == ["0", "1", "2", "3", "3 rejected", "prefix cache", "stalls"]
+    assert words == ["0", "2", "3 rejected", "prefix cache", "stalls"]
 
 
 def test_without_drafts_all_tokens_are_alike() -> None:
