@@ -34,6 +34,10 @@ logger = logging.getLogger(__name__)
 
 FRAME_HEAD = struct.Struct("=I")
 _READ_BYTES = 1 << 18
+# Longest sleep before the pipe is looked at, and how much a batch read from it makes it a busy one:
+# half of what the smallest pipe holds.
+_NAP_S = 0.25
+_BUSY_BYTES = 1 << 15
 _MAX_BACKOFF_S = 5.0
 # Well under the 20 MiB of OTLP/HTTP and the 4 MiB of gRPC, whatever the spans add.
 _MAX_BATCH_BYTES = 1 << 20
@@ -79,21 +83,32 @@ class FrameReader:
         self._fd = file_descriptor
         self._buffer = bytearray()
         self._frames: deque[bytes] = deque()
+        self._num_bytes = 0
+        self._is_busy = False
         self.has_ended = False
 
     def read_batch(self, max_frames: int, max_bytes: int, linger_s: float) -> list[bytes]:
         """Wait for a frame, then up to `linger_s` for more; [] only once the input has ended."""
+        num_read = 0
         while not self._frames and not self.has_ended:
-            self.fill_once()
-        if len(self._frames) < max_frames and not self.has_ended:
-            # Not woken by each frame that comes meanwhile: they are read at once.
-            self.wait_for_end(linger_s)
-        while (
-            len(self._frames) < max_frames
-            and not self.has_ended
-            and select.select([self._fd], [], [], 0)[0]
-        ):
-            self.fill_once()
+            num_read += self.fill_once()
+        deadline = time.monotonic() + linger_s
+        while not self.has_ended and not self._is_full(max_frames, max_bytes):
+            left_s = max(0.0, deadline - time.monotonic())
+            if self._is_busy or num_read >= _BUSY_BYTES:
+                self._has_data(left_s)
+            else:
+                # Not woken by each frame that comes meanwhile: they are read at once.
+                self.wait_for_end(min(left_s, _NAP_S))
+            while not self._is_full(max_frames, max_bytes) and self._has_data(0.0):
+                num_read += self.fill_once()
+                if self.has_ended:
+                    break
+            if time.monotonic() >= deadline:
+                break
+        # The pipe holds little: what comes as fast as this is not left to gather in it, or the
+        # server could not hand over the rest, and not in time once it stops.
+        self._is_busy = num_read >= _BUSY_BYTES
         return self.take(max_frames, max_bytes)
 
     def take(self, max_frames: int, max_bytes: int) -> list[bytes]:
@@ -103,16 +118,25 @@ class FrameReader:
         while self._frames and len(batch) < max_frames and (not batch or size < max_bytes):
             batch.append(self._frames.popleft())
             size += len(batch[-1])
+        self._num_bytes -= size
         return batch
 
-    def fill_once(self) -> None:
-        """Read what the pipe has, or wait until it has something or ends."""
+    def fill_once(self) -> int:
+        """Read what the pipe has, or wait until it has something or ends; return how many bytes."""
         data = os.read(self._fd, _READ_BYTES)
         if not data:
             self.has_ended = True
-            return
+            return 0
         self._buffer += data
         self._cut()
+        return len(data)
+
+    def _is_full(self, max_frames: int, max_bytes: int) -> bool:
+        return len(self._frames) >= max_frames or self._num_bytes >= max_bytes
+
+    def _has_data(self, timeout_s: float) -> bool:
+        """Wait until there is something to read, or the input has ended; whether there is."""
+        return bool(select.select([self._fd], [], [], timeout_s)[0])
 
     def wait_for_end(self, timeout_s: float) -> None:
         """Sleep, but wake as soon as the writer hangs up, even with frames left to read."""
@@ -134,6 +158,7 @@ class FrameReader:
             if len(self._buffer) < end:
                 break
             self._frames.append(bytes(self._buffer[start + FRAME_HEAD.size : end]))
+            self._num_bytes += length
             start = end
         del self._buffer[:start]
 

@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 
 _PIPE_BYTES = 1 << 20
 _RESTART_INTERVAL_S = 5.0
-# At most so many frames in one write.
-_FRAMES_AT_ONCE = 64
+# One write has no more frames once it has so many bytes: a full pipe takes none of them.
+_WRITE_BYTES = 1 << 16
 
 
 class ExporterProcess:
@@ -65,31 +65,35 @@ class ExporterProcess:
         self._pipe = write_end
         # Not on the command line, where every user of the machine could read the headers' secrets.
         config = msgspec.json.encode(self._config)
-        self._rest = FRAME_HEAD.pack(len(config)) + config
+        self._config_left = FRAME_HEAD.pack(len(config)) + config
+        self._num_begun = 0
 
     def write(self, frames: list[bytes]) -> int:
         """Hand over as many frames as the pipe takes now; return how many that is.
 
-        A frame that the pipe took in part counts as taken: its rest goes first the next time.
+        The next call begins with the first frame that was not taken: the pipe may have it in part,
+        and then only its rest is written.
 
         Raises:
             BrokenPipeError: If the process is gone; frames it had taken may be lost with it.
         """
-        if self._rest:
-            self._rest = self._push(self._rest)
-            if self._rest:
-                return 0
-        for start in range(0, len(frames), _FRAMES_AT_ONCE):
+        self._config_left = self._push(self._config_left)
+        if self._config_left:
+            return 0
+        num_taken = 0
+        while num_taken < len(frames):
             # One call for many: each wakes the exporter, and that costs more than what is written.
-            chunk = [FRAME_HEAD.pack(len(f)) + f for f in frames[start : start + _FRAMES_AT_ONCE]]
-            left = self._push(b"".join(chunk))
-            if left:
-                num_left = len(left)
-                while chunk and num_left >= len(chunk[-1]):
-                    num_left -= len(chunk.pop())
-                self._rest = left[:num_left]
-                return start + len(chunk)
-        return len(frames)
+            chunk = _first_of(frames, num_taken)
+            data = b"".join(chunk)[self._num_begun :]
+            written = self._num_begun + len(data) - len(self._push(data))
+            self._num_begun = 0
+            for frame in chunk:
+                if written < len(frame):
+                    self._num_begun = written
+                    return num_taken
+                written -= len(frame)
+                num_taken += 1
+        return num_taken
 
     def _push(self, data: bytes) -> bytes:
         """Write what the pipe takes; return the rest."""
@@ -130,3 +134,15 @@ class ExporterProcess:
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
+
+
+def _first_of(frames: list[bytes], start: int) -> list[bytes]:
+    """Return some of the frames from a place on, at least one, with their heads."""
+    chunk: list[bytes] = []
+    size = 0
+    for place in range(start, len(frames)):
+        chunk.append(FRAME_HEAD.pack(len(frames[place])) + frames[place])
+        size += len(chunk[-1])
+        if size >= _WRITE_BYTES:
+            break
+    return chunk

@@ -35,6 +35,8 @@ DEFAULT_WAIT_S = 0.25
 _MAX_PATH_BYTES = 103
 _POLL_MS = 100
 _BATCHES_AT_ONCE = 64
+# Most goes in a row, before questions are answered again.
+_MOST_GOES = 64
 # Once a batch is here, how long to wait for more: many small ones cost several times one large one.
 _GATHER_S = 0.25
 
@@ -239,14 +241,21 @@ class StepReader:
             while not self._should_stop.is_set():
                 if socket.poll(_POLL_MS):
                     self._should_stop.wait(_GATHER_S)
-                    self._receive(socket)
+                    self._receive_all(socket)
                 self._answer(is_last=False)
-            self._receive(socket)
+            self._receive_all(socket)
         finally:
             context.destroy(linger=0)
             self._answer(is_last=True)
 
-    def _receive(self, socket: zmq.Socket[bytes]) -> None:
+    def _receive_all(self, socket: zmq.Socket[bytes]) -> None:
+        """Take in what is here; many engines send more than fits one go while it gathers."""
+        for _ in range(_MOST_GOES):
+            if self._receive(socket) < _BATCHES_AT_ONCE:
+                break
+
+    def _receive(self, socket: zmq.Socket[bytes]) -> int:
+        """Take in some batches; return how many messages they came in."""
         messages: list[bytes] = []
         while len(messages) < _BATCHES_AT_ONCE:
             try:
@@ -259,6 +268,7 @@ class StepReader:
         with self._lock:
             for batch in batches:
                 self._take(batch)
+        return len(messages)
 
     def _note_malformed(self, error: ValueError) -> None:
         self._num_malformed += 1

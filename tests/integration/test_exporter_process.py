@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -177,6 +178,30 @@ def test_what_a_full_pipe_does_not_take_is_taken_once_later(
     assert [span.attributes["evenkeel.request.id"] for span in spans] == names
     exporter.close(10)
     assert counts.read().requests_done == len(names)
+
+
+def test_what_is_queued_behind_a_full_pipe_is_sent_when_the_server_stops(
+    receiver: OtlpReceiver, counts: SharedCounts
+) -> None:
+    target = OtlpTarget(f"{receiver.url}/v1/traces")
+    config = ExporterConfig(target, counts.file_descriptor, 100, 60.0, 30.0, 100)
+    exporter = ExporterProcess(config)
+    exporter.start()
+    process = child()
+    process.suspend()
+    # Several times what a pipe holds; the last one, which it has in part, counts as the others do.
+    frames = [encode(replace(SEEN, request_id=f"{n}", prompt=b"x" * 10_007)) for n in range(400)]
+    queue = deque(frames)
+    for _ in range(exporter.write(list(queue))):
+        queue.popleft()
+    assert queue
+    process.resume()
+    while queue and process.is_running():
+        for _ in range(exporter.write(list(queue))):
+            queue.popleft()
+        time.sleep(0.01)
+    exporter.close(60)
+    assert counts.read().requests_done == len(frames)
 
 
 def test_grpc_is_spoken_too(counts: SharedCounts) -> None:
