@@ -132,6 +132,16 @@ def test_a_reader_that_comes_late_gets_what_waits_for_it(sender: StepSender, add
         reader.close()
 
 
+def test_many_small_batches_do_not_pile_up(address: str, reader: StepReader) -> None:
+    sender = StepSender(address, engine=0, interval_s=0, queue_batches=4000)
+    # Many engines at once would send so many; 64 of them each quarter of a second take too long.
+    for number in range(3000):
+        send_step(sender, number, prefill=0)
+    wait_for_steps(reader, 3000)
+    assert reader.read_counts().lost_batches == 0
+    sender.close()
+
+
 def test_without_a_reader_the_engine_never_waits_and_counts_what_it_drops(address: str) -> None:
     sender = StepSender(address, engine=0, interval_s=0, queue_batches=10)
     started = time.monotonic()
