@@ -30,6 +30,7 @@ from runtime.timeline import EngineRequest, Steps, lay_out
 # sequences of one request (ParentRequest.get_child_info): `<number>_<id>-<8 hex digits>`.
 _SUFFIX = re.compile(r"-[0-9a-f]{8}\Z")
 _SEQUENCE = re.compile(r"\A\d+_")
+_NO_END_NS = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -284,7 +285,12 @@ class StepHistory:
 
 
 def request_span(times: RequestTimes, request: EngineRequest) -> tuple[int, int]:
-    """From a request's arrival until both the server and the scheduler are done with it."""
+    """From a request's arrival until both the server and the scheduler are done with it.
+
+    A request that its client left, and that the scheduler has not let go of, has no end yet.
+    """
+    if times.client_left_ns is not None and request.left_ns is None:
+        return times.arrival_ns, _NO_END_NS
     return times.arrival_ns, max(times.end_ns, request.left_ns or 0)
 
 

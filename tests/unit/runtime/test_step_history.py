@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from runtime.ledger import RequestTimes
@@ -171,3 +173,20 @@ def test_the_latest_step_is_the_state() -> None:
     assert past.latest is not None
     assert (past.latest["num_running"], past.latest["num_waiting"]) == (7, 6)
     assert (past.latest["blocks_total"], past.latest["blocks_cached"]) == (100, 9)
+
+
+def test_all_that_is_done_for_whoever_left_counts_while_the_engine_has_not_let_go() -> None:
+    past = history()
+    steps = [Step(i * 10, i * 10 + 10, [decode(0)]) for i in range(9)]
+    past.add(batch(0, steps, Arrived(0, 0, 10, "a-deadbeef")))
+    seen = replace(between(0, 10, 20), client_left_ns=15 * MS)
+    request = past.find_request("a", seen, 1)
+    assert request is not None
+    ledger = past.charge(seen, request, 0)
+    assert ledger.aftermath is not None
+    assert (ledger.aftermath.num_steps, ledger.aftermath.tokens) == (7, 8)
+    assert ledger.made_tokens == 9
+    past.add(batch(1, [], Left(0, 42 * MS)))
+    request = past.find_request("a", seen, 1)
+    assert request is not None
+    assert past.charge(seen, request, 0).made_tokens == 5
