@@ -31,7 +31,7 @@ def token_chart(
     the plot, too. `lasts_s` is how much time the axis shows.
     """
     knows = knows_drafts(series)
-    most = max((token.num_tokens for token in shown), default=1)
+    most = max((token.num_tokens for token in shown), default=1) or 1
     rejected = max((token.rejected for token in shown if knows), default=0)
     unit = (most + rejected) / _TOKENS_PX
     lanes = [use.name for use in caches] + (["stalls"] if can_stall(len(series)) else [])

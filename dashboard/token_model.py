@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -48,12 +49,12 @@ class Token:
     @property
     def from_drafts(self) -> int:
         """Tokens of it that were drafted; a stop may have cut some that the model agreed with."""
-        return min(self.accepted or 0, self.num_tokens)
+        return min(max(0, self.accepted or 0), self.num_tokens)
 
     @property
     def rejected(self) -> int:
         """Draft tokens that the model did not agree with."""
-        return (self.drafted or 0) - (self.accepted or 0)
+        return max(0, (self.drafted or 0) - (self.accepted or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _numbers(attributes: Attributes | None, name: str, length: int) -> list[int 
     """The numbers of a list on a span; None each where it has none, or not one an emission."""
     try:
         found = json.loads((attributes or {}).get(name) or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         found = []
     if isinstance(found, list) and len(found) == length:
         return [number if isinstance(number, int) else None for number in found]
@@ -140,7 +141,8 @@ def cache_uses(row: Row, attributes: Attributes) -> list[CacheUse]:
             f"{wording.count(cached)} of {wording.count(asked)} prompt tokens "
             f"({wording.percent(cached / asked)}) from the prefix cache"
         )
-        found.append(CacheUse("prefix cache", words, queue_s, queue_s + prefill_s, cached / asked))
+        share = min(1.0, cached / asked)
+        found.append(CacheUse("prefix cache", words, queue_s, queue_s + prefill_s, share))
     if row["response_cache"]:
         found.append(_response_cache(row, attributes))
     return found
@@ -165,9 +167,10 @@ def _response_cache(row: Row, attributes: Attributes) -> CacheUse:
 
 def _number(attributes: Attributes, name: str) -> float | None:
     try:
-        return float(attributes[name])
+        number = float(attributes[name])
     except (KeyError, ValueError):
         return None
+    return number if math.isfinite(number) and number >= 0 else None
 
 
 def summary(row: Row, series: Sequence[Token]) -> str:

@@ -167,3 +167,31 @@ def test_an_answer_of_the_response_cache_has_a_timeline_without_phases() -> None
     assert list(charts) == ["tokens"]
     assert paths(charts["tokens"])["from a cache"].startswith("M0 ")
     assert "TTFT 4.00 ms" in paths(charts["tokens"])
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        pytest.param(
+            {"evenkeel.emission_drafted": "[0,1]", "evenkeel.emission_accepted": "[-2,9]"},
+            id="more accepted than drafted",
+        ),
+        pytest.param({"evenkeel.emission_drafted": "[" * 100_000}, id="no end of brackets"),
+        pytest.param(
+            {"evenkeel.cache.lookup_s": "nan", "evenkeel.cache.saved_tokens": "inf"},
+            id="no numbers",
+        ),
+    ],
+)
+def test_what_another_program_sent_is_drawn_as_far_as_it_makes_sense(
+    attributes: dict[str, str],
+) -> None:
+    row = request(
+        emission_time_s=[1.0, 1.0], emission_tokens=[0, 0], cached_tokens=2000,
+        response_cache='"><script>',
+    )  # fmt: skip
+    for token in tokens(row, attributes):
+        assert token.rejected >= 0 and token.from_drafts == 0
+    assert all(use.share <= 1 for use in cache_uses(row, attributes))
+    for each in timelines(row, tokens(row, attributes), cache_uses(row, attributes), [], LIGHT):
+        assert "<script>" not in each.chart.markup(each.alt)
