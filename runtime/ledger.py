@@ -118,7 +118,7 @@ class Ledger:
         drafted_by_step: Draft tokens of each of its steps that tried any.
         accepted_by_step: Of those, the ones that the model agreed with.
         verified: Of each step that made tokens for it, in order: the tokens, and its draft tokens
-            tried and agreed with; empty where it never had drafts.
+            tried and agreed with; empty where it never had drafts, or records are missing.
         aftermath: What was done after its client left; None where it stayed.
     """
 
@@ -212,7 +212,7 @@ def charge(
         made_tokens=round(float(own.emitted.sum())),
         drafted_by_step=tuple(own.drafted[has_draft].tolist()),
         accepted_by_step=tuple(own.accepted[has_draft].tolist()),
-        verified=_verified(own) if has_draft.any() else (),
+        verified=_verified(own) if has_draft.any() and not steps.follows_loss.any() else (),
     )
 
 
