@@ -12,6 +12,7 @@ import streamlit as st
 from dashboard import reading
 from dashboard.collector_api import CollectorError, ask_json
 from dashboard.contents import num_requests, range_of
+from dashboard.page import now_ms
 from dashboard.selection import Selection, Window, parse_time_ms
 from dashboard.signing_in import identity, settings
 from dashboard.slo_page_model import DAY_MS, Bucket, buckets, draft, minutes, outside
@@ -68,7 +69,7 @@ def read_buckets(slo: Slo, from_ms: int, to_ms: int, width_ns: int) -> list[Buck
     Raises:
         StoreError: If the store is gone or refuses a query.
     """
-    today_ms = max(from_ms, to_ms // DAY_MS * DAY_MS)
+    today_ms = min(to_ms, max(from_ms, now_ms() // DAY_MS * DAY_MS))
     is_busy = width_ns >= HOUR_NS and (
         num_requests(Selection(), Window(from_ms, to_ms, 60)) > MAX_JUDGED
     )

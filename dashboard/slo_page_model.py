@@ -202,6 +202,24 @@ def whole_minutes(
     return found
 
 
+def partly_in(
+    spans_ms: Sequence[tuple[int, int]], width_ms: int
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Split stretches at buckets of `width_ms`: what fills buckets, and what lies in a part of one.
+
+    Only of the latter must the events be read to leave them out.
+    """
+    whole, parts = [], []
+    for begin, end in spans_ms:
+        first, last = -(-begin // width_ms) * width_ms, end // width_ms * width_ms
+        if first < last:
+            whole.append((first, last))
+            parts += [(a, b) for a, b in ((begin, first), (last, end)) if a < b]
+        else:
+            parts.append((begin, end))
+    return whole, parts
+
+
 def without(found: Sequence[Bucket], part: Sequence[Bucket], width_ms: int) -> list[Bucket]:
     """Return buckets of `width_ms` less the events of finer ones; those with none left are gone."""
     total: dict[int, float] = {}

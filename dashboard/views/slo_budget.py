@@ -19,6 +19,8 @@ from dashboard.slo_page_model import (
     Bucket,
     burn_down,
     calendar,
+    outside,
+    partly_in,
     whole_minutes,
     without,
 )
@@ -36,11 +38,11 @@ def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -
     to_ms = window.to_ms
     from_ms = (to_ms - period_ms) // (width_s * 1000) * width_s * 1000
     period = Window(from_ms, to_ms, width_s)
-    found = read_buckets(slo, from_ms, to_ms, width_s * 10**9)
     # A bucket may be hours wide: of it only the minutes that were corrected do not count.
-    for begin_ms, end_ms in whole_minutes(spans_ms, from_ms, to_ms):
-        corrected = read_buckets(slo, begin_ms, end_ms, MINUTE_NS)
-        found = without(found, corrected, width_s * 1000)
+    whole, parts = partly_in(whole_minutes(spans_ms, from_ms, to_ms), width_s * 1000)
+    found = outside(read_buckets(slo, from_ms, to_ms, width_s * 10**9), whole, width_s * 1000)
+    corrected = [b for begin, end in parts for b in read_buckets(slo, begin, end, MINUTE_NS)]
+    found = without(found, corrected, width_s * 1000)
     if period_ms < 2 * DAY_MS:
         _burn_down(slo, found, period)
         return

@@ -21,6 +21,7 @@ from dashboard.slo_page_model import (
     minutes,
     months,
     outside,
+    partly_in,
     whole_minutes,
     without,
 )
@@ -121,6 +122,22 @@ def test_corrected_spans_as_minutes(
     spans_ms: list[tuple[int, int]], expected: list[tuple[int, int]]
 ) -> None:
     assert whole_minutes(spans_ms, 0, 600_000) == expected
+
+
+@pytest.mark.parametrize(
+    ("span", "whole", "parts"),
+    [
+        pytest.param((0, 200), [(0, 200)], [], id="fills buckets"),
+        pytest.param((50, 350), [(100, 300)], [(50, 100), (300, 350)], id="more than buckets"),
+        pytest.param((110, 130), [], [(110, 130)], id="within one"),
+        pytest.param((90, 110), [], [(90, 110)], id="parts of two"),
+        pytest.param((100, 250), [(100, 200)], [(200, 250)], id="from the begin of one"),
+    ],
+)
+def test_only_parts_of_buckets_are_read_to_leave_them_out(
+    span: tuple[int, int], whole: list[tuple[int, int]], parts: list[tuple[int, int]]
+) -> None:
+    assert partly_in([span], 100) == (whole, parts)
 
 
 def test_months_cross_the_year() -> None:
