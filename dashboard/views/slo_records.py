@@ -64,14 +64,15 @@ def _show_corrections(slo: str) -> None:
 
 
 def _correct_form(slo: str) -> None:
+    # Of this very SLO: what was written for one is not meant for the next.
     now = datetime.fromtimestamp(now_ms() // 1000, tz=UTC)
     with st.form("correct", border=False):
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            begin = moment_field("from (UTC)", "correct-from", now - timedelta(hours=1))
-            end = moment_field("until (UTC)", "correct-until", now)
+            begin = moment_field("from (UTC)", f"correct-from-{slo}", now - timedelta(hours=1))
+            end = moment_field("until (UTC)", f"correct-until-{slo}", now)
             reason = st.selectbox("reason", ("maintenance", "incident"), width=150)
             whose = st.selectbox("of", (slo, ""), format_func=lambda s: s or "every SLO", width=200)
-        comment = st.text_input("why, for who reads the budget later")
+        comment = st.text_input("why, for who reads the budget later", key=f"correct-why-{slo}")
         author = author_field("correct")
         if st.form_submit_button("Leave this time out of the budget"):
             order = {"slo": whose, "begin": begin, "end": end, "reason": reason, "comment": comment}
