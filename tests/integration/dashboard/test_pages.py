@@ -122,6 +122,23 @@ def test_compare_finds_the_slower_model(platform: Platform, browser: Browser) ->
     page.close()
 
 
+def test_back_from_a_link_is_the_range_before_it(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, f"{platform.dashboard_url}/explore")
+    page.evaluate(
+        """() => document.querySelector('[data-testid=stMain]').insertAdjacentHTML(
+          'afterbegin', '<a id="away" href="./latency?range=7d">away</a>')"""
+    )
+    page.locator("#away").press("Enter")
+    expect(page.get_by_label("time range")).to_have_value("last 7d", timeout=30_000)
+    expect(page.locator("[data-testid=stMain]")).to_be_focused()
+    page.go_back()
+    expect(page.get_by_label("time range")).to_have_value("last 1h", timeout=30_000)
+    expect(page).to_have_url(f"{platform.dashboard_url}/explore?range=1h")
+    page.go_forward()
+    expect(page).to_have_url(f"{platform.dashboard_url}/latency?range=7d")
+    page.close()
+
+
 def test_explore_filters_and_exports(platform: Platform, browser: Browser) -> None:
     page = opened(browser, platform.page("explore", order="ttft", min_ttft_s="1s"))
     first = page.locator(".st-key-card-found tbody tr").first

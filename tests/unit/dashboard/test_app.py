@@ -1,8 +1,11 @@
 """The app without a store: it says what to do and shows no exception."""
 
+from pathlib import Path
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.selection import DEFAULT_PRESET
 from dashboard.server import APP
 from dashboard.views import PAGES
 
@@ -62,3 +65,8 @@ def test_each_page_has_a_place_of_its_own() -> None:
     paths = [page.path for page in PAGES]
     assert paths[0] == ""
     assert len(set(paths)) == len(paths)
+
+
+def test_followed_links_know_the_range_of_an_address_without_one() -> None:
+    script = (Path(APP).parent / "assets" / "links.js").read_text(encoding="utf-8")
+    assert f'const RANGE = "{DEFAULT_PRESET}";' in script
