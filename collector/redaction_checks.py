@@ -98,6 +98,9 @@ def is_iban(compact: bytes) -> bool:
 
 def find_cards(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the card numbers in a run of digit groups, the longest at each place."""
+    if end < len(text) and text[end] in WORD:
+        # `4111 1111 1111 1111 2nd try`: the last digits are of a word of their own.
+        end = max(text.rfind(b" ", start, end), start)
     if _continues_number(text, start, end) or _is_in_uuid(text, start, end):
         return
     groups = [

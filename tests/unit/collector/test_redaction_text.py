@@ -195,6 +195,11 @@ noise = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 apart = st.sampled_from([" ", "\n", "\t", " (", " «", "; "])
 
 
+@pytest.mark.parametrize("after", ["0A", "2nd try", "1a2b"])
+def test_a_card_before_a_word_that_begins_with_digits_is_found(after: str) -> None:
+    assert "1111" not in redact(f"pay 4111 1111 1111 1111 {after}")
+
+
 @settings(max_examples=100, deadline=None)
 @given(noise, apart, st.sampled_from(sorted(SECRETS)), st.sampled_from([" ", "\n", "\t"]), noise)
 def test_a_planted_secret_never_stays(
