@@ -98,8 +98,10 @@ def is_iban(compact: bytes) -> bool:
 
 def find_cards(text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the card numbers in a run of digit groups, the longest at each place."""
+    # `A0 4111 1111 1111 1111 2nd try`: the first or last digits may be of a word of their own.
+    if start and text[start - 1] in WORD:
+        start = text.find(b" ", start, end) + 1 or end
     if end < len(text) and text[end] in WORD:
-        # `4111 1111 1111 1111 2nd try`: the last digits are of a word of their own.
         end = max(text.rfind(b" ", start, end), start)
     if _continues_number(text, start, end) or _is_in_uuid(text, start, end):
         return
