@@ -129,6 +129,8 @@ def query_while_ingesting(client: Any, url: str, seconds: float) -> list[float]:
     sender.start()
     before = stored(client)
     while stored(client) == before:
+        if not sender.is_alive():
+            raise SystemExit("the sender ended before anything was stored")
         time.sleep(0.1)
     deadline = time.monotonic() + seconds
     durations_s: list[float] = []
