@@ -33,7 +33,7 @@ from collector.log_recovery import OPEN_SUFFIX, recover
 from collector.segment import RECORD, read_bodies
 from tests.integration.clickhouse_server import clickhouse_server
 from tests.integration.collector_process import running_collector, start_collector
-from tests.integration.otlp_payload import trace_request
+from tests.integration.otlp_payload import mutate, trace_request
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 REQUEST = {"evenkeel.status": "ok", "gen_ai.request.model": "m"}
@@ -166,21 +166,6 @@ def abuse(folder: Path, num_bodies: int, rng: random.Random) -> dict[str, int]:
         "memory_grown_mib": grown >> 20,
         "memory_grown_too_much": int(grown >> 20 > MAX_GROWN_MIB),
     }
-
-
-def mutate(good: bytes, rng: random.Random) -> bytes:
-    """Return the body with a few bytes changed, removed or added."""
-    body = bytearray(good)
-    for _ in range(rng.randint(1, 6)):
-        position = rng.randrange(len(body))
-        choice = rng.random()
-        if choice < 0.6:
-            body[position] = rng.randrange(256)
-        elif choice < 0.8:
-            del body[position : position + rng.randint(1, 8)]
-        else:
-            body[position:position] = rng.randbytes(rng.randint(1, 8))
-    return bytes(body)
 
 
 def stop_store(folder: Path, stopped_s: float) -> dict[str, int]:

@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import clickhouse_connect
+import httpx
 
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
+PROTOBUF = {"content-type": "application/x-protobuf"}
+JSON = {"content-type": "application/json"}
 
 
 @dataclass
@@ -117,6 +120,11 @@ def running_collector(data_dir: Path, flags: Sequence[str] = ()) -> Iterator[Col
         if collector.process.poll() is None:
             collector.stop()
         collector.close_output()
+
+
+def post(collector: CollectorProcess, body: bytes, headers: dict[str, str]) -> httpx.Response:
+    """Send traces over HTTP, and return the answer."""
+    return httpx.post(f"{collector.http_url}/v1/traces", content=body, headers=headers, timeout=30)
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:

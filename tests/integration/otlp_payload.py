@@ -1,5 +1,6 @@
 """OTLP trace requests for tests, built with the protobuf classes and nothing of ours."""
 
+import random
 import time
 import uuid
 from collections.abc import Mapping
@@ -59,3 +60,18 @@ def trace_request(
             attributes=key_values(attributes or {}),
         )
     return request
+
+
+def mutate(good: bytes, rng: random.Random) -> bytes:
+    """Return the body with a few bytes changed, removed or added."""
+    body = bytearray(good)
+    for _ in range(rng.randint(1, 6)):
+        position = rng.randrange(len(body))
+        choice = rng.random()
+        if choice < 0.6:
+            body[position] = rng.randrange(256)
+        elif choice < 0.8:
+            del body[position : position + rng.randint(1, 8)]
+        else:
+            body[position:position] = rng.randbytes(rng.randint(1, 8))
+    return bytes(body)

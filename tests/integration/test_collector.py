@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import httpx
 import pytest
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
@@ -20,24 +19,22 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 from opentelemetry.trace import SpanKind
 
 from evenkeel.spans import RequestRecord, Status
-from tests.integration.collector_process import CollectorProcess, running_collector, wait_for
+from tests.integration.collector_process import (
+    PROTOBUF,
+    CollectorProcess,
+    post,
+    running_collector,
+    wait_for,
+)
 from tests.integration.otlp_payload import key_values, trace_request
 
 pytestmark = pytest.mark.integration
-
-PROTOBUF = {"content-type": "application/x-protobuf"}
-JSON = {"content-type": "application/json"}
-GRPC_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorProcess]:
     with running_collector(tmp_path_factory.mktemp("collector")) as running:
         yield running
-
-
-def post(collector: CollectorProcess, body: bytes, headers: dict[str, str]) -> httpx.Response:
-    return httpx.post(f"{collector.http_url}/v1/traces", content=body, headers=headers, timeout=30)
 
 
 def export(exporter: SpanExporter, service: str, attributes: dict[str, Any]) -> str:

@@ -12,13 +12,18 @@ import httpx
 import pytest
 from google.rpc.status_pb2 import Status as RpcStatus
 
-from tests.integration.collector_process import CollectorProcess, running_collector, wait_for
-from tests.integration.otlp_payload import trace_request
+from tests.integration.collector_process import (
+    JSON,
+    PROTOBUF,
+    CollectorProcess,
+    post,
+    running_collector,
+    wait_for,
+)
+from tests.integration.otlp_payload import mutate, trace_request
 
 pytestmark = pytest.mark.integration
 
-PROTOBUF = {"content-type": "application/x-protobuf"}
-JSON = {"content-type": "application/json"}
 GRPC_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
@@ -26,10 +31,6 @@ GRPC_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorProcess]:
     with running_collector(tmp_path_factory.mktemp("collector")) as running:
         yield running
-
-
-def post(collector: CollectorProcess, body: bytes, headers: dict[str, str]) -> httpx.Response:
-    return httpx.post(f"{collector.http_url}/v1/traces", content=body, headers=headers, timeout=30)
 
 
 OK_BODY = trace_request(1, name="fine", service="wrong").SerializeToString()
@@ -131,24 +132,12 @@ def test_mutated_bodies_are_stored_or_refused_and_never_an_error_of_ours(
     collector: CollectorProcess,
 ) -> None:
     rng = random.Random(11)
-    good = bytearray(
-        trace_request(3, {"s": "text", "list": [1, "a"], "map": {"x": [1]}}).SerializeToString()
-    )
+    good = trace_request(3, {"s": "text", "list": [1, "a"], "map": {"x": [1]}}).SerializeToString()
     statuses = Counter[int]()
     with httpx.Client() as client:
         for _ in range(600):
-            body = bytearray(good)
-            for _ in range(rng.randint(1, 6)):
-                position = rng.randrange(len(body))
-                choice = rng.random()
-                if choice < 0.6:
-                    body[position] = rng.randrange(256)
-                elif choice < 0.8:
-                    del body[position : position + rng.randint(1, 8)]
-                else:
-                    body[position:position] = rng.randbytes(rng.randint(1, 8))
             answer = client.post(
-                f"{collector.http_url}/v1/traces", content=bytes(body), headers=PROTOBUF
+                f"{collector.http_url}/v1/traces", content=mutate(good, rng), headers=PROTOBUF
             )
             statuses[answer.status_code] += 1
     assert set(statuses) == {200, 400}

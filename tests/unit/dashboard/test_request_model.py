@@ -4,24 +4,7 @@ from typing import Any
 
 from dashboard.request_model import Phase, Position, explanation, phases, positions, prefilling
 from dashboard.token_model import tokens
-
-
-def request(**changes: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "status": "ok",
-        "queue_s": 0.6,
-        "prefill_s": 0.4,
-        "decode_s": 1.1,
-        "ttft_s": 1.0,
-        "e2e_s": 2.1,
-        "input_tokens": 1000,
-        "cached_tokens": 600,
-        "emission_time_s": [1.0, 1.02, 1.04, 1.06, 2.08, 2.10],
-        "emission_tokens": [1, 3, 1, 2, 1, 1],
-        "drafted_by_position": [5, 5],
-        "accepted_by_position": [3, 1],
-    }
-    return row | changes
+from tests.unit.dashboard.request_row import request
 
 
 def neighbour(offset_s: float, **changes: Any) -> dict[str, Any]:

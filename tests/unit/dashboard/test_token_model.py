@@ -19,30 +19,12 @@ from dashboard.token_model import (
     thinned,
     tokens,
 )
+from tests.unit.dashboard.request_row import request
 
 DRAFTS = {
     "evenkeel.emission_drafted": "[0,4,0,4,3,4]",
     "evenkeel.emission_accepted": "[0,2,0,1,0,4]",
 }
-
-
-def request(**changes: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "span_id": "aa",
-        "queue_s": 0.6,
-        "prefill_s": 0.4,
-        "decode_s": 1.1,
-        "ttft_s": 1.0,
-        "e2e_s": 2.1,
-        "input_tokens": 1000,
-        "cached_tokens": 600,
-        "response_cache": None,
-        "drafted_tokens": 15,
-        "accepted_tokens": 7,
-        "emission_time_s": [1.0, 1.02, 1.04, 1.06, 2.08, 2.10],
-        "emission_tokens": [1, 3, 1, 2, 1, 3],
-    }
-    return row | changes
 
 
 def drawn(row: dict[str, Any], attributes: dict[str, str]) -> dict[str, Chart]:

@@ -9,9 +9,8 @@ from runtime.ledger import Aftermath, RequestTimes, charge, find_aftermath
 from runtime.step_cost import DECODE, StepCost
 from runtime.step_prices import price
 from runtime.timeline import EngineRequest, Steps, find_own
-from tests.unit.runtime.step_builder import ME, MS, Step, build, decode, prefill
+from tests.unit.runtime.step_builder import COST, ME, MS, Step, build, decode, prefill
 
-COST = StepCost(np.array([2e-3, 1e-4, 0.0, 1e-3, 0.0, 5e-4]), 100, 0.05)
 REQUEST = EngineRequest((ME,), 0)
 
 
