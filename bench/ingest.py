@@ -151,8 +151,10 @@ def run(num_spans: int, spans_a_request: int, num_senders: int) -> Figures:
     )
 
 
-def run_rotel(num_spans: int, spans_a_request: int, num_senders: int) -> dict[str, float]:
-    """Measure rotel on the same bodies, sent in the same way."""
+def run_rotel(
+    into: str, num_spans: int, spans_a_request: int, num_senders: int
+) -> dict[str, float]:
+    """Measure rotel on the same bodies, sent in the same way; `into` is a table of its `TABLES`."""
     import ingest_rotel
 
     bodies = [build_body(spans_a_request, seed) for seed in range(NUM_BODIES)]
@@ -166,7 +168,11 @@ def run_rotel(num_spans: int, spans_a_request: int, num_senders: int) -> dict[st
     program = ingest_rotel.install(Path("build/bench/rotel"))
     with tempfile.TemporaryDirectory(prefix="rotel-") as folder:
         return ingest_rotel.measure(
-            program, Path(folder), load, lambda url: len(send(url, bodies, 2)) * spans_a_request
+            program,
+            Path(folder),
+            into,
+            load,
+            lambda url: len(send(url, bodies, 2)) * spans_a_request,
         )
 
 
@@ -205,11 +211,18 @@ def main() -> int:
                 else f"  {name:20} {value:>14,}"
             )
         if args.rotel:
-            peer = run_rotel(args.spans, spans_a_request, args.senders)
-            ratio = peer["cpu_us_a_span"] / figures.cpu_us_a_span
-            results[-1]["rotel"] = {**peer, "cpu_ratio": ratio}
-            print(f"  rotel: {peer['cpu_us_a_span']:.4g} µs CPU a span, {ratio:.2f} times ours;")
-            print(f"  {peer['spans_per_s']:,.0f} spans/s, {peer['stored']:,} of {peer['spans']:,}")
+            from ingest_rotel import TABLES
+
+            results[-1]["rotel"] = {}
+            for into in TABLES:
+                peer = run_rotel(into, args.spans, spans_a_request, args.senders)
+                ratio = peer["cpu_us_a_span"] / figures.cpu_us_a_span
+                results[-1]["rotel"][into] = {**peer, "cpu_ratio": ratio}
+                print(
+                    f"  rotel into {into}: {peer['cpu_us_a_span']:.4g} µs CPU a span, "
+                    f"{ratio:.2f} times ours; {peer['spans_per_s']:,.0f} spans/s, "
+                    f"{peer['stored']:,} of {peer['spans']:,}"
+                )
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     print(f"\n{args.output}; spans stored exactly once: {'yes' if is_exact else 'NO'}")

@@ -2,7 +2,8 @@
 
 rotel comes from PyPI into an environment of its own. It writes to a ClickHouse server; that is chDB
 behind ClickHouse's HTTP protocol here (tests/integration/clickhouse_server.py), the engine that
-our collector has inside. Both processes' CPU counts, as all of ours does.
+our collector has inside. Both processes' CPU counts, as all of ours does. It is measured into its
+own table alone, and into our store: the same spans, requests and rollups as ours has in the end.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from pathlib import Path
 import clickhouse_connect
 import httpx
 import psutil
+from clickhouse_connect.driver.client import Client
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from collector.storage import SHORT_ANALYSIS, open_server
 from tests.integration.clickhouse_server import clickhouse_server
 
 # The table that the OpenTelemetry Collector's exporter, and rotel, write to.
@@ -43,6 +46,12 @@ TABLE = """CREATE TABLE otel.otel_traces (
     INDEX idx_duration Duration TYPE minmax GRANULARITY 1
 ) ENGINE = MergeTree PARTITION BY toDate(Timestamp)
 ORDER BY (ServiceName, SpanName, toDateTime(Timestamp))"""
+# rotel names its table itself: what it writes there goes on to our spans, and to the views behind.
+HANDED_ON = (
+    TABLE.partition("INDEX")[0].rstrip(", \n") + ") ENGINE = Null",
+    "CREATE MATERIALIZED VIEW otel.handed_on TO evenkeel.spans AS SELECT * FROM otel.otel_traces",
+)
+OWN_TABLE, OUR_STORE = TABLES = "otel.otel_traces", "evenkeel.spans"
 START_TIMEOUT_S = 30
 DRAIN_TIMEOUT_S = 300
 
@@ -57,14 +66,29 @@ def install(folder: Path) -> Path:
 
 
 def measure(
-    program: Path, folder: Path, load: Callable[[str], int], warm_up: Callable[[str], int]
+    program: Path,
+    folder: Path,
+    into: str,
+    load: Callable[[str], int],
+    warm_up: Callable[[str], int],
 ) -> dict[str, float]:
-    """Return CPU a span and spans a second; `load` sends to an address and counts its spans."""
+    """Return CPU a span and spans a second.
+
+    Args:
+        program: rotel.
+        folder: Where to put the store.
+        into: `OWN_TABLE` or `OUR_STORE`.
+        load: Sends to an address and counts its spans.
+        warm_up: The same, before.
+    """
     store_port, http_port, grpc_port = (free_port() for _ in range(3))
-    with clickhouse_server(store_port, folder / "store") as server:
+    with clickhouse_server(store_port, folder / "store", SHORT_ANALYSIS) as server:
+        if into == OUR_STORE:
+            open_server(server.url).close()
         client = clickhouse_connect.get_client(dsn=server.url)
         client.command("CREATE DATABASE otel ENGINE = Atomic")
-        client.command(TABLE)
+        for statement in HANDED_ON if into == OUR_STORE else (TABLE,):
+            client.command(statement)
         process = subprocess.Popen(
             [
                 program, "start", "--exporter", "clickhouse",
@@ -80,13 +104,13 @@ def measure(
             address = f"http://127.0.0.1:{http_port}"
             wait_listening(address)
             expected = warm_up(address)
-            wait_stored(client, expected)
+            wait_stored(client, into, expected)
             assert server.pid is not None
             processes = [psutil.Process(process.pid), psutil.Process(server.pid)]
             cpu_before_s = sum(sum(each.cpu_times()[:2]) for each in processes)
             begin_s = time.perf_counter()
             num_spans = load(address)
-            stored = wait_stored(client, expected + num_spans) - expected
+            stored = wait_stored(client, into, expected + num_spans) - expected
             end_s = time.perf_counter()
             cpu_s = sum(sum(each.cpu_times()[:2]) for each in processes) - cpu_before_s
         finally:
@@ -101,10 +125,11 @@ def measure(
     }
 
 
-def wait_stored(client: clickhouse_connect.driver.client.Client, num_spans: int) -> int:
+def wait_stored(client: Client, table: str, num_spans: int) -> int:
+    """Return the number of stored spans once it is `num_spans`, or at the timeout."""
     deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
     while True:
-        stored = int(client.query("SELECT count() FROM otel.otel_traces").first_row[0])
+        stored = int(client.query(f"SELECT count() FROM {table}").first_row[0])
         if stored >= num_spans or time.monotonic() > deadline_s:
             return stored
         time.sleep(0.05)

@@ -7,11 +7,11 @@ happens to lie decides. `bench/overhead.py` compares servers and needs many star
 percent. Here a server of `evenkeel serve` is told by a signal to go past its hooks: the middlewares
 pass on what they get, the engine client is called directly, the scheduler is vLLM's own class
 again, the exporter process stands still. What is left of them is a call a middleware and request,
-and idle threads. The third server is vLLM with its own tracing, switched likewise. A pair is a row
-of short blocks, off and on by turns in random order, each preceded by requests that do not count;
-its figure is the median over neighbouring blocks, since the machine itself runs now faster, now
-slower. CPU milliseconds a request are told of each process: they move less than throughput when the
-machine is busy elsewhere.
+and idle threads. The third server is vLLM with its own tracing, switched likewise. All are up
+together and measured by turns. A pair is a row of short blocks of one server, off and on by turns
+in random order, each preceded by requests that do not count; its figure is the median over
+neighbouring blocks, since the machine itself runs now faster, now slower. CPU milliseconds a
+request are told of each process: they move less than throughput when the machine is busy elsewhere.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import statistics
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -174,38 +175,53 @@ def switch_server(server: Server, number: signal.Signals) -> None:
             process.send_signal(signal.SIGCONT if number == ON else signal.SIGSTOP)
 
 
-async def compare(server: Server, load: Load, pairs: int, seed: int) -> list[Difference]:
-    """Return what the hooks did in each pair."""
+async def compare(
+    servers: list[Server], load: Load, pairs: int, seed: int
+) -> dict[str, list[Difference]]:
+    """Return what the hooks of each server did in each of its pairs."""
     order = random.Random(seed)
     numbers = iter(range(100_000, 10_000_000))
+    warm = {server.name: await _warm_up(server, load, numbers) for server in servers}
+    results: dict[str, list[Difference]] = {server.name: [] for server in servers}
+    for pair in range(pairs):
+        for server in order.sample(servers, len(servers)):
+            blocks = []
+            for _ in range(load.blocks):
+                block = {}
+                for side in order.sample(("on", "off"), 2):
+                    block[side] = await _measure_switched(
+                        server, side, warm[server.name], load, numbers
+                    )
+                blocks.append((block["on"], block["off"]))
+            difference = _difference(blocks)
+            results[server.name].append(difference)
+            without = median_of([off for _, off in blocks])
+            print(
+                f"{server.name:8} pair {pair + 1}/{pairs}: without "
+                f"{without.tokens_per_s:5.0f} tokens/s, CPU {without.http_cpu_ms:.2f} and "
+                f"{without.engine_cpu_ms:.2f} ms; {difference}",
+                flush=True,
+            )
+    return results
+
+
+async def _warm_up(server: Server, load: Load, numbers: Iterator[int]) -> Load:
+    """Return the load that comes before each block: `WARM_S` of it."""
     started = time.perf_counter()
     await measure(server, replace(load, requests=8 * load.concurrency), numbers)
     per_s = 8 * load.concurrency / (time.perf_counter() - started)
-    warm = replace(load, requests=max(load.concurrency, round(per_s * WARM_S)), probes=1)
-    results = []
-    for pair in range(pairs):
-        blocks = []
-        for _ in range(load.blocks):
-            block = {}
-            for side in order.sample(("on", "off"), 2):
-                block[side] = await _measure_switched(server, side, warm, load, numbers)
-            blocks.append((block["on"], block["off"]))
-        results.append(
-            Difference(
-                statistics.median(on.tokens_per_s / off.tokens_per_s for on, off in blocks),
-                *(
-                    statistics.median(getattr(on, name) - getattr(off, name) for on, off in blocks)
-                    for name in ("ttft_p50_ms", *CPU_FIGURES)
-                ),
-            )
-        )
-        without = median_of([off for _, off in blocks])
-        print(
-            f"{server.name:8} pair {pair + 1}/{pairs}: without {without.tokens_per_s:5.0f} tokens/s"
-            f", CPU {without.http_cpu_ms:.2f} and {without.engine_cpu_ms:.2f} ms; {results[-1]}",
-            flush=True,
-        )
-    return results
+    return replace(load, requests=max(load.concurrency, round(per_s * WARM_S)), probes=1)
+
+
+def _difference(blocks: list[tuple[Sample, Sample]]) -> Difference:
+    """Return the medians over blocks with the hooks on, and off."""
+    return Difference(
+        statistics.median(on.tokens_per_s / off.tokens_per_s for on, off in blocks),
+        *(
+            statistics.median(getattr(on, name) - getattr(off, name) for on, off in blocks)
+            for name in ("ttft_p50_ms", *CPU_FIGURES)
+        ),
+    )
 
 
 async def _measure_switched(
@@ -231,23 +247,26 @@ def main() -> int:
     """Run, print, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_load(parser)
-    parser.add_argument("--only", choices=SERVERS, help="one of the servers")
+    parser.add_argument("--only", choices=SERVERS, nargs="+", default=SERVERS, metavar="SERVER")
     parser.set_defaults(requests=96)
     args = parser.parse_args()
     load = read_load(args)
-    summary = {}
-    for name in SERVERS:
-        if args.only not in (None, name):
-            continue
-        with receiver() as otlp:
-            folder = Path("build") / "overhead_switch"
-            entry = ("bench.overhead_switch", "--trace" if name == TRACING else "--serve")
-            with serve(name, read_served(args), folder, otlp, entry=entry) as server:
-                wait_until_ready(server)
-                results = asyncio.run(compare(server, load, args.pairs, args.seed))
-                refuse_silence(otlp, name)
-        summary[name] = summarize(results)
-        for figure, values in summary[name].items():
+    folder = Path("build") / "overhead_switch"
+    with ExitStack() as stack:
+        otlp = stack.enter_context(receiver())
+        servers = []
+        for name in SERVERS:
+            if name in args.only:
+                entry = ("bench.overhead_switch", "--trace" if name == TRACING else "--serve")
+                started = serve(name, read_served(args), folder, otlp, entry=entry)
+                servers.append(stack.enter_context(started))
+                wait_until_ready(servers[-1])
+        results = asyncio.run(compare(servers, load, args.pairs, args.seed))
+        for server in servers:
+            refuse_silence(otlp, server.name)
+    summary = {name: summarize(differences) for name, differences in results.items()}
+    for name, figures in summary.items():
+        for figure, values in figures.items():
             print(
                 f"{name:8} {figure:24} {values['median']:.3f}"
                 f" ({values['least']:.3f} to {values['greatest']:.3f})"

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel.settings import Loaded, load, read_otel
 from runtime.control_config import read_control_file
@@ -241,15 +243,21 @@ def _serve(plan: Plan) -> int:
         raise
     except Exception as error:
         logger.debug("vLLM ended", exc_info=True)
-        line = next(iter(str(error).strip().splitlines()), "")
         raise ConfigurationError(
-            f"vLLM cannot serve {plan.model.model}: {type(error).__name__}: {line}"
+            f"vLLM cannot serve {plan.model.model}: {type(error).__name__}: {read_reason(error)}"
         ) from error
     finally:
         if telemetry is not None:
             telemetry.close()
     logger.info("stopped")
     return 0
+
+
+def read_reason(error: Exception) -> str:
+    """Return what an error says, in one line: pydantic's first one only counts its faults."""
+    if isinstance(error, ValidationError):
+        return "; ".join(fault["msg"] for fault in error.errors())
+    return next(iter(str(error).strip().splitlines()), "")
 
 
 def _warn_of_hooks_that_are_off(plan: Plan) -> None:

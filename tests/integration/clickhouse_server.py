@@ -1,7 +1,7 @@
 """A ClickHouse server for tests: chDB in a process of its own behind ClickHouse's HTTP protocol.
 
 It takes reads, writes and DDL, which the collector's query port does not. Run as a program:
-PORT FOLDER.
+PORT FOLDER [SETTING=VALUE...], settings of every insert that does not say otherwise.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -41,9 +41,10 @@ TRANSPORT = {
 class ClickHouseServer:
     """The server as tests see it: it may be killed and started again on the same folder."""
 
-    def __init__(self, port: int, folder: Path) -> None:
+    def __init__(self, port: int, folder: Path, insert_settings: Mapping[str, str] = {}) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self._command = [sys.executable, "-m", __name__, str(port), str(folder.resolve())]
+        self._command += [f"{name}={value}" for name, value in insert_settings.items()]
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -84,7 +85,7 @@ class ClickHouseServer:
             client.close()
 
 
-def answer(path: str, url: str, body: bytes) -> bytes:
+def answer(path: str, url: str, body: bytes, insert_settings: Mapping[str, str]) -> bytes:
     parameters = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
     settings = {
         name: value
@@ -101,7 +102,11 @@ def answer(path: str, url: str, body: bytes) -> bytes:
         try:
             columns = [each.strip(" `") for each in match[2].split(",")] if match[2] else None
             client.raw_insert(
-                match[1], column_names=columns, insert_block=body, fmt=match[3], settings=settings
+                match[1],
+                column_names=columns,
+                insert_block=body,
+                fmt=match[3],
+                settings={**insert_settings, **settings},
             )
         finally:
             client.close()
@@ -122,6 +127,7 @@ def answer(path: str, url: str, body: bytes) -> bytes:
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     path_of_store = ""
+    insert_settings: Mapping[str, str] = {}
     lock = threading.Lock()
 
     def do_GET(self) -> None:
@@ -133,7 +139,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self._send(200, b"Ok.\n")
         try:
             with self.lock:
-                data = answer(self.path_of_store, self.path, body)
+                data = answer(self.path_of_store, self.path, body, self.insert_settings)
         except Exception as error:
             return self._send(500, str(error).encode(), _code(str(error)))
         return self._send(200, data)
@@ -168,9 +174,11 @@ def _code(text: str) -> str:
 
 
 @contextlib.contextmanager
-def clickhouse_server(port: int, folder: Path) -> Iterator[ClickHouseServer]:
+def clickhouse_server(
+    port: int, folder: Path, insert_settings: Mapping[str, str] = {}
+) -> Iterator[ClickHouseServer]:
     """Run a server for the length of the block."""
-    server = ClickHouseServer(port, folder)
+    server = ClickHouseServer(port, folder, insert_settings)
     server.start()
     try:
         yield server
@@ -180,5 +188,6 @@ def clickhouse_server(port: int, folder: Path) -> Iterator[ClickHouseServer]:
 
 if __name__ == "__main__":
     Handler.path_of_store = sys.argv[2]
+    Handler.insert_settings = dict(each.split("=", 1) for each in sys.argv[3:])
     anchor = chdb.connect(sys.argv[2])
     http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -1,0 +1,20 @@
+from pydantic import BaseModel, Field, ValidationError
+
+from runtime.server import read_reason
+
+
+class Settings(BaseModel):
+    num_seats: int = Field(gt=0)
+    name: str
+
+
+def test_a_refused_configuration_says_what_is_wrong_with_it() -> None:
+    try:
+        Settings(num_seats=0)  # type: ignore[call-arg]
+    except ValidationError as error:
+        assert read_reason(error) == "Input should be greater than 0; Field required"
+
+
+def test_other_errors_say_their_first_line() -> None:
+    assert read_reason(RuntimeError("\nno memory\nat line 7")) == "no memory"
+    assert read_reason(RuntimeError()) == ""
