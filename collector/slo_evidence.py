@@ -46,7 +46,7 @@ def describe(
             f"{float(burn.window.factor):.3g}."
         ),
         "sli": _ratio(verdict.sli),
-        "budget_left": _ratio(verdict.budget_left_ratio),
+        "budget_left": budget_left(verdict.budget_left_ratio),
         "budget_lasts": budget_lasts(slo, verdict.budget_left_ratio, burn.burn_short),
         "burn_rate_long": f"{_rate(burn.burn_long)} over {long}",
         "burn_rate_short": f"{_rate(burn.burn_short)} over {short}",
@@ -94,6 +94,13 @@ def phases_of(slo: Slo) -> tuple[str, ...]:
     judged = {m for member in slo.indicator.parts for m in member.indicator.judged}
     used = {phase for metric in judged for phase in _PHASES[metric]}
     return tuple(phase for phase in _PHASES[Metric.E2E] if phase in used)
+
+
+def budget_left(left_ratio: float | None) -> str:
+    """Return the share of the budget that is left, or how much more than all of it is spent."""
+    if left_ratio is not None and left_ratio < 0:
+        return f"none: {1 - left_ratio:.3g} times the budget is spent"
+    return _ratio(left_ratio)
 
 
 def budget_lasts(slo: Slo, left_ratio: float | None, burn: float | None) -> str:

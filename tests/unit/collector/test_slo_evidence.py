@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from collector.slo_background import nearest_change, worst_cohorts
-from collector.slo_evidence import bad_by_prompt_size, bad_requests, ledger_cause, top_cause
+from collector.slo_evidence import (
+    bad_by_prompt_size,
+    bad_requests,
+    budget_left,
+    ledger_cause,
+    top_cause,
+)
 
 
 def causes(**values: Any) -> dict[str, Any]:
@@ -128,3 +134,16 @@ def test_the_ledger_names_the_cause(phases: tuple[str, ...], expected: str) -> N
 def test_a_cause_of_no_phase_counts_for_any() -> None:
     rows = [{"cause": "other", "bad_s": 1.0, "good_s": 0.0}]
     assert (ledger_cause(rows, ("queue",)) or "").startswith("other: 1.00 s")
+
+
+@pytest.mark.parametrize(
+    ("left_ratio", "text"),
+    [
+        (None, "no data"),
+        (0.253, "25.30%"),
+        (0.0, "0.00%"),
+        (-11.253, "none: 12.3 times the budget is spent"),
+    ],
+)
+def test_a_budget_that_is_overspent_says_how_often(left_ratio: float | None, text: str) -> None:
+    assert budget_left(left_ratio) == text
