@@ -247,7 +247,7 @@ def main() -> int:
     """Run, print, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_load(parser)
-    parser.add_argument("--only", choices=SERVERS, nargs="+", default=SERVERS, metavar="SERVER")
+    parser.add_argument("--only", choices=SERVERS, nargs="+", default=SERVERS, help="(all)")
     parser.set_defaults(requests=96)
     args = parser.parse_args()
     load = read_load(args)
