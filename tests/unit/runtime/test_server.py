@@ -1,3 +1,4 @@
+import pytest
 from pydantic import BaseModel, Field, ValidationError
 
 from runtime.server import read_reason
@@ -9,10 +10,9 @@ class Settings(BaseModel):
 
 
 def test_a_refused_configuration_says_what_is_wrong_with_it() -> None:
-    try:
+    with pytest.raises(ValidationError) as caught:
         Settings(num_seats=0)  # type: ignore[call-arg]
-    except ValidationError as error:
-        assert read_reason(error) == "Input should be greater than 0; Field required"
+    assert read_reason(caught.value) == "Input should be greater than 0; Field required"
 
 
 def test_other_errors_say_their_first_line() -> None:
