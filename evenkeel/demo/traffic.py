@@ -171,6 +171,10 @@ class Traffic:
                         return
         except httpx.HTTPError:
             counters.errors += 1
+        except asyncio.CancelledError:
+            # Whoever still waits when the demo ends leaves too, and the server sees it.
+            counters.cancelled += 1
+            raise
         finally:
             counters.in_flight -= 1
 
