@@ -256,7 +256,7 @@ def _serve(plan: Plan) -> int:
 def read_reason(error: Exception) -> str:
     """Return what an error says, in one line: pydantic's first one only counts its faults."""
     if isinstance(error, ValidationError):
-        return "; ".join(fault["msg"] for fault in error.errors())
+        return "; ".join(" ".join(fault["msg"].split()) for fault in error.errors())
     return next(iter(str(error).strip().splitlines()), "")
 
 
