@@ -82,7 +82,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         """Process a step's output, and send the step's record."""
-        emitted: dict[str, int] = {}
+        emitted: list[int] = []
         if self._evenkeel_recorder is not None:
             try:
                 emitted = count_emitted(model_runner_output)
@@ -91,7 +91,9 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         outputs = super().update_from_output(scheduler_output, model_runner_output)
         if self._evenkeel_recorder is not None:
             try:
-                self._evenkeel_recorder.note_completed(scheduler_output, emitted)
+                self._evenkeel_recorder.note_completed(
+                    scheduler_output, model_runner_output.req_ids, emitted
+                )
             except Exception as error:
                 self._give_up(error)
         return outputs
@@ -108,9 +110,9 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Send the last records and shut vLLM's scheduler down."""
-        if self._evenkeel_recorder is not None:
-            self._evenkeel_recorder.close()
-            self._evenkeel_recorder = None
+        recorder, self._evenkeel_recorder = self._evenkeel_recorder, None
+        if recorder is not None:
+            self._close(recorder)
         super().shutdown()
 
     def _start_limiter(self) -> StepLimiter | None:
@@ -152,9 +154,15 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
             "engine steps are not recorded any more, requests go on: %r", error, exc_info=error
         )
         if recorder is not None:
-            recorder.close()
+            self._close(recorder)
         if self._evenkeel_raises:
             raise error
+
+    def _close(self, recorder: StepRecorder) -> None:
+        try:
+            recorder.close()
+        except Exception as error:
+            logger.error("the last engine steps are not recorded: %r", error, exc_info=error)
 
 
 class AsyncLedgerScheduler(LedgerScheduler, AsyncScheduler):  # type: ignore[misc]

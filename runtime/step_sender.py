@@ -26,13 +26,17 @@ class StepSender:
         interval_s: Longest that a record waits for others.
         queue_batches: Most batches that wait for the reader.
 
+    Attributes:
+        interval_ns: `interval_s`, in nanoseconds.
+        lost_steps: Steps of batches that were dropped.
+
     Raises:
         ConfigurationError: If the address is none.
     """
 
     def __init__(self, address: str, engine: int, interval_s: float, queue_batches: int) -> None:
         self._engine = engine
-        self._interval_ns = int(interval_s * 1e9)
+        self.interval_ns = int(interval_s * 1e9)
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PUSH)
         self._socket.set(zmq.SNDHWM, queue_batches)
@@ -60,7 +64,7 @@ class StepSender:
         if len(self._steps) == 1:
             self._oldest_ns = end_ns
         is_large = len(self._steps) + len(self._entries) >= _MAX_RECORDS
-        if is_large or end_ns - self._oldest_ns >= self._interval_ns:
+        if is_large or end_ns - self._oldest_ns >= self.interval_ns:
             self.flush()
 
     def add_note(self, note: Note) -> None:

@@ -361,6 +361,26 @@ def test_a_hook_that_fails_leaves_vllms_scheduler_with_one_error(
     assert box.step().num_scheduled_tokens == {"a-deadbeef": 200}
 
 
+def test_records_that_cannot_be_packed_leave_vllms_scheduler_with_one_error(
+    build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("EVENKEEL_STEPS_RAISE_INTERNAL_ERRORS", "false")
+    monkeypatch.setenv("EVENKEEL_STEPS_INTERVAL_S", "10")
+    box = build()
+    box.add("a-deadbeef", PROMPT, max_tokens=4)
+    box.step()
+    # A step counts it as it is; only packing, once the request has left, finds it to be no count.
+    monkeypatch.setattr(box.scheduler.kv_cache_manager.block_pool, "num_gpu_blocks", -5)
+    box.step()
+    with caplog.at_level(logging.ERROR, "runtime"):
+        while box.scheduler.has_unfinished_requests():
+            box.step()
+    (error,) = (r for r in caplog.records if r.name.startswith("runtime"))
+    assert "not recorded any more" in error.message
+    box.add("b-deadbeef", PROMPT)
+    assert box.step().num_scheduled_tokens.keys() == {"b-deadbeef"}
+
+
 def test_what_a_scheduler_lacks_is_named(build: Build) -> None:
     assert find_missing(build().scheduler) == []
     missing = find_missing(object())
