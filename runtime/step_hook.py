@@ -10,6 +10,7 @@ the hook reads, or the hook fails, scheduling goes on as vLLM's own, with one wa
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from time import monotonic_ns
 from typing import Any
 
@@ -81,7 +82,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        """Process a step's output, and send the step's record."""
+        """Process a step's output, and note the step."""
         emitted: list[int] = []
         if self._evenkeel_recorder is not None:
             try:
@@ -111,9 +112,13 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
     def shutdown(self) -> None:
         """Send the last records and shut vLLM's scheduler down."""
         recorder, self._evenkeel_recorder = self._evenkeel_recorder, None
-        if recorder is not None:
-            self._close(recorder)
-        super().shutdown()
+        try:
+            if recorder is not None:
+                recorder.close()
+        except Exception as error:
+            self._give_up(error)
+        finally:
+            super().shutdown()
 
     def _start_limiter(self) -> StepLimiter | None:
         path = load(StepSettings, {}).settings.limits_file
@@ -154,15 +159,11 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
             "engine steps are not recorded any more, requests go on: %r", error, exc_info=error
         )
         if recorder is not None:
-            self._close(recorder)
+            # What could not be packed cannot be packed now.
+            with suppress(Exception):
+                recorder.close()
         if self._evenkeel_raises:
             raise error
-
-    def _close(self, recorder: StepRecorder) -> None:
-        try:
-            recorder.close()
-        except Exception as error:
-            logger.error("the last engine steps are not recorded: %r", error, exc_info=error)
 
 
 class AsyncLedgerScheduler(LedgerScheduler, AsyncScheduler):  # type: ignore[misc]

@@ -9,8 +9,10 @@ from typing import Any
 from runtime.step_record import ENTRY, MAX_BYTE, REPEATED, STEP, Held
 from runtime.step_sender import StepSender
 
-# Most steps that wait to be packed, however short they are.
-_MAX_COMPLETED = 64
+# Most steps, and most of their requests to pack one by one, that wait: what is packed at once must
+# not hold up the step that it follows.
+_MAX_STEPS = 64
+_MAX_ENTRIES = 1024
 _NOT = int(Held.NOT)
 _pack = ENTRY.pack
 # Request id, number, context, prefill, recomputed and drafted tokens.
@@ -65,25 +67,31 @@ class StepPacker:
 
     def __init__(self, sender: StepSender) -> None:
         self._sender = sender
-        self._completed: list[Step] = []
-        # The last step that was sent, if one like it can be sent as its repetition.
-        self._sent: Step | None = None
-        self._num_steps = 0
+        self._steps: list[Step] = []
+        self._num_entries = 0
+        # The last step that was packed, if one like it can be told as its repetition.
+        self._last: Step | None = None
+        self._num_packed = 0
 
     def add(self, step: Step) -> None:
-        """Take in a step whose output is back; it is sent now if the first has waited enough."""
-        completed = self._completed
-        completed.append(step)
-        age_ns = step.end_ns - completed[0].end_ns
-        if age_ns >= self._sender.interval_ns or len(completed) >= _MAX_COMPLETED:
+        """Take in a step that is over; all are packed now if the oldest is due, or if many wait."""
+        steps = self._steps
+        steps.append(step)
+        if step.emitted is not None or not step.num_again:
+            self._num_entries += len(step.scheduled)
+        oldest_ns = self._sender.oldest_ns or steps[0].end_ns
+        if (
+            step.end_ns - oldest_ns >= self._sender.interval_ns
+            or len(steps) >= _MAX_STEPS
+            or self._num_entries >= _MAX_ENTRIES
+        ):
             self.send()
 
     def send(self) -> None:
-        """Pack what is here and hand it to the sender."""
-        completed, self._completed = self._completed, []
-        for step in completed:
-            if step.scheduled or step.held.queue_held_by or step.held.entries:
-                self._pack_step(step)
+        """Pack what is here and give it to the sender."""
+        steps, self._steps, self._num_entries = self._steps, [], 0
+        for step in steps:
+            self._pack_step(step)
 
     def _pack_step(self, step: Step) -> None:
         entries: list[bytes] = []
@@ -116,9 +124,9 @@ class StepPacker:
                 )
             num_entries = len(entries)
         is_plain = is_plain and not all_prefill and not all_drafted
-        self._sent = step if is_plain else None
+        self._last = step if is_plain else None
         row = STEP.pack(
-            self._num_steps,
+            self._num_packed,
             step.start_ns,
             step.end_ns,
             min(step.schedule_ns, 0xFFFFFFFF),
@@ -130,15 +138,15 @@ class StepPacker:
             num_entries,
             step.held.queue_held_by,
         )
-        self._num_steps += 1
+        self._num_packed += 1
         self._sender.add_step(row, entries, step.end_ns)
 
     def _repeats_the_last(self, step: Step) -> bool:
-        """Whether the step sent before, in the same batch, was this one with one token less."""
-        sent = self._sent
+        """Whether the step packed before, in the same batch, was this one with one token less."""
+        last = self._last
         return (
-            sent is not None
-            and sent.scheduled is step.scheduled
-            and sent.num_again + 1 == step.num_again
+            last is not None
+            and last.scheduled is step.scheduled
+            and last.num_again + 1 == step.num_again
             and self._sender.has_steps
         )

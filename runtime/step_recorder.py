@@ -172,7 +172,7 @@ class StepRecorder:
 
         Args:
             output: What `schedule` returned for the step.
-            request_ids: The requests that the step made tokens for.
+            request_ids: The requests that its output names.
             emitted: How many each got, from `count_emitted`.
         """
         step = self._take_pending(output)
@@ -182,18 +182,20 @@ class StepRecorder:
         step.end_ns = monotonic_ns()
         if not emitted.count(1) == len(emitted) == len(step.scheduled):
             step.emitted = dict(zip(request_ids, emitted, strict=False))
-        self._packer.add(step)
+        if step.scheduled or step.held.queue_held_by or step.held.entries:
+            self._packer.add(step)
         if self._scheduler.finished_req_ids:
             self.note_left(self._scheduler.finished_req_ids)
 
     def note_left(self, request_ids: Iterable[str]) -> None:
         """Note requests that are finished or aborted; those known to be gone are passed over."""
         self._settle()
-        self._packer.send()
         has_left = False
         for request_id in request_ids:
             known = self._tracked.pop(request_id, None)
             if known is not None:
+                # Before the note: a large batch may leave while it is packed.
+                self._packer.send()
                 # What it decoded is cached as well: the next turn of a conversation may hit it.
                 num_full = known.reached_tokens // self._scheduler.hash_block_size
                 self._seen.add(known.request.block_hashes[:num_full])

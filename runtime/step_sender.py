@@ -28,6 +28,7 @@ class StepSender:
 
     Attributes:
         interval_ns: `interval_s`, in nanoseconds.
+        oldest_ns: End of the first step that waits here; 0 while none does.
         lost_steps: Steps of batches that were dropped.
 
     Raises:
@@ -49,7 +50,7 @@ class StepSender:
         self._steps: list[bytes] = []
         self._entries: list[bytes] = []
         self._notes: list[Note] = []
-        self._oldest_ns = 0
+        self.oldest_ns = 0
         self.lost_steps = 0
 
     @property
@@ -62,9 +63,9 @@ class StepSender:
         self._steps.append(step)
         self._entries += entries
         if len(self._steps) == 1:
-            self._oldest_ns = end_ns
+            self.oldest_ns = end_ns
         is_large = len(self._steps) + len(self._entries) >= _MAX_RECORDS
-        if is_large or end_ns - self._oldest_ns >= self.interval_ns:
+        if is_large or end_ns - self.oldest_ns >= self.interval_ns:
             self.flush()
 
     def add_note(self, note: Note) -> None:
@@ -84,6 +85,7 @@ class StepSender:
         except zmq.Again:
             self.lost_steps += len(self._steps)
         self._steps, self._entries, self._notes = [], [], []
+        self.oldest_ns = 0
 
     def close(self) -> None:
         """Send what is left, within a moment, and free the socket."""

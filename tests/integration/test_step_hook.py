@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -309,6 +310,30 @@ def test_an_aborted_request_has_left(build: Build, records: Records) -> None:
     box.scheduler.finish_requests("a-deadbeef", RequestStatus.FINISHED_ABORTED)
     (note,) = everything(records.read()).notes
     assert isinstance(note, Left)
+
+
+def test_a_long_answer_is_told_while_it_goes_on(
+    build: Build, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENKEEL_STEPS_INTERVAL_S", "0.02")
+    box = build()
+    box.add("a-deadbeef", PROMPT, max_tokens=1000)
+    box.step()
+    time.sleep(0.03)
+    box.step()
+    assert len(everything(records.read()).steps) == 2
+
+
+def test_the_last_records_fail_aloud_where_that_is_wanted(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENKEEL_STEPS_INTERVAL_S", "10")
+    box = build()
+    box.add("a-deadbeef", PROMPT, max_tokens=4)
+    box.scheduler.kv_cache_manager.block_pool.num_gpu_blocks = -5
+    box.step()
+    with pytest.raises(struct.error):
+        box.scheduler.shutdown()
 
 
 def test_under_asynchronous_scheduling_steps_overlap_and_are_told_apart(
