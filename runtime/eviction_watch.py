@@ -13,11 +13,14 @@ class EvictionWatch:
 
     Args:
         inner: vLLM's own collector, where `--kv-cache-metrics` switched it on.
+
+    Attributes:
+        evicted: The id and the hash of each block evicted since the last `take`.
     """
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self._evicted: list[tuple[int, bytes]] = []
+        self.evicted: list[tuple[int, bytes]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -26,7 +29,7 @@ class EvictionWatch:
         """Note a block that is about to be given to somebody else, if its contents were cached."""
         key = block.block_hash
         if key is not None:
-            self._evicted.append((block.block_id, key[:-_GROUP_BYTES]))
+            self.evicted.append((block.block_id, key[:-_GROUP_BYTES]))
         if self.inner is not None:
             self.inner.on_block_evicted(block)
 
@@ -42,11 +45,11 @@ class EvictionWatch:
 
     def reset(self) -> None:
         """The cache was emptied on purpose."""
-        self._evicted.clear()
+        self.evicted.clear()
         if self.inner is not None:
             self.inner.reset()
 
     def take(self) -> list[tuple[int, bytes]]:
-        """Return the id and the hash of each block evicted since the last call."""
-        evicted, self._evicted = self._evicted, []
+        """Return `evicted`, and begin anew."""
+        evicted, self.evicted = self.evicted, []
         return evicted

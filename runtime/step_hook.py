@@ -10,6 +10,7 @@ the hook reads, or the hook fails, scheduling goes on as vLLM's own, with one wa
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from time import monotonic_ns
 from typing import Any
 
@@ -81,8 +82,8 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        """Process a step's output, and send the step's record."""
-        emitted: dict[str, int] = {}
+        """Process a step's output, and note the step."""
+        emitted: list[int] = []
         if self._evenkeel_recorder is not None:
             try:
                 emitted = count_emitted(model_runner_output)
@@ -91,7 +92,9 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         outputs = super().update_from_output(scheduler_output, model_runner_output)
         if self._evenkeel_recorder is not None:
             try:
-                self._evenkeel_recorder.note_completed(scheduler_output, emitted)
+                self._evenkeel_recorder.note_completed(
+                    scheduler_output, model_runner_output.req_ids, emitted
+                )
             except Exception as error:
                 self._give_up(error)
         return outputs
@@ -108,10 +111,14 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Send the last records and shut vLLM's scheduler down."""
-        if self._evenkeel_recorder is not None:
-            self._evenkeel_recorder.close()
-            self._evenkeel_recorder = None
-        super().shutdown()
+        recorder, self._evenkeel_recorder = self._evenkeel_recorder, None
+        try:
+            if recorder is not None:
+                recorder.close()
+        except Exception as error:
+            self._give_up(error)
+        finally:
+            super().shutdown()
 
     def _start_limiter(self) -> StepLimiter | None:
         path = load(StepSettings, {}).settings.limits_file
@@ -152,7 +159,9 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
             "engine steps are not recorded any more, requests go on: %r", error, exc_info=error
         )
         if recorder is not None:
-            recorder.close()
+            # What could not be packed cannot be packed now.
+            with suppress(Exception):
+                recorder.close()
         if self._evenkeel_raises:
             raise error
 

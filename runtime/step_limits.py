@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from runtime.control_limits import EngineLimits, LimitsFile
+from runtime.control_limits import EngineLimits, LimitsFile, decode_limits
 
 # A smaller chunk costs more in steps than it gives back.
 _LEAST_CHUNK_TOKENS = 32
@@ -27,6 +27,7 @@ class StepLimiter:
         self._scheduler = scheduler
         self._file = LimitsFile(path)
         self._in_force = EngineLimits()
+        self._known = b""
         self._threshold: int = scheduler.scheduler_config.long_prefill_token_threshold
         self._is_adaptive: bool = scheduler.adaptive_long_prefill_threshold
 
@@ -37,10 +38,11 @@ class StepLimiter:
 
     def apply(self) -> None:
         """Read the limits, and move vLLM's where they changed."""
-        limits = self._file.read()
-        if limits == self._in_force:
+        written = self._file.read_bytes()
+        if written == self._known:
             return
-        self._in_force = limits
+        self._known = written
+        limits = self._in_force = decode_limits(written)
         scheduler = self._scheduler
         config = scheduler.scheduler_config
         is_capped = limits.prefill_ratio < 1

@@ -7,7 +7,7 @@ packs, and does nothing else. `find_missing` says beforehand what a scheduler la
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import monotonic_ns
@@ -15,7 +15,8 @@ from typing import Any
 
 from runtime.eviction_watch import EvictionWatch
 from runtime.seen_blocks import Eviction, SeenBlocks
-from runtime.step_record import ENTRY, MAX_BYTE, REPEATED, STEP, Admitted, Arrived, Held, Left
+from runtime.step_packer import NOBODY_HELD, HeldRequests, Scheduled, Step, StepPacker, pack_held
+from runtime.step_record import Admitted, Arrived, Held, Left
 from runtime.step_sender import StepSender
 
 _SCHEDULER_NEEDS = (
@@ -32,14 +33,6 @@ _MAX_SET_ASIDE = 64
 # Plain numbers: an enum's members cost a step more than all else here.
 _NOT, _BUDGET, _KV, _SEATS, _GRAMMAR, _REMOTE_KV, _OTHER = map(int, Held)
 _MISSING = object()
-_pack = ENTRY.pack
-_ONE_EACH = {1}
-# Request id, number, context, prefill, recomputed and drafted tokens.
-_Scheduled = tuple[str, int, int, int, int, int]
-
-
-def _pack_held(number: int, reason: int, is_preempted: bool = False) -> bytes:
-    return _pack(number, 0, 0, 0, 0, 0, 0, 0, reason, is_preempted)
 
 
 @dataclass(slots=True)
@@ -51,32 +44,6 @@ class _Tracked:
     is_admitted: bool = False
     reached_tokens: int = 0
     lost_tokens: int = 0
-
-
-@dataclass(slots=True)
-class _HeldRequests:
-    """Who was left waiting: by what the queue was, how many by reasons of their own, and whom."""
-
-    queue_held_by: int
-    num_set_aside: tuple[int, int, int]
-    entries: list[bytes]
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A step that was scheduled and whose output is not back yet.
-
-    `scheduled` is that of the step `num_again` steps before: since then, every step had the same
-    requests, each with one token to decode.
-    """
-
-    output: Any
-    start_ns: int
-    schedule_ns: int
-    state: tuple[int, ...]
-    scheduled: list[_Scheduled]
-    num_again: int
-    held: _HeldRequests
 
 
 class StepRecorder:
@@ -98,6 +65,7 @@ class StepRecorder:
     ) -> None:
         self._scheduler = scheduler
         self._sender = sender
+        self._packer = StepPacker(sender)
         self._pool = scheduler.kv_cache_manager.block_pool
         self._seen = SeenBlocks(seen_blocks)
         self._evictions = EvictionWatch(self._pool.metrics_collector)
@@ -106,15 +74,12 @@ class StepRecorder:
         self._draft_slots = getattr(speculation, "max_num_new_slots_for_drafting", 0)
         self._reason_of_status = {k: int(v) for k, v in reason_of_status.items()}
         self._tracked: dict[str, _Tracked] = {}
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[Step] = deque()
         # The last step that was looked at request by request, and how often it has come again.
-        self._scheduled: list[_Scheduled] = []
+        self._scheduled: list[Scheduled] = []
         self._tokens_again: dict[str, int] | None = None
         self._num_again = 0
-        # The last step that was sent, if one like it can be sent as its repetition.
-        self._sent: _Pending | None = None
         self._num_requests = 0
-        self._num_steps = 0
 
     def note_arrival(self, request: Any) -> None:
         """Note a request that the scheduler took in."""
@@ -130,8 +95,8 @@ class StepRecorder:
         """Note what one call of `schedule` decided."""
         scheduler, pool = self._scheduler, self._pool
         preempted = output.preempted_req_ids or ()
-        if evicted := self._evictions.take():
-            self._note_evictions(evicted, output, start_ns)
+        if self._evictions.evicted:
+            self._note_evictions(self._evictions.take(), output, start_ns)
         if (
             output.num_scheduled_tokens == self._tokens_again
             and not output.scheduled_spec_decode_tokens
@@ -140,8 +105,10 @@ class StepRecorder:
             self._num_again += 1
         else:
             self._look_at_each(output)
-        held = self._find_held(output, preempted)
         num_waiting = len(scheduler.waiting) + len(scheduler.kv_holding_waiting)
+        held = NOBODY_HELD
+        if num_waiting or preempted or scheduler.deferred_waiting:
+            held = self._find_held(output, preempted, num_waiting)
         state = (
             len(scheduler.running),
             num_waiting,
@@ -152,7 +119,7 @@ class StepRecorder:
             len(pool.cached_block_hash_to_block),
         )
         self._pending.append(
-            _Pending(
+            Step(
                 output,
                 start_ns,
                 monotonic_ns() - start_ns,
@@ -168,7 +135,7 @@ class StepRecorder:
         self._settle()
         requests, tracked = self._scheduler.requests, self._tracked
         drafts = output.scheduled_spec_decode_tokens
-        scheduled: list[_Scheduled] = []
+        scheduled: list[Scheduled] = []
         is_all_decode = not drafts
         for request_id, num_tokens in output.num_scheduled_tokens.items():
             request, known = requests[request_id], tracked[request_id]
@@ -200,13 +167,23 @@ class StepRecorder:
                     known.reached_tokens += self._num_again
         self._tokens_again, self._num_again = None, 0
 
-    def note_completed(self, output: Any, emitted: dict[str, int]) -> None:
-        """Note that the output of a scheduled step came back and was processed."""
-        pending = self._take_pending(output)
-        if pending is None:
+    def note_completed(self, output: Any, request_ids: Sequence[str], emitted: list[int]) -> None:
+        """Note that the output of a scheduled step came back and was processed.
+
+        Args:
+            output: What `schedule` returned for the step.
+            request_ids: The requests that its output names.
+            emitted: How many each got, from `count_emitted`.
+        """
+        step = self._take_pending(output)
+        if step is None:
             return
-        if pending.scheduled or pending.held.queue_held_by or pending.held.entries:
-            self._send_step(pending, emitted, monotonic_ns())
+        step.output = None
+        step.end_ns = monotonic_ns()
+        if not emitted.count(1) == len(emitted) == len(step.scheduled):
+            step.emitted = dict(zip(request_ids, emitted, strict=False))
+        if step.scheduled or step.held.queue_held_by or step.held.entries:
+            self._packer.add(step)
         if self._scheduler.finished_req_ids:
             self.note_left(self._scheduler.finished_req_ids)
 
@@ -217,6 +194,8 @@ class StepRecorder:
         for request_id in request_ids:
             known = self._tracked.pop(request_id, None)
             if known is not None:
+                # Before the note: a large batch may leave while it is packed.
+                self._packer.send()
                 # What it decoded is cached as well: the next turn of a conversation may hit it.
                 num_full = known.reached_tokens // self._scheduler.hash_block_size
                 self._seen.add(known.request.block_hashes[:num_full])
@@ -229,7 +208,10 @@ class StepRecorder:
     def close(self) -> None:
         """Send what is left, and give vLLM its own block metrics back."""
         self._pool.metrics_collector = self._evictions.inner
-        self._sender.close()
+        try:
+            self._packer.send()
+        finally:
+            self._sender.close()
 
     def _admit(self, request: Any, known: _Tracked, cached_tokens: int) -> None:
         known.is_admitted = True
@@ -265,7 +247,7 @@ class StepRecorder:
             by = None if owner is None else owner.number
             self._seen.note_eviction(block, Eviction(time_ns, by))
 
-    def _find_held(self, output: Any, preempted: Collection[str]) -> _HeldRequests:
+    def _find_held(self, output: Any, preempted: Collection[str], num_waiting: int) -> HeldRequests:
         """Why requests were left waiting: the queue as a whole, and those with their own reason."""
         scheduler = self._scheduler
         entries: list[bytes] = []
@@ -275,18 +257,17 @@ class StepRecorder:
                 continue  # Preempted, and aborted before the next step.
             known.lost_tokens = max(known.lost_tokens, known.reached_tokens)
             if request_id not in output.num_scheduled_tokens:
-                entries.append(_pack_held(known.number, _KV, is_preempted=True))
+                entries.append(pack_held(known.number, _KV, is_preempted=True))
         reasons = [self._reason_of_status.get(r.status, _OTHER) for r in scheduler.deferred_waiting]
         named = zip(scheduler.deferred_waiting, reasons, strict=True)
         for request, reason in islice(named, _MAX_SET_ASIDE):
-            entries.append(_pack_held(self._tracked[request.request_id].number, reason))
+            entries.append(pack_held(self._tracked[request.request_id].number, reason))
         queue = scheduler.kv_holding_waiting or scheduler.waiting
-        num_waiting = len(scheduler.waiting) + len(scheduler.kv_holding_waiting)
         held_by = _NOT
         if num_waiting > len(reasons):
             held_by = self._why_queue_is_held(output, preempted, queue.peek_request())
         grammar, remote_kv = reasons.count(_GRAMMAR), reasons.count(_REMOTE_KV)
-        return _HeldRequests(
+        return HeldRequests(
             held_by, (grammar, remote_kv, len(reasons) - grammar - remote_kv), entries
         )
 
@@ -310,7 +291,7 @@ class StepRecorder:
         num_blocks = -(-head.num_tokens // scheduler.block_size)
         return _KV if num_blocks > self._pool.free_block_queue.num_free_blocks else _OTHER
 
-    def _take_pending(self, output: Any) -> _Pending | None:
+    def _take_pending(self, output: Any) -> Step | None:
         """The step of this output; older ones, whose output never came, are forgotten."""
         while self._pending:
             pending = self._pending.popleft()
@@ -318,66 +299,10 @@ class StepRecorder:
                 return pending
         return None
 
-    def _send_step(self, pending: _Pending, emitted: dict[str, int], end_ns: int) -> None:
-        entries = pending.held.entries
-        num_entries = REPEATED
-        all_prefill = all_drafted = all_accepted = 0
-        all_decode = len(pending.scheduled)
-        is_plain = not entries and set(emitted.values()) == _ONE_EACH and len(emitted) == all_decode
-        if not (is_plain and self._repeats_the_last(pending)):
-            all_decode = 0
-            for request_id, number, context, prefill, recomputed, drafted in pending.scheduled:
-                tokens = emitted.get(request_id, 0)
-                accepted = min(drafted, tokens - 1) if drafted and tokens else 0
-                decode = 0 if prefill else 1
-                all_prefill += prefill
-                all_decode += decode
-                all_drafted += drafted
-                all_accepted += accepted
-                if drafted > MAX_BYTE or tokens > MAX_BYTE:
-                    drafted, accepted, tokens = (
-                        min(n, MAX_BYTE) for n in (drafted, accepted, tokens)
-                    )
-                context += pending.num_again
-                entries.append(
-                    _pack(
-                        *(number, context, prefill, recomputed, decode),
-                        *(drafted, accepted, tokens, _NOT, 0),
-                    )
-                )
-            num_entries = len(entries)
-        is_plain = is_plain and not all_prefill and not all_drafted
-        self._sent = pending if is_plain else None
-        step = STEP.pack(
-            self._num_steps,
-            pending.start_ns,
-            end_ns,
-            min(pending.schedule_ns, 0xFFFFFFFF),
-            all_prefill,
-            all_decode,
-            all_drafted,
-            all_accepted,
-            *pending.state,
-            num_entries,
-            pending.held.queue_held_by,
-        )
-        self._num_steps += 1
-        self._sender.add_step(step, entries, end_ns)
 
-    def _repeats_the_last(self, pending: _Pending) -> bool:
-        """Whether the step sent before, in the same batch, was this one with one token less."""
-        sent = self._sent
-        return (
-            sent is not None
-            and sent.scheduled is pending.scheduled
-            and sent.num_again + 1 == pending.num_again
-            and self._sender.has_steps
-        )
-
-
-def count_emitted(model_output: Any) -> dict[str, int]:
-    """Return how many tokens each scheduled request got, before vLLM cuts them at a stop."""
-    return dict(zip(model_output.req_ids, map(len, model_output.sampled_token_ids), strict=False))
+def count_emitted(model_output: Any) -> list[int]:
+    """Return how many tokens each request of a step got, before vLLM cuts them at a stop."""
+    return list(map(len, model_output.sampled_token_ids))
 
 
 def find_missing(scheduler: Any) -> list[str]:

@@ -26,13 +26,18 @@ class StepSender:
         interval_s: Longest that a record waits for others.
         queue_batches: Most batches that wait for the reader.
 
+    Attributes:
+        interval_ns: `interval_s`, in nanoseconds.
+        oldest_ns: End of the first step that waits here; 0 while none does.
+        lost_steps: Steps of batches that were dropped.
+
     Raises:
         ConfigurationError: If the address is none.
     """
 
     def __init__(self, address: str, engine: int, interval_s: float, queue_batches: int) -> None:
         self._engine = engine
-        self._interval_ns = int(interval_s * 1e9)
+        self.interval_ns = int(interval_s * 1e9)
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PUSH)
         self._socket.set(zmq.SNDHWM, queue_batches)
@@ -45,7 +50,7 @@ class StepSender:
         self._steps: list[bytes] = []
         self._entries: list[bytes] = []
         self._notes: list[Note] = []
-        self._oldest_ns = 0
+        self.oldest_ns = 0
         self.lost_steps = 0
 
     @property
@@ -58,9 +63,9 @@ class StepSender:
         self._steps.append(step)
         self._entries += entries
         if len(self._steps) == 1:
-            self._oldest_ns = end_ns
+            self.oldest_ns = end_ns
         is_large = len(self._steps) + len(self._entries) >= _MAX_RECORDS
-        if is_large or end_ns - self._oldest_ns >= self._interval_ns:
+        if is_large or end_ns - self.oldest_ns >= self.interval_ns:
             self.flush()
 
     def add_note(self, note: Note) -> None:
@@ -80,6 +85,7 @@ class StepSender:
         except zmq.Again:
             self.lost_steps += len(self._steps)
         self._steps, self._entries, self._notes = [], [], []
+        self.oldest_ns = 0
 
     def close(self) -> None:
         """Send what is left, within a moment, and free the socket."""

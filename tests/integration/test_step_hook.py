@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -311,6 +312,30 @@ def test_an_aborted_request_has_left(build: Build, records: Records) -> None:
     assert isinstance(note, Left)
 
 
+def test_a_long_answer_is_told_while_it_goes_on(
+    build: Build, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENKEEL_STEPS_INTERVAL_S", "0.02")
+    box = build()
+    box.add("a-deadbeef", PROMPT, max_tokens=1000)
+    box.step()
+    time.sleep(0.03)
+    box.step()
+    assert len(everything(records.read()).steps) == 2
+
+
+def test_the_last_records_fail_aloud_where_that_is_wanted(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENKEEL_STEPS_INTERVAL_S", "10")
+    box = build()
+    box.add("a-deadbeef", PROMPT, max_tokens=4)
+    box.scheduler.kv_cache_manager.block_pool.num_gpu_blocks = -5
+    box.step()
+    with pytest.raises(struct.error):
+        box.scheduler.shutdown()
+
+
 def test_under_asynchronous_scheduling_steps_overlap_and_are_told_apart(
     build: Build, records: Records
 ) -> None:
@@ -359,6 +384,26 @@ def test_a_hook_that_fails_leaves_vllms_scheduler_with_one_error(
     assert "not recorded any more" in error.message
     box.add("a-deadbeef", PROMPT)
     assert box.step().num_scheduled_tokens == {"a-deadbeef": 200}
+
+
+def test_records_that_cannot_be_packed_leave_vllms_scheduler_with_one_error(
+    build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("EVENKEEL_STEPS_RAISE_INTERNAL_ERRORS", "false")
+    monkeypatch.setenv("EVENKEEL_STEPS_INTERVAL_S", "10")
+    box = build()
+    box.add("a-deadbeef", PROMPT, max_tokens=4)
+    box.step()
+    # A step counts it as it is; only packing, once the request has left, finds it to be no count.
+    monkeypatch.setattr(box.scheduler.kv_cache_manager.block_pool, "num_gpu_blocks", -5)
+    box.step()
+    with caplog.at_level(logging.ERROR, "runtime"):
+        while box.scheduler.has_unfinished_requests():
+            box.step()
+    (error,) = (r for r in caplog.records if r.name.startswith("runtime"))
+    assert "not recorded any more" in error.message
+    box.add("b-deadbeef", PROMPT)
+    assert box.step().num_scheduled_tokens.keys() == {"b-deadbeef"}
 
 
 def test_what_a_scheduler_lacks_is_named(build: Build) -> None:
