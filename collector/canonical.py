@@ -31,9 +31,10 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 COMMON = "opentelemetry.proto.common.v1"
 
 
-# An attribute's value (field 2) that is an array (field 5) of nothing, as protobuf writes it.
-# RE2 looks for it three times as fast as `in`.
-_EMPTY_ARRAY = re2.compile(re2.escape(b"\x12\x02\x2a\x00"))
+# An attribute's value (field 2) that is an array (field 5) of nothing, as protobuf writes it. Every
+# value begins with the tag, which RE2 would stop at: it looks for the rest, a tenth of the time.
+_VALUE_TAG = 0x12
+_EMPTY_ARRAY = re2.compile(re2.escape(b"\x02\x2a\x00"))
 
 
 class MalformedError(ValueError):
@@ -72,7 +73,7 @@ def check_protobuf(body: bytes, finish: Finish = serialize) -> CheckedBody:
     if len(UnknownFieldSet(message)):
         # At the top they could pose as the log's own fields (collector/segment.py).
         message.DiscardUnknownFields()
-    if _EMPTY_ARRAY.search(body):
+    if _has_empty_array(body):
         # The store could not tell it from no value.
         return _flatten_body(body, finish)
     num_spans = _count_spans(message)
@@ -80,6 +81,10 @@ def check_protobuf(body: bytes, finish: Finish = serialize) -> CheckedBody:
         return CheckedBody(finish(message), num_spans)
     except EncodeError:
         return _flatten_body(body, finish)
+
+
+def _has_empty_array(body: bytes) -> bool:
+    return any(body[match.start() - 1] == _VALUE_TAG for match in _EMPTY_ARRAY.finditer(body))
 
 
 def check_message(message: ExportTraceServiceRequest, finish: Finish = serialize) -> CheckedBody:
