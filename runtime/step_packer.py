@@ -77,8 +77,8 @@ class StepPacker:
         """Take in a step that is over; all are packed now if the oldest is due, or if many wait."""
         steps = self._steps
         steps.append(step)
-        if step.emitted is not None or not step.num_again:
-            self._num_entries += len(step.scheduled)
+        if step.emitted is not None or step.held.entries or not step.num_again:
+            self._num_entries += len(step.scheduled) + len(step.held.entries)
         oldest_ns = self._sender.oldest_ns or steps[0].end_ns
         if (
             step.end_ns - oldest_ns >= self._sender.interval_ns

@@ -123,7 +123,7 @@ def pack(wire: Wire, steps: Sequence[Step], interval_s: float) -> tuple[bytes, b
 @settings(
     max_examples=40,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow],
 )
 @given(step_series(), st.sampled_from([0.003, 0.05, 10]))
 def test_steps_packed_together_are_those_packed_alone(
@@ -145,13 +145,18 @@ def test_the_oldest_step_waits_no_longer_than_the_interval(wire: Wire) -> None:
     assert sizes == [68, 68]
 
 
-def test_many_requests_to_pack_one_by_one_do_not_gather(wire: Wire) -> None:
+@pytest.mark.parametrize("num_held", [0, 64])
+def test_many_requests_to_pack_one_by_one_do_not_gather(wire: Wire, num_held: int) -> None:
+    """Prompts, and steps that come again but for who was set aside in them."""
     sender = wire.open_sender(interval_s=10)
     packer = StepPacker(sender)
+    scheduled = [(f"r{i}", i, 10, 0 if num_held else 5, 0, 0) for i in range(256 - num_held)]
+    aside = (pack_held(9, int(Held.GRAMMAR)),) * num_held
+    held = HeldRequests(int(Held.NOT), (num_held, 0, 0), aside)
     for number in range(4):
         assert not sender.has_steps
-        scheduled = [(f"r{i}", i, 10, 5, 0, 0) for i in range(256)]
-        packer.add(make_step(number, scheduled, 0, number * MS))
+        num_again = number + 1 if num_held else 0
+        packer.add(make_step(number, scheduled, num_again, number * MS, held=held))
     assert sender.has_steps
     sender.close()
     assert [len(table) for table, _ in wire.read(4)] == [4]
