@@ -55,12 +55,8 @@ class LimitsFile:
         path.write_bytes(_LAYOUT.pack(1.0, 1.0))
         return cls(path)
 
-    def read(self) -> EngineLimits:
-        """Return the limits as they are now."""
-        return decode_limits(self.read_bytes())
-
     def read_bytes(self) -> bytes:
-        """Return the limits encoded: whether they changed is seen sooner than what they are."""
+        """Return the limits as they are now, encoded: whether they changed is seen without more."""
         return self._memory[:]
 
     def write(self, limits: EngineLimits) -> None:

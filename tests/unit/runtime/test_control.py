@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from runtime.caller import Caller
 from runtime.control import Control, RefusedError
 from runtime.control_config import ControlConfig, Mode, Quota, SloClass
-from runtime.control_limits import EngineLimits, LimitsFile, limits_path
+from runtime.control_limits import EngineLimits, LimitsFile, decode_limits, limits_path
 from runtime.control_service import ControlService
 
 CLASSES = {"interactive": SloClass(0.2), "batch": SloClass(30.0, target=0.9)}
@@ -182,12 +182,13 @@ def test_limits_reach_the_engine_and_are_taken_back(tmp_path: Path) -> None:
         for _ in range(4):
             burn(control, clock, 40)
             control.tick()
-        assert LimitsFile(tmp_path / "limits").read() == EngineLimits(0.25, 0.0)
+        written = LimitsFile(tmp_path / "limits").read_bytes()
+        assert decode_limits(written) == EngineLimits(0.25, 0.0)
         for _ in range(200):
             clock.now_s += 1
             control.tick()
         assert control.level == 0
-        assert file.read() == EngineLimits()
+        assert decode_limits(file.read_bytes()) == EngineLimits()
 
     in_loop(scenario)
 
