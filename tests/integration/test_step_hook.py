@@ -6,60 +6,23 @@ import logging
 import struct
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
 
-from runtime.step_record import Admitted, Arrived, Batch, Held, Left, Note, decode_batch
+from runtime.step_record import Admitted, Arrived, Held, Left, decode_batch
 from runtime.step_recorder import find_missing
 from runtime.step_settings import SOCKET_VARIABLE
 from tests.integration import random_model
 from tests.integration.real_scheduler import SchedulerBox, build_scheduler
+from tests.integration.step_records import Records, Seen, everything
 
 pytestmark = pytest.mark.integration
 
 PROMPT = [3 + i % 500 for i in range(200)]
 OTHER_PROMPT = [3 + i * 7 % 500 for i in range(200)]
-
-
-@dataclass(slots=True)
-class Records:
-    """What arrived at the other end of the hook's socket."""
-
-    socket: zmq.Socket[bytes]
-
-    def read(self) -> list[Batch]:
-        batches = []
-        while self.socket.poll(200):
-            batches.append(decode_batch(self.socket.recv()))
-        return batches
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Everything recorded: notes, and steps as dictionaries with their `requests`."""
-
-    notes: list[Note]
-    steps: list[dict[str, Any]]
-
-
-def everything(batches: list[Batch]) -> Seen:
-    notes: list[Note] = []
-    steps: list[dict[str, Any]] = []
-    for batch in batches:
-        notes += batch.notes
-        at = 0
-        for row in batch.steps:
-            step: dict[str, Any] = dict(zip(batch.steps.dtype.names, row.tolist(), strict=True))
-            own = batch.entries[at : at + step["num_entries"]]
-            at += step["num_entries"]
-            names = own.dtype.names
-            step["requests"] = [dict(zip(names, entry.tolist(), strict=True)) for entry in own]
-            steps.append(step)
-    return Seen(notes, steps)
 
 
 @pytest.fixture(scope="module")
