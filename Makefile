@@ -53,6 +53,7 @@ lock:
 	build/lock/bin/pip install --quiet '.[dev]'
 	build/lock/bin/pip freeze --all | grep -v -E '^($(LEFT_OUT))( @|==)' | grep -v -x -F -f requirements-cpu.lock > requirements-dev.lock
 	echo 'docker-compose==1.29.2' >> requirements-dev.lock
+	build/lock/bin/python tools/part_locks.py
 	rm -rf build/lock
 
 clean:

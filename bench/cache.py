@@ -13,9 +13,14 @@
    and 3 % of the wordings answered differently where neither guard nor cosine can see it, and with
    a share that rises in the middle of a run.
 
-`--only` runs one part, `lookup`, `served` (2, 3 and the answers that 4 needs) or `evidence`, and
-leaves the others' results in the JSON file as they are; `--series` runs one series of
-`evidence`.
+5. Recall: pairs of the dataset's questions that are near by embedding, and how many of them the
+   static vectors find.
+6. Misses: throughput of requests that are all misses, with the cache over without, in pairs of
+   rounds (cache_misses.py).
+
+`--only` runs one part, `lookup`, `served` (2, 3 and the answers that 4 needs), `evidence`, `recall`
+or `misses`, and leaves the others' results in the JSON file as they are; `--series` runs one
+series of `evidence`.
 """
 
 from __future__ import annotations
@@ -42,11 +47,16 @@ from typing import Any
 import httpx
 import numpy as np
 from cache_evidence import SERIES, RememberingEncoder, reword, run_series, summarize
+from cache_misses import measure_misses
 
 from evenkeel.embedding import load_encoder
 from runtime.caller import Caller
 from runtime.response_cache.audit import AuditLog
-from runtime.response_cache.cache import ResponseCache
+from runtime.response_cache.cache import (
+    LEAST_SKETCH_SIMILARITY,
+    NUM_CANDIDATES,
+    ResponseCache,
+)
 from runtime.response_cache.entry import CacheEntry, encode_entry
 from runtime.response_cache.memory_backend import MemoryBackend
 from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
@@ -60,7 +70,7 @@ LOOKUPS = 2000
 CHECKED = 500
 EMBEDDED = 300
 WORDINGS = 900
-PARTS = ("lookup", "served", "evidence")
+PARTS = ("lookup", "served", "evidence", "recall", "misses")
 POLICY = """
 [[routes]]
 route = "off"
@@ -135,6 +145,7 @@ async def measure_lookup() -> dict[str, Any]:
         )
         await backend.write(entry.id, encode_entry(entry), 3600, ["tenant"])
         cache.index.add(entry.id, asked.scope, row)
+        cache.index.learn(entry.id, row)
     built_s = time.perf_counter() - began
     lookups = []
     num_nearest = num_missed = 0
@@ -142,7 +153,8 @@ async def measure_lookup() -> dict[str, Any]:
         vector = rows[place] + noise.standard_normal(rows.shape[1]).astype(np.float32) * 0.01
         vector /= np.linalg.norm(vector)
         began = time.perf_counter()
-        near = await cache.find_near(asked, vector)
+        # Both kinds of vectors stand for each other here: what is timed is all but embedding.
+        near = await cache.find_nearest(asked, vector, cache.find_candidates(asked, vector))
         lookups.append(time.perf_counter() - began)
         num_missed += near is None
         if number < CHECKED:
@@ -274,6 +286,49 @@ def measure_ttft(client: httpx.Client, pairs: int) -> dict[str, Any]:
     }
 
 
+def measure_recall() -> dict[str, Any]:
+    """Compare what embeddings hold to be near with what static vectors find."""
+    encoder = load_encoder()
+    items = [item for item in read_items().values() if len(item["messages"]) == 1]
+    cluster_of = {item["messages"][0]["content"]: item.get("cluster_id") for item in items}
+    sketched = {text: encoder.sketch(text) for text in cluster_of}
+    texts = [text for text, sketch in sketched.items() if sketch is not None]
+    began = time.perf_counter()
+    sketches = np.stack([encoder.sketch(text) for text in texts])  # type: ignore[arg-type]
+    sketch_s = (time.perf_counter() - began) / len(texts)
+    vectors = np.stack([encoder.encode(text) for text in texts])
+    left, right = np.triu_indices(len(texts), 1)
+    cosines = (vectors @ vectors.T)[left, right]
+    static = (sketches @ sketches.T)[left, right]
+    clusters = [cluster_of[text] for text in texts]
+    same = np.array(
+        [
+            clusters[i] is not None and clusters[i] == clusters[j]
+            for i, j in zip(left, right, strict=True)
+        ]
+    )
+    near = {"0.6": cosines >= 0.6, "0.8": cosines >= 0.8, "same, 0.6": same & (cosines >= 0.6)}
+    whole = vectors @ vectors.T - 2 * np.eye(len(texts), dtype=np.float32)
+    ranks = (-(sketches @ sketches.T - 2 * np.eye(len(texts)))).argsort(axis=1).argsort(axis=1)
+    rank_of_nearest = ranks[np.arange(len(texts)), whole.argmax(axis=1)]
+    has_near = whole.max(axis=1) >= 0.8
+    chosen = [*near.items(), ("all pairs", np.ones_like(same))]
+    floors = [0.2, 0.3, LEAST_SKETCH_SIMILARITY, 0.5, 0.6, 0.7]
+    return {
+        "texts": len(texts),
+        "pairs": {name: int(pick.sum()) for name, pick in near.items()},
+        "sketch_us": sketch_s * 1e6,
+        "by_floor": {
+            f"{floor:g}": {name: float((static[pick] >= floor).mean()) for name, pick in chosen}
+            for floor in floors
+        },
+        "nearest_within": {
+            str(count): float((rank_of_nearest[has_near] < count).mean())
+            for count in (1, 2, 4, 8, 16, NUM_CANDIDATES)
+        },
+    }
+
+
 def find_wordings() -> dict[str, str]:
     """Return some wordings of each question that may be cached, and whose they are."""
     private = PrivateText()
@@ -323,6 +378,20 @@ def show(report: dict[str, Any]) -> None:
             f"{ttft['ratio']:.1f} ({ttft['least_ratio']:.1f} to {ttft['greatest_ratio']:.1f}), "
             f"{ttft['pairs']} pairs"
         )
+    if "recall" in report:
+        recall = report["recall"]
+        print(f"static vectors, {recall['sketch_us']:.0f} us each, {recall['texts']} questions:")
+        for floor, found in recall["by_floor"].items():
+            print(f"  from {floor}: " + ", ".join(f"{k} {v:.3f}" for k, v in found.items()))
+        print(f"  nearest (0.8) among the first: {recall['nearest_within']}")
+    for kind, part in report.get("misses", {}).items():
+        low, high = part["ratio_ci95"]
+        print(
+            f"misses, {kind}: {part['off_tokens_per_s']:.0f} tokens/s without, "
+            f"{part['on_tokens_per_s']:.0f} with, "
+            f"ratio {part['ratio']:.3f} ({low:.3f} to {high:.3f}; limit 0.97), {part['pairs']} "
+            f"pairs; {part['embeddings']}"
+        )
     for name, part in report.get("evidence", {}).items():
         print(
             f"serve, series {name}: {part['runs_within_limit']} of {part['runs']} runs within "
@@ -342,6 +411,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--miss-pairs", type=int, default=20)
+    parser.add_argument("--miss-requests", type=int, default=400)
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--series", choices=tuple(SERIES), action="append")
     parser.add_argument("--json", type=Path, metavar="PATH", default=Path("build/cache.json"))
@@ -358,6 +429,15 @@ def main() -> int:
             report["ttft"] = measure_ttft(client, args.pairs)
             report["adversarial"] = measure_adversarial(client)
             report["answers"] = record_answers(client)
+    if "recall" in parts:
+        report["recall"] = measure_recall()
+    if "misses" in parts:
+        dataset = sorted(set(find_wordings().values()))
+        with serve() as url:
+            report["misses"] = {
+                kind: measure_misses(url, kind, dataset, args.miss_pairs, args.miss_requests)
+                for kind in ("unlike", "numbered", "related")
+            }
     if "evidence" in parts:
         if "answers" not in report:
             raise SystemExit("cache: no answers to run on; run --only served first")

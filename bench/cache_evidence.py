@@ -79,9 +79,9 @@ class RememberingEncoder:
         self._encoder = encoder
         self._known: dict[str, Any] = {}
 
-    def num_tokens(self, text: str) -> int:
+    def sketch(self, text: str) -> Any:
         """As the encoder does."""
-        return self._encoder.num_tokens(text)
+        return self._encoder.sketch(text)
 
     def encode(self, text: str) -> Any:
         """As the encoder does, once."""
@@ -156,7 +156,8 @@ async def run_once(
         for rate in rates
     ]
     route = RoutePolicy(mode=Mode.SERVE, wrong_hit_limit=LIMIT)
-    policy = CachePolicy(routes=(route,))
+    # Seeded runs must not depend on how long embeddings take.
+    policy = CachePolicy(routes=(route,), embedding_timeout_s=10)
     cache = ResponseCache(
         policy,
         MemoryBackend(policy.max_bytes),

@@ -1,14 +1,16 @@
-"""What control does for the interactive class at 1.5 times the load that can be sustained.
+"""Goodput with control and without, under ten loads of 0.8 to 3 times what can be sustained.
 
-    python bench/control.py --pairs 5 --json build/bench/control.json
+    python bench/control.py --json build/bench/control.json                     some 45 minutes
+    python bench/control.py --pairs 1 --seconds 4 --loads 2 --json build/c.json a short run
 
-Two servers with the same flags are up together, one with control, one without. In pairs in random
-order, each gets the same open-loop arrivals at 1.5 times the load that can be sustained, which is
-measured before each pair: the throughput of a closed loop over the mix (half interactive requests
-with short prompts, half batch requests with long ones) at the server without control. Goodput
-counts the interactive requests a second whose first token came within the class's limit and whose
-answer was complete. Between measurements the kill switch takes control's steps back, so that each
-begins with none.
+Two `evenkeel serve` with the same flags are up together, one with control, one without. In each
+round every load is sent to both, in random order, with the same open-loop Poisson arrivals; each
+measurement ends when the last request has its answer. What can be sustained is measured in each
+round and for each mix: the throughput of 16 clients that ask again at once, without control.
+
+A request is good if its answer was complete and its first token came within the limit of its class;
+goodput is the sum over all classes. The ratio of a load is that of the sums over the rounds, its
+lower bound the 5th percentile of a bootstrap over rounds.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ import argparse
 import asyncio
 import json
 import random
-import statistics
 import sys
 import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +30,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.servers import (
-    BARE,
     HOOKS,
     MODEL,
     Server,
@@ -39,63 +41,113 @@ from bench.servers import (
     wait_until_ready,
 )
 
-LIMIT_S = {"interactive": 0.2, "batch": 30.0}
-CONTROL_FILE = """
-default_class = "interactive"
-max_active = 16
-window_s = 2
-recover_s = 10
-escalate_burn = 5
 
-[classes.interactive]
-ttft_s = 0.2
-queue_deadline_s = 0.4
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the requests of a class are like: their limit, sentences of filler, and answer."""
 
-[classes.batch]
-ttft_s = 30
-target = 0.9
-"""
-SUSTAINED_S = 5.0
-# A control file is looked at once a second.
-RELOADED_S = 2.0
+    limit_s: float
+    sentences: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A mix of classes, and how many times what can be sustained of it."""
+
+    mix: str
+    times: float
+
+    @property
+    def name(self) -> str:
+        """What the load is called."""
+        return f"{self.mix}, {self.times:g} times"
+
+
+KINDS = {"interactive": Kind(0.2, 0, 24), "chat": Kind(0.5, 15, 64), "batch": Kind(30.0, 60, 96)}
+MIXES: Mapping[str, Mapping[str, float]] = {
+    "half interactive, half batch": {"interactive": 0.5, "batch": 0.5},
+    "mostly batch": {"interactive": 0.2, "batch": 0.8},
+    "mostly interactive": {"interactive": 0.8, "batch": 0.2},
+    "three classes": {"interactive": 0.3, "chat": 0.4, "batch": 0.3},
+    "chat only": {"chat": 1.0},
+}
+# The first is the one whose top class is judged.
+LOADS = (
+    Load("half interactive, half batch", 1.5),
+    Load("half interactive, half batch", 0.8),
+    Load("half interactive, half batch", 1.0),
+    Load("half interactive, half batch", 3.0),
+    Load("mostly batch", 1.5),
+    Load("mostly batch", 2.0),
+    Load("mostly interactive", 1.5),
+    Load("mostly interactive", 2.0),
+    Load("three classes", 2.0),
+    Load("chat only", 1.5),
+)
+CONTROL_FILE = 'default_class = "chat"\nwindow_s = 5\n' + "".join(
+    f"[classes.{name}]\nttft_s = {kind.limit_s}\n" for name, kind in KINDS.items()
+)
+NUM_CLIENTS = 16
 FILLER = "The parcel was sent on Monday and has not arrived. "
+LEAST_RATIO, TOP_TIMES, TOP_RATIO = 0.97, 1.5, 0.95
+NUM_RESAMPLES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One request of the load: when, of which class, how long."""
+class Answer:
+    """How one request ended: seconds to its first token and end, None where it had none."""
 
-    at_s: float
     slo_class: str
-    number: int
+    status: int
+    ttft_s: float | None
+    end_s: float | None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it was answered in full, its first token within the limit of its class."""
+        limit_s = KINDS[self.slo_class].limit_s
+        return self.end_s is not None and self.ttft_s is not None and self.ttft_s <= limit_s
 
 
 @dataclass(frozen=True, slots=True)
-class Goodput:
-    """One server under one load.
+class Measured:
+    """One server under one load; counts by class.
 
     Attributes:
-        interactive: Interactive requests a second within their limit.
-        batch: Batch requests a second within theirs.
-        interactive_ttft_p50_s: Of those that were served.
-        refused: Requests answered with 429 or 503.
+        completed_per_s: Requests a second whose answer ended while the load was on.
     """
 
-    interactive: float
-    batch: float
-    interactive_ttft_p50_s: float
-    refused: int
+    asked: dict[str, int]
+    good: dict[str, int]
+    refused: dict[str, int]
+    completed_per_s: float
+
+    @property
+    def num_good(self) -> int:
+        """Good requests of all classes."""
+        return sum(self.good.values())
 
 
-async def ask(server: Server, slo_class: str, number: int) -> float | None:
-    """Return the time to the first token of one request; None if it was refused."""
-    is_batch = slo_class == "batch"
-    question = f"Order {number}: where is it? " + (FILLER * 60 if is_batch else "")
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One load at both servers."""
+
+    load: str
+    sustainable_per_s: float
+    control: Measured
+    plain: Measured
+
+
+async def ask(server: Server, slo_class: str, number: int) -> Answer:
+    """Send one request and read its answer to the end."""
+    kind = KINDS[slo_class]
+    question = f"Order {number}: where is it? " + FILLER * kind.sentences
     body = json.dumps(
         {
             "model": MODEL,
             "messages": [{"role": "user", "content": question}],
-            "max_tokens": 96 if is_batch else 24,
+            "max_tokens": kind.tokens,
             "ignore_eos": True,
             "stream": True,
         }
@@ -108,106 +160,158 @@ async def ask(server: Server, slo_class: str, number: int) -> float | None:
     started = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(head.encode() + body)
-    first, last = None, b""
+    status, first, last = 0, None, b""
     try:
         while data := await reader.read(1 << 16):
+            if not status:
+                status = int(data.split(None, 2)[1])
             if first is None and b"data: " in data:
-                first = time.perf_counter()
+                first = time.perf_counter() - started
             last = (last + data)[-64:]
     finally:
         writer.close()
-    return first - started if first is not None and b"[DONE]" in last else None
+    end_s = time.perf_counter() - started if b"[DONE]" in last else None
+    return Answer(slo_class, status, first, end_s)
 
 
-async def find_sustainable(server: Server, seconds: float) -> float:
-    """Return the requests a second that a closed loop of 16 clients gets through."""
+async def find_sustainable(server: Server, mix: str, seconds: float) -> float:
+    """Return the requests a second that a closed loop of clients gets through."""
     until = time.perf_counter() + seconds
-    numbers = iter(range(10_000_000, 20_000_000))
+    random_ = random.Random(3)
     done = 0
 
     async def client() -> None:
         nonlocal done
         while time.perf_counter() < until:
-            number = next(numbers)
-            await ask(server, "batch" if number % 2 else "interactive", number)
+            slo_class = random_.choices(*choices(mix))[0]
+            await ask(server, slo_class, random_.randrange(10_000_000))
             done += 1
 
     started = time.perf_counter()
-    await asyncio.gather(*(client() for _ in range(16)))
+    await asyncio.gather(*(client() for _ in range(NUM_CLIENTS)))
     return done / (time.perf_counter() - started)
 
 
-def make_load(rate: float, seconds: float, seed: int) -> list[Asked]:
-    """Return Poisson arrivals, half of each class."""
+def choices(mix: str) -> tuple[list[str], list[float]]:
+    return list(MIXES[mix]), list(MIXES[mix].values())
+
+
+async def measure(server: Server, mix: str, rate: float, seconds: float, seed: int) -> Measured:
+    """Send Poisson arrivals and wait for every answer."""
     random_ = random.Random(seed)
-    at_s, load = 0.0, []
-    while at_s < seconds:
-        at_s += random_.expovariate(rate)
-        slo_class = random_.choice(("interactive", "batch"))
-        load.append(Asked(at_s, slo_class, random_.randrange(10_000_000)))
-    return load
-
-
-async def measure(server: Server, load: list[Asked], seconds: float) -> Goodput:
-    """Send the load and wait for its end."""
-    started = asyncio.get_running_loop().time()
-
-    async def one(asked: Asked) -> tuple[str, float | None]:
-        await asyncio.sleep(started + asked.at_s - asyncio.get_running_loop().time())
-        return asked.slo_class, await ask(server, asked.slo_class, asked.number)
-
-    answers = await asyncio.gather(*map(one, load))
-    served = {c: [t for name, t in answers if name == c and t is not None] for c in LIMIT_S}
-    good = {c: sum(t <= LIMIT_S[c] for t in times) / seconds for c, times in served.items()}
-    ttfts = served["interactive"]
-    return Goodput(
-        interactive=good["interactive"],
-        batch=good["batch"],
-        interactive_ttft_p50_s=statistics.median(ttfts) if ttfts else float("nan"),
-        refused=sum(t is None for _, t in answers),
+    asked: list[tuple[float, asyncio.Task[Answer]]] = []
+    started, at_s = time.perf_counter(), 0.0
+    while (at_s := at_s + random_.expovariate(rate)) < seconds:
+        slo_class = random_.choices(*choices(mix))[0]
+        number = random_.randrange(10_000_000)
+        await asyncio.sleep(max(0.0, started + at_s - time.perf_counter()))
+        asked.append((at_s, asyncio.create_task(ask(server, slo_class, number))))
+    answers = [(at_s, await task) for at_s, task in asked]
+    return Measured(
+        asked=dict(Counter(a.slo_class for _, a in answers)),
+        good=dict(Counter(a.slo_class for _, a in answers if a.is_good)),
+        refused=dict(Counter(a.slo_class for _, a in answers if a.status in (429, 503))),
+        completed_per_s=sum(
+            a.end_s is not None and at_s + a.end_s <= seconds for at_s, a in answers
+        )
+        / seconds,
     )
 
 
-async def compare(
-    servers: tuple[Server, Server], control_file: Path, args: argparse.Namespace
-) -> tuple[list[float], list[tuple[Goodput, Goodput]]]:
-    with_control, without = servers
+async def compare(with_control: Server, plain: Server, args: argparse.Namespace) -> list[Pair]:
+    servers = (with_control, plain)
+    loads = LOADS[: args.loads]
     for server in servers:
-        await find_sustainable(server, 3)
+        await find_sustainable(server, loads[0].mix, args.sustain)
     order = random.Random(args.seed)
-    pairs, sustainable = [], []
-    for pair in range(args.pairs):
-        sustainable.append(await find_sustainable(without, SUSTAINED_S))
-        load = make_load(args.load * sustainable[-1], args.seconds, args.seed + pair)
-        measured: dict[str, Goodput] = {}
-        for server in order.sample(servers, 2):
-            measured[server.name] = await measure(server, load, args.seconds)
-            control_file.write_text('mode = "off"\n', encoding="utf-8")
-            # Meanwhile vLLM empties its queue.
-            await asyncio.sleep(args.rest)
-            control_file.write_text(CONTROL_FILE, encoding="utf-8")
-            await asyncio.sleep(RELOADED_S)
-        both = measured[with_control.name], measured[without.name]
-        pairs.append(both)
-        print(
-            f"pair {pair + 1}/{args.pairs}, sustainable {sustainable[-1]:.1f} requests/s: "
-            + "  |  ".join(
-                f"interactive {g.interactive:5.2f}/s (TTFT p50 {g.interactive_ttft_p50_s:6.3f} s), "
-                f"batch {g.batch:5.2f}/s, refused {g.refused}"
-                for g in both
-            ),
-            flush=True,
+    pairs = []
+    for round_ in range(args.pairs):
+        sustainable: dict[str, float] = {}
+        for load in order.sample(loads, len(loads)):
+            if load.mix not in sustainable:
+                sustainable[load.mix] = await find_sustainable(plain, load.mix, args.sustain)
+            rate = load.times * sustainable[load.mix]
+            seed = args.seed + 1000 * round_
+            measured = {}
+            for server in order.sample(servers, 2):
+                measured[server.port] = await measure(server, load.mix, rate, args.seconds, seed)
+            pair = Pair(
+                load.name,
+                sustainable[load.mix],
+                measured[with_control.port],
+                measured[plain.port],
+            )
+            pairs.append(pair)
+            print(f"{round_ + 1}/{args.pairs} {load.name}: {describe(pair)}", flush=True)
+    return pairs
+
+
+def describe(pair: Pair) -> str:
+    sides = [
+        f"good {side.good} of {side.asked}, refused {side.refused}, "
+        f"{side.completed_per_s:.1f} completed/s"
+        for side in (pair.control, pair.plain)
+    ]
+    return f"sustainable {pair.sustainable_per_s:.1f}/s; control {sides[0]}; plain {sides[1]}"
+
+
+def ratio_of(pairs: Sequence[Pair]) -> float:
+    return sum(p.control.num_good for p in pairs) / max(1, sum(p.plain.num_good for p in pairs))
+
+
+def lower_bound(pairs: Sequence[Pair], seed: int) -> float:
+    """Return the 5th percentile of the ratio over resampled rounds."""
+    random_ = random.Random(seed)
+    drawn = sorted(ratio_of(random_.choices(pairs, k=len(pairs))) for _ in range(NUM_RESAMPLES))
+    return drawn[NUM_RESAMPLES // 20]
+
+
+def judge_top_class(pairs: Sequence[Pair], mix: str) -> dict[str, object]:
+    """Return how many requests of the highest class were in time, with control and without."""
+    top = min(MIXES[mix], key=lambda name: KINDS[name].limit_s)
+    asked = sum(p.control.asked.get(top, 0) for p in pairs)
+    good, plain = (
+        sum(side.good.get(top, 0) for side in sides)
+        for sides in ([p.control for p in pairs], [p.plain for p in pairs])
+    )
+    is_met = 0 < good >= min(TOP_TIMES * plain, TOP_RATIO * asked)
+    return {"class": top, "asked": asked, "control": good, "plain": plain, "is_met": is_met}
+
+
+def summarise(pairs: Sequence[Pair], seed: int) -> list[dict[str, object]]:
+    """Return one row a load: the ratio and its bound, the top class, completed requests."""
+    rows: list[dict[str, object]] = []
+    for load in LOADS:
+        own = [pair for pair in pairs if pair.load == load.name]
+        if not own:
+            continue
+        lower = lower_bound(own, seed)
+        control, plain = (
+            sum(side.completed_per_s for side in sides) / len(own)
+            for sides in ([p.control for p in own], [p.plain for p in own])
         )
-    return sustainable, pairs
+        rows.append(
+            {
+                "load": load.name,
+                "ratio": ratio_of(own),
+                "lower95": lower,
+                "is_met": lower >= LEAST_RATIO,
+                "top": judge_top_class(own, load.mix),
+                "completed_per_s": {"control": control, "plain": plain},
+            }
+        )
+    return rows
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_served(parser)
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=5, help="rounds over all loads")
     parser.add_argument("--seconds", type=float, default=15.0, help="of load in a measurement")
-    parser.add_argument("--rest", type=float, default=8.0, help="seconds between measurements")
-    parser.add_argument("--load", type=float, default=1.5, help="times the sustainable load")
+    parser.add_argument("--sustain", type=float, default=5.0, help="seconds of the closed loop")
+    parser.add_argument("--loads", type=int, default=len(LOADS), help="only the first so many")
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--json", type=Path, metavar="PATH")
     args = parser.parse_args()
@@ -219,27 +323,27 @@ def main() -> int:
         otlp = stack.enter_context(receiver())
         served, control = read_served(args), ("--control-file", str(control_file))
         servers = (
-            stack.enter_context(serve(HOOKS, served, folder, otlp, more_flags=control)),
-            stack.enter_context(serve(BARE, served, folder, otlp)),
+            stack.enter_context(serve(HOOKS, served, folder / "on", otlp, more_flags=control)),
+            stack.enter_context(serve(HOOKS, served, folder / "off", otlp)),
         )
         for server in servers:
             wait_until_ready(server)
-        sustainable, pairs = asyncio.run(compare(servers, control_file, args))
-    ratios = [a.interactive / max(b.interactive, 1 / args.seconds) for a, b in pairs]
-    middle = statistics.median(ratios)
-    print(
-        f"\ngoodput of interactive, control against plain, {args.pairs} pairs: "
-        f"median {middle:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-    )
+        pairs = asyncio.run(compare(*servers, args))
+    rows = summarise(pairs, args.seed)
+    print(f"\ngoodput with control over without, {args.pairs} rounds, lower bound of 95 %:")
+    for row in rows:
+        print(
+            f"{row['load']:36} {row['ratio']:.3f}, {row['lower95']:.3f} or more  "
+            f"{'met' if row['is_met'] else 'MISSED'}; top class {row['top']}"
+        )
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         report = {
-            "sustainable_requests_per_s": sustainable,
-            "load": args.load,
             "served": asdict(served),
             "machine": describe_machine(),
-            "ratio": {"median": middle, "least": min(ratios), "greatest": max(ratios)},
-            "pairs": [{"control": asdict(a), "plain": asdict(b)} for a, b in pairs],
+            "seconds": args.seconds,
+            "loads": rows,
+            "pairs": [asdict(pair) for pair in pairs],
         }
         args.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 0

@@ -32,7 +32,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from collector.log_recovery import OPEN_SUFFIX, recover
 from collector.segment import RECORD, read_bodies
 from tests.integration.clickhouse_server import clickhouse_server
-from tests.integration.collector_process import running_collector, start_collector
+from tests.integration.collector_process import (
+    CollectorProcess,
+    running_collector,
+    start_collector,
+)
 from tests.integration.otlp_payload import mutate, trace_request
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -42,7 +46,7 @@ SPANS_A_REQUEST = 40
 DRAIN_S = 300
 MODES = ("kill", "bodies", "stopped", "disk", "torn")
 # Figures that must be 0.
-BAD = ("_lost", "_that_lost", "_doubled", "_5xx", "crashed", "quarantined", "_too_much")
+BAD = ("_lost", "_that_lost", "_doubled", "_5xx", "crashed", "quarantined", "_too_much", "damaged")
 # Memory flat: between the first quarter of the mutated bodies and the last.
 MAX_GROWN_MIB = 64
 COUNTS = {
@@ -98,10 +102,12 @@ def stop_senders(senders: list[Sender], sent: set[str], acknowledged: set[str]) 
         acknowledged |= sender.acknowledged
 
 
-def wait_drained(data_dir: Path) -> None:
+def wait_drained(data_dir: Path, collector: CollectorProcess) -> None:
     deadline = time.monotonic() + DRAIN_S
     while any((data_dir / "log").glob("*.*")) and time.monotonic() < deadline:
-        time.sleep(0.1)
+        # The last few spans wait for a reader (docs/decisions/0200).
+        collector.rows("SELECT 1")
+        time.sleep(0.2)
 
 
 def compare(rows: Any, sent: set[str], acknowledged: set[str]) -> dict[str, int]:
@@ -131,8 +137,10 @@ def kill(folder: Path, num_kills: int, rng: random.Random) -> dict[str, int]:
         print(f"\rkill {number + 1} of {num_kills}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     with running_collector(folder) as collector:
-        wait_drained(folder)
-        return {"kills": num_kills, **compare(collector.rows, sent, acknowledged)}
+        wait_drained(folder, collector)
+        damaged = len(list((folder / "log").glob("quarantine/*.damaged")))
+        found = compare(collector.rows, sent, acknowledged)
+        return {"kills": num_kills, "segments_damaged": damaged, **found}
 
 
 def abuse(folder: Path, num_bodies: int, rng: random.Random) -> dict[str, int]:
@@ -152,7 +160,7 @@ def abuse(folder: Path, num_bodies: int, rng: random.Random) -> dict[str, int]:
             statuses[answer.status_code // 100] += 1
             if number == num_bodies // 4:
                 early_bytes = process.memory_info().rss
-        wait_drained(folder)
+        wait_drained(folder, collector)
         grown = process.memory_info().rss - early_bytes
         is_alive = collector.process.poll() is None
         quarantined = len(list((folder / "log").glob("quarantine/*.sealed")))
@@ -187,7 +195,7 @@ def stop_store(folder: Path, stopped_s: float) -> dict[str, int]:
             server.start()
             time.sleep(1)
             stop_senders(senders, sent, acknowledged)
-            wait_drained(data_dir)
+            wait_drained(data_dir, collector)
             told_to_wait = sum(sender.statuses[503] for sender in senders)
             return {
                 "stopped_s": int(stopped_s),
@@ -216,7 +224,7 @@ def fill_disk(folder: Path, full_s: float) -> dict[str, int]:
     told_to_wait = sum(sender.statuses[503] for sender in senders)
     config.write_text("", encoding="utf-8")
     with running_collector(folder) as collector:
-        wait_drained(folder)
+        wait_drained(folder, collector)
         return {"told_to_wait": told_to_wait, **compare(collector.rows, sent, acknowledged)}
 
 
@@ -246,7 +254,7 @@ def tear(folder: Path, num_restarts: int, rng: random.Random) -> dict[str, int]:
     config.write_text("", encoding="utf-8")
     (path,) = (data_dir / "log").glob(f"*{OPEN_SUFFIX}")
     data = path.read_bytes()
-    whole = read_bodies(data)
+    whole = read_bodies(data, path.stem)
     begin = len(data) - len(whole[-1]) - RECORD.size
     num_lost = 0
     cut_folder = folder / "cut"
@@ -254,7 +262,7 @@ def tear(folder: Path, num_restarts: int, rng: random.Random) -> dict[str, int]:
     for end in range(begin, len(data)):
         (cut_folder / path.name).write_bytes(data[:end])
         (segment,) = recover(cut_folder).segments
-        num_lost += read_bodies(segment.path.read_bytes()) != whole[:-1]
+        num_lost += read_bodies(segment.path.read_bytes(), path.stem) != whole[:-1]
         segment.path.unlink()
     result = {"cuts": len(data) - begin, "cuts_that_lost": num_lost}
     acknowledged = set(names[:-1])
@@ -263,7 +271,7 @@ def tear(folder: Path, num_restarts: int, rng: random.Random) -> dict[str, int]:
         (each / "log").mkdir(parents=True)
         (each / "log" / path.name).write_bytes(data[: rng.randrange(begin, len(data))])
         with running_collector(each) as collector:
-            wait_drained(each)
+            wait_drained(each, collector)
             for key, value in compare(collector.rows, set(names), acknowledged).items():
                 result[key] = result.get(key, 0) + value
     return result

@@ -42,14 +42,13 @@ from runtime.arrival import ArrivalMiddleware
 from runtime.exporter_counters import SharedCounts
 from runtime.observation import Observation, decode, encode
 from runtime.observed_engine import ObservedEngine
-from runtime.open_metrics import OpenMetricsMiddleware
 from runtime.otlp import build_request
+from runtime.own_pages import OwnPagesMiddleware
 from runtime.prompt_middleware import PromptMiddleware
 from runtime.record import find_phases, to_record
 from runtime.recorder import QueueBound, Recorder
 from runtime.request_hook import RequestHook
 from runtime.vllm_adapter import make_reader
-from runtime.why import WhyMiddleware
 
 TOKENS = 128
 START_NS = 10**15
@@ -199,7 +198,7 @@ def in_the_servers_process() -> float:
     async def send(_: Any) -> None:
         return
 
-    hooked = OpenMetricsMiddleware(WhyMiddleware(ArrivalMiddleware(PromptMiddleware(app))))
+    hooked = ArrivalMiddleware(PromptMiddleware(OwnPagesMiddleware(app)))
 
     def scope_of(client: Any) -> dict[str, Any]:
         state = SimpleNamespace(

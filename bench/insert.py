@@ -4,7 +4,7 @@ Each row is a process of its own with a store of its own; rounds go through the 
 order. Prints a table and writes JSON.
 
     python bench/insert.py                                  # sizes, and what each part costs
-    python bench/insert.py --sizes 512 --inserts 20         # mostly the fixed cost
+    python bench/insert.py --sizes 12 --inserts 20          # the fixed cost
 """
 
 from __future__ import annotations
@@ -61,12 +61,13 @@ def change(client: Any, variant: str) -> None:
 
 def measure(variant: str, num_spans: int, num_inserts: int) -> dict[str, float]:
     """Insert into a fresh store, after two inserts that do not count."""
-    num_bodies = max(1, num_spans // SPANS_A_BODY)
-    bodies = [check_protobuf(build_body(SPANS_A_BODY, seed)).payload for seed in range(NUM_BODIES)]
+    spans_a_body = min(num_spans, SPANS_A_BODY)
+    num_bodies = num_spans // spans_a_body
+    bodies = [check_protobuf(build_body(spans_a_body, seed)).payload for seed in range(NUM_BODIES)]
     chosen = [bodies[index % NUM_BODIES] for index in range(num_bodies)]
     with tempfile.TemporaryDirectory(prefix="insert-") as name:
         path = Path(name) / "segment"
-        path.write_bytes(encode_segment(time.time_ns(), chosen))
+        path.write_bytes(encode_segment("segment", time.time_ns(), chosen))
         del bodies, chosen
         storage = open_embedded(Path(name) / "store")
         client = storage.connect()
@@ -82,7 +83,7 @@ def measure(variant: str, num_spans: int, num_inserts: int) -> dict[str, float]:
     cpu_s = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
     return {
         "cpu_ms_an_insert": cpu_s / num_inserts * 1e3,
-        "cpu_us_a_span": cpu_s / num_inserts / (num_bodies * SPANS_A_BODY) * 1e6,
+        "cpu_us_a_span": cpu_s / num_inserts / (num_bodies * spans_a_body) * 1e6,
         "wall_ms_an_insert": (end_s - begin_s) / num_inserts * 1e3,
         "peak_mib": end.ru_maxrss / 1024,
     }
@@ -91,7 +92,7 @@ def measure(variant: str, num_spans: int, num_inserts: int) -> dict[str, float]:
 def main() -> int:
     """Run every row, print the medians, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[512, 8192, 51200])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[12, 512, 8192, 51200])
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--inserts", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)

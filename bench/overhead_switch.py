@@ -63,8 +63,7 @@ SERVERS = (HOOKS, REQUESTS, TRACING)
 APP_CLASSES = (
     ("runtime.arrival", "ArrivalMiddleware"),
     ("runtime.prompt_middleware", "PromptMiddleware"),
-    ("runtime.why", "WhyMiddleware"),
-    ("runtime.open_metrics", "OpenMetricsMiddleware"),
+    ("runtime.own_pages", "OwnPagesMiddleware"),
 )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from collector.alert_state import Life, State
 from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import FILE_MODE
 
 FILE_NAME = "alerts.db"
 _VERSION = 3
@@ -108,13 +109,15 @@ class AlertBook:
         if not create and not path.exists():
             raise ConfigurationError(f"{path} does not exist; is this the collector's data folder?")
         try:
+            # SQLite gives the files beside it the same rights.
+            path.touch(mode=FILE_MODE)
             self.connection = sqlite3.connect(path, timeout=10.0, isolation_level=None)
             self.connection.row_factory = sqlite3.Row
             self.connection.execute("PRAGMA journal_mode = WAL")
             # FULL: a commit is on the disk when it returns, so a power cut loses nothing either.
             self.connection.execute("PRAGMA synchronous = FULL")
             self._migrate(path)
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(f"{path} cannot be used for alerts: {error}") from error
 
     def _migrate(self, path: Path) -> None:

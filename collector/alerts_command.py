@@ -200,4 +200,5 @@ ALERTS = Command(
     summary="list alerts, silence them, replay dead letters, test receivers",
     configure=_configure,
     extra="collector",
+    keeps_private=True,
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import FILE_MODE
 
 FILE_NAME = "audit.db"
 _SCHEMA = """
@@ -53,11 +54,13 @@ class Audit:
 
     def __init__(self, path: Path) -> None:
         try:
+            # SQLite gives the files beside it the same rights.
+            path.touch(mode=FILE_MODE)
             self._connection = sqlite3.connect(path, timeout=10.0, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute(_SCHEMA)
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(f"{path} cannot be used for the audit: {error}") from error
 
     def add(self, entry: Entry) -> None:

@@ -25,7 +25,7 @@ EVERYWHERE_ARGUMENTS = f"'/clickhouse/tables/{DATABASE}/{{name}}', '{{{{shard}}}
 _CREATE_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 _CREATE_VIEW = re.compile(r"CREATE (MATERIALIZED )?VIEW IF NOT EXISTS (\w+)(?: TO (\w+))?")
 _ALTER = re.compile(r"ALTER TABLE (\w+)")
-_OF_ROWS = re.compile(r" (MODIFY SETTING|(ADD|MATERIALIZE) PROJECTION) ")
+_OF_ROWS = re.compile(r"\s(MODIFY SETTING|(ADD|MATERIALIZE) PROJECTION|UPDATE|DELETE)\s")
 _RENAME_VIEW = re.compile(r"RENAME TABLE \w+ TO \w+(, \w+ TO \w+)*")
 _DROP_VIEW = re.compile(r"DROP VIEW IF EXISTS \w+")
 _ENGINE = re.compile(r"ENGINE = (\w*MergeTree)(?:\(\))?(?=\W|$)")

@@ -20,7 +20,9 @@ class Context:
 
     Attributes:
         connect: Returns a new client of the store, for the calling thread alone, that may read
-            and write; close it in the same thread.
+            and write; close it in the same thread. It sees what was acknowledged before.
+        make_visible: Waits until the store has what was acknowledged just before, as long as that
+            takes a moment.
         data_dir: The collector's folder, which exists; a part keeps its own files in it.
         slo_file: The SLO file given with `--slos`, or None.
         dashboard_url: Where people look, for links in notifications, or None.
@@ -35,5 +37,6 @@ class Context:
     slo_file: Path | None
     dashboard_url: str | None
     metrics: CollectorRegistry
+    make_visible: Callable[[], None] = lambda: None
     use_slos: Callable[[Sequence[Slo]], object] = lambda slos: None
     prompts_dir: Path | None = None

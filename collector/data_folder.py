@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import re
+import shutil
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from collector.synced_files import write_synced
 from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import FILE_MODE, FOLDER_MODE, make_private_folder
+
+logger = logging.getLogger(__name__)
 
 ID_FILE = "collector-id"
 LOCK_FILE = "collector.lock"
+_NODE = re.compile(r"\w{1,64}")
+# What temporary files are made in; what a kill left there is removed at the next start.
+TEMPORARY = "tmp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +60,8 @@ def hold(path: Path) -> DataFolder:
         ConfigurationError: If it cannot be written, or another collector has it.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        make_private_folder(path, ID_FILE)
+        fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:
         raise ConfigurationError(
             f"cannot write to {path} (--data-dir): {error.strerror or error}"
@@ -64,6 +74,8 @@ def hold(path: Path) -> DataFolder:
             f"another collector is using {path}; stop it, or choose another --data-dir"
         ) from error
     try:
+        shutil.rmtree(path / TEMPORARY, ignore_errors=True)
+        (path / TEMPORARY).mkdir(FOLDER_MODE)
         return DataFolder(path, _read_node(path / ID_FILE), fd)
     except OSError as error:
         os.close(fd)
@@ -73,6 +85,11 @@ def hold(path: Path) -> DataFolder:
 
 
 def _read_node(path: Path) -> str:
-    if not path.exists():
-        path.write_text(uuid.uuid4().hex[:12] + "\n", encoding="ascii")
-    return path.read_text(encoding="ascii").strip()
+    if path.exists():
+        node = path.read_text(encoding="ascii", errors="replace").strip()
+        if _NODE.fullmatch(node):
+            return node
+        logger.error("this collector's name was damaged, it gets a new one file=%s", path)
+    node = uuid.uuid4().hex[:12]
+    write_synced(path, f"{node}\n".encode())
+    return node

@@ -6,6 +6,9 @@ from isal import igzip_lib, isal_zlib
 
 GZIP_WINDOW = 31
 DEFLATE_WINDOW = 15
+# Files of gzip may be concatenated. What follows one is copied each time: a body of a million empty
+# ones would keep everybody waiting for hours.
+MAX_MEMBERS = 32
 
 
 class TooLargeError(ValueError):
@@ -41,7 +44,9 @@ def decompress(body: bytes, encoding: str, limit_bytes: int) -> bytes:
 def _inflate(body: bytes, window: int, limit_bytes: int) -> bytes:
     plain = b""
     rest = body
-    while rest:  # gzip files may be concatenated
+    for _ in range(MAX_MEMBERS):
+        if not rest:
+            return plain
         stream = isal_zlib.decompressobj(window)
         try:
             plain += stream.decompress(rest, limit_bytes + 1 - len(plain))
@@ -52,4 +57,6 @@ def _inflate(body: bytes, window: int, limit_bytes: int) -> bytes:
         if not stream.eof:
             raise BadEncodingError("body ends in the middle of its compressed stream")
         rest = stream.unused_data
+    if rest:
+        raise BadEncodingError(f"body is more than {MAX_MEMBERS} compressed streams")
     return plain

@@ -16,17 +16,18 @@ from collector.redaction_settings import RedactionSettings
 from collector.service import Addresses, serve
 from collector.settings import CollectorSettings
 from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
 
 SWITCH_S = 0.0005
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `evenkeel collect` with parsed arguments, and return its exit code."""
-    loaded = load(CollectorSettings, vars(args))
-    redaction = load(RedactionSettings, {})
+    loaded = load(CollectorSettings, read_flags(CollectorSettings, args))
+    redaction = load(RedactionSettings, read_flags(RedactionSettings, args))
     if args.print_config:
         print(loaded.describe())
-        print("\n".join(f"redaction.{line}" for line in redaction.describe().splitlines()))
+        print(redaction.describe("redaction"))
         return 0
     logging.basicConfig(
         level=logging.INFO,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from collector.decompress import TooLargeError
+
+logger = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -15,6 +19,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 # A body over its limit is read to the end and thrown away up to this many times the limit, so that
 # the sender reads the answer instead of a reset connection.
 DISCARD_FACTOR = 4
+# google.rpc.Code
+INTERNAL = 13
 
 
 class DisconnectedError(Exception):
@@ -58,6 +64,11 @@ async def answer_http(answer: Answer, scope: Scope, receive: Receive, send: Send
         response = await answer(scope, receive)
     except DisconnectedError:
         return
+    except Exception:
+        # The outermost guard of a port: whatever fails, the caller is told so as everywhere.
+        logger.exception("a request failed method=%s path=%s", scope["method"], scope["path"][:100])
+        failure = {"code": INTERNAL, "message": "the collector failed; its log says why"}
+        response = Response(500, json.dumps(failure).encode(), "application/json")
     await response.send(send)
 
 

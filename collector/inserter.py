@@ -100,12 +100,13 @@ class Inserter:
         num_refusals, wait_s = 0, FIRST_RETRY_S
         left: SealedSegment | None = segment
         while left is not None and not self._stop.is_set():
+            left = self._check(left)
             try:
-                if num_refusals >= MAX_REFUSALS:
+                if left is not None and num_refusals >= MAX_REFUSALS:
                     num_refusals = 0
                     left = self._part(left)
-                    if left is None:
-                        return
+                if left is None:
+                    return
                 self._insert(left)
                 self._log.delete(left)
                 self._metrics.segments_stored.inc()
@@ -120,6 +121,30 @@ class Inserter:
                 )  # fmt: skip
             self._stop.wait(wait_s * random.uniform(0.5, 1.5))
             wait_s = min(wait_s * 2, MAX_RETRY_S)
+
+    def _check(self, segment: SealedSegment) -> SealedSegment | None:
+        """Return what of a segment is intact on the disk; None if nothing, or if it is unreadable.
+
+        One that cannot be read must not keep those behind it waiting.
+        """
+        for attempt in range(1, MAX_REFUSALS + 1):
+            try:
+                checked = self._log.check(segment)
+                break
+            except OSError as error:
+                logger.error(
+                    "log segment not read segment=%s attempt=%d error=%s",
+                    segment.path, attempt, error,
+                )  # fmt: skip
+                self._stop.wait(FIRST_RETRY_S)
+        else:
+            self._metrics.segments_damaged.inc()
+            self._log.leave(segment)
+            return None
+        if checked.is_damaged:
+            self._metrics.segments_damaged.inc()
+            self._metrics.damaged_bytes.inc(checked.num_damaged_bytes)
+        return checked.segment
 
     def _insert(self, segment: SealedSegment) -> None:
         self._check_disk()
@@ -157,8 +182,10 @@ class Inserter:
             self._client = self._storage.connect()
         with CheckStore(self._client, self._storage.insert_settings) as check:
             isolated = isolate(
-                read_bodies(segment.path.read_bytes()),
-                lambda bodies: check.refusal(encode_segment(segment.created_ns, bodies)),
+                read_bodies(segment.path.read_bytes(), segment.name),
+                lambda bodies: check.refusal(
+                    encode_segment(segment.name, segment.created_ns, bodies)
+                ),
             )
         if not isolated.poison:
             return segment

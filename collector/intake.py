@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
 from collector.access import (
     Access,
@@ -17,11 +22,18 @@ from collector.access import (
 from collector.canonical import CheckedBody, MalformedError
 from collector.decompress import BadEncodingError, TooLargeError
 from collector.memory_budget import BusyError, MemoryBudget
+from collector.readiness import Readiness
+from collector.repeats import digest_of
 from collector.self_metrics import SelfMetrics
-from collector.signals import JSON, Parser
+from collector.signals import JSON, Parser, Signal
 from collector.tenant_limits import RateLimitedError, TenantMeter
 from collector.treatment import Treatment
 from collector.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog
+from evenkeel.privacy.budget import OverBudgetError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 RETRY_AFTER_S = 1
 # Parsing this much keeps other senders waiting for about a millisecond; JSON for some more.
@@ -29,6 +41,8 @@ INLINE_BYTES = 512 << 10
 # Bytes that a body of one byte takes at most while it is parsed.
 MEMORY_FACTORS = {JSON: 10}
 DEFAULT_MEMORY_FACTOR = 3
+# A refusal quotes what was sent.
+MAX_MESSAGE = 500
 
 # What refuses a request, and its name on /metrics.
 Refusal = (
@@ -58,6 +72,11 @@ class Intake:
     access: Access
     meter: TenantMeter
     memory: MemoryBudget
+    readiness: Readiness
+    # What is being stored, by digest: a twin that arrives meanwhile waits for the same answer.
+    in_hand: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
+    # Where bodies are redacted that take long: one behind the other, and nobody else waits.
+    slow_lane: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "redaction"))
 
     def tenant_of(self, headers: Mapping[str, str]) -> str | None:
         """Return the tenant that a sender proves; None if it need not, or serves many.
@@ -68,8 +87,10 @@ class Intake:
         """
         return self.access.check(secret_of(headers), AccessScope.INGEST)
 
-    async def take(self, parse: Parser, body: bytes, tenant: str | None, transport: str) -> None:
-        """Return once a decompressed body is on disk.
+    async def take(
+        self, signal: Signal, media_type: str, body: bytes, tenant: str | None, transport: str
+    ) -> None:
+        """Return once a decompressed body is on disk, now or since the same body came before.
 
         Raises:
             MalformedError: If it is not what it should be.
@@ -79,15 +100,65 @@ class Intake:
             LogWriteError: If the disk refused; the sender may try again.
         """
         self.meter.admit(tenant, len(body))
-        if len(body) <= INLINE_BYTES:
-            checked = parse(body, self.treatment, tenant)
-        else:
-            # Beside the event loop, not in it.
-            checked = await asyncio.to_thread(parse, body, self.treatment, tenant)
-        await self.accept(checked, transport)
+        is_small = len(body) <= INLINE_BYTES
+        digest = await _call(is_small, digest_of, signal.path, tenant, body)
+        while (twin := self.in_hand.get(digest)) is not None:
+            await asyncio.wait([twin])
+        if self.log.repeats.knows(digest):
+            self.metrics.bodies_repeated.labels(transport).inc()
+            return
+        check = partial(self._check, signal.parsers[media_type], body, tenant)
+        storing = asyncio.create_task(self._store(check, is_small, transport, digest))
+        self.in_hand[digest] = storing
+        # A sender that leaves does not stop what a twin may be waiting for.
+        storing.add_done_callback(partial(self._let_go, digest))
+        await asyncio.shield(storing)
 
-    async def accept(self, body: CheckedBody, transport: str) -> None:
-        """Return once a checked body is on disk.
+    def _let_go(self, digest: bytes, storing: asyncio.Task[None]) -> None:
+        del self.in_hand[digest]
+        if not storing.cancelled():
+            # Read here, since a sender that has left will not.
+            storing.exception()
+
+    def _check(
+        self, parse: Parser, body: bytes, tenant: str | None, treatment: Treatment
+    ) -> CheckedBody:
+        """Return a checked body.
+
+        Parsing depends on the body alone: whatever else it raises, the body is the reason.
+
+        Raises:
+            MalformedError: If it cannot be read.
+            OverBudgetError: If it takes longer to redact than this treatment has time for.
+        """
+        try:
+            return parse(body, treatment, tenant)
+        except (MalformedError, OverBudgetError):
+            raise
+        except Exception as error:
+            # Without its message, which may quote what was sent.
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            kind = type(error).__name__
+            logger.error("a body cannot be read error=%s at=%s:%d", kind, place.name, place.lineno)
+            raise MalformedError(f"cannot be read: {kind}") from error
+
+    async def _store(
+        self,
+        check: Callable[[Treatment], CheckedBody],
+        is_small: bool,
+        transport: str,
+        digest: bytes,
+    ) -> None:
+        try:
+            checked = await _call(is_small, check, self.treatment.in_haste())
+        except OverBudgetError:
+            checked = await asyncio.get_running_loop().run_in_executor(
+                self.slow_lane, check, self.treatment
+            )
+        await self.accept(checked, transport, digest)
+
+    async def accept(self, body: CheckedBody, transport: str, digest: bytes | None = None) -> None:
+        """Return once a checked body is on disk, and remembered under its digest if it has one.
 
         Raises:
             LogFullError: As `take`.
@@ -97,7 +168,8 @@ class Intake:
             return
         begin_s = time.perf_counter()
         num_rows = body.num_spans + body.num_points
-        await asyncio.wrap_future(self.log.append(body.payload, num_rows))
+        await asyncio.wrap_future(self.log.append(body.payload, num_rows, digest))
+        self.readiness.note_taken()
         self.metrics.acknowledge_seconds.observe(time.perf_counter() - begin_s)
         if body.num_spans:
             self.metrics.spans_accepted.labels(transport).inc(body.num_spans)
@@ -106,5 +178,16 @@ class Intake:
 
     def count_rejected(self, transport: str, error: Exception) -> None:
         """Count a request that was not acknowledged, by reason."""
+        self.readiness.note(error)
         reason = REASONS.get(type(error), "other")
         self.metrics.requests_rejected.labels(transport, reason).inc()
+
+
+async def _call(is_small: bool, function: Callable[..., T], *args: Any) -> T:
+    """Return what a function says of a body: at once of a small one, else beside the event loop."""
+    return function(*args) if is_small else await asyncio.to_thread(function, *args)
+
+
+def message_of(error: Exception) -> str:
+    """Return what a sender is told: short, and text that any encoding can hold."""
+    return str(error).encode("utf-8", "replace").decode()[:MAX_MESSAGE]

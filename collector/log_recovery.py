@@ -1,69 +1,134 @@
-"""What a collector finds in its log when it starts: whole segments, and what a crash left."""
+"""What a collector finds in its log: whole segments, what a crash left, what a disk damaged."""
 
 from __future__ import annotations
 
 import logging
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from collector.segment import scan
+from collector.quarantine import SEALED_SUFFIX, keep_damaged, keep_whole
+from collector.segment import (
+    MAX_SEGMENT_BYTES,
+    Contents,
+    encode_segment,
+    read_contents,
+    read_file,
+    time_of,
+    time_of_whole,
+)
+from collector.synced_files import DRAFT_SUFFIX, truncate_synced, write_synced
 
 logger = logging.getLogger(__name__)
 
 OPEN_SUFFIX = ".open"
-SEALED_SUFFIX = ".sealed"
-QUARANTINE = "quarantine"
 
 
 @dataclass(frozen=True, slots=True)
 class SealedSegment:
-    """A segment that will not change any more; `name` is its deduplication token."""
+    """A segment that will not change any more.
+
+    Attributes:
+        name: Its deduplication token.
+        path: Its file.
+        num_bytes: How large it is.
+        created_ns: When it was begun.
+        is_small: Whether its insert takes a moment, which a reader can wait.
+    """
 
     name: str
     path: Path
     num_bytes: int
     created_ns: int
+    is_small: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
-    """The segments to insert, oldest first, and how many torn bytes were cut."""
+class Checked:
+    """What is left of a segment, None if nothing; and what of it was torn, or damaged."""
 
-    segments: list[SealedSegment]
-    num_torn_bytes: int
+    segment: SealedSegment | None
+    num_torn_bytes: int = 0
+    num_damaged_bytes: int = 0
+    is_damaged: bool = False
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What was found in the log.
+
+    Attributes:
+        segments: Those to insert, oldest first.
+        num_torn_bytes: What was cut from ends: never acknowledged.
+        num_damaged: How many segments were damaged, or could not be read at all.
+        num_damaged_bytes: What of them could not be read, and is kept in the quarantine.
+    """
+
+    segments: list[SealedSegment] = field(default_factory=list)
+    num_torn_bytes: int = 0
+    num_damaged: int = 0
+    num_damaged_bytes: int = 0
 
 
 def recover(folder: Path) -> Recovered:
-    """Seal every segment in the folder, without what a crash tore from its end.
+    """Seal every segment in the folder, without what is torn or damaged.
 
-    A torn tail was never acknowledged: acknowledging follows fdatasync. A segment that had been
-    sealed can only be damaged by the disk; what cannot be read of it goes to the quarantine.
+    A file that cannot be read at all stays where it is, and is tried again at the next start.
+    """
+    found = Recovered()
+    for path in sorted(folder.glob("*"), key=lambda path: path.name):
+        try:
+            if path.suffix == DRAFT_SUFFIX:
+                path.unlink()
+            if path.suffix not in (OPEN_SUFFIX, SEALED_SUFFIX):
+                continue
+            checked = check_segment(folder, path)
+            if checked.segment is not None:
+                sealed = replace(checked.segment, path=rename_sealed(path))
+                found.segments.append(sealed)
+        except OSError as error:
+            found.num_damaged += 1
+            logger.error("log file not read, it stays where it is file=%s error=%s", path, error)
+            continue
+        found.num_torn_bytes += checked.num_torn_bytes
+        found.num_damaged += checked.is_damaged
+        found.num_damaged_bytes += checked.num_damaged_bytes
+    return found
+
+
+def check_segment(folder: Path, path: Path) -> Checked:
+    """Return what is left of a segment, in its file, once what is torn or damaged is out of it.
+
+    A torn tail was never acknowledged: acknowledging follows fdatasync. Anything else that cannot
+    be read was damaged by the disk, and goes to the quarantine. The segment's name stays: if the
+    store has a part of it, it takes nothing twice.
 
     Raises:
-        OSError: If a segment cannot be read, cut or renamed.
+        OSError: If the file cannot be read, or what is damaged cannot be kept; it is then as it
+            was.
     """
-    segments = []
-    num_torn_bytes = 0
-    for draft in folder.glob("*.draft"):
-        draft.unlink()
-    paths = [*folder.glob(f"*{OPEN_SUFFIX}"), *folder.glob(f"*{SEALED_SUFFIX}")]
-    for path in sorted(paths, key=lambda path: path.name):
-        data = path.read_bytes()
-        intact = scan(data)
-        if intact.num_bytes < len(data):
-            if path.suffix == SEALED_SUFFIX:
-                _keep_damaged(folder, path, data[intact.num_bytes :])
-            num_torn_bytes += len(data) - intact.num_bytes
-            logger.warning("tail cut segment=%s bytes=%d", path.name, len(data) - intact.num_bytes)
-            _truncate(path, intact.num_bytes)
-        if intact.num_records == 0 or intact.created_ns is None:
-            path.unlink()
-            continue
-        segments.append(
-            SealedSegment(path.stem, rename_sealed(path), intact.num_bytes, intact.created_ns)
-        )
-    return Recovered(segments, num_torn_bytes)
+    num_bytes = path.stat().st_size
+    if num_bytes > MAX_SEGMENT_BYTES:
+        return _keep_whole(folder, path, num_bytes)
+    created_ns = time_of_whole(path)
+    if created_ns is not None:
+        return Checked(SealedSegment(path.stem, path, num_bytes, created_ns))
+    data = read_file(path)
+    contents = read_contents(data, path.stem)
+    num_torn_bytes = num_bytes - contents.torn_at
+    is_whole = contents.is_sound and bool(contents.bodies) and not num_torn_bytes
+    if not contents.is_sound or (path.suffix == SEALED_SUFFIX and not is_whole):
+        if not contents.bodies:
+            return _keep_whole(folder, path, num_bytes)
+        return _salvage(folder, path, data, contents)
+    if num_torn_bytes:
+        logger.warning("torn tail cut segment=%s bytes=%d", path.name, num_torn_bytes)
+        truncate_synced(path, contents.torn_at)
+    if not contents.bodies:
+        # The collector was stopped before it had written the first record.
+        path.unlink()
+        return Checked(None, num_torn_bytes)
+    left = SealedSegment(path.stem, path, contents.torn_at, contents.created_ns or 0)
+    return Checked(left, num_torn_bytes)
 
 
 def rename_sealed(path: Path) -> Path:
@@ -71,75 +136,27 @@ def rename_sealed(path: Path) -> Path:
     return path.rename(path.with_suffix(SEALED_SUFFIX))
 
 
-def keep_piece(folder: Path, name: str, data: bytes, reason: str) -> Path:
-    """Write a part of a segment to the quarantine, on disk when this returns.
-
-    Raises:
-        OSError: If the disk refuses.
-    """
-    quarantine = folder / QUARANTINE
-    quarantine.mkdir(exist_ok=True)
-    path = quarantine / f"{name}{SEALED_SUFFIX}"
-    path.with_suffix(".reason").write_text(reason + "\n", encoding="utf-8")
-    write_synced(path, data)
-    return path
+def _keep_whole(folder: Path, path: Path, num_bytes: int) -> Checked:
+    kept = keep_whole(folder, path)
+    logger.error(
+        "log segment damaged: it has no intact record segment=%s bytes=%d kept=%s",
+        path.name, num_bytes, kept,
+    )  # fmt: skip
+    return Checked(None, num_damaged_bytes=num_bytes, is_damaged=True)
 
 
-def requeue(folder: Path) -> int:
-    """Put every segment of the quarantine back into the log, to be stored; return how many.
-
-    Damaged remains, which no store could read, stay.
-
-    Raises:
-        OSError: If one cannot be moved.
-    """
-    paths = sorted((folder / QUARANTINE).glob(f"*{SEALED_SUFFIX}"))
-    for path in paths:
-        path.rename(folder / path.name)
-        path.with_suffix(".reason").unlink(missing_ok=True)
-    return len(paths)
-
-
-def write_synced(path: Path, data: bytes) -> None:
-    """Replace a file by these bytes, or leave it as it was; on disk when this returns.
-
-    Raises:
-        OSError: If the disk refuses; the old file is still there.
-    """
-    draft = path.with_suffix(".draft")
-    try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(path)
-        sync_folder(path.parent)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk.
-
-    Raises:
-        OSError: If the disk refuses.
-    """
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _keep_damaged(folder: Path, path: Path, rest: bytes) -> None:
-    quarantine = folder / QUARANTINE
-    quarantine.mkdir(exist_ok=True)
-    (quarantine / f"{path.stem}.damaged").write_bytes(rest)
-    logger.error("a sealed segment is damaged segment=%s kept_bytes=%d", path.name, len(rest))
-
-
-def _truncate(path: Path, num_bytes: int) -> None:
-    with path.open("r+b") as file:
-        file.truncate(num_bytes)
-        os.fsync(file.fileno())
+def _salvage(folder: Path, path: Path, data: bytes, contents: Contents) -> Checked:
+    """Keep what is damaged, then write the segment anew with the records that are intact."""
+    name = path.stem
+    kept = keep_damaged(folder, name, data, contents)
+    created_ns = contents.created_ns or time_of(name) or path.stat().st_mtime_ns
+    whole = encode_segment(name, created_ns, contents.bodies_of(data))
+    write_synced(path, whole)
+    num_cut = sum(end - begin for begin, end in contents.cut)
+    logger.error(
+        "log segment damaged segment=%s intact_records=%d repeated_records=%d damaged_bytes=%d "
+        "kept=%s",
+        path.name, len(contents.bodies), len(contents.repeated), num_cut, kept,
+    )  # fmt: skip
+    left = SealedSegment(name, path, len(whole), created_ns)
+    return Checked(left, num_damaged_bytes=num_cut, is_damaged=True)

@@ -24,8 +24,14 @@ class RedactedPoints:
     counts: Mapping[str, int]
 
 
-def redact_metrics(message: Any, redactor: Redactor, tenant: str | None) -> Mapping[str, int]:
-    """Redact an ExportMetricsServiceRequest in place; return replacements or removals by rule."""
+def redact_metrics(
+    message: Any, redactor: Redactor, tenant: str | None, *, is_hasty: bool = False
+) -> Mapping[str, int]:
+    """Redact an ExportMetricsServiceRequest in place; return replacements or removals by rule.
+
+    Raises:
+        OverBudgetError: If it takes long, in haste.
+    """
     if not redactor.may_match(message.SerializeToString()):
         return {}
     request = ExportTraceServiceRequest()
@@ -41,7 +47,7 @@ def redact_metrics(message: Any, redactor: Redactor, tenant: str | None) -> Mapp
                 kind = metric.WhichOneof("data")
                 for point in getattr(metric, kind).data_points if kind else ():
                     holders.append((point, spans.add(attributes=point.attributes)))
-    counts = redactor.redact(request, tenant).counts
+    counts = redactor.redact(request, tenant, is_hasty=is_hasty).counts
     for original, redacted in holders if counts else ():
         if hasattr(original, "attributes"):
             del original.attributes[:]

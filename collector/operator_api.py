@@ -173,7 +173,7 @@ class OperatorApi:
         kept = {"trace_id": said.trace_id, "label": said.label, "score": said.score}
         details = {**{key: value for key, value in kept.items() if value is not None}, **result}
         await asyncio.to_thread(self._write_down, name, order.by, secret, details)
-        await self._intake.take(_TRACES.parsers[PROTOBUF], body, None, "http")
+        await self._intake.take(_TRACES, PROTOBUF, body, None, "http")
         return result
 
     def _write_down(

@@ -15,10 +15,11 @@ from google.rpc.status_pb2 import Status
 
 from collector.access import ForbiddenError, UnauthenticatedError
 from collector.canonical import MalformedError
+from collector.connections import HANDSHAKE_S, IDLE_S
 from collector.decompress import BadEncodingError, TooLargeError
-from collector.intake import DEFAULT_MEMORY_FACTOR, REASONS, RETRY_AFTER_S, Intake
+from collector.intake import DEFAULT_MEMORY_FACTOR, REASONS, RETRY_AFTER_S, Intake, message_of
 from collector.memory_budget import BusyError
-from collector.signals import PROTOBUF, SIGNALS, Parser
+from collector.signals import PROTOBUF, SIGNALS, Signal
 from collector.tenant_limits import RateLimitedError
 from collector.tls import Tls
 from collector.write_ahead_log import LogFullError, LogWriteError
@@ -28,6 +29,9 @@ TRANSPORT = "grpc"
 DETAILS_KEY = "grpc-status-details-bin"
 # gRPC itself refuses what is larger still, and tells nobody: up to here we refuse, and count.
 COUNTED_FACTOR = 4
+# A sender connects again after this long; what keeps a call open longer is cut off.
+MAX_AGE_S = 600
+GRACE_S = 60
 CODES: Mapping[type[Exception], grpc.StatusCode] = {
     MalformedError: grpc.StatusCode.INVALID_ARGUMENT,
     BadEncodingError: grpc.StatusCode.INVALID_ARGUMENT,
@@ -46,7 +50,7 @@ class _Exporter:
     """Export of one signal."""
 
     intake: Intake
-    parse: Parser
+    signal: Signal
     max_body_bytes: int
 
     async def export(self, body: bytes, context: Any) -> bytes:
@@ -60,30 +64,35 @@ class _Exporter:
             if len(body) > self.max_body_bytes:
                 raise TooLargeError(f"message is larger than {self.max_body_bytes} bytes")
             with self.intake.memory.lease(len(body) * DEFAULT_MEMORY_FACTOR):
-                await self.intake.take(self.parse, body, tenant, TRANSPORT)
+                await self.intake.take(self.signal, PROTOBUF, body, tenant, TRANSPORT)
         except tuple(REASONS) as error:
             self.intake.count_rejected(TRANSPORT, error)
-            code = CODES[type(error)]
+            code, message = CODES[type(error)], message_of(error)
             # A tuple: grpc.aio takes no other sequence.
             trailer: tuple[tuple[str, bytes], ...] = ()
             if isinstance(error, RateLimitedError):
-                trailer = ((DETAILS_KEY, _retry_details(code, str(error), error.retry_after_s)),)
+                trailer = ((DETAILS_KEY, _retry_details(code, message, error.retry_after_s)),)
             elif code is grpc.StatusCode.UNAVAILABLE:
-                trailer = ((DETAILS_KEY, _retry_details(code, str(error), RETRY_AFTER_S)),)
-            await context.abort(code, str(error), trailer)
+                trailer = ((DETAILS_KEY, _retry_details(code, message, RETRY_AFTER_S)),)
+            await context.abort(code, message, trailer)
         return b""
 
 
-def build_server(intake: Intake, max_body_bytes: int) -> Any:
+def build_server(intake: Intake, max_body_bytes: int, max_connections: int) -> Any:
     """Return a grpc.aio server without a port."""
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", max_body_bytes * COUNTED_FACTOR),
             ("grpc.so_reuseport", 0),
+            ("grpc.max_allowed_incoming_connections", max_connections),
+            ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1000)),
+            ("grpc.max_connection_idle_ms", int(IDLE_S * 1000)),
+            ("grpc.max_connection_age_ms", MAX_AGE_S * 1000),
+            ("grpc.max_connection_age_grace_ms", GRACE_S * 1000),
         ]
     )
     for signal in SIGNALS:
-        exporter = _Exporter(intake, signal.parsers[PROTOBUF], max_body_bytes)
+        exporter = _Exporter(intake, signal, max_body_bytes)
         handler = grpc.unary_unary_rpc_method_handler(exporter.export)
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(signal.grpc_service, {"Export": handler}),)

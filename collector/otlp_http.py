@@ -22,12 +22,14 @@ from collector.http_body import (
     read_body,
     read_headers,
 )
+from collector.http_hosts import KnownHosts
 from collector.intake import (
     DEFAULT_MEMORY_FACTOR,
     MEMORY_FACTORS,
     REASONS,
     RETRY_AFTER_S,
     Intake,
+    message_of,
 )
 from collector.memory_budget import BusyError
 from collector.operator_api import PREFIX, OperatorApi
@@ -60,6 +62,7 @@ class OtlpHttpApp:
         max_body_bytes: The most a body may hold, before and after decompression.
         is_ready: Says what `/readyz` answers: None when ready, else why not.
         api: Answers `/api/…`.
+        hosts: By which names `/api/…` is asked.
     """
 
     def __init__(
@@ -68,11 +71,13 @@ class OtlpHttpApp:
         max_body_bytes: int,
         is_ready: Callable[[], str | None],
         api: OperatorApi,
+        hosts: KnownHosts,
     ) -> None:
         self._intake = intake
         self._max_body_bytes = max_body_bytes
         self._is_ready = is_ready
         self._api = api
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -81,7 +86,7 @@ class OtlpHttpApp:
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         path, method, headers = scope["path"], scope["method"], read_headers(scope)
         if path.startswith(PREFIX):
-            return await self._api.answer(scope, receive)
+            return self._hosts.refusal(scope) or await self._api.answer(scope, receive)
         signal = SIGNAL_OF_PATH.get(path)
         if signal is not None:
             if method != "POST":
@@ -125,11 +130,10 @@ class OtlpHttpApp:
     async def _take(self, signal: Signal, headers: Mapping[str, str], receive: Receive) -> Response:
         tenant = self._intake.tenant_of(headers)
         content_type = _media_type(headers)
-        parse = signal.parsers.get(content_type)
         factor = MEMORY_FACTORS.get(content_type, DEFAULT_MEMORY_FACTOR)
         with self._intake.memory.lease(self._expected_bytes(headers)) as lease:
             body = await read_body(receive, self._max_body_bytes)
-            if parse is None:
+            if content_type not in signal.parsers:
                 self._intake.metrics.requests_rejected.labels(TRANSPORT, "content_type").inc()
                 return _failure(
                     415, JSON, code_pb2.INVALID_ARGUMENT,
@@ -139,7 +143,7 @@ class OtlpHttpApp:
             encoding = headers.get("content-encoding", "").strip().lower()
             plain = decompress(body, encoding, self._max_body_bytes)
             lease.resize(len(body) + len(plain) * factor)
-            await self._intake.take(parse, plain, tenant, TRANSPORT)
+            await self._intake.take(signal, content_type, plain, tenant, TRANSPORT)
         # Full success leaves partial_success unset: an empty message in either encoding.
         return Response(200, b"{}" if content_type == JSON else b"", content_type)
 
@@ -147,11 +151,12 @@ class OtlpHttpApp:
         tenant = self._intake.tenant_of(headers)
         if _media_type(headers) != JSON:
             # Also keeps web pages of others out: a browser asks before it sends them JSON.
+            self._intake.metrics.requests_rejected.labels(TRANSPORT, "content_type").inc()
             return _failure(415, JSON, code_pb2.INVALID_ARGUMENT, f"send {JSON}")
         with self._intake.memory.lease(feedback.MAX_BODY_BYTES):
             said = feedback.read_feedback(await read_body(receive, feedback.MAX_BODY_BYTES))
             span_id, body = feedback.to_span(said)
-            await self._intake.take(TRACES.parsers[PROTOBUF], body, tenant, TRANSPORT)
+            await self._intake.take(TRACES, PROTOBUF, body, tenant, TRANSPORT)
         return Response(200, feedback.receipt(said, span_id), JSON)
 
     def _expected_bytes(self, headers: Mapping[str, str]) -> int:
@@ -180,7 +185,7 @@ def _refusal(error: Exception, content_type: str) -> Response:
         headers["retry-after"] = str(RETRY_AFTER_S)
     elif status == 401:
         headers["www-authenticate"] = "Bearer"
-    return _failure(status, content_type, code, str(error), headers)
+    return _failure(status, content_type, code, message_of(error), headers)
 
 
 def _failure(

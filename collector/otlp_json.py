@@ -11,12 +11,15 @@ import binascii
 import json
 from typing import Any
 
+import re2
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector.canonical import CheckedBody, Finish, MalformedError, check_message, serialize
 
 # proto3 JSON accepts both spellings of a field.
+# Escaped halves of a character; halves that make a whole one are found, too.
+_SURROGATE = re2.compile(rb"\\u[dD][89a-fA-F]")
 ID_FIELDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
 
 
@@ -35,7 +38,7 @@ def check_json(body: bytes, finish: Finish = serialize) -> CheckedBody:
                 _rewrite_ids(link)
         json_format.ParseDict(document, message, ignore_unknown_fields=True)
         return check_message(message, finish)
-    except (json_format.ParseError, ValueError, RecursionError) as error:
+    except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
         raise MalformedError(f"not an OTLP ExportTraceServiceRequest: {error}") from error
 
 
@@ -46,12 +49,20 @@ def read_document(body: bytes) -> dict[str, Any]:
         MalformedError: If it is no JSON object.
     """
     try:
-        document = json.loads(body or b"{}")
+        # As RFC 8259 has it: UTF-8, whose mark of order is ignored, and no NaN.
+        text = body.decode("utf-8-sig") if body else "{}"
+        document = json.loads(text, parse_constant=_refuse_constant)
+        if _SURROGATE.search(body):
+            json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"not JSON: {error}") from error
     if not isinstance(document, dict):
         raise MalformedError(f"expected a JSON object, got {type(document).__name__}")
     return document
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _items(holder: dict[str, Any], *names: str) -> list[dict[str, Any]]:

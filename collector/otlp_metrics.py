@@ -61,7 +61,7 @@ def check_metrics_json(
         _drop(document, "exemplars")
         json_format.ParseDict(document, message, ignore_unknown_fields=True)
         return _check(message, tenant, redact)
-    except (json_format.ParseError, ValueError, RecursionError) as error:
+    except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
         raise MalformedError(f"{REQUEST}: {error}") from error
 
 

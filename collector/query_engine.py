@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,25 +23,19 @@ from collector.query_guard import (
     Guard,
     RefusedError,
     is_settings_list,
+    parameters_of,
     result_format,
 )
-from collector.tenant_rows import Table, settings_for
+from collector.query_names import CLIENT_SETTINGS, LIMITED
+from collector.tenant_rows import Table, error_for, settings_for
+from evenkeel.store import DATABASE
 
 DEFAULT_FORMAT = "TabSeparated"
 MAX_QUERY_BYTES = 1 << 20
+# Longer ones are parsed each time: what is kept of hostile queries is bounded so.
+MAX_CACHED_BYTES = 32 << 10
 NUM_CACHED_STATEMENTS = 512
 
-# Settings that a client may give a query; all others would change what it may do or cost.
-CLIENT_SETTINGS = re.compile(
-    r"(output_format|input_format|date_time)_\w+|format_(?!schema|custom|template|regexp)\w+"
-    r"|session_timezone|join_use_nulls|group_by_use_nulls|extremes|limit|offset|max_block_size"
-    r"|cast_string_to_dynamic_use_inference|aggregate_functions_null_for_empty"
-    r"|transform_null_in|union_default_mode"
-)
-# Settings that a client may lower.
-LIMITED = (
-    "max_execution_time", "max_memory_usage", "max_result_bytes", "max_result_rows", "max_threads",
-)  # fmt: skip
 _TABLES = "SELECT database, name FROM system.tables WHERE engine != 'View'"
 _ERROR_CODE = re.compile(r"Code: (\d+)\.")
 
@@ -110,13 +104,14 @@ class QueryEngine:
             table_functions = _text(session, "SELECT name FROM system.table_functions").split("\n")
             settings = _text(session, "SELECT name FROM system.settings").split("\n")
             tables = _text(session, _TABLES).split("\n")
+            self._tables = [Table(*line.split("\t")) for line in tables]
+            virtual_columns = _virtual_columns(session, self._tables)
         finally:
             session.close()
-        self._tables = [Table(*line.split("\t")) for line in tables]
-        self._guard = Guard.of_engine(iter(table_functions))
-        self._tenant_guard = self._guard.for_tenant()
-        self._client_settings = {name for name in settings if CLIENT_SETTINGS.fullmatch(name)}
-        self._check = lru_cache(NUM_CACHED_STATEMENTS)(self._check_uncached)
+        self._guard = Guard.of_engine(table_functions)
+        self._tenant_guard = self._guard.for_tenant(virtual_columns)
+        self._client_settings = CLIENT_SETTINGS.keys() & set(settings)
+        self._check_cached = lru_cache(NUM_CACHED_STATEMENTS)(self._check_uncached)
 
     @property
     def pool(self) -> ThreadPoolExecutor:
@@ -132,36 +127,48 @@ class QueryEngine:
         if len(query.sql) > MAX_QUERY_BYTES:
             raise QueryError(62, _message(62, f"query is longer than {MAX_QUERY_BYTES} bytes"))
         _refuse_broken_text(query)
-        settings = self._settings(query.settings, query.tenant)
+        settings = self._settings(query)
         try:
             guard = self._guard if query.tenant is None else self._tenant_guard
+            guard.check_format(query.default_format)
             formatted = self._check(query.sql, guard)
-            guard.check_identifiers(formatted, query.parameters)
-            session = self._connect()
-            try:
-                if query.database:
-                    session.query(f"USE {_quote_name(query.database)}", DEFAULT_FORMAT)
-                tag = _quote(query.tag)
-                session.query(f"SET {settings}, log_comment = {tag}, readonly = 1", DEFAULT_FORMAT)
-                result = session.query(
-                    self._with_honest_settings(formatted),
-                    query.default_format,
-                    params=dict(query.parameters),
-                )
-                return Result(
-                    result.bytes() or b"",
-                    result_format(formatted, query.default_format),
-                    # How much was read tells a tenant of others' rows.
-                    int(result.rows_read()) if query.tenant is None else 0,
-                    int(result.bytes_read()) if query.tenant is None else 0,
-                    float(result.elapsed()),
-                )
-            finally:
-                session.close()
+            parameters = parameters_of(formatted, query.parameters)
+            guard.check_identifiers(formatted, parameters)
+            return self._run_checked(query, formatted, settings, parameters)
         except RefusedError as error:
             raise QueryError(READONLY_CODE, _message(READONLY_CODE, str(error))) from error
         except RuntimeError as error:
-            raise self._query_error(error) from error
+            raise self._query_error(error, query.tenant) from error
+
+    def _run_checked(
+        self, query: Query, formatted: str, settings: str, parameters: Mapping[str, str]
+    ) -> Result:
+        format_ = result_format(formatted, query.default_format)
+        if query.tenant is not None:
+            kept = settings_for(query.tenant, self._tables, format_)
+            settings += "".join(f", {name} = {value}" for name, value in kept.items())
+        session = self._connect()
+        try:
+            if query.database:
+                session.query(f"USE {_quote_name(query.database)}", DEFAULT_FORMAT)
+            tag = _quote(query.tag)
+            session.query(f"SET {settings}, log_comment = {tag}, readonly = 1", DEFAULT_FORMAT)
+            result = session.query(
+                self._with_honest_settings(formatted),
+                query.default_format,
+                params=dict(parameters),
+            )
+            # How much was read would tell a tenant of others' rows.
+            is_told = query.tenant is None
+            return Result(
+                result.bytes() or b"",
+                format_,
+                int(result.rows_read()) if is_told else 0,
+                int(result.bytes_read()) if is_told else 0,
+                float(result.elapsed()),
+            )
+        finally:
+            session.close()
 
     def cancel(self, query: Query) -> None:
         """End a query that runs in another thread; one that does not run is left alone."""
@@ -181,6 +188,10 @@ class QueryEngine:
     def _connect(self) -> Any:
         return chdb.connect(self._path)
 
+    def _check(self, sql: str, guard: Guard) -> str:
+        is_short = len(sql) <= MAX_CACHED_BYTES
+        return self._check_cached(sql, guard) if is_short else self._check_uncached(sql, guard)
+
     def _check_uncached(self, sql: str, guard: Guard) -> str:
         session = self._connect()
         try:
@@ -196,10 +207,11 @@ class QueryEngine:
         guard.check(text)
         return text
 
-    def _settings(self, wanted: Mapping[str, str], tenant: str | None) -> str:
+    def _settings(self, query: Query) -> str:
         """Return the SET list: ours, narrowed by the client's own limits, then the client's.
 
-        Last come those that keep a tenant to its rows.
+        Raises:
+            QueryError: If a setting is not on the list, or its value is not one of those it has.
         """
         limits = self._limits
         bounds: dict[str, float] = {
@@ -210,21 +222,25 @@ class QueryEngine:
             "max_threads": os.cpu_count() or 1,
         }
         others: dict[str, str] = {"allow_python_table_function": "0"}
-        for name, value in wanted.items():
+        for name, value in query.settings.items():
             if name in bounds:
                 bounds[name] = _narrow(name, value, bounds[name])
-            elif name in self._client_settings:
-                others[name] = value
-            else:
+            elif name not in self._client_settings:
                 raise QueryError(
                     READONLY_CODE,
-                    _message(READONLY_CODE, f"Cannot modify {name!r} setting in readonly mode"),
+                    _message(
+                        READONLY_CODE, f"Cannot modify {name[:80]!r} setting in readonly mode"
+                    ),
                 )
+            elif not CLIENT_SETTINGS[name].fullmatch(value):
+                raise QueryError(36, _message(36, f"{name} may not be {value[:40]!r} here"))
+            else:
+                others[name] = value
+        if query.tenant is not None:
+            # The memory that just suffices would tell how much was read.
+            bounds["max_memory_usage"] = limits.memory_bytes
         parts = [f"{name} = {_plain(value)}" for name, value in bounds.items()]
         parts += [f"{name} = {_quote(value)}" for name, value in others.items()]
-        if tenant is not None:
-            kept = settings_for(tenant, self._tables)
-            parts += [f"{name} = {value}" for name, value in kept.items()]
         return ", ".join(parts)
 
     def _with_honest_settings(self, formatted: str) -> str:
@@ -235,14 +251,15 @@ class QueryEngine:
         readonly = f"toUInt8(name NOT IN ({names})) AS readonly"
         return formatted.replace("readonly", readonly, 1)
 
-    def _query_error(self, error: RuntimeError) -> QueryError:
+    def _query_error(self, error: RuntimeError, tenant: str | None) -> QueryError:
         text = str(error).strip()
         text = text[max(text.find("Code: "), 0) :]
         match = _ERROR_CODE.match(text)
+        code = int(match[1]) if match else 1002
         version = f" (version {self.version})"
-        return QueryError(
-            int(match[1]) if match else 1002, text if version in text else text + version
-        )
+        if tenant is not None:
+            text = error_for(code, text)
+        return QueryError(code, text if version in text else text + version)
 
 
 def _refuse_broken_text(query: Query) -> None:
@@ -289,6 +306,18 @@ def _quote_name(name: str) -> str:
 def _escape(text: str) -> str:
     """Return a parameter's value in the form the engine reads it: escaped like TabSeparated."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+
+
+def _virtual_columns(session: Any, tables: Iterable[Table]) -> set[str]:
+    """Return the columns that the engine adds to our tables."""
+    session.query("SET describe_include_virtual_columns = 1", DEFAULT_FORMAT)
+    found = set()
+    for table in tables:
+        if table.database == DATABASE:
+            lines = _text(session, f"DESCRIBE TABLE {DATABASE}.{_quote_name(table.name)}")
+            rows = (line.split("\t") for line in lines.split("\n"))
+            found |= {row[0] for row in rows if row[-1] == "1"}
+    return found
 
 
 def _text(session: Any, sql: str) -> str:

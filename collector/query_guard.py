@@ -2,49 +2,61 @@
 
 The engine itself refuses writes, DDL, settings and most table functions (`readonly = 1`, set on
 each query's own session). What that leaves open is refused here: reading files through the function
-`file`, writing them with INTO OUTFILE, calls to services, KILL, and several statements in one.
+`file`, writing them with INTO OUTFILE, calls to services, settings of subqueries, formats that need
+a schema, KILL, and several statements in one.
 
 Nothing is decided on the text that the client sent, which has comments, heredocs and quoting to
-hide in, but on what the engine's own parser makes of it (`formatQuerySingleLine`): one statement,
-identifiers bare or in backticks, strings in single quotes. That text is also what is run.
+hide in, but on what the engine's own parser makes of it (`formatQuerySingleLine`). That text is
+also what is run, so it matters only that it is cut into tokens here as the engine will cut it. The
+formatter prints few kinds of tokens; a text with any other is refused (docs/decisions/0193).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+
+from collector.query_names import (
+    FORMATS,
+    FUNCTION_PREFIX,
+    FUNCTIONS,
+    TABLE_FUNCTIONS,
+    TENANT_FORMATS,
+    TENANT_FUNCTIONS,
+    TENANT_TABLE_FUNCTIONS,
+    TENANT_WORDS,
+)
 
 READONLY_CODE = 164
 # The first word of what may run; anything else writes, or changes the session.
 STATEMENTS = frozenset({"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXISTS", "EXPLAIN"})
-# Table functions that make their rows out of their arguments, or read the store's own tables.
-TABLE_FUNCTIONS = frozenset({
-    "format", "generate_series", "generaterandom", "generateseries", "merge", "null", "numbers",
-    "numbers_mt", "primes", "sqlstandardvalues", "values", "view", "viewifpermitted", "zeros",
-    "zeros_mt",
-})  # fmt: skip
-# Scalar functions that leave the store. A function's bare name is enough to call it
-# (`arrayMap(file, …)`, `* APPLY file`), so these words are refused wherever they stand.
-FUNCTIONS = frozenset({"file", "catboostevaluate"})
-# What a reader of one tenant's rows may say: how rows are found, how many there are and what else
-# is in the store would tell of others.
+# How rows are found, how many there are and what else is in the store would tell of others.
 TENANT_STATEMENTS = frozenset({"SELECT", "WITH", "DESCRIBE", "DESC", "EXISTS"})
-# Reads tables whose filters the engine then does not apply.
-TENANT_DENIED_TABLE_FUNCTIONS = frozenset({"merge"})
-# PREWHERE is evaluated before a tenant's filter: an error in it would tell of other rows.
-TENANT_DENIED_WORDS = frozenset({"PREWHERE", "EXPLAIN"})
-FUNCTION_PREFIX = re.compile(r"ai[A-Z]\w*|AI[A-Z][a-z]\w*")
 
+# What the engine's formatter prints, and nothing else: no comments, heredocs or other quotes.
 _TOKEN = re.compile(
     r"(?P<string>'(?:[^'\\]|\\.)*')"
-    r"|(?P<quoted>`(?:[^`\\]|\\.)*`)"
-    r"|(?P<word>[A-Za-z_]\w*)"
-    r"|(?P<space>\s+)"
-    r"|(?P<other>.)",
+    r"|(?P<quoted>`(?:[^`\\]|\\[bfnrt0\\`])*`)"
+    r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<number>[0-9][A-Za-z0-9_.]*)"
+    r"|(?P<space> +)"
+    r"|(?P<comment>--|/\*)"
+    r"|(?P<sign>[()\[\]{}.,:=<>!+\-*/%|^?])",
     re.DOTALL,
 )
+# What is explained is a query: the engine prepares other statements to explain them.
+_EXPLAIN = re.compile(
+    r"EXPLAIN( AST| SYNTAX| QUERY TREE| PLAN| PIPELINE| ESTIMATE)?"
+    r"( \w+ = \w+(, \w+ = \w+)*)? \(*(SELECT|WITH) "
+)
+# Pairs of words that make one statement into several, or a result into a file.
+_PAIRS = {
+    ("INTO", "OUTFILE"): "INTO OUTFILE is refused: the query port writes no files",
+    ("PARALLEL", "WITH"): "PARALLEL WITH is refused: send one statement at a time",
+}
 _IDENTIFIER_PARAMETER = re.compile(r"\{\s*(\w+)\s*:\s*Identifier\s*\}", re.IGNORECASE)
+_PARAMETER = re.compile(r"\{(\w+):")
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _SETTINGS_LIST = "SELECT name, value, readonly FROM system.settings"
 
@@ -59,20 +71,28 @@ class Guard:
 
     denied_table_functions: frozenset[str]
     statements: frozenset[str] = STATEMENTS
-    denied_words: frozenset[str] = frozenset()
+    formats: frozenset[str] = FORMATS
+    # Names that would tell a tenant's reader of others' rows, in lower case.
+    telling: frozenset[str] = frozenset()
 
     @classmethod
-    def of_engine(cls, table_functions: Iterator[str]) -> Guard:
+    def of_engine(cls, table_functions: Iterable[str]) -> Guard:
         """Return the rules for an engine with these table functions; unknown ones are denied."""
         names = {name.lower() for name in table_functions}
         return cls(frozenset(names - TABLE_FUNCTIONS))
 
-    def for_tenant(self) -> Guard:
-        """Return the rules for who may see the rows of one tenant alone."""
+    def for_tenant(self, virtual_columns: Iterable[str]) -> Guard:
+        """Return the rules for who may see the rows of one tenant alone.
+
+        Args:
+            virtual_columns: Columns that the engine adds to every table, such as `_part_offset`.
+        """
+        telling = {*TENANT_FUNCTIONS, *TENANT_TABLE_FUNCTIONS, *virtual_columns}
         return Guard(
-            self.denied_table_functions | TENANT_DENIED_TABLE_FUNCTIONS,
+            self.denied_table_functions,
             TENANT_STATEMENTS,
-            TENANT_DENIED_WORDS,
+            TENANT_FORMATS,
+            frozenset(name.lower() for name in {*telling, *TENANT_WORDS}),
         )
 
     def check(self, formatted: str) -> None:
@@ -85,22 +105,33 @@ class Guard:
         first = tokens[0].text.upper() if tokens else ""
         if first not in self.statements:
             raise RefusedError(f"the query port only reads: {first or 'this'} is refused")
-        for token, second, third in zip(
-            tokens, [*tokens[1:], _END], [*tokens[2:], _END, _END], strict=False
-        ):
-            if token.is_name and _is_denied_function(token.text):
-                raise RefusedError(f"{token.text!r} is refused: this function leaves the store")
+        if first == "EXPLAIN" and not _EXPLAIN.match(formatted):
+            raise RefusedError("the query port only reads: EXPLAIN is for SELECT")
+        for token, second in zip(tokens, [*tokens[1:], _END], strict=True):
+            if token.is_name:
+                self._check_name(token.text)
             if second.text == "(" and token.text.lower() in self.denied_table_functions:
                 raise RefusedError(f"{token.text!r} is refused: this function leaves the store")
-            if token.is_name and token.text.upper() in self.denied_words:
-                raise RefusedError(f"{token.text!r} is refused: it tells of rows of other tenants")
-            if (token.text.upper(), second.text.upper()) == ("INTO", "OUTFILE"):
-                raise RefusedError("INTO OUTFILE is refused: the query port writes no files")
-            # The engine checks the settings of the statement, but not those of a subquery.
-            if token.text == "SETTINGS" and second.is_name and third.text == "=":
+            pair = _PAIRS.get((token.text.upper(), second.text.upper()))
+            if pair is not None:
+                raise RefusedError(pair)
+            # The engine checks the settings of the statement, but not those of a subquery. The
+            # formatter prints the keyword so, and a name that looks like it as well.
+            if token.text == "SETTINGS":
                 raise RefusedError(
                     "SETTINGS is refused: give settings as parameters of the request"
                 )
+            if token.text == "FORMAT" and second.is_name:
+                self.check_format(second.text)
+
+    def check_format(self, name: str) -> None:
+        """Return if a result may have this format.
+
+        Raises:
+            RefusedError: If it may not, or there is none of this name.
+        """
+        if name.lower() not in self.formats:
+            raise RefusedError(f"the format {name[:40]!r} is refused here")
 
     def check_identifiers(self, formatted: str, parameters: Mapping[str, str]) -> None:
         """Return if the names that `{name:Identifier}` puts into a statement are harmless.
@@ -112,12 +143,15 @@ class Guard:
             value = parameters.get(name, "")
             if not _PLAIN_NAME.fullmatch(value):
                 raise RefusedError(f"parameter {name!r} is refused: it is not a plain name")
-            if any(self._is_denied(part) for part in value.split(".")):
-                raise RefusedError(f"{value!r} is refused: this function leaves the store")
+            self._check_name(value)
 
-    def _is_denied(self, name: str) -> bool:
-        is_word = name.upper() in self.denied_words or name.lower() in TENANT_DENIED_TABLE_FUNCTIONS
-        return _is_denied_function(name) or (is_word and bool(self.denied_words))
+    def _check_name(self, name: str) -> None:
+        # A quoted name may hold the dots of a longer one.
+        for part in {name, *name.split(".")}:
+            if part.lower() in FUNCTIONS or FUNCTION_PREFIX.fullmatch(part):
+                raise RefusedError(f"{part!r} is refused: this function leaves the store")
+            if part.lower() in self.telling:
+                raise RefusedError(f"{part!r} is refused: it tells of rows of other tenants")
 
 
 def is_settings_list(formatted: str) -> bool:
@@ -126,9 +160,14 @@ def is_settings_list(formatted: str) -> bool:
 
 
 def result_format(formatted: str, default: str) -> str:
-    """Return the format that a statement asks for with FORMAT, or the default."""
-    match = re.search(r" FORMAT (\w+)(?: SETTINGS [^']*)?$", formatted)
+    """Return the format that a checked statement asks for with FORMAT, or the default."""
+    match = re.search(r" FORMAT (\w+)$", formatted)
     return match[1] if match else default
+
+
+def parameters_of(formatted: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the parameters that a statement has a place for."""
+    return {name: given[name] for name in _PARAMETER.findall(formatted) if name in given}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +180,18 @@ _END = _Token("", False)
 
 
 def _tokens(formatted: str) -> Iterator[_Token]:
-    """Yield names, keywords and punctuation; strings are opaque."""
-    for match in _TOKEN.finditer(formatted):
+    """Yield names, keywords and punctuation; strings are opaque.
+
+    Raises:
+        RefusedError: If there is anything that the engine's formatter never prints.
+    """
+    position = 0
+    while position < len(formatted):
+        match = _TOKEN.match(formatted, position)
+        if match is None or match.lastgroup == "comment":
+            seen = formatted[position : position + 20]
+            raise RefusedError(f"the query is refused at {seen!r}: write it in another way")
+        position = match.end()
         if match.lastgroup == "quoted":
             yield _Token(_unescape(match[0][1:-1]), True)
         elif match.lastgroup == "string":
@@ -153,7 +202,3 @@ def _tokens(formatted: str) -> Iterator[_Token]:
 
 def _unescape(quoted: str) -> str:
     return re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
-
-
-def _is_denied_function(name: str) -> bool:
-    return name.lower() in FUNCTIONS or FUNCTION_PREFIX.fullmatch(name) is not None

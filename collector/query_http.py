@@ -8,7 +8,7 @@ import email.policy
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -26,6 +26,7 @@ from collector.http_body import (
     read_body,
     read_headers,
 )
+from collector.http_hosts import KnownHosts
 from collector.query_engine import DEFAULT_FORMAT, Query, QueryEngine, QueryError, Result
 from collector.self_metrics import SelfMetrics
 
@@ -58,12 +59,24 @@ class QueryHttpApp:
         engine: What runs the queries.
         metrics: Where they are counted.
         access: Who may query.
+        hosts: By which names it is asked.
+        make_visible: Called before each query, in its thread: waits until the store has what was
+            acknowledged before.
     """
 
-    def __init__(self, engine: QueryEngine, metrics: SelfMetrics, access: Access) -> None:
+    def __init__(
+        self,
+        engine: QueryEngine,
+        metrics: SelfMetrics,
+        access: Access,
+        hosts: KnownHosts,
+        make_visible: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._make_visible = make_visible
         self._engine = engine
         self._metrics = metrics
         self._access = access
+        self._hosts = hosts
         self._num_in_hand = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,6 +84,10 @@ class QueryHttpApp:
         await answer_http(self._answer, scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        refusal = self._hosts.refusal(scope)
+        if refusal is not None:
+            self._metrics.queries_refused.inc()
+            return refusal
         path, method = scope["path"], scope["method"]
         if path in ("/ping", "/replicas_status"):
             return Response(200, b"Ok.\n")
@@ -126,6 +143,10 @@ class QueryHttpApp:
             result, parameters.get("query_id") or str(uuid.uuid4()), self._engine, headers
         )
 
+    def _run_fresh(self, query: Query) -> Result:
+        self._make_visible()
+        return self._engine.run(query)
+
     async def _run_unless_left(self, query: Query, receive: Receive) -> Result:
         """Return the result, or cancel the query once nobody waits for it any more.
 
@@ -133,7 +154,7 @@ class QueryHttpApp:
             QueryError: As `QueryEngine.run`.
             DisconnectedError: If the client left.
         """
-        running = self._engine.pool.submit(self._engine.run, query)
+        running = self._engine.pool.submit(self._run_fresh, query)
         future: asyncio.Future[Any] = asyncio.wrap_future(running)
         leaving: asyncio.Future[Any] = asyncio.ensure_future(_wait_until_left(receive))
         try:

@@ -10,26 +10,22 @@ is needed anyway; only what that search hit is looked at attribute by attribute.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pydantic import SecretStr
 
 from collector.redaction_frames import Place, UnframedError, locate
-from collector.redaction_rules import (
-    CONTENT,
-    Action,
-    KeyRule,
-    Rules,
-    compile_bytes,
-    glob_to_pattern,
-    literal_part,
-)
-from collector.redaction_text import MIN_BYTES, Tally, TextRedactor, Tokens
+from collector.redaction_rules import CONTENT, KeyRule, Rules, glob_to_pattern, literal_part
 from collector.repeated_fields import remove
 from evenkeel import spans
 from evenkeel.errors import ConfigurationError
+from evenkeel.privacy.budget import Budget
+from evenkeel.privacy.rules import Action, compile_bytes
+from evenkeel.privacy.text import MIN_BYTES, OVER_BUDGET, Tally, TextRedactor, Tokens
 
 EVERY_TENANT = "*"
 MIN_KEY_BYTES = 16
@@ -40,6 +36,8 @@ MAX_KNOWN_NAME_LENGTH = 128
 # could show that they hold no secret.
 MAX_DEPTH = 64
 TOO_DEEP = "too_deep"
+# A request that is hit more often was made to be; each of its parts is looked at instead.
+MAX_RANGES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +80,18 @@ class Redactor:
         rules: From `load_rules`.
         hash_key: Key of the HMAC behind `hash`; without it, rules that hash mask instead.
         content_tenants: Tenants whose prompts and answers are stored; `*` stands for all.
+        clock: Seconds of CPU of the calling thread, for the budget.
 
     Raises:
         ConfigurationError: If the key is too short, or a region of a rule is unknown.
     """
 
     def __init__(
-        self, rules: Rules, hash_key: SecretStr | None, content_tenants: Collection[str] = ()
+        self,
+        rules: Rules,
+        hash_key: SecretStr | None,
+        content_tenants: Collection[str] = (),
+        clock: Callable[[], float] = time.thread_time,
     ) -> None:
         key = hash_key.get_secret_value().encode() if hash_key is not None else None
         if key is not None and len(key) < MIN_KEY_BYTES:
@@ -98,8 +101,9 @@ class Redactor:
             )
         self._rules = rules
         self._content_tenants = frozenset(content_tenants)
+        self._clock = clock
         rule_names = [*(rule.name for rule in rules.keys), *(rule.name for rule in rules.values)]
-        self.rule_names = (CONTENT, TOO_DEEP, *rule_names)
+        self.rule_names = (CONTENT, TOO_DEEP, OVER_BUDGET, *rule_names)
         self._tokens = Tokens(key, rule_names)
         self._text = TextRedactor(rules.values, self._tokens)
         self._key_patterns = [(rule, _any_of(rule.names)) for rule in rules.keys]
@@ -114,7 +118,9 @@ class Redactor:
         """Whether a rule could match in encoded attributes; False is certain."""
         return self._prefilter.search(payload) is not None
 
-    def redact(self, message: Any, tenant: str | None = None) -> Redacted:
+    def redact(
+        self, message: Any, tenant: str | None = None, *, is_hasty: bool = False
+    ) -> Redacted:
         """Redact an ExportTraceServiceRequest in place and return its encoding.
 
         Done twice it changes nothing more. Spans, events that are not content, links, order, ids,
@@ -126,18 +132,22 @@ class Redactor:
             tenant: Whose request it is when the sender proved it (a token); then what spans say
                 of their tenant is ignored. None: each span's `evenkeel.tenant`, or else its
                 resource's, decides whether its content is stored.
+            is_hasty: Whether to give up early instead of withholding what takes too long.
 
         Raises:
             EncodeError: If protobuf cannot write the message; it is then unchanged.
+            OverBudgetError: If it takes long, in haste; the message is then of no more use.
         """
         payload: bytes = message.SerializeToString()
-        ranges = [match.span() for match in self._prefilter.finditer(payload)]
+        ranges = [m.span() for m in islice(self._prefilter.finditer(payload), MAX_RANGES)]
         if not ranges:
             return Redacted(payload, {})
-        state = _Pass(tenant, Tally())
+        state = _Pass(tenant, Tally(budget=Budget(len(payload), self._clock, is_hasty=is_hasty)))
         num_bytes_removed = 0
         places: Iterable[Place]
         try:
+            if len(ranges) == MAX_RANGES:
+                raise UnframedError("hit nearly everywhere")
             places = list(locate(payload, ranges))
         except UnframedError:
             num_bytes_removed = _discard_unknown(message)

@@ -4,44 +4,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
-import re2
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
-from collector.redaction_checks import CHECKS
 from evenkeel.errors import ConfigurationError
+from evenkeel.privacy.rules import Action, Table, ValueRule, read_values
 
 BUILT_IN = "redaction_rules.toml"
 CONTENT = "content"
-# The check of phone numbers is built with the rule's regions (collector/redaction_phone.py).
-PHONE_CHECK = "phone"
-
-
-class Action(StrEnum):
-    """What becomes of what a rule found."""
-
-    DROP = "drop"
-    HASH = "hash"
-    MASK = "mask"
-
-
-class Normal(StrEnum):
-    """What is made equal before hashing, so that two spellings get one token."""
-
-    ALNUM = "alnum"  # letters and digits only, upper case
-    LOWER = "lower"
-
-
-def _compiles(pattern: str) -> str:
-    if compile_bytes(without_anchors(pattern)).search(b"") is not None:
-        raise ValueError("it matches the empty text, and so everywhere")
-    compile_bytes(pattern)
-    return pattern
 
 
 def _is_glob(name: str) -> str:
@@ -50,21 +24,10 @@ def _is_glob(name: str) -> str:
     return name
 
 
-def _is_check(name: str) -> str:
-    if name not in CHECKS and name != PHONE_CHECK:
-        raise ValueError(f"no such check; known: {', '.join(sorted({*CHECKS, PHONE_CHECK}))}")
-    return name
-
-
-Pattern = Annotated[str, AfterValidator(_compiles)]
 Glob = Annotated[str, AfterValidator(_is_glob)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ContentRule(_Table):
+class ContentRule(Table):
     """Where prompts and answers stand: globs of attribute names and of span event names."""
 
     names: tuple[Glob, ...]
@@ -72,7 +35,7 @@ class ContentRule(_Table):
     events: tuple[Glob, ...] = ()
 
 
-class KeyRule(_Table):
+class KeyRule(Table):
     """Attributes whose name says that their value is secret."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -81,32 +44,7 @@ class KeyRule(_Table):
     enabled: bool = True
 
 
-class ValueRule(_Table):
-    """A secret that is told by its form, wherever it stands in a text.
-
-    Attributes:
-        name: Stands in the replacement, and on `/metrics`.
-        pattern: RE2 on UTF-8 bytes; the group `secret`, if any, narrows what is replaced.
-        prefilter: Finds, without looking at neighbours, every text that `pattern` matches;
-            derived from `pattern` where it is not given.
-        check: Name of a function in `redaction_checks` that decides on each match.
-        regions: For the check `phone`: countries whose national forms are looked for.
-        normal: What is made equal before hashing.
-        action: `drop` removes the whole attribute, `hash` and `mask` replace the match.
-        enabled: Whether the rule is applied.
-    """
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
-    pattern: Pattern
-    prefilter: Pattern | None = None
-    check: Annotated[str, AfterValidator(_is_check)] | None = None
-    regions: tuple[str, ...] = ()
-    normal: Normal | None = None
-    action: Action
-    enabled: bool = True
-
-
-class Rules(_Table):
+class Rules(Table):
     """All rules that apply, in the order of the files."""
 
     content: ContentRule
@@ -121,6 +59,7 @@ def load_rules(path: Path | None = None) -> Rules:
         ConfigurationError: If the file cannot be read, or a rule in it is wrong.
     """
     tables = tomllib.loads(files("collector").joinpath(BUILT_IN).read_text(encoding="utf-8"))
+    tables["value"] = read_values()
     if path is not None:
         _lay_over(tables, _read(path), path)
     try:
@@ -173,65 +112,6 @@ def _lay_over(tables: dict[str, Any], added: Mapping[str, Any], path: Path) -> N
                 if "pattern" in fields:
                     known.pop("prefilter", None)  # it belonged to the pattern that is replaced
                 tables[section][name] = known | fields
-
-
-def compile_bytes(pattern: str) -> Any:
-    """Return the pattern compiled for UTF-8 bytes by RE2, whose time is linear in the text.
-
-    Raises:
-        ValueError: If it is not ASCII, or not what RE2 accepts.
-    """
-    try:
-        return re2.compile(pattern.encode("ascii"), _options())
-    except UnicodeEncodeError as error:
-        raise ValueError("a pattern must be ASCII; write \\xNN for other bytes") from error
-    except re2.error as error:
-        detail = error.args[0] if error.args else error
-        reason = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
-        raise ValueError(f"not a regular expression that RE2 accepts: {reason}") from error
-
-
-def compile_set(patterns: Sequence[str]) -> Any:
-    """Return one search for patterns that `compile_bytes` takes: `Match` says which hit."""
-    together = re2.Set.SearchSet(_options())
-    for pattern in patterns:
-        together.Add(pattern.encode("ascii"))
-    together.Compile()
-    return together
-
-
-def _options() -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.log_errors = False
-    options.max_mem = 64 << 20  # room for the automaton of all prefilters together
-    return options
-
-
-def without_anchors(pattern: str) -> str:
-    r"""Return the pattern without ^ $ \b \B \A \z: it matches wherever the pattern matches.
-
-    What is left does not look at neighbours, and so may be searched for in bytes in which the
-    text is embedded.
-    """
-    result: list[str] = []
-    index, in_class = 0, False
-    while index < len(pattern):
-        character = pattern[index]
-        width = 2 if character == "\\" else 1
-        piece = pattern[index : index + width]
-        if in_class:
-            # `]` stands for itself as the first character of a class.
-            is_first = result[-1] == "[" or result[-2:] == ["[", "^"]
-            in_class = character != "]" or is_first
-            result.append(piece)
-        elif piece in ("^", "$", "\\b", "\\B", "\\A", "\\z"):
-            result.append("(?:)")
-        else:
-            in_class = character == "["
-            result.append(piece)
-        index += width
-    return "".join(result)
 
 
 def glob_to_pattern(glob: str) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from collector.redaction_text import Tally, TextRedactor
 from evenkeel.errors import ConfigurationError
+from evenkeel.privacy.text import Tally, TextRedactor
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import BeforeValidator, SecretStr
+from pydantic import Field, SecretStr
 
-from collector.redaction import Redactor
-from collector.redaction_rules import load_rules
-from evenkeel.settings import Settings
+from evenkeel.settings import Listed, Settings
 
-
-def _split(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return tuple(part.strip() for part in value.split(",") if part.strip())
+if TYPE_CHECKING:
+    from collector.redaction import Redactor
 
 
 class RedactionSettings(Settings):
-    """Rules, key and exceptions of redaction.
-
-    Attributes:
-        rules_file: TOML laid over the built-in rules.
-        hash_key: Key of the tokens that `hash` writes, at least 16 bytes; without it they mask.
-        content_tenants: Tenants whose prompts and answers are stored; `*` for all. Comma-separated
-            in the environment.
-    """
+    """Rules, key and exceptions of redaction."""
 
     section: ClassVar[str] = "redaction"
+    flag_prefix: ClassVar[str] = "redaction-"
 
-    rules_file: Path | None = None
-    hash_key: SecretStr | None = None
-    content_tenants: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
+    rules_file: Path | None = Field(
+        default=None, description="rules laid over the built-in ones, TOML (docs/redaction.md)"
+    )
+    hash_key: SecretStr | None = Field(
+        default=None,
+        description="key of the tokens that `hash` writes, at least 16 bytes; without it they mask",
+    )
+    content_tenants: Listed = Field(
+        default=(), description="tenants whose prompts and answers are stored; `*` for all"
+    )
 
     def build(self) -> Redactor:
         """Return the redactor that these settings describe.
@@ -40,4 +36,8 @@ class RedactionSettings(Settings):
         Raises:
             ConfigurationError: If the rules or the key are wrong.
         """
+        # The rules' automaton takes time to import that --help must not pay.
+        from collector.redaction import Redactor
+        from collector.redaction_rules import load_rules
+
         return Redactor(load_rules(self.rules_file), self.hash_key, self.content_tenants)

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
@@ -17,6 +18,7 @@ from collector.metric_points import GAUGE, Point, encode_points
 from collector.prometheus_text import read_page
 from collector.write_ahead_log import LogFullError, LogWriteError
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import hide_password
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +31,22 @@ UP = "up"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An endpoint; `instance` is its host and port, as Prometheus has it."""
+    """An endpoint.
+
+    Attributes:
+        url: Without a password: httpx puts it into its log lines and errors.
+        instance: Its host and port, as Prometheus has it.
+        service: What its points are stored under.
+        login: User and password; None where the address has none.
+    """
 
     url: str
     instance: str
     service: str
+    login: tuple[str, str] | None = field(default=None, repr=False)
 
 
-def read_targets(urls: tuple[str, ...], service: str) -> list[Target]:
+def read_targets(urls: Sequence[str], service: str) -> list[Target]:
     """Return the endpoints to read; an address without a path means `/metrics`.
 
     Raises:
@@ -47,11 +57,15 @@ def read_targets(urls: tuple[str, ...], service: str) -> list[Target]:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(
-                f"--scrape: {url!r} is not an address such as http://127.0.0.1:8000/metrics"
+                f"--scrape: {hide_password(url)!r} is not an address such as http://127.0.0.1:8000/metrics"
             )
         path = parts.path if parts.path not in ("", "/") else "/metrics"
         host = parts.netloc.rpartition("@")[2]
-        targets.append(Target(parts._replace(path=path).geturl(), host, service))
+        login = None
+        if parts.username is not None:
+            login = unquote(parts.username), unquote(parts.password or "")
+        address = parts._replace(netloc=host, path=path).geturl()
+        targets.append(Target(address, host, service, login))
     return targets
 
 
@@ -96,7 +110,7 @@ class Scraper:
         points: list[Point] = []
         reason = None
         try:
-            text = await self._read(target.url)
+            text = await self._read(target)
             points = await asyncio.to_thread(self._read_points, text, time_ns)
         except (httpx.HTTPError, ValueError) as error:
             reason = str(error) or type(error).__name__
@@ -118,10 +132,12 @@ class Scraper:
     def _read_points(self, text: str, time_ns: int) -> list[Point]:
         return self._intake.treatment.redact_points(read_page(text, time_ns))
 
-    async def _read(self, url: str) -> str:
+    async def _read(self, target: Target) -> str:
         chunks: list[bytes] = []
         size = 0
-        async with self._client.stream("GET", url, headers={"accept": "text/plain"}) as answer:
+        async with self._client.stream(
+            "GET", target.url, headers={"accept": "text/plain"}, auth=target.login
+        ) as answer:
             answer.raise_for_status()
             async for chunk in answer.aiter_bytes():
                 size += len(chunk)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from collector.quarantine import DAMAGED_SUFFIX, SEALED_SUFFIX, list_quarantined
 from collector.write_ahead_log import WriteAheadLog
 
 INSERT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -54,6 +57,25 @@ class SelfMetrics:
             ["transport", "reason"],
             registry=self.registry,
         )
+        self.bodies_repeated = Counter(
+            "evenkeel_collector_repeated_bodies_total",
+            "Bodies acknowledged but not stored: the same bytes were accepted minutes before.",
+            ["transport"],
+            registry=self.registry,
+        )
+        self.connections = Gauge(
+            "evenkeel_collector_connections",
+            "Open connections of an HTTP port.",
+            ["port"],
+            registry=self.registry,
+        )
+        self.connections_closed = Counter(
+            "evenkeel_collector_connections_closed_total",
+            "Connections closed because they kept the port waiting (handshake, head, body, reader, "
+            "idle), to make room for others, or refused because the port was full.",
+            ["port", "reason"],
+            registry=self.registry,
+        )
         self.acknowledge_seconds = Histogram(
             "evenkeel_collector_acknowledge_seconds",
             "From the whole body of a request to its record being on disk.",
@@ -86,6 +108,16 @@ class SelfMetrics:
             "Bytes cut from the end of log segments after a crash: never acknowledged.",
             registry=self.registry,
         )
+        self.segments_damaged = Counter(
+            "evenkeel_collector_segments_damaged_total",
+            "Log segments that the disk had damaged, or that could not be read at all.",
+            registry=self.registry,
+        )
+        self.damaged_bytes = Counter(
+            "evenkeel_collector_damaged_bytes_total",
+            "Bytes of log segments in no intact record: kept in log/quarantine.",
+            registry=self.registry,
+        )
         self.query_seconds = Histogram(
             "evenkeel_collector_query_seconds",
             "Time to answer a query on the query port, waiting included.",
@@ -108,6 +140,11 @@ class SelfMetrics:
             registry=self.registry,
         )
 
+    def num_segments_stored(self) -> float:
+        """Return how many log segments were stored since the start."""
+        name = "evenkeel_collector_segments_stored_total"
+        return self.registry.get_sample_value(name) or 0.0
+
     def watch_log(self, log: WriteAheadLog) -> None:
         """Show the log's size and age, read when `/metrics` is asked for."""
         Gauge(
@@ -120,7 +157,23 @@ class SelfMetrics:
             "Age of the oldest segment that the store does not have yet; 0 when it has all.",
             registry=self.registry,
         ).set_function(lambda: _age_s(log.oldest_ns()))
-        self.torn_bytes.inc(log.num_torn_bytes)
+        quarantine_files = Gauge(
+            "evenkeel_collector_quarantine_files",
+            "Files in log/quarantine: pieces that the store refused, and damaged remains.",
+            ["kind"],
+            registry=self.registry,
+        )
+        for kind, suffix in (("refused", SEALED_SUFFIX), ("damaged", DAMAGED_SUFFIX)):
+            quarantine_files.labels(kind).set_function(
+                partial(_num_quarantined, log.folder, suffix)
+            )
+        self.torn_bytes.inc(log.recovered.num_torn_bytes)
+        self.segments_damaged.inc(log.recovered.num_damaged)
+        self.damaged_bytes.inc(log.recovered.num_damaged_bytes)
+
+
+def _num_quarantined(folder: Path, suffix: str) -> float:
+    return len(list_quarantined(folder, suffix))
 
 
 def _age_s(since_ns: int | None) -> float:

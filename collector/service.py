@@ -16,35 +16,48 @@ from typing import TYPE_CHECKING
 from collector import otlp_grpc, slo_service
 from collector.access import Access
 from collector.access_reload import AccessControl
+from collector.connections import Connections, connections_per_port, raise_descriptor_limit
 from collector.context import Context
 from collector.data_folder import DataFolder, hold
+from collector.http_hosts import KnownHosts
 from collector.http_server import HttpServer, listen
 from collector.inserter import Inserter
 from collector.intake import Intake
-from collector.log_recovery import requeue
 from collector.memory_budget import MemoryBudget
 from collector.operator_api import OperatorApi
 from collector.otlp_http import OtlpHttpApp
+from collector.quarantine import replay_quarantine
+from collector.readiness import Readiness
 from collector.redaction_settings import RedactionSettings
+from collector.refused_numbers import RefusedNumbers
 from collector.retention import Retention, apply_retention, read_retention
 from collector.sampling import Sampler
 from collector.scraper import Scraper, read_targets
+from collector.seal_policy import Limits
 from collector.self_metrics import SelfMetrics
 from collector.settings import CollectorSettings
-from collector.storage import Storage, hide_password, open_embedded, open_server
+from collector.storage import Storage, open_embedded, open_server
 from collector.tls import read_tls
 from collector.treatment import Treatment, objectives_of
-from collector.write_ahead_log import Limits, WriteAheadLog
+from collector.write_ahead_log import WriteAheadLog
+from collector.write_fence import confine
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_model import Slo
+from evenkeel.store import check_url
 
 if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
     from collector.query_http import QueryHttpApp
 
 logger = logging.getLogger(__name__)
 
 DRAIN_S = 3.0
+# At light load, how long what nobody reads may wait for the store, and how long a reader waits for
+# the insert that it caused (docs/decisions/0200).
+UNREAD_AGE_S = 20.0
+VISIBLE_WITHIN_S = 2.0
 GRPC_GRACE_S = 1.0
 
 
@@ -90,9 +103,12 @@ async def run(
     """
     # What is only read comes first: a mistake in it leaves no trace.
     tls = read_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-    targets = read_targets(settings.scrape, settings.scrape_service)
+    targets = read_targets(
+        [address.get_secret_value() for address in settings.scrape], settings.scrape_service
+    )
     retention = read_retention(settings.retention)
     metrics = SelfMetrics()
+    max_connections = _bound_connections(settings.max_connections)
     control = AccessControl(settings.access, metrics)
     access = control.access
     if access.is_open and not _is_loopback(settings.host):
@@ -100,6 +116,10 @@ async def run(
             "anyone who reaches host=%s may send and query; give tokens (--access)", settings.host
         )
     treatment = _make_treatment(settings, redaction or RedactionSettings(), metrics)
+    if settings.clickhouse is not None:
+        check_url(settings.clickhouse.get_secret_value())
+    # From here on things are made, and threads started.
+    confinement = confine(settings)
     async with contextlib.AsyncExitStack() as stack:
         folder = hold(settings.data_dir)
         stack.callback(folder.release)
@@ -121,19 +141,25 @@ async def run(
         metrics.watch_log(log)
         inserter = Inserter(log, storage, metrics, settings.min_free_bytes)
         stack.push_async_callback(_drain, log, inserter)
+        refused = RefusedNumbers(storage.connect, metrics.num_segments_stored, metrics.registry)
+        stack.push_async_callback(asyncio.to_thread, refused.close)
 
+        memory = MemoryBudget(settings.max_inflight_bytes)
+        readiness = Readiness(log, memory)
         intake = Intake(
             log=log,
             metrics=metrics,
             treatment=treatment,
             access=access,
             meter=control.meter,
-            memory=MemoryBudget(settings.max_inflight_bytes),
+            memory=memory,
+            readiness=readiness,
         )
-        grpc_server = otlp_grpc.build_server(intake, settings.max_grpc_body_bytes)
+        grpc_server = otlp_grpc.build_server(intake, settings.max_grpc_body_bytes, max_connections)
         grpc_port = otlp_grpc.bind(grpc_server, settings.host, settings.grpc_port, tls)
         context = Context(
-            connect=storage.connect,
+            connect=partial(_connect_fresh, storage, log),
+            make_visible=partial(log.make_visible, VISIBLE_WITHIN_S, rest_s=0.0),
             data_dir=settings.data_dir,
             slo_file=settings.slos,
             dashboard_url=settings.dashboard_url,
@@ -144,23 +170,29 @@ async def run(
         await _start_slos(stack, context)
 
         if query_socket is not None and storage.embedded_path is not None:
-            server = _make_query_server(stack, settings, storage.embedded_path, metrics, access)
-            await _start(stack, HttpServer(server, query_socket, tls))
+            server = _make_query_server(
+                stack, settings, storage.embedded_path, log, metrics, access
+            )
+            places = Connections("query", max_connections, metrics)
+            await _start(stack, HttpServer(server, query_socket, places, tls))
 
         await grpc_server.start()
         stack.push_async_callback(grpc_server.stop, GRPC_GRACE_S)
         app = OtlpHttpApp(
             intake,
             settings.max_http_body_bytes,
-            partial(_why_not_ready, log),
+            readiness.why_not,
             OperatorApi(context, access, intake),
+            KnownHosts(settings.host, settings.allowed_hosts),
         )
-        await _start(stack, HttpServer(app, http_socket, tls))
+        places = Connections("http", max_connections, metrics)
+        await _start(stack, HttpServer(app, http_socket, places, tls))
         following = asyncio.create_task(control.follow())
         stack.callback(following.cancel)
         if targets:
             scraper = Scraper(targets, settings.scrape_interval_s, intake)
             stack.push_async_callback(scraper.close)
+        confinement.log()
         scheme = "http" if tls is None else "https"
         yield Addresses(
             http_url=_url(scheme, settings.host, http_socket.getsockname()[1]),
@@ -172,6 +204,19 @@ async def run(
 async def _start(stack: contextlib.AsyncExitStack, server: HttpServer) -> None:
     await server.start()
     stack.push_async_callback(server.stop)
+
+
+def _bound_connections(wanted: int) -> int:
+    """Return how many connections each port may have."""
+    num_descriptors = raise_descriptor_limit()
+    allowed = connections_per_port(wanted, num_descriptors)
+    if allowed < wanted:
+        logger.warning(
+            "each port has connections=%d at most, not %d: this process may open files=%d "
+            "(ulimit -n)",
+            allowed, wanted, num_descriptors,
+        )  # fmt: skip
+    return allowed
 
 
 def _make_treatment(
@@ -216,6 +261,12 @@ def _count_objectives(storage: Storage, slo_file: Path | None) -> None:
         storage.rollups.use(read_slo_file(slo_file).slos)
 
 
+def _connect_fresh(storage: Storage, log: WriteAheadLog) -> Client:
+    """Return a client that sees what was acknowledged just before."""
+    log.make_visible(VISIBLE_WITHIN_S, rest_s=0.0)
+    return storage.connect()
+
+
 def _follow_slos(storage: Storage, treatment: Treatment, slos: Sequence[Slo]) -> None:
     treatment.use_slos(slos)
     storage.rollups.use(slos)
@@ -224,8 +275,11 @@ def _follow_slos(storage: Storage, treatment: Treatment, slos: Sequence[Slo]) ->
 def _open_log(settings: CollectorSettings, folder: DataFolder) -> WriteAheadLog:
     try:
         if settings.replay_quarantine:
-            logger.info("quarantine put back segments=%d", requeue(folder.log))
-        return WriteAheadLog(folder.log, folder.node, Limits(max_log_bytes=settings.max_log_bytes))
+            logger.info("quarantine put back: %s", replay_quarantine(folder.log))
+        # Readers of a server do not ask us.
+        unread_age_s = UNREAD_AGE_S if settings.clickhouse is None else None
+        limits = Limits(max_log_bytes=settings.max_log_bytes, unread_age_s=unread_age_s)
+        return WriteAheadLog(folder.log, folder.node, limits)
     except OSError as error:
         raise ConfigurationError(f"the log in {folder.log} cannot be opened: {error}") from error
 
@@ -234,6 +288,7 @@ def _make_query_server(
     stack: contextlib.AsyncExitStack,
     settings: CollectorSettings,
     path: Path,
+    log: WriteAheadLog,
     metrics: SelfMetrics,
     access: Access,
 ) -> QueryHttpApp:
@@ -250,17 +305,15 @@ def _make_query_server(
     )
     engine = QueryEngine(path, limits)
     stack.callback(engine.close)
-    return QueryHttpApp(engine, metrics, access)
-
-
-def _why_not_ready(log: WriteAheadLog) -> str | None:
-    return "the log is full: the store does not keep up" if log.is_full() else None
+    hosts = KnownHosts(settings.host, settings.allowed_hosts)
+    make_visible = partial(log.make_visible, VISIBLE_WITHIN_S)
+    return QueryHttpApp(engine, metrics, access, hosts, make_visible)
 
 
 def _query_url(scheme: str, settings: CollectorSettings, sock: socket.socket | None) -> str:
     if sock is not None:
         return _url(scheme, settings.host, sock.getsockname()[1])
-    return hide_password(settings.clickhouse.get_secret_value()) if settings.clickhouse else ""
+    return str(settings.clickhouse or "")
 
 
 def _url(scheme: str, host: str, port: int) -> str:

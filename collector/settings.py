@@ -3,53 +3,122 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BeforeValidator, Field, SecretStr
+from pydantic import Field
 
-from evenkeel.settings import Settings
+from evenkeel.secret_text import SecretAddress
+from evenkeel.settings import Settings, SplitAtCommas
 
 MEBIBYTE = 1 << 20
 
 
-def _split(value: Any) -> Any:
-    """Let the environment say a list with commas."""
-    if not isinstance(value, str):
-        return value
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
 class CollectorSettings(Settings):
-    """What `evenkeel collect` can be told; docs/collector.md explains each."""
+    """What `evenkeel collect` can be told; docs/configuration.md lists it."""
 
     section: ClassVar[str] = "collector"
 
-    host: str = "127.0.0.1"
-    http_port: int = Field(default=4318, ge=0, le=65535)
-    grpc_port: int = Field(default=4317, ge=0, le=65535)
-    query_port: int = Field(default=8123, ge=0, le=65535)
-    data_dir: Path = Path("data")
-    clickhouse: SecretStr | None = None  # its address may hold a password
-    clickhouse_cluster: str | None = None
-    slos: Path | None = None
-    dashboard_url: str | None = None
-    prompts_dir: Path | None = None
-    max_http_body_bytes: int = Field(default=20 * MEBIBYTE, gt=0)
-    max_grpc_body_bytes: int = Field(default=4 * MEBIBYTE, gt=0)
-    max_log_bytes: int = Field(default=1024 * MEBIBYTE, gt=0)
-    min_free_bytes: int = Field(default=256 * MEBIBYTE, ge=0)
-    replay_quarantine: bool = False
-    max_inflight_bytes: int = Field(default=384 * MEBIBYTE, gt=0)
-    access: Path | None = None
-    tls_certificate: Path | None = None
-    tls_key: Path | None = None
-    tls_client_ca: Path | None = None
-    detail_probability: float = Field(default=1.0, ge=0, le=1)
-    scrape: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
-    scrape_interval_s: float = Field(default=15.0, gt=0)
-    scrape_service: str = "vllm"
-    retention: str = ""
-    query_threads: int = Field(default=4, ge=1, le=64)
-    query_timeout_s: float = Field(default=30.0, gt=0)
-    query_memory_bytes: int = Field(default=2048 * MEBIBYTE, gt=0)
-    query_result_rows: int = Field(default=1_000_000, gt=0)
+    host: str = Field(default="127.0.0.1", description="address to listen on")
+    allowed_hosts: Annotated[tuple[str, ...], SplitAtCommas] = Field(
+        default=(),
+        description="other names and addresses by which the query port and /api/ are asked, with "
+        "commas; without them only loopback ones and the host (docs/collector.md)",
+    )
+    http_port: int = Field(
+        default=4318, ge=0, le=65535, description="OTLP/HTTP, /metrics, /healthz and /readyz"
+    )
+    grpc_port: int = Field(default=4317, ge=0, le=65535, description="OTLP/gRPC")
+    query_port: int = Field(
+        default=8123, ge=0, le=65535, description="ClickHouse HTTP over the embedded store"
+    )
+    data_dir: Path = Field(default=Path("data"), description="log, store and alert state")
+    clickhouse: SecretAddress | None = Field(
+        default=None, description="store in this ClickHouse server instead of chDB"
+    )
+    clickhouse_cluster: str | None = Field(
+        default=None,
+        description="make its tables on every server of this cluster (docs/collector.md)",
+    )
+    slos: Path | None = Field(default=None, description="the SLO file to evaluate")
+    dashboard_url: str | None = Field(
+        default=None, description="where notifications of alerts link to"
+    )
+    prompts_dir: Path | None = Field(
+        default=None,
+        description="prompt registry in which operators may promote and roll back",
+    )
+    max_http_body_bytes: int = Field(
+        default=20 * MEBIBYTE,
+        gt=0,
+        description="larger bodies are refused with 413, also after decompression",
+    )
+    max_grpc_body_bytes: int = Field(
+        default=4 * MEBIBYTE,
+        gt=0,
+        description="larger messages are refused with RESOURCE_EXHAUSTED",
+    )
+    max_log_bytes: int = Field(
+        default=1024 * MEBIBYTE,
+        gt=0,
+        description="most bytes in the write-ahead log; beyond it senders get 503 and retry",
+    )
+    min_free_bytes: int = Field(
+        default=256 * MEBIBYTE,
+        ge=0,
+        description="with less free on the disk the embedded store is not written; spans wait in "
+        "the log",
+    )
+    replay_quarantine: bool = Field(
+        default=False,
+        description="at start, put back into the log what the store refused before and what can be "
+        "read of damaged segments",
+    )
+    max_connections: int = Field(
+        default=1024,
+        gt=0,
+        description="connections of each port at once, half of them from one address; fewer if "
+        "the process may not open enough files",
+    )
+    max_inflight_bytes: int = Field(
+        default=384 * MEBIBYTE,
+        gt=0,
+        description="memory for all request bodies in hand; beyond it senders get 503 and retry",
+    )
+    access: Path | None = Field(
+        default=None, description="tokens and limits of tenants, TOML (docs/collector.md)"
+    )
+    tls_certificate: Path | None = Field(
+        default=None, description="PEM; with its key, every port speaks TLS"
+    )
+    tls_key: Path | None = Field(default=None, description="the certificate's private key, PEM")
+    tls_client_ca: Path | None = Field(
+        default=None, description="accept only clients with a certificate of this authority"
+    )
+    detail_probability: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="share of good requests whose detail is kept (docs/sampling.md)",
+    )
+    scrape: Annotated[tuple[SecretAddress, ...], SplitAtCommas] = Field(
+        default=(), description="Prometheus endpoints to read; may be given several times"
+    )
+    scrape_interval_s: float = Field(
+        default=15.0, gt=0, description="seconds from one reading to the next"
+    )
+    scrape_service: str = Field(default="vllm", description="the service that scraped points get")
+    retention: str = Field(
+        default="",
+        description="how long rows are kept, such as 'spans=14d, acme/requests=30d'; without a "
+        "rule forever (docs/collector.md)",
+    )
+    query_threads: int = Field(default=4, ge=1, le=64, description="queries that run at once")
+    query_timeout_s: float = Field(
+        default=30.0, gt=0, description="longest a query may run, in seconds"
+    )
+    query_memory_bytes: int = Field(
+        default=2048 * MEBIBYTE, gt=0, description="most memory a query may take"
+    )
+    query_result_rows: int = Field(
+        default=1_000_000, gt=0, description="most rows a query may return"
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from collector.slo_correct_command import book_path, read_corrections
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import address_argument
 
 if TYPE_CHECKING:
     from evenkeel.slo import Counts
@@ -51,7 +52,10 @@ def add_backtest(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "`slo correct --reason incident` marked",
     )
     backtest.add_argument(
-        "--url", default="http://127.0.0.1:8123", help="the store (default %(default)s)"
+        "--url",
+        type=address_argument,
+        default="http://127.0.0.1:8123",
+        help="the store, or @FILE that holds its address (default %(default)s)",
     )
     backtest.add_argument(
         "--data-dir",

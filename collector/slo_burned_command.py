@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from collector.slo_correct_command import parse_time_ns
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import address_argument
 
 if TYPE_CHECKING:
     from evenkeel.slo_query import Part, Span
@@ -27,7 +28,10 @@ def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     burned.add_argument("--until", metavar="TIME", help="default: now")
     burned.add_argument("--limit", type=int, default=20, help="worst first (default %(default)s)")
     burned.add_argument(
-        "--url", default="http://127.0.0.1:8123", help="the store (default %(default)s)"
+        "--url",
+        type=address_argument,
+        default="http://127.0.0.1:8123",
+        help="the store, or @FILE that holds its address (default %(default)s)",
     )
     burned.add_argument("--json", action="store_true", help="print JSON")
     burned.set_defaults(run=_run_burned)

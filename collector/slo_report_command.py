@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from collector.slo_correct_command import book_path, read_corrections
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import address_argument
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -38,7 +39,10 @@ def add_report(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--time-zone", default="UTC", metavar="ZONE", help="of days and months (default UTC)"
     )
     report.add_argument(
-        "--url", default="http://127.0.0.1:8123", help="the store (default %(default)s)"
+        "--url",
+        type=address_argument,
+        default="http://127.0.0.1:8123",
+        help="the store, or @FILE that holds its address (default %(default)s)",
     )
     report.add_argument(
         "--data-dir",

@@ -108,8 +108,10 @@ class SloService:
                 if changed is not None:
                     evaluator.use_file(changed)
                     self._warn_of_secrets()
-                now_ns = time.time_ns()
                 num_before = failures.num_failures
+                self._context.make_visible()
+                visible = time.monotonic()
+                now_ns = time.time_ns()
                 try:
                     self._context.use_slos(self._file.current.slos)
                 except EvenkeelError as error:
@@ -124,9 +126,9 @@ class SloService:
                 if now_ns >= next_forget_ns:
                     book.forget_before(now_ns - _KEEP_NS)
                     next_forget_ns = now_ns + _FORGET_EVERY_NS
-                took_s = time.monotonic() - began
-                self._metrics.evaluation_s.observe(took_s)
-                self._stop.wait(max(self._file.current.interval_s - took_s, 0.05))
+                self._metrics.evaluation_s.observe(time.monotonic() - visible)
+                left_s = self._file.current.interval_s - (time.monotonic() - began)
+                self._stop.wait(max(left_s, 0.05))
         finally:
             book.close()
             client.close()

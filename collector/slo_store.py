@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -85,7 +86,9 @@ class SloStore:
         Raises:
             StoreError: If the store is gone or refuses the query.
         """
-        return self._query(name, event_parameters(slo_parts(slo), Span(from_ns, to_ns)))
+        rows = self._query(name, event_parameters(slo_parts(slo), Span(from_ns, to_ns)))
+        # A row that an older version wrote may make a mean that is none.
+        return [{key: _known(value) for key, value in row.items()} for row in rows]
 
     def read(self, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the rows of any named query.
@@ -192,3 +195,7 @@ def to_datetime(time_ns: int) -> datetime:
 def _refusal(name: str, error: BaseException) -> StoreError:
     lines = str(error).strip().splitlines()
     return StoreError(f"{name} failed in the store: {lines[0] if lines else type(error).__name__}")
+
+
+def _known(value: object) -> object:
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -10,7 +10,6 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -22,6 +21,7 @@ from collector.migrations import migrate, read_migrations
 from collector.rollups import Rollups
 from collector.unfinished_inserts import forget_unfinished_inserts
 from evenkeel.errors import ConfigurationError, MissingPartError, StoreError
+from evenkeel.secret_text import hide_password
 from evenkeel.store import DATABASE, check_url
 
 if TYPE_CHECKING:
@@ -38,8 +38,11 @@ Connect = Callable[[], "Client"]
 _GLOB = frozenset("*?{}[]")
 SEGMENT_SCHEMA = Path(__file__).parent / "schema" / "otlp_traces.proto"
 # Looking for a chain of comparisons in each AND takes half of the analysis of the largest view, at
-# every insert, and finds none (docs/decisions/0175).
-SHORT_ANALYSIS = {"optimize_and_compare_chain": "0"}
+# every insert, and finds none (docs/decisions/0175). The plans of views have nothing to optimise
+# either: each reads the rows of one insert (docs/decisions/0200).
+SHORT_ANALYSIS = {"optimize_and_compare_chain": "0", "query_plan_enable_optimizations": "0"}
+# Text within arrays keeps its slashes: the engine would write a/b as a\/b.
+PLAIN_SLASHES = {"output_format_json_escape_forward_slashes": "0"}
 # Where a query or an acknowledgement wants a core too, an insert waits (docs/decisions/0180). The
 # engine does nothing where it may not raise a thread's priority again.
 BEHIND_QUERIES = {
@@ -90,6 +93,7 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
     # By path: chDB would keep a copy of a schema given as text in the working directory.
     insert_settings = {
         "format_schema": f"{SEGMENT_SCHEMA}:Segment",
+        **PLAIN_SLASHES,
         **SHORT_ANALYSIS,
         **BEHIND_QUERIES,
     }
@@ -146,6 +150,7 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
             "format_schema_source": "string",
             "format_schema": SEGMENT_SCHEMA.read_text(encoding="utf-8"),
             "format_schema_message_name": "Segment",
+            **PLAIN_SLASHES,
             **_known_settings(client, SHORT_ANALYSIS),
         }
         store_log = partial(_store_log, client, insert_settings, log)
@@ -241,12 +246,6 @@ def _known_settings(client: Client, settings: Mapping[str, str]) -> dict[str, st
     """Return those that the server has; an older one would refuse an insert with another."""
     names = {name for (name,) in client.query("SELECT name FROM system.settings").result_rows}
     return {name: value for name, value in settings.items() if name in names}
-
-
-def hide_password(url: str) -> str:
-    """Return the address without the user and password that it may hold."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _token_settings(name: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import IO
 
 from collector.data_folder import ID_FILE, LOCK_FILE, hold
 from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import tighten
 
 MANIFEST = "evenkeel-backup.json"
 FORMAT = 1
@@ -82,6 +83,8 @@ def restore(source: Path, data_dir: Path) -> Copied:
     try:
         with tarfile.open(source, "r:") as tar:
             tar.extractall(draft, filter="data")
+        # The backup may be of a version that kept files open to others.
+        tighten(draft)
         copied = _check(draft, source)
         if data_dir.exists():
             data_dir.rmdir()

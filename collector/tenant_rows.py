@@ -7,6 +7,7 @@ tenant, and so is what the engine says of itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -28,13 +29,31 @@ OPEN_SYSTEM_TABLES = frozenset({
     "collations", "data_type_families", "formats", "functions", "numbers", "numbers_mt", "one",
     "settings", "time_zones", "zeros", "zeros_mt",
 })  # fmt: skip
-# Settings under which nothing of a query is evaluated before the filter: an error in it would tell
-# whether another tenant has such a row.
-ORDER_SETTINGS: Mapping[str, str] = {
+# Settings under which nothing that a tenant gets depends on others' rows.
+TENANT_SETTINGS: Mapping[str, str] = {
+    # Nothing of a query is evaluated before the filter: an error in it would tell whether another
+    # tenant has such a row.
     "optimize_move_to_prewhere": "0",
     "query_plan_optimize_prewhere": "0",
     "query_plan_merge_filters": "0",
+    # It remembers for everybody where no row met a condition.
+    "use_query_condition_cache": "0",
+    # How many rows and bytes were read.
+    "output_format_write_statistics": "0",
 }
+# Formats that say how many rows there were before LIMIT. By itself the engine counts those of the
+# blocks that it happened to read, which are shorter where others' rows lie between.
+COUNTING_FORMATS = frozenset({
+    "json", "jsoncolumnswithmetadata", "jsoncompact", "jsoncompactstrings", "jsonstrings", "xml",
+})  # fmt: skip
+EXACT_COUNT = {"exact_rows_before_limit": "1"}
+# Errors about limits say how far the query had come; a tenant is only told which limit it was.
+_LIMITS = {
+    158: "too many rows", 159: "it took too long", 160: "it would take too long",
+    241: "it needs too much memory", 307: "too many bytes", 396: "the result is too large",
+}  # fmt: skip
+# Where an error came about: the part that was read, with its size.
+_PLACE = re.compile(r"\s*[:,]? ?(\(while reading|While executing).*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +79,18 @@ def _filter(tenant: str, table: Table) -> str:
     return NOTHING if expression is None else f"{expression} = {quote(tenant)}"
 
 
-def settings_for(tenant: str, tables: Iterable[Table]) -> dict[str, str]:
+def settings_for(tenant: str, tables: Iterable[Table], format_: str) -> dict[str, str]:
     """Return the settings of a tenant's session, each as the store writes its value."""
     pairs = ", ".join(
         f"{quote(table)}: {quote(condition)}"
         for table, condition in filters_for(tenant, tables).items()
     )
-    return {**ORDER_SETTINGS, "additional_table_filters": f"{{{pairs}}}"}
+    exact = EXACT_COUNT if format_.lower() in COUNTING_FORMATS else {}
+    return {**TENANT_SETTINGS, **exact, "additional_table_filters": f"{{{pairs}}}"}
+
+
+def error_for(code: int, text: str) -> str:
+    """Return what a tenant is told of an error of the engine."""
+    if code in _LIMITS:
+        return f"Code: {code}. DB::Exception: the query was ended: {_LIMITS[code]}."
+    return _PLACE.sub("", text)

@@ -22,10 +22,19 @@ class Treatment:
         redactor: Takes secrets, prompts and answers out.
         sampler: Takes the detail of some requests out.
         metrics: Where what was taken out is counted.
+        is_hasty: Whether to raise OverBudgetError instead of redacting what takes long.
     """
 
-    def __init__(self, redactor: Redactor, sampler: Sampler, metrics: SelfMetrics) -> None:
+    def __init__(
+        self,
+        redactor: Redactor,
+        sampler: Sampler,
+        metrics: SelfMetrics,
+        *,
+        is_hasty: bool = False,
+    ) -> None:
         self._redactor = redactor
+        self._is_hasty = is_hasty
         self._sampler = sampler
         self._metrics = metrics
         self._slos: Sequence[Slo] | None = None
@@ -36,9 +45,13 @@ class Treatment:
             self._sampler = self._sampler.with_objectives(objectives_of(slos))
             self._slos = slos
 
+    def in_haste(self) -> Treatment:
+        """Return the same for where others wait: it raises OverBudgetError if it takes long."""
+        return Treatment(self._redactor, self._sampler, self._metrics, is_hasty=True)
+
     def redact_metrics(self, message: Any, tenant: str | None) -> None:
         """Take secrets out of an ExportMetricsServiceRequest, in place."""
-        self._count(redact_metrics(message, self._redactor, tenant))
+        self._count(redact_metrics(message, self._redactor, tenant, is_hasty=self._is_hasty))
 
     def redact_points(self, points: Sequence[Point]) -> list[Point]:
         """Return scraped points without secrets in their labels."""
@@ -57,7 +70,7 @@ class Treatment:
             if tenant is not None:
                 claim(message, tenant)
             decisions = self._sampler.apply(message)
-            redacted = self._redactor.redact(message, tenant)
+            redacted = self._redactor.redact(message, tenant, is_hasty=self._is_hasty)
             # Last: where protobuf cannot write the message, all of it is done again on another.
             for reason, number in decisions.items():
                 self._metrics.details_sampled.labels(reason).inc(number)

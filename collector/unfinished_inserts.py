@@ -60,7 +60,11 @@ def _mend_table(folder: Path) -> int:
     notes: dict[bytes, bytes] = {}
     for _, path in sorted(numbered):
         for line in _whole_lines(path):
-            operation, part, block = line.split(b"\t")
+            fields = line.split(b"\t")
+            if len(fields) != 3:
+                logger.error("deduplication log damaged, a line is passed over file=%s", path)
+                continue
+            operation, part, block = fields
             if operation == _ADDED:
                 notes[block] = part
             else:
@@ -91,7 +95,7 @@ def _whole_lines(path: Path) -> list[bytes]:
 
 def _without_part(notes: dict[bytes, bytes], there: list[_Blocks]) -> Iterable[tuple[bytes, bytes]]:
     for block, part in notes.items():
-        noted = _blocks_of(part.decode())
+        noted = _blocks_of(part.decode(errors="replace"))
         if noted is not None and not any(blocks.holds(noted) for blocks in there):
             yield part, block
 

@@ -20,14 +20,26 @@ from pathlib import Path
 from collector.isolation import Isolated
 from collector.log_recovery import (
     OPEN_SUFFIX,
+    Checked,
     SealedSegment,
-    keep_piece,
+    check_segment,
     recover,
     rename_sealed,
-    sync_folder,
-    write_synced,
 )
-from collector.segment import HEADER, RECORD, encode_header, encode_record, encode_segment
+from collector.quarantine import keep_refused
+from collector.repeats import Repeats, mark
+from collector.seal_policy import Limits, SealPolicy
+from collector.segment import (
+    HEADER,
+    RECORD,
+    encode_header,
+    encode_record,
+    encode_segment,
+    marker_of,
+    read_bodies,
+)
+from collector.synced_files import sync_folder, write_all, write_synced
+from evenkeel.private_files import FILE_MODE, FOLDER_MODE
 
 logger = logging.getLogger(__name__)
 
@@ -40,27 +52,6 @@ class LogWriteError(Exception):
     """The disk refused the write: the request was not accepted, and may be sent again later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a segment is sealed, and when the log takes no more.
-
-    Attributes:
-        max_log_bytes: What segments and requests that wait for the disk may hold together.
-        max_pending_bytes: What requests that wait for the disk may hold.
-        seal_age_s: A segment is sealed at this age, unless the store has another one in hand; at
-            twice the time that the last insert took, if that is longer, up to `max_seal_age_s`.
-        seal_spans: As the age; what spans cost the store's memory is not in their bytes alone.
-        seal_bytes: A segment is sealed at this size, whatever the store does.
-    """
-
-    max_log_bytes: int = 1 << 30
-    max_pending_bytes: int = 128 << 20
-    seal_age_s: float = 0.4
-    max_seal_age_s: float = 2.0
-    seal_spans: int = 51_200
-    seal_bytes: int = 42 << 20
-
-
 @dataclass(slots=True)
 class _OpenSegment:
     name: str
@@ -68,7 +59,9 @@ class _OpenSegment:
     fd: int
     created_ns: int
     begun_s: float
+    marker: bytes
     num_bytes: int = HEADER.size
+    num_records: int = 0
     num_spans: int = 0
 
 
@@ -76,6 +69,7 @@ class _OpenSegment:
 class _Pending:
     body: bytes
     num_spans: int
+    digest: bytes | None
     done: Future[None] = field(default_factory=Future)
 
 
@@ -87,39 +81,52 @@ class WriteAheadLog:
         node: Part of each segment's name, so that two collectors never share one.
         limits: See `Limits`.
 
+    Attributes:
+        folder: As given.
+        recovered: What was found in the folder.
+
     Raises:
         OSError: If the folder cannot be read or written.
     """
 
     def __init__(self, folder: Path, node: str, limits: Limits | None = None) -> None:
-        self._folder = folder
+        self.folder = folder
         self._node = node
         self._limits = limits or Limits()
         self._lock = threading.Lock()
         # Two conditions, so that a request that arrives wakes the writer alone.
         self._changed = threading.Condition(self._lock)
         self._sealing = threading.Condition(self._lock)
+        self._leaving = threading.Condition(self._lock)
         self._pending: list[_Pending] = []
         self._pending_bytes = 0
         self._sealed: deque[SealedSegment] = deque()
         self._open: _OpenSegment | None = None
         self._is_closing = False
-        self._insert_s = 0.0
+        self._policy = SealPolicy(self._limits)
         self._taken_s = 0.0
-        folder.mkdir(parents=True, exist_ok=True)
+        self._hung_name = ""
+        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         recovered = recover(folder)
-        self.num_torn_bytes = recovered.num_torn_bytes
+        self.recovered = recovered
         self._sealed.extend(recovered.segments)
         self._segment_bytes = sum(segment.num_bytes for segment in recovered.segments)
+        self.repeats = Repeats(folder.with_name("repeats"))
+        for each in recovered.segments:
+            self.repeats.remember_marks(read_bodies(each.path.read_bytes(), each.name))
         self._writer = threading.Thread(target=self._write_forever, name="log-writer", daemon=True)
         self._writer.start()
 
-    def append(self, body: bytes, num_spans: int) -> Future[None]:
+    def append(self, body: bytes, num_spans: int, digest: bytes | None = None) -> Future[None]:
         """Queue a body; the future is done once it is on disk, or failed with LogWriteError.
+
+        From then on `repeats` knows its digest, if it has one.
 
         Raises:
             LogFullError: If the log has no room; nothing was queued.
         """
+        if digest is not None:
+            body = mark(body, digest)
         size = len(body) + RECORD.size
         with self._changed:
             if self._is_closing:
@@ -128,7 +135,7 @@ class WriteAheadLog:
                 raise LogFullError(f"the log holds its bound of {self._limits.max_log_bytes} bytes")
             if self._pending_bytes + size > self._limits.max_pending_bytes:
                 raise LogFullError("the disk is too slow for what arrives")
-            entry = _Pending(body, num_spans)
+            entry = _Pending(body, num_spans, digest)
             self._pending.append(entry)
             self._pending_bytes += size
             self._changed.notify()
@@ -145,8 +152,34 @@ class WriteAheadLog:
 
     def delete(self, segment: SealedSegment) -> None:
         """Forget a segment that the store has."""
+        # What was in it is known from the journal from here on.
+        self.repeats.save()
         segment.path.unlink(missing_ok=True)
-        self._forget(segment)
+        self.leave(segment)
+
+    def leave(self, segment: SealedSegment) -> None:
+        """Take a segment out of the queue; its file, if it is there, waits for the next start."""
+        with self._changed:
+            self._sealed.remove(segment)
+            self._policy.insert_s = time.monotonic() - self._taken_s
+            self._taken_s = time.monotonic()
+            self._segment_bytes -= segment.num_bytes
+            self._changed.notify()
+            self._leaving.notify_all()
+
+    def check(self, segment: SealedSegment) -> Checked:
+        """Return what is left of a segment, read anew: its disk may have damaged it meanwhile.
+
+        Raises:
+            OSError: If it cannot be read; it is then as it was.
+        """
+        checked = check_segment(self.folder, segment.path)
+        if checked.segment is None:
+            self.leave(segment)
+            return checked
+        left = replace(checked.segment, is_small=segment.is_small)
+        self._replace(segment, left)
+        return replace(checked, segment=left)
 
     def part(self, segment: SealedSegment, isolated: Isolated) -> SealedSegment | None:
         """Set the poison of a segment aside; return the segment without it, None if none is left.
@@ -157,20 +190,18 @@ class WriteAheadLog:
         Raises:
             OSError: If the disk refuses; the segment is then as it was.
         """
-        for number, poison in enumerate(isolated.poison):
-            data = encode_segment(segment.created_ns, poison.bodies)
-            name = f"{segment.name}.{number}"
-            path = keep_piece(self._folder, name, data, poison.reason)
+        for poison in isolated.poison:
+            path = keep_refused(
+                self.folder, segment.name, segment.created_ns, poison.bodies, poison.reason
+            )
             logger.error("the store refuses a piece of a segment kept=%s", path)
         if not isolated.good:
             self.delete(segment)
             return None
-        data = encode_segment(segment.created_ns, isolated.good)
+        data = encode_segment(segment.name, segment.created_ns, isolated.good)
         write_synced(segment.path, data)
         smaller = replace(segment, num_bytes=len(data))
-        with self._changed:
-            self._sealed[self._sealed.index(segment)] = smaller
-            self._segment_bytes += smaller.num_bytes - segment.num_bytes
+        self._replace(segment, smaller)
         return smaller
 
     def is_drained(self) -> bool:
@@ -194,6 +225,29 @@ class WriteAheadLog:
                 return self._sealed[0].created_ns
             return self._open.created_ns if self._open else None
 
+    def make_visible(self, timeout_s: float, rest_s: float | None = None) -> None:
+        """Have the open segment stored for a reader, and wait for it.
+
+        Afterwards the store has what was acknowledged `rest_s` ago. Returns at once if it has that
+        already, or has a large segment in hand: it then takes them as fast as it can.
+
+        Args:
+            timeout_s: How long to wait at most.
+            rest_s: How long ago the last segment must have been sealed; None: as small ones are.
+        """
+        rest_s = self._limits.rest_s if rest_s is None else rest_s
+        until_s = time.monotonic() + timeout_s
+        with self._changed:
+            if self._sealed and all(segment.is_small for segment in self._sealed):
+                # Another reader asked for it, or its time had come.
+                self._wait_for(self._sealed[-1].name, until_s)
+            segment = self._open
+            if segment is None or self._sealed:
+                return
+            if self._policy.ask(segment.begun_s, rest_s, time.monotonic()):
+                self._changed.notify()
+                self._wait_for(segment.name, until_s)
+
     def close(self) -> None:
         """Write and seal what was accepted; refuse what comes later. Inserts may go on."""
         with self._changed:
@@ -201,13 +255,21 @@ class WriteAheadLog:
             self._changed.notify()
         self._writer.join()
 
-    def _forget(self, segment: SealedSegment) -> None:
+    def _wait_for(self, name: str, until_s: float) -> None:
+        """Return once the store has a segment; for one that takes too long, nobody waits again."""
+        if name != self._hung_name and not self._leaving.wait_for(
+            lambda: not self._holds(name), until_s - time.monotonic()
+        ):
+            self._hung_name = name
+
+    def _holds(self, name: str) -> bool:
+        is_open = self._open is not None and self._open.name == name
+        return is_open or any(segment.name == name for segment in self._sealed)
+
+    def _replace(self, segment: SealedSegment, changed: SealedSegment) -> None:
         with self._changed:
-            self._sealed.remove(segment)
-            self._insert_s = time.monotonic() - self._taken_s
-            self._taken_s = time.monotonic()
-            self._segment_bytes -= segment.num_bytes
-            self._changed.notify()
+            self._sealed[self._sealed.index(segment)] = changed
+            self._segment_bytes += changed.num_bytes - segment.num_bytes
 
     # The writer thread
 
@@ -237,12 +299,8 @@ class WriteAheadLog:
         """Return when to look again if nothing happens; None: nothing is due by itself."""
         if self._open is None or self._sealed:
             return None
-        return max(self._seal_age_s() - (time.monotonic() - self._open.begun_s), 0.0)
-
-    def _seal_age_s(self) -> float:
-        """Return the age at which a small segment is sealed: the store rests most of the time."""
-        most_s = max(self._limits.max_seal_age_s, self._limits.seal_age_s)
-        return min(max(self._limits.seal_age_s, 2 * self._insert_s), most_s)
+        due_s = self._policy.due_s(self._open.begun_s, self._open.num_spans)
+        return max(due_s - time.monotonic(), 0.0)
 
     def _is_ripe(self, segment: _OpenSegment) -> bool:
         if segment.num_bytes >= self._limits.seal_bytes:
@@ -251,8 +309,7 @@ class WriteAheadLog:
             # The store is busy: one larger insert is cheaper than two small ones. Whoever takes the
             # last sealed segment away wakes this thread.
             return False
-        age_s = time.monotonic() - segment.begun_s
-        return segment.num_spans >= self._limits.seal_spans or age_s >= self._seal_age_s()
+        return time.monotonic() >= self._policy.due_s(segment.begun_s, segment.num_spans)
 
     def _write(self, batch: list[_Pending]) -> None:
         size = sum(len(entry.body) + RECORD.size for entry in batch)
@@ -260,17 +317,21 @@ class WriteAheadLog:
         waiting = [entry for entry in batch if entry.done.set_running_or_notify_cancel()]
         try:
             segment = self._open or self._begin()
-            parts = [part for entry in batch for part in (encode_record(entry.body), entry.body)]
-            _write_all(segment.fd, parts)
+            parts: list[bytes] = []
+            for number, entry in enumerate(batch, segment.num_records):
+                parts += (encode_record(segment.marker, number, entry.body), entry.body)
+            write_all(segment.fd, parts)
             os.fdatasync(segment.fd)
         except OSError as error:
             self._abandon(waiting, size, error)
             return
         segment.num_bytes += size
+        segment.num_records += len(batch)
         segment.num_spans += sum(entry.num_spans for entry in batch)
         with self._changed:
             self._pending_bytes -= size
             self._segment_bytes += size
+        self.repeats.remember(entry.digest for entry in batch if entry.digest is not None)
         for entry in waiting:
             entry.done.set_result(None)
 
@@ -293,17 +354,18 @@ class WriteAheadLog:
     def _begin(self) -> _OpenSegment:
         created_ns = time.time_ns()
         name = f"{created_ns:020d}-{self._node}"
-        path = self._folder / f"{name}{OPEN_SUFFIX}"
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
-        header = encode_header(created_ns)
+        path = self.folder / f"{name}{OPEN_SUFFIX}"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        header = encode_header(name, created_ns)
         try:
-            _write_all(fd, [header])
-            sync_folder(self._folder)
+            write_all(fd, [header])
+            sync_folder(self.folder)
         except OSError:
             os.close(fd)
             path.unlink(missing_ok=True)
             raise
-        self._open = _OpenSegment(name, path, fd, created_ns, time.monotonic())
+        begun_s = time.monotonic()
+        self._open = _OpenSegment(name, path, fd, created_ns, begun_s, marker_of(name))
         with self._lock:
             self._segment_bytes += len(header)
         return self._open
@@ -316,6 +378,7 @@ class WriteAheadLog:
             with self._changed:
                 self._open = None
                 self._segment_bytes -= segment.num_bytes
+                self._leaving.notify_all()
             return
         try:
             path = rename_sealed(segment.path)
@@ -327,14 +390,9 @@ class WriteAheadLog:
             self._open = None
             if not self._sealed:
                 self._taken_s = time.monotonic()
+            self._policy.note_sealed(time.monotonic())
+            is_small = segment.num_spans < self._limits.small_spans
             self._sealed.append(
-                SealedSegment(segment.name, path, segment.num_bytes, segment.created_ns)
+                SealedSegment(segment.name, path, segment.num_bytes, segment.created_ns, is_small)
             )
             self._sealing.notify()
-
-
-def _write_all(fd: int, parts: list[bytes]) -> None:
-    data = b"".join(parts)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

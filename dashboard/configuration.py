@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field, SecretStr
 
+from evenkeel.secret_text import SecretAddress
 from evenkeel.settings import Settings
 from evenkeel.store import DEFAULT_URL
 
@@ -33,21 +33,33 @@ class DashboardSettings(Settings):
     """Where the dashboard listens, what it reads, and who may see it."""
 
     section: ClassVar[str] = "dashboard"
-    host: str = "127.0.0.1"
-    port: int = Field(default=8501, ge=1, le=65_535)
-    query_url: str = DEFAULT_URL
-    collector_url: str = DEFAULT_COLLECTOR_URL
-    slos: Path | None = None
-    sign_in: SignIn = SignIn.NONE
-    token: SecretStr | None = None
-    users: Path | None = None
-    oidc_secrets: Path | None = None
+
+    host: str = Field(default="127.0.0.1", description="address to listen on")
+    port: int = Field(default=8501, ge=1, le=65_535, description="the pages")
+    query_url: SecretAddress = Field(
+        default=SecretAddress(DEFAULT_URL),
+        description="the store to read over ClickHouse HTTP, http://user:password@host:port where "
+        "it asks who reads",
+    )
+    collector_url: str = Field(
+        default=DEFAULT_COLLECTOR_URL,
+        description="the collector's API: alerts, silences, corrections, reports",
+    )
+    slos: Path | None = Field(default=None, description="the SLO file, for budgets and drafts")
+    sign_in: SignIn = Field(
+        default=SignIn.NONE, description="how people sign in (docs/dashboard.md)"
+    )
+    token: SecretStr | None = Field(
+        default=None, description="what the dashboard reads with where nobody signs in"
+    )
+    users: Path | None = Field(
+        default=None, description="with oidc: whose token each e-mail reads with, TOML"
+    )
+    oidc_secrets: Path | None = Field(
+        default=None, description="with oidc: the provider, as Streamlit's st.login reads it"
+    )
 
     @property
     def shown_url(self) -> str:
         """The store's address without a password, for people to read."""
-        return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", self.query_url)
-
-    def masked(self, text: str) -> str:
-        """Return a text in which the store's address bears no password."""
-        return text.replace(self.query_url, self.shown_url)
+        return str(self.query_url)

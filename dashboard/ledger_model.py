@@ -13,6 +13,9 @@ Row = Mapping[str, Any]
 PHASES = {"ttft": "to the first token", "decode": "from the first token on"}
 MEANINGS = {
     "host.input": "HTTP, template, tokenising, the way to the engine",
+    "host.prompt": "finding its prompt in the registry",
+    "host.compression": "shortening its prompt",
+    "host.cache": "looking it up in the response cache",
     "prefill.others": "others' prompts in the steps it was in or waited for",
     "decode.others": "others' decoding in the steps it was in or waited for",
     "queue.gate": "kept waiting by control at its gate",

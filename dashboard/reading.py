@@ -110,7 +110,7 @@ def free_frame(sql: str) -> pd.DataFrame:
 
 
 def _source() -> _Source:
-    return settings().query_url, identity().token
+    return settings().query_url.get_secret_value(), identity().token
 
 
 def _connect(source: _Source) -> Store:

@@ -14,6 +14,7 @@ from dashboard.appearance import theme_options
 from dashboard.configuration import DashboardSettings, SignIn
 from dashboard.users import read_users
 from evenkeel.errors import ConfigurationError
+from evenkeel.settings import write_environment
 from evenkeel.slo_file import read_slo_file
 
 APP = Path(__file__).with_name("app.py")
@@ -77,14 +78,7 @@ def serve(settings: DashboardSettings) -> NoReturn:
 
 def child_environment(settings: DashboardSettings) -> dict[str, str]:
     """Return the variables from which the app's process reads the same settings."""
-    values: dict[str, object] = settings.model_dump()
-    if settings.token is not None:
-        values["token"] = settings.token.get_secret_value()
-    return {
-        f"EVENKEEL_DASHBOARD_{name.upper()}": str(value)
-        for name, value in values.items()
-        if value is not None
-    }
+    return write_environment(settings)
 
 
 def arguments(settings: DashboardSettings) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import read_secret
 from evenkeel.settings import read_environment
 
 
@@ -65,6 +66,11 @@ def read_users(path: Path | None) -> Mapping[str, User]:
 
 
 def token_of(email: str, users: Mapping[str, User]) -> str | None:
-    """Return the token of a person; None for who is not in the file, or whose variable is unset."""
+    """Return the token of a person; None for who is not in the file, or whose variable is unset.
+
+    Raises:
+        ConfigurationError: If the variable names a file that cannot be read.
+    """
     user = users.get(email.lower())
-    return read_environment(user.token_env) if user is not None else None
+    token = read_environment(user.token_env) if user is not None else None
+    return read_secret(token) if token is not None else None

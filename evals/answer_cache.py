@@ -14,6 +14,7 @@ from evals.client import Reply
 from evals.dataset import Item
 from evals.sides import Side
 from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import FOLDER_MODE, open_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class AnswerCache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(
                 f"--answer-cache {folder} cannot be written: {error.strerror}"
@@ -95,8 +96,10 @@ class AnswerCache:
             "finish_reason": reply.finish_reason,
         }
         try:
-            path.parent.mkdir(exist_ok=True)
-            draft.write_text(json.dumps(record), encoding="utf-8", errors="replace")
+            path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
+            text = json.dumps(record).encode("utf-8", errors="replace")
+            with open(draft, "wb", opener=open_private) as file:
+                file.write(text)
             draft.replace(path)
         except OSError:
             draft.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +36,22 @@ def add_limit(
 
 
 def add_asking(parser: argparse.ArgumentParser) -> None:
-    """Add what says whom to ask, and how: server, prompts, load, order, prefix cache."""
-    add = parser.add_argument
-    add("--url", help="server of a side that names none (default: http://127.0.0.1:8000)")
-    add("--prompts-dir", type=Path, metavar="DIR", help="prompt registry (default: prompts)")
-    add("--concurrency", type=int, metavar="N", help="pairs in flight at once (default: 4)")
-    add("--seed", type=int, help="order of items and sides (default: 0)")
-    add("--timeout-s", type=float, metavar="S", help="longest time one answer may take")
-    add(
+    """Add what says whom to ask, and how: settings, and the prefix cache."""
+    add_settings(parser)
+    parser.add_argument(
         "--cache",
         choices=("isolated", "cold", "warm", "shared"),
         default="isolated",
         help="prefix cache: each side its own (default), none, all of it, or whatever is there",
     )
+
+
+def add_settings(parser: argparse.ArgumentParser, names: Collection[str] | None = None) -> None:
+    """Add the flags of the settings, or of those of them that a verb reads."""
+    from evals.settings import EvalSettings
+    from evenkeel.settings_flags import add_flags
+
+    add_flags(parser, EvalSettings, names)
 
 
 def add_calibration(parser: argparse.ArgumentParser) -> None:

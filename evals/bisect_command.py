@@ -23,7 +23,6 @@ from evals.progress import make_console, show_progress
 from evals.recorded import RecordedRun, open_journal
 from evals.recorded_traffic import NAME, keep_traffic, read_traffic
 from evals.report_files import write_files
-from evals.result_spans import NO_ENDPOINT
 from evals.run import CacheMode
 from evals.schedule import interleave, spread
 from evals.settings import EvalSettings
@@ -31,6 +30,7 @@ from evals.sides import Side
 from evals.verdict import Verdict
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
 from evenkeel.store import DEFAULT_URL, Store
 
 MOST_REQUESTS = 10_000
@@ -43,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
         ConfigurationError: If a file or argument is wrong.
         CannotMeasureError: If a comparison cannot tell.
     """
-    names = ("url", "otlp_endpoint", "store_url", "concurrency", "seed", "timeout_s", "prompts_dir")
-    settings = load(EvalSettings, {name: getattr(args, name) for name in names}).settings
+    settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     gates = parse_gates(args.gate)
     if len(gates) > 1:
         raise ConfigurationError("--gate: one metric is bisected at a time")
@@ -71,7 +70,7 @@ def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
     kept = None if args.report is None else args.report / NAME
     if kept is not None and kept.is_dir() and not args.fresh:
         return load_dataset(kept)
-    url = DEFAULT_URL if settings.store_url == NO_ENDPOINT else settings.store_url
+    url = settings.store_address(DEFAULT_URL)
     store = Store(url)
     try:
         rows = read_traffic(store, args.since, args.limit or MOST_REQUESTS)

@@ -27,6 +27,7 @@ from evals.settings import EvalSettings
 from evals.sides import load_side
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
 
 FILE_NAME = "calibration.json"
 
@@ -38,8 +39,7 @@ def run(args: argparse.Namespace) -> int:
         ConfigurationError: If an argument, file or setting is wrong.
         CannotMeasureError: If a server does not answer.
     """
-    flags = {name: getattr(args, name) for name in EvalSettings.model_fields if name in args}
-    settings = load(EvalSettings, flags).settings
+    settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     if args.runs < 1 or args.resamples < 20:
         raise ConfigurationError("--runs takes at least 1 and --resamples at least 20")
     gates = parse_gates(args.gate)

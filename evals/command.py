@@ -14,6 +14,7 @@ from evals.arguments import (
     add_json,
     add_limit,
     add_report,
+    add_settings,
     add_verb,
 )
 from evals.production_verbs import add_production_verbs
@@ -126,8 +127,6 @@ def _add_run(verbs: Any) -> None:
         help="keep answers there; without a latency gate, those kept are not asked again",
     )
     add("--judge", type=Path, metavar="FILE", help="a model that compares the answers, TOML")
-    add("--store-url", metavar="URL", help="read the server's spans: latency split by cause")
-    add("--otlp-endpoint", metavar="URL", help="where results go as spans, or `none`")
     add("--allow-inconclusive", action="store_true", help="exit 0 where the run cannot tell")
     add_calibration(run)
     add_report(run, "keep answers and reports there; run again with it, an interrupted run goes on")
@@ -153,6 +152,7 @@ def _add_compare(verbs: Any) -> None:
     add("--allow-inconclusive", action="store_true", help="exit 0 where the runs cannot tell")
     add("--report", type=Path, metavar="DIR", help="write reports there")
     add_json(compare)
+    add_settings(compare, ("seed", "max_unmeasured_ratio", "dashboard_url"))
     compare.set_defaults(run=_run_compare)
 
 

@@ -24,6 +24,7 @@ from evals.settings import EvalSettings
 from evals.sides import ServeConfig, Side
 from evenkeel.errors import ConfigurationError
 from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
 
 LETTERS = {"baseline": "A", "candidate": "B"}
 
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         ConfigurationError: If a folder holds no finished run, the runs are of other items than
             the dataset's, or a gate is about latency.
     """
-    settings = load(EvalSettings, {}).settings
+    settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     gates = parse_gates(args.gate)
     for gate in gates:
         if not isinstance(gate, AccuracyGate) or isinstance(gate, PreferenceGate):

@@ -12,11 +12,11 @@ from typing import Any
 from evals.candidates import JSON_REFERENCES, Candidate, CandidateFile, Failure, read_turns
 from evals.dataset import find_items_file, load_dataset
 from evals.likeness import Encode
-from evals.result_spans import NO_ENDPOINT
 from evals.settings import EvalSettings
 from evenkeel.embedding import PACKAGE, load_encoder
 from evenkeel.errors import ConfigurationError
 from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
 from evenkeel.spans import REVIEW_ACCEPTED
 from evenkeel.store import DEFAULT_URL, Store
 
@@ -69,8 +69,8 @@ def _row(args: argparse.Namespace, text: str) -> dict[str, Any]:
 
 
 def _propose(args: argparse.Namespace, file: CandidateFile) -> int:
-    settings = load(EvalSettings, {"store_url": args.store_url}).settings
-    url = DEFAULT_URL if settings.store_url == NO_ENDPOINT else settings.store_url
+    settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
+    url = settings.store_address(DEFAULT_URL)
     since_ns = time.time_ns() - int(args.since * NS_PER_S)
     store = Store(url)
     try:

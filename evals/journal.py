@@ -13,11 +13,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.private_files import FILE_MODE
 
 FILE_NAME = "journal.jsonl"
 
@@ -41,7 +43,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE_MODE)
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
         try:
@@ -53,6 +55,9 @@ class Journal:
         except ConfigurationError:
             os.close(self._fd)
             raise
+        # Answers are in it; an earlier version made it readable for everybody.
+        with suppress(PermissionError):
+            os.fchmod(self._fd, FILE_MODE)
         self.num_torn_bytes = os.fstat(self._fd).st_size - good
         if self.num_torn_bytes:
             os.ftruncate(self._fd, good)

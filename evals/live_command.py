@@ -20,7 +20,9 @@ from evals.outcome import EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED
 from evals.result_spans import NO_ENDPOINT, send_spans
 from evals.settings import EvalSettings
 from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.private_files import make_private_folder
 from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
 from evenkeel.store import DEFAULT_URL, Store
 
 FILE_NAME = "live.jsonl"
@@ -36,11 +38,10 @@ def run(args: argparse.Namespace) -> int:
         StoreError: With --once, if the store does not answer.
     """
     config = load_config(args.config)
-    flags = {name: getattr(args, name) for name in ("store_url", "otlp_endpoint")}
-    settings = load(EvalSettings, flags).settings
-    url = DEFAULT_URL if settings.store_url == NO_ENDPOINT else settings.store_url
+    settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
+    url = settings.store_address(DEFAULT_URL)
     try:
-        args.state.mkdir(parents=True, exist_ok=True)
+        make_private_folder(args.state, FILE_NAME)
     except OSError as error:
         raise ConfigurationError(f"--state {args.state}: {error.strerror}") from error
     with Journal(args.state / FILE_NAME) as journal:

@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from evals.arguments import add_asking, add_json, add_limit, add_report, add_verb
+from evals.arguments import (
+    add_asking,
+    add_json,
+    add_limit,
+    add_report,
+    add_settings,
+    add_verb,
+)
 from evenkeel.cli import duration_argument
 
 LIVE_EPILOG = """\
@@ -44,8 +51,7 @@ def add_production_verbs(verbs: Any) -> None:
     live = add_verb(verbs, "live", "score a known share of production requests", LIVE_EPILOG)
     live.add_argument("config", type=Path, help="what to draw and how to score it, a TOML file")
     live.add_argument("--state", type=Path, required=True, metavar="DIR", help="keeps the windows")
-    live.add_argument("--store-url", metavar="URL", help="default: http://127.0.0.1:8123")
-    live.add_argument("--otlp-endpoint", metavar="URL", help="where results go, or `none`")
+    add_settings(live, ("store_url", "otlp_endpoint"))
     live.add_argument(
         "--since",
         type=duration_argument,
@@ -76,7 +82,7 @@ def _run_grow(args: argparse.Namespace) -> int:
 def _add_grow(verbs: Any) -> None:
     grow = add_verb(verbs, "grow", "propose items for a dataset from failures", GROW_EPILOG)
     grow.add_argument("dataset", type=Path, help="folder of a golden dataset")
-    grow.add_argument("--store-url", metavar="URL", help="default: http://127.0.0.1:8123")
+    add_settings(grow, ("store_url",))
     grow.add_argument(
         "--since",
         type=duration_argument,
@@ -111,7 +117,6 @@ def _add_bisect(verbs: Any) -> None:
     add("changes", type=Path, help="a good side and the changes since, a TOML file")
     add("--gate", required=True, help="the metric and how much of it is tolerated")
     add("--dataset", type=Path, metavar="DIR", help="ask a dataset instead of recorded traffic")
-    add("--store-url", metavar="URL", help="where the traffic is (default: http://127.0.0.1:8123)")
     add(
         "--since",
         type=duration_argument,
@@ -122,7 +127,6 @@ def _add_bisect(verbs: Any) -> None:
     add_limit(bisect, "ask N requests")
     add("--repeats", type=int, default=1, metavar="N", help="ask each N times (default: 1)")
     add_asking(bisect)
-    add("--otlp-endpoint", metavar="URL", help="where spans of started servers go, or `none`")
     add_report(bisect, "keep every comparison there, and go on from it")
     add_json(bisect)
     bisect.set_defaults(run=_run_bisect)

@@ -33,6 +33,7 @@ from evals.settings import EvalSettings
 from evals.sides import load_side
 from evenkeel.errors import ConfigurationError, StoreError
 from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
         ConfigurationError: If an argument, file or setting is wrong; nothing was asked then.
         CannotMeasureError: If a server does not answer.
     """
-    flags = {name: getattr(args, name) for name in EvalSettings.model_fields if name in args}
-    loaded = load(EvalSettings, flags)
+    loaded = load(EvalSettings, read_flags(EvalSettings, args))
     if args.print_config:
         print(loaded.describe())
         return 0
@@ -112,8 +112,8 @@ def _say_what_is_there(recorded: RecordedRun, comparison: Comparison, console: C
 
 
 def _read_server_times(comparison: Comparison, recorded: RecordedRun) -> None:
-    url = comparison.settings.store_url
-    if url == "none" or recorded.server_times is not None:
+    url = comparison.settings.store_address("")
+    if not url or recorded.server_times is not None:
         return
     decision = comparison.decision(recorded)
     if decision is None:
@@ -126,7 +126,8 @@ def _read_server_times(comparison: Comparison, recorded: RecordedRun) -> None:
         found = read_server_times(url, beginning.run_id, beginning.start_ns, wanted)
         if len(found) < len(wanted):
             print(
-                f"evenkeel: {url} has the spans of {len(found)} of {len(wanted)} requests; "
+                f"evenkeel: {comparison.settings.store_url} has the spans of {len(found)} of "
+                f"{len(wanted)} requests; "
                 "latency is split over those",
                 file=sys.stderr,
             )

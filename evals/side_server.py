@@ -73,12 +73,14 @@ def _part(config: ServeConfig, folder: Path, otlp_endpoint: str | None) -> Part:
     name = f"server-{hashlib.sha256(repr(config).encode()).hexdigest()[:8]}"
     port = _free_port()
     where = ("--host", HOST, "--port", str(port), "--data-dir", str(folder / name))
-    spans = () if otlp_endpoint is None else ("--otlp-endpoint", otlp_endpoint)
     return Part(
         name=name,
-        arguments=("serve", config.model, *where, *spans, *config.flags),
+        arguments=("serve", config.model, *where, *config.flags),
         ready_url=f"http://{HOST}:{port}/health",
-        environment={"OTEL_SDK_DISABLED": "true"} if otlp_endpoint is None else {},
+        # The address may hold a password, which a command line would show to everybody.
+        environment={"OTEL_SDK_DISABLED": "true"}
+        if otlp_endpoint is None
+        else {"EVENKEEL_RUNTIME_OTLP_ENDPOINT": otlp_endpoint},
     )
 
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import NoReturn
 
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError, EvenkeelError, MissingPartError
+from evenkeel.private_files import private_umask
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
+# OpenBLAS, which numpy and scipy bring along, starts a thread per core when it is loaded; they wait
+# actively and take the core that vLLM computes on. OMP_NUM_THREADS is not ours to set: torch, in
+# vLLM's engine process, computes with it, and takes no notice of this one.
+BLAS_THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """One sub-command.
 
-    Its module must be cheap to import: heavy imports belong inside what `configure` sets as `run`.
+    Its module must be cheap to import: settings are imported by `configure`, which is called only
+    for the command that was chosen, and heavy modules inside what it sets as `run`.
 
     Attributes:
         name: The word after `evenkeel`.
@@ -28,6 +36,8 @@ class Command:
             the parsed arguments to an exit code.
         extra: The extra that brings what `run` imports, named when an import fails.
         passes_unknown_flags: Whether unknown flags go to `args.rest` instead of being refused.
+        keeps_private: Whether only its owner may read what it writes: stored requests and state,
+            not what it is asked to write for others.
     """
 
     name: str
@@ -35,6 +45,7 @@ class Command:
     configure: Callable[[argparse.ArgumentParser], None]
     extra: str | None = None
     passes_unknown_flags: bool = False
+    keeps_private: bool = False
 
 
 def find_commands() -> list[Command]:
@@ -71,6 +82,7 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
         argv: The arguments; None for those of the process.
         commands: The sub-commands to choose from; None for the installed ones.
     """
+    os.environ.setdefault(BLAS_THREADS_VARIABLE, "1")
     try:
         return _run(commands or find_commands(), sys.argv[1:] if argv is None else argv)
     except EvenkeelError as error:
@@ -96,24 +108,31 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigurationError(f"{message} (see `{self.prog} --help`)")
 
 
-def build_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; parsing sets `command` and `run`."""
+def build_parser(
+    commands: Sequence[Command], chosen: Collection[str] | None = None
+) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; parsing sets `command` and `run`.
+
+    Args:
+        commands: What there is.
+        chosen: The commands whose arguments are needed; all where None.
+    """
     parser = _Parser(prog="evenkeel", description="Observability and SLOs for LLM serving.")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in commands:
-        command.configure(
-            subparsers.add_parser(
-                command.name,
-                help=command.summary,
-                description=command.summary,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
+        subparser = subparsers.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.summary,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        if chosen is None or command.name in chosen:
+            command.configure(subparser)
     return parser
 
 
 def _run(commands: Sequence[Command], argv: Sequence[str]) -> int:
-    parser = build_parser(commands)
+    parser = build_parser(commands, argv[:1])
     args, rest = parser.parse_known_args(argv)
     command = next(c for c in commands if c.name == args.command)
     if rest and not command.passes_unknown_flags:
@@ -122,7 +141,8 @@ def _run(commands: Sequence[Command], argv: Sequence[str]) -> int:
         )
     args.rest = rest
     try:
-        code = args.run(args)
+        with private_umask() if command.keeps_private else nullcontext():
+            code = args.run(args)
     except ModuleNotFoundError as error:
         if command.extra is None or error.name is None:
             raise

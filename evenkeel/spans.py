@@ -90,7 +90,9 @@ EMISSION_DRAFTED = "evenkeel.emission_drafted"
 EMISSION_ACCEPTED = "evenkeel.emission_accepted"
 SAMPLE_WEIGHT = "evenkeel.sample_weight"
 LEDGER_PREFIX = "evenkeel.ledger."
-# What the ledger says besides: the model's error, the requests that cost it most, the prefix cache.
+# What the ledger says besides: how steps were shared out, the model's error, the requests that
+# cost it most, the prefix cache.
+LEDGER_SHARED_BY = "evenkeel.ledger_shared_by"
 LEDGER_ERROR_RATIO = "evenkeel.ledger_error_ratio"
 RIVAL_REQUEST_IDS = "evenkeel.rivals.request_ids"
 RIVAL_COST_S = "evenkeel.rivals.cost_s"

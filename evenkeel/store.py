@@ -17,6 +17,7 @@ import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.secret_text import hide_password
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,6 @@ def check_url(url: str) -> None:
     Raises:
         ConfigurationError: If it is not.
     """
-    shown = url.rpartition("@")[2]
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -56,7 +56,7 @@ def check_url(url: str) -> None:
         is_address = False
     if not is_address:
         raise ConfigurationError(
-            f"the store's address is {shown!r}, expected one such as {DEFAULT_URL}"
+            f"the store's address is {hide_password(url)!r}, expected one such as {DEFAULT_URL}"
         )
 
 
@@ -77,7 +77,7 @@ class Store:
         self, url: str = DEFAULT_URL, timeout_s: float = 30.0, token: str | None = None
     ) -> None:
         check_url(url)
-        self.url = url
+        self.shown_url = hide_password(url)
         try:
             # Sessions off: one client is then safe to share between threads.
             self._client = clickhouse_connect.get_client(
@@ -91,7 +91,7 @@ class Store:
                 send_receive_timeout=timeout_s,
             )
         except (ClickHouseError, OSError) as error:
-            raise StoreError(f"no store answers at {url}: {_reason(error)}") from error
+            raise StoreError(f"no store answers at {self.shown_url}: {_reason(error)}") from error
 
     def rows(self, name: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Run the named query and return its rows as dictionaries.
@@ -137,7 +137,7 @@ class Store:
         self._client.close()
 
     def _refusal(self, name: str, error: BaseException) -> StoreError:
-        return StoreError(f"query {name!r} failed at {self.url}: {_reason(error)}")
+        return StoreError(f"query {name!r} failed at {self.shown_url}: {_reason(error)}")
 
 
 def _reason(error: BaseException) -> str:

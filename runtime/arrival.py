@@ -11,9 +11,11 @@ from uuid import uuid4
 from evenkeel.spans import COMPRESSION_SAVED_TOKENS, COMPRESSION_VERDICT, HEADER_CACHE
 from runtime import content
 from runtime.caller import read_headers
+from runtime.cause import Cause, charge_to
 from runtime.prompt_compression.compressor import Compressor
 from runtime.request_hook import RequestHook
 from runtime.request_trace import CURRENT_REQUEST, HttpRequest, Refusal
+from runtime.route_path import route_path
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -57,7 +59,7 @@ class ArrivalMiddleware:
         headers = read_headers(scope["headers"])
         if headers.malformed:
             hook.recorder.count_malformed_headers(headers.malformed)
-        request = HttpRequest(operation, headers.caller, path=_path(scope))
+        request = HttpRequest(operation, headers.caller, path=route_path(scope))
         exchange = _Exchange(hook, request, receive, send)
         token = CURRENT_REQUEST.set(request)
         try:
@@ -122,7 +124,8 @@ class _Exchange:
         try:
             loop = asyncio.get_running_loop()
             route = self._request.caller.route
-            done = await loop.run_in_executor(None, compressor.compress, bytes(body), route)
+            with charge_to(self._request.holds, Cause.HOST_COMPRESSION):
+                done = await loop.run_in_executor(None, compressor.compress, bytes(body), route)
         except Exception as error:
             self._hook.recorder.note_internal_error(error)
             return whole
@@ -198,15 +201,10 @@ async def _nothing() -> None:
     """What sending the head of a response does while it is held."""
 
 
-def _path(scope: Scope) -> str:
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
-
-
 def _operation(scope: Scope) -> str | None:
     if scope["type"] != "http" or scope["method"] != "POST":
         return None
-    return OPERATION_OF_PATH.get(_path(scope))
+    return OPERATION_OF_PATH.get(route_path(scope))
 
 
 def find_engine(scope: Scope) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from evenkeel.cli import Command
+from runtime.refused_flags import refuse_flags
 
 _EPILOG = """\
 examples:
@@ -23,33 +23,16 @@ Stop with Ctrl-C. Exit codes: 0 stopped, 2 wrong flag, model, port or folder.
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
+    from evenkeel.settings_flags import add_flags
+    from runtime.settings import RuntimeSettings
+    from runtime.speculation_settings import SpeculationSettings
+    from runtime.step_settings import StepSettings
+
     # Abbreviations of our flags would swallow flags of vLLM's.
     parser.allow_abbrev = False
     parser.epilog = _EPILOG
     parser.add_argument("model", metavar="MODEL", nargs="?", help="folder, hub name, or `demo`")
     parser.add_argument("--model", dest="model_flag", metavar="MODEL", help=argparse.SUPPRESS)
-    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port to listen on (8000)")
-    parser.add_argument("--data-dir", metavar="DIR", help="folder for vLLM's caches (data)")
-    parser.add_argument("--otlp-endpoint", metavar="URL", help="where spans go")
-    parser.add_argument(
-        "--control-file", metavar="FILE", type=Path, help="SLO classes, quotas and load control"
-    )
-    parser.add_argument(
-        "--queue-requests", type=int, metavar="N", help="most that may wait (10000)"
-    )
-    parser.add_argument("--queue-bytes", type=int, metavar="N", help="most memory for it (64 MiB)")
-    parser.add_argument("--cache", metavar="FILE", help="rules of the response cache (TOML)")
-    parser.add_argument("--compression", metavar="FILE", help="rules of prompt compression (TOML)")
-    parser.add_argument(
-        "--prompts-dir", metavar="DIR", help="registry of `prompt: name@label` (prompts)"
-    )
-    parser.add_argument(
-        "--record-content",
-        action="store_true",
-        default=None,
-        help="send prompts and answers with the spans",
-    )
     parser.add_argument(
         "--speculate",
         choices=("auto", "draft", "none"),
@@ -62,10 +45,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vllm-help", nargs="?", const="all", metavar="GROUP", help="show vLLM's own flags and end"
     )
+    for settings in (RuntimeSettings, SpeculationSettings, StepSettings):
+        add_flags(parser, settings)
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
+    refuse_flags(args.rest, speculates=args.speculate == "auto")
     from runtime.server import run_serve
 
     return run_serve(args)
@@ -77,4 +63,5 @@ SERVE = Command(
     configure=_configure,
     extra="runtime-cpu",
     passes_unknown_flags=True,
+    keeps_private=True,
 )

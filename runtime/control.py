@@ -1,7 +1,8 @@
 """The control hook: decides for each request whether, and when, it goes to the engine.
 
-Classes order the gate and vLLM's own queue; quotas bound tenants and sessions; the ladder answers
-a burning budget. Everything here runs on the server's event loop.
+Classes order the gate and vLLM's own queue; quotas bound tenants and sessions; a request is shed
+where its turn cannot come in time; the ladder answers a burning budget. Everything here runs on
+the server's event loop.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
 from evenkeel.errors import EvenkeelError
 from runtime.caller import Caller
 from runtime.control_config import ControlConfig, Mode
-from runtime.control_gate import Gate, Ticket
+from runtime.control_gate import Gate, GateFullError, Standing, Ticket
 from runtime.control_ladder import Change, Ladder, Limits, Reading
 from runtime.control_limits import EngineLimits, LimitsFile
+from runtime.control_pace import FirstTokens, Places
 from runtime.control_quota import Account, Quotas
 from runtime.control_window import Window
 
@@ -26,9 +29,17 @@ logger = logging.getLogger(__name__)
 
 TOO_MANY_REQUESTS = 429
 UNAVAILABLE = 503
-# However long the prompt, it is due at most so many limits of its class later.
-_MAX_SIZE_FACTOR = 8.0
+# However long the prompt, it is due at most so many limits of its class after its arrival, and so
+# many seconds after a short one: in a class with seconds to spare it would miss its own limit.
+_MAX_SIZE_FACTOR, _MAX_SIZE_S = 8.0, 4.0
 _MAX_NAMES_WARNED = 20
+# So much faster than ever of late the gate would have to go for a request that is shed at once.
+_SHED_MARGIN = 2.0
+# Of the gate's places, as many again for requests that are due before others inside.
+_SPARE_RATIO = 0.5
+_UNLIMITED = 1 << 30
+# In vLLM's own queue, behind whatever is not late.
+_LATE_S = 1e6
 
 
 class RefusedError(EvenkeelError):
@@ -53,20 +64,24 @@ class Visit:
 
     Attributes:
         slo_class: Its class; the default one where the caller named none that is known.
-        late_s: When it is late, on the monotonic clock.
+        arrived_s: When it arrived, on the monotonic clock.
+        late_s: When it is late.
         due_s: Its deadline at the gate.
         tenant: Whose it is; empty where nobody's.
         session: Of which session.
         accounts: Whose quota it uses.
         is_overdrawn: Whether one of them is used up, which a dry run lets pass.
         ticket: Its place at the gate; None before it asked for one.
+        shadow: Its place at the gate of a dry run, at which nobody waits.
         queued_s: When it began to wait there; None where it has not had to.
         gate_s: How long it waited, once its turn has come.
+        entered_s: When its turn came; None before.
         is_streamed: Whether its first token can be seen; None before the engine has it.
         has_first_token: Whether it was seen.
     """
 
     slo_class: str
+    arrived_s: float
     late_s: float
     due_s: float
     tenant: str
@@ -74,15 +89,18 @@ class Visit:
     accounts: list[Account]
     is_overdrawn: bool = False
     ticket: Ticket | None = None
+    shadow: Ticket | None = None
     queued_s: float | None = None
     gate_s: float = 0.0
+    entered_s: float | None = None
     is_streamed: bool | None = None
     has_first_token: bool = False
 
     @property
     def priority(self) -> int:
         """What vLLM orders it by, milliseconds of its deadline: lower goes first."""
-        return int(self.due_s * 1000)
+        is_late = self.ticket is not None and self.ticket.standing is Standing.LATE
+        return int((self.due_s + _LATE_S * is_late) * 1000)
 
 
 @dataclass(slots=True)
@@ -127,7 +145,10 @@ class Control:
         self._num_slots = num_slots
         self._limits_file = limits_file
         self._clock = clock
-        self._gate = Gate(num_slots)
+        self._gate = Gate(num_slots, clock=clock)
+        self._shadow = Gate(num_slots, clock=clock)
+        self._first_tokens = FirstTokens()
+        self._places = Places(num_slots)
         self._visits: dict[int, Visit] = {}
         self._unknown: set[str] = set()
         self.counts = ControlCounts()
@@ -147,6 +168,7 @@ class Control:
         self._ladder.configure(config, now_s)
         self._window.resize(config.window_s)
         self._quotas.configure(config, now_s)
+        self._first_tokens.keep(config.classes)
         for visit in self._visits.values():
             self._quotas.join(visit.accounts, visit.tenant, visit.session, now_s)
         self.config = config
@@ -186,10 +208,11 @@ class Control:
             self._refuse(name, TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
         limit_s = self.config.classes[name].ttft_s
         size_factor = max(1.0, size_bytes / self.config.long_prompt_bytes)
-        due_s = now_s + limit_s * min(size_factor, _MAX_SIZE_FACTOR)
+        longer_s = limit_s * (min(size_factor, _MAX_SIZE_FACTOR) - 1)
+        due_s = now_s + limit_s + min(longer_s, _MAX_SIZE_S)
         accounts = self._quotas.begin(tenant, session, now_s)
         is_overdrawn = overdrawn is not None
-        visit = Visit(name, now_s + limit_s, due_s, tenant, session, accounts, is_overdrawn)
+        visit = Visit(name, now_s, now_s + limit_s, due_s, tenant, session, accounts, is_overdrawn)
         self._visits[id(visit)] = visit
         return visit
 
@@ -197,19 +220,57 @@ class Control:
         """Have a visit wait for a place in the engine; it may go in when its ticket says so.
 
         Raises:
-            RefusedError: If its class is shed.
+            RefusedError: If its turn cannot come before it would be given up, or as many wait as
+                may.
         """
-        name = visit.slo_class
-        if name in self.limits.shed and not visit.is_overdrawn:
-            if self.config.mode is Mode.ACT:
-                for account in visit.accounts:
-                    account.refund()
-            message = f"overloaded: requests of class {name} are not served now"
-            self._refuse(name, UNAVAILABLE, "shed", message, self.config.recover_s)
-        visit.ticket = self._gate.arrive(name, visit.due_s)
+        try:
+            if self.config.mode is Mode.DRY_RUN:
+                self._queue_in_shadow(visit)
+                visit.ticket = self._gate.arrive(visit.slo_class, visit.due_s)
+            else:
+                visit.ticket = self._ask_gate(self._gate, visit)
+        except RefusedError:
+            for account in visit.accounts:
+                account.refund()
+            raise
         if not visit.ticket.is_inside:
             visit.queued_s = self._clock()
         return visit.ticket
+
+    def _queue_in_shadow(self, visit: Visit) -> None:
+        """Do for a dry run what `queue` would do, at a gate of its own; refuses nobody."""
+        with suppress(RefusedError):
+            visit.shadow = self._ask_gate(self._shadow, visit)
+
+    def _ask_gate(self, gate: Gate, visit: Visit) -> Ticket:
+        name = visit.slo_class
+        wait_s = gate.least_wait_s(visit.due_s)
+        if wait_s > _SHED_MARGIN * self.longest_wait_s(visit):
+            raise self._shed(visit, f"the wait would be {wait_s:.0f} s or more", wait_s)
+        known = self.config.classes.get(name)
+        limit_s = math.inf if known is None else known.ttft_s
+        latest_s = visit.late_s - self._first_tokens.least_s(name)
+        try:
+            return gate.arrive(name, visit.due_s, limit_s, latest_s)
+        except GateFullError as error:
+            raise self._shed(visit, str(error), wait_s) from error
+
+    def push_out(self, visit: Visit) -> RefusedError:
+        """Refuse a request whose place in a full queue another has taken."""
+        for account in visit.accounts:
+            account.refund()
+        return self._shed(visit, "the queue is full", self.longest_wait_s(visit))
+
+    def _shed(self, visit: Visit, reason: str, wait_s: float) -> RefusedError:
+        """Count a request that is shed, or in a dry run would be."""
+        name = visit.slo_class
+        if self.config.mode is not Mode.DRY_RUN:
+            self.counts.refused[name, "shed"] += 1
+            self._window.add(name, is_good=False, now_s=self._clock())
+        elif not visit.is_overdrawn:
+            self.counts.would_refuse[name, "shed"] += 1
+        message = f"overloaded, a request of class {name} cannot be in time: {reason}"
+        return RefusedError(UNAVAILABLE, "shed", message, wait_s)
 
     def longest_wait_s(self, visit: Visit) -> float:
         """Seconds that a visit may wait at the gate; none where its class is no longer known."""
@@ -218,8 +279,9 @@ class Control:
 
     def enter(self, visit: Visit) -> None:
         """Count a request whose turn has come, and how long it waited for it."""
+        visit.entered_s = self._clock()
         if visit.queued_s is not None:
-            visit.gate_s = self._clock() - visit.queued_s
+            visit.gate_s = visit.entered_s - visit.queued_s
         self.counts.admitted[visit.slo_class] += 1
 
     def give_up(self, visit: Visit) -> RefusedError:
@@ -240,14 +302,32 @@ class Control:
         visit.has_first_token = True
         now_s = self._clock()
         self._window.add(visit.slo_class, is_good=now_s <= visit.late_s, now_s=now_s)
+        known = self.config.classes.get(visit.slo_class)
+        if visit.entered_s is not None and known is not None:
+            took_s = now_s - visit.entered_s
+            self._first_tokens.note(visit.slo_class, took_s)
+            if self._places.note(took_s, known.ttft_s, self._gate.num_inside):
+                self._resize()
 
     def leave(self, visit: Visit, tokens: int) -> None:
         """Count a request that is over; `tokens` are charged to its quotas."""
         self._visits.pop(id(visit), None)
         if visit.ticket is not None:
             self._gate.leave(visit.ticket)
+        if visit.shadow is not None:
+            self._leave_shadow(visit, visit.shadow)
         for account in visit.accounts:
             account.end(tokens)
+
+    def _leave_shadow(self, visit: Visit, shadow: Ticket) -> None:
+        """Count what a dry run's queue would have done to a request that is over."""
+        waited_s = self._clock() - visit.arrived_s
+        if self.config.mode is Mode.DRY_RUN and not shadow.is_inside:
+            if shadow.was_pushed_out:
+                self.counts.would_refuse[visit.slo_class, "shed"] += 1
+            elif waited_s > self.longest_wait_s(visit):
+                self.counts.would_refuse[visit.slo_class, "queue_deadline"] += 1
+        self._shadow.leave(shadow)
 
     def tick(self) -> Change | None:
         """Look at the burn and take at most one step; returns it."""
@@ -271,7 +351,7 @@ class Control:
         return {name: r for name, r in readings.items() if name in self.config.classes}
 
     def burn(self) -> float:
-        """Return the highest burn rate of the classes that are not shed."""
+        """Return the highest burn rate of the classes."""
         return self._ladder.burn(self.read())
 
     def _find_class(self, name: str | None) -> str:
@@ -299,7 +379,17 @@ class Control:
         """Put the limits of the ladder in force, or none in a dry run."""
         acts = self.config.mode is Mode.ACT
         limits = self.limits if acts else Limits()
-        capacity = self.config.max_active or self._num_slots
-        self._gate.resize(max(1, int(capacity * limits.active_ratio)) if acts else 1 << 30)
+        self._places.resize(self.config.max_active or self._num_slots)
+        self._resize()
         if self._limits_file is not None:
             self._limits_file.write(EngineLimits(limits.prefill_ratio, limits.draft_ratio))
+
+    def _resize(self) -> None:
+        """Give the gate its places; in a dry run to its shadow, and everybody goes in."""
+        places = self._places.num
+        spare = max(0, min(int(places * _SPARE_RATIO), self._num_slots - places))
+        self._shadow.resize(places, spare)
+        if self.config.mode is Mode.ACT:
+            self._gate.resize(places, spare)
+        else:
+            self._gate.resize(_UNLIMITED)

@@ -58,6 +58,7 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     active: Count | None = None
 
 
+_USUAL_CLASS = "chat"
 # TECHNIQUES of the field: interactive 200 ms, chat 500 ms, code completion 100 ms, batch 30 s.
 DEFAULT_CLASSES = {
     "code": SloClass(0.1),
@@ -72,7 +73,8 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         mode: The kill switch: `off` lets every request through untouched.
-        default_class: The class of a request that names none, or one that is not known.
+        default_class: The class of a request that names none, or one that is not known; where
+            unset, `chat`, and where there is no `chat`, the highest class.
         max_active: Requests in the engine at a time; vLLM's `--max-num-seqs` where unset.
         window_s: The window over which burn is measured, and the time an action is given to show
             its effect before the next one.
@@ -89,7 +91,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     mode: Mode = Mode.ACT
-    default_class: str = "chat"
+    default_class: str = ""
     max_active: Count | None = None
     window_s: Positive = 10.0
     escalate_burn: Positive = 5.0
@@ -101,6 +103,16 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant: Quota = msgspec.field(default_factory=Quota)
     tenants: Mapping[str, Quota] = msgspec.field(default_factory=dict)
     session: Quota = msgspec.field(default_factory=Quota)
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            raise ValueError("classes is empty, expected one or more")
+        if not self.default_class:
+            usual = _USUAL_CLASS if _USUAL_CLASS in self.classes else self.ranking[0]
+            msgspec.structs.force_setattr(self, "default_class", usual)
+        elif self.default_class not in self.classes:
+            known = ", ".join(self.ranking)
+            raise ValueError(f"default_class {self.default_class!r} is no class; known: {known}")
 
     @property
     def ranking(self) -> tuple[str, ...]:
@@ -128,12 +140,6 @@ def parse_control(text: str, name: str) -> ControlConfig:
         ConfigurationError: If it is no TOML, or a key or value is wrong.
     """
     try:
-        config = msgspec.convert(tomllib.loads(text), ControlConfig)
+        return msgspec.convert(tomllib.loads(text), ControlConfig)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ConfigurationError(f"control file {name}: {error}") from error
-    if config.default_class not in config.classes:
-        raise ConfigurationError(
-            f"control file {name}: default_class {config.default_class!r} is no class; "
-            f"known: {', '.join(config.ranking)}"
-        )
-    return config

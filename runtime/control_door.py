@@ -59,6 +59,8 @@ class Door:
             await asyncio.wait((ticket.let_in,), timeout=control.longest_wait_s(visit))
             if not ticket.let_in.done():
                 raise self.refusal or control.give_up(visit)
+        if ticket.was_pushed_out:
+            raise self.refusal or control.push_out(visit)
         # Cancelled where the request was given up meanwhile.
         ticket.let_in.result()
         if not self._is_inside:

@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
+import math
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import count
+from time import monotonic
+
+from evenkeel.errors import EvenkeelError
+from runtime.control_pace import Pace
+
+# Requests that may wait: beyond that, whoever would be last is refused.
+MAX_WAITING = 4096
+# A forecast this much longer than what is left makes a request doubtful: the queue is no clockwork.
+_MARGIN = 1.1
+
+
+class Standing(IntEnum):
+    """Whether a waiting request can still be in time; the first goes first."""
+
+    IN_TIME = 0
+    DOUBTFUL = 1
+    LATE = 2
+
+
+class GateFullError(EvenkeelError):
+    """Nobody more may wait, and who came would be last."""
 
 
 @dataclass(order=True, slots=True)
@@ -14,79 +38,180 @@ class Ticket:
     """One request at the gate, waiting until `let_in` is done; a cancelled one has given up.
 
     Attributes:
-        deadline_s: When its first token is due, on any one clock; the order of the gate.
+        standing: Whether it can be in time.
+        deadline_s: When its first token is due, on any one clock; the order among its like.
         number: Its place among requests with the same deadline.
         slo_class: Its class.
-        let_in: Done when it may go in.
+        limit_s: The limit of its class, which says who keeps going before whom.
+        latest_s: Let in after this, it cannot be in time.
+        let_in: Done when it may go in; cancelled where it gave up or was pushed out.
         is_inside: Whether it takes a place.
+        was_pushed_out: Whether the queue was full and it was the last.
     """
 
+    standing: Standing
     deadline_s: float
     number: int
     slo_class: str = field(compare=False)
+    limit_s: float = field(compare=False)
+    latest_s: float = field(compare=False)
     let_in: asyncio.Future[None] = field(compare=False)
     is_inside: bool = field(default=False, compare=False)
+    was_pushed_out: bool = field(default=False, compare=False)
+
+    @property
+    def urgency_s(self) -> float:
+        """Its deadline, or never where it is late: nobody has to make room for it."""
+        return math.inf if self.standing is Standing.LATE else self.deadline_s
 
 
 class Gate:
     """Lets requests in by earliest deadline first, which is also what ages them.
 
-    A deadline is fixed at arrival: whatever comes later, a request's turn comes. With room inside
-    nobody waits.
+    Requests that can still be in time go before those that probably cannot, and those before the
+    ones that are late: under overload, when not all can be in time, as many as possible are, and
+    no place stays empty while anybody waits. A request that is due before one inside goes in
+    beside it, up to `spare` beyond the capacity: nobody can be put out of the engine again.
 
     Args:
         capacity: Most requests inside.
+        spare: Most beyond that, for those that are due before others inside.
+        max_waiting: Most requests that wait.
+        clock: Monotonic seconds.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        spare: int = 0,
+        max_waiting: int = MAX_WAITING,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._capacity = capacity
+        self._spare = spare
+        self._max_waiting = max_waiting
+        self._clock = clock
         self._queue: list[Ticket] = []
-        self._num_inside = 0
+        self._inside: list[float] = []
         self._numbers = count()
+        self._pace = Pace()
 
     @property
     def num_inside(self) -> int:
         """Requests inside."""
-        return self._num_inside
+        return len(self._inside)
 
     @property
     def capacity(self) -> int:
         """Most requests inside."""
         return self._capacity
 
-    def resize(self, capacity: int) -> None:
+    def resize(self, capacity: int, spare: int = 0) -> None:
         """Change how many may be inside; nobody is thrown out."""
-        self._capacity = capacity
+        self._capacity, self._spare = capacity, spare
         self._let_in()
 
     def count_waiting(self) -> Counter[str]:
         """Return how many wait, by class."""
-        return Counter(ticket.slo_class for ticket in self._queue if not ticket.let_in.done())
+        return Counter(ticket.slo_class for ticket in self._queue)
 
-    def arrive(self, slo_class: str, deadline_s: float) -> Ticket:
-        """Take a place in the queue, or at once inside."""
+    def least_wait_s(self, deadline_s: float) -> float:
+        """Return the wait before a request with this deadline, at all the pace there was.
+
+        Counts who waits before it in its order; whoever comes later with an earlier deadline only
+        makes it longer. 0 without a queue, or before the pace is known.
+        """
+        per_s = self._pace.per_s()
+        if not self._queue or per_s is None:
+            return 0.0
+        return self._count_before(deadline_s) / per_s
+
+    def arrive(
+        self,
+        slo_class: str,
+        deadline_s: float,
+        limit_s: float = math.inf,
+        latest_s: float = math.inf,
+    ) -> Ticket:
+        """Take a place in the queue, or at once inside.
+
+        Args:
+            slo_class: Its class.
+            deadline_s: When it is due.
+            limit_s: The limit of its class.
+            latest_s: Let in after this, it cannot be in time.
+
+        Raises:
+            GateFullError: If as many wait as may, all before it.
+        """
+        standing = Standing.IN_TIME
+        if self._forecast_s(deadline_s, limit_s) * _MARGIN > latest_s - self._clock():
+            standing = Standing.DOUBTFUL
         let_in = asyncio.get_running_loop().create_future()
-        ticket = Ticket(deadline_s, next(self._numbers), slo_class, let_in)
-        heapq.heappush(self._queue, ticket)
+        number = next(self._numbers)
+        ticket = Ticket(standing, deadline_s, number, slo_class, limit_s, latest_s, let_in)
+        if len(self._queue) >= self._max_waiting:
+            if ticket > self._queue[-1]:
+                raise GateFullError(f"{self._max_waiting} requests wait already")
+            last = self._queue.pop()
+            last.was_pushed_out = True
+            last.let_in.cancel()
+        insort(self._queue, ticket)
         self._let_in()
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
         """Free the place of a request that is over, or that gives up waiting."""
-        ticket.let_in.cancel()
         if ticket.is_inside:
             ticket.is_inside = False
-            self._num_inside -= 1
+            del self._inside[bisect_left(self._inside, ticket.urgency_s)]
+        elif not ticket.let_in.done():
+            del self._queue[bisect_left(self._queue, ticket)]
+        ticket.let_in.cancel()
         self._let_in()
 
+    def _count_before(self, deadline_s: float) -> int:
+        keys = (Standing.IN_TIME, deadline_s)
+        return bisect_right(self._queue, keys, key=lambda t: (t.standing, t.deadline_s))
+
+    def _forecast_s(self, deadline_s: float, limit_s: float) -> float:
+        """Return the wait to be expected, as those with shorter limits keep coming; 0 if unknown.
+
+        Those waiting before it with a shorter limit are part of what keeps coming.
+        """
+        if not self._queue or self._pace.per_s() is None:
+            return 0.0
+        before = self._queue[: self._count_before(deadline_s)]
+        num_before = sum(1 for ticket in before if ticket.limit_s >= limit_s)
+        per_s = self._pace.per_s(limit_s)
+        if not num_before:
+            return 0.0
+        return num_before / per_s if per_s else math.inf
+
     def _let_in(self) -> None:
+        now_s = self._clock()
         while self._queue:
-            if self._queue[0].let_in.cancelled():
-                heapq.heappop(self._queue)
-            elif self._num_inside < self._capacity:
-                ticket = heapq.heappop(self._queue)
-                ticket.is_inside = True
-                self._num_inside += 1
-                ticket.let_in.set_result(None)
+            first = self._queue[0]
+            if first.standing is not Standing.LATE and now_s > first.latest_s:
+                self._queue.pop(0)
+                first.standing = Standing.LATE
+                insort(self._queue, first)
+            elif self._has_place(first):
+                self._queue.pop(0)
+                first.is_inside = True
+                insort(self._inside, first.urgency_s)
+                first.let_in.set_result(None)
+                self._pace.note(first.limit_s, now_s)
             else:
+                self._pace.begin(now_s)
                 return
+        self._pace.pause()
+
+    def _has_place(self, ticket: Ticket) -> bool:
+        beyond = len(self._inside) - self._capacity
+        if beyond < 0:
+            return True
+        if beyond >= self._spare or ticket.standing is not Standing.IN_TIME:
+            return False
+        num_later = len(self._inside) - bisect_right(self._inside, ticket.deadline_s)
+        return num_later > beyond

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import takewhile
 
 from runtime.control_config import ControlConfig
 
@@ -13,8 +12,6 @@ from runtime.control_config import ControlConfig
 class Lever(StrEnum):
     """What a step moves."""
 
-    SHED = "shed"
-    ACTIVE = "active_requests"
     PREFILL = "prefill_chunk"
     DRAFTS = "draft_tokens"
 
@@ -24,54 +21,23 @@ class Limits:
     """What is in force; a ratio of 1 is vLLM's own setting.
 
     Attributes:
-        shed: Classes whose new requests are refused.
-        active_ratio: Share of the gate's capacity that is used.
         prefill_ratio: Share of vLLM's tokens a step that one prompt may take.
         draft_ratio: Share of the configured draft length that is used.
     """
 
-    shed: tuple[str, ...] = ()
-    active_ratio: float = 1.0
     prefill_ratio: float = 1.0
     draft_ratio: float = 1.0
 
     def describe(self, lever: Lever) -> str:
         """Return the value of one lever as text."""
-        values = {
-            Lever.SHED: ",".join(self.shed) or "none",
-            Lever.ACTIVE: f"{self.active_ratio:g}",
-            Lever.PREFILL: f"{self.prefill_ratio:g}",
-            Lever.DRAFTS: f"{self.draft_ratio:g}",
-        }
-        return values[lever]
+        return f"{self.prefill_ratio if lever is Lever.PREFILL else self.draft_ratio:g}"
 
 
-def build_ladder(ranking: Sequence[str]) -> list[tuple[Lever, Limits]]:
-    """Return the steps, each the limits that it puts in force and the lever that it moves.
-
-    The lowest class is shed first; then sequences, prefill and drafts are capped; then the other
-    classes are shed from below, and sequences capped further. The highest class is never shed.
-
-    Args:
-        ranking: Names of the classes, the highest first.
-    """
-    sheddable = list(reversed(ranking[1:]))
-    now = Limits()
-    steps: list[tuple[Lever, Limits]] = []
-
-    def add(lever: Lever, limits: Limits) -> Limits:
-        steps.append((lever, limits))
-        return limits
-
-    if sheddable:
-        now = add(Lever.SHED, replace(now, shed=(sheddable[0],)))
-    now = add(Lever.ACTIVE, replace(now, active_ratio=0.75))
-    now = add(Lever.PREFILL, replace(now, prefill_ratio=0.25))
-    now = add(Lever.DRAFTS, replace(now, draft_ratio=0.0))
-    for slo_class in sheddable[1:]:
-        now = add(Lever.SHED, replace(now, shed=(*now.shed, slo_class)))
-    add(Lever.ACTIVE, replace(now, active_ratio=0.5))
-    return steps
+# Neither keeps the engine from work: who is let in, and when, is the gate's to say.
+STEPS = (
+    (Lever.PREFILL, Limits(prefill_ratio=0.25)),
+    (Lever.DRAFTS, Limits(prefill_ratio=0.25, draft_ratio=0.0)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +76,7 @@ class Change:
 
 
 class Ladder:
-    """Climbs while a protected class burns its budget; pure, times are passed in.
-
-    A class that is shed is not protected: its refusals are the price, not the disease.
+    """Climbs while a class burns its budget; pure, times are passed in.
 
     Args:
         config: Burn rates, window and classes.
@@ -121,25 +85,16 @@ class Ladder:
 
     def __init__(self, config: ControlConfig, now_s: float) -> None:
         self._config = config
-        self._steps = build_ladder(config.ranking)
         self._level = 0
         self._moved_s = now_s - config.window_s
         self._burning_s = now_s
 
     def configure(self, config: ControlConfig, now_s: float) -> None:
-        """Put another configuration in force.
-
-        The first steps of the new ladder that are the old one's stay taken; a mode that changes
-        takes all of them back, because a dry run's steps shed nobody.
-        """
-        steps = build_ladder(config.ranking)
-        kept = 0
-        if config.mode is self._config.mode:
-            pairs = zip(self._steps[: self._level], steps, strict=False)
-            kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        if kept < self._level:
+        """Put another configuration in force; a mode that changes takes all steps back."""
+        if config.mode is not self._config.mode and self._level:
+            self._level = 0
             self._moved_s = now_s - config.window_s
-        self._config, self._steps, self._level = config, steps, kept
+        self._config = config
 
     @property
     def level(self) -> int:
@@ -149,13 +104,13 @@ class Ladder:
     @property
     def limits(self) -> Limits:
         """What is in force."""
-        return self._steps[self._level - 1][1] if self._level else Limits()
+        return STEPS[self._level - 1][1] if self._level else Limits()
 
     def tick(self, readings: Mapping[str, Reading], now_s: float) -> Change | None:
         """Take at most one step; returns it.
 
         Burn rate of a class: (bad / all) / (1 - target); 1 spends exactly the budget. The highest
-        of the protected classes counts.
+        of the classes counts.
         """
         config = self._config
         name, burn, num_bad = self._worst(readings)
@@ -163,7 +118,7 @@ class Ladder:
             self._burning_s = now_s
         has_settled = now_s - self._moved_s >= config.window_s
         if burn >= config.escalate_burn and num_bad >= config.min_bad:
-            if has_settled and self._level < len(self._steps):
+            if has_settled and self._level < len(STEPS):
                 limit = config.classes[name].ttft_s
                 reason = (
                     f"{name}: {num_bad} of its requests over {limit:g} s in {config.window_s:g} s, "
@@ -177,21 +132,21 @@ class Ladder:
         return None
 
     def burn(self, readings: Mapping[str, Reading]) -> float:
-        """Return the highest burn rate of the protected classes."""
+        """Return the highest burn rate of the classes."""
         return self._worst(readings)[1]
 
     def _worst(self, readings: Mapping[str, Reading]) -> tuple[str, float, int]:
         worst = ("", 0.0, 0)
         for name, reading in readings.items():
             total = reading.num_good + reading.num_bad
-            if not total or name in self.limits.shed:
+            if not total:
                 continue
             burn = reading.num_bad / total / (1 - self._config.classes[name].target)
             worst = max(worst, (name, burn, reading.num_bad), key=lambda entry: entry[1])
         return worst
 
     def _move(self, direction: int, reason: str, burn: float, now_s: float) -> Change:
-        lever = self._steps[self._level if direction > 0 else self._level - 1][0]
+        lever = STEPS[self._level if direction > 0 else self._level - 1][0]
         before = self.limits.describe(lever)
         self._level += direction
         self._moved_s = now_s

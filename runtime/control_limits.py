@@ -8,6 +8,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from evenkeel.private_files import open_private
+
 LIMITS_VARIABLE = "EVENKEEL_STEPS_LIMITS_FILE"
 
 _LAYOUT = struct.Struct("=2d")
@@ -52,7 +54,8 @@ class LimitsFile:
     @classmethod
     def create(cls, path: Path) -> LimitsFile:
         """Return a new file that limits nothing."""
-        path.write_bytes(_LAYOUT.pack(1.0, 1.0))
+        with open(path, "wb", opener=open_private) as file:
+            file.write(_LAYOUT.pack(1.0, 1.0))
         return cls(path)
 
     def read_bytes(self) -> bytes:

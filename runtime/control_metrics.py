@@ -27,7 +27,7 @@ class ControlMetrics(Collector):
         control, counts = self._control, self._control.counts
         yield GaugeMetricFamily(f"{_PREFIX}level", "Steps of the ladder in force", control.level)
         yield GaugeMetricFamily(
-            f"{_PREFIX}burn_rate", "Highest burn of the classes served", control.burn()
+            f"{_PREFIX}burn_rate", "Highest burn of the classes", control.burn()
         )
         yield GaugeMetricFamily(f"{_PREFIX}inside", "Requests let in", control.gate.num_inside)
         waiting = GaugeMetricFamily(f"{_PREFIX}waiting", "Requests at the gate", labels=["class"])

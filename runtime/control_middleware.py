@@ -15,9 +15,9 @@ from runtime.control_door import Door
 from runtime.control_service import ControlService
 from runtime.request_trace import CURRENT_REQUEST, HttpRequest
 
-STATE_PATH = "/control"
 # Only a chat may be answered by the response cache.
 _CACHED_PATH = "/v1/chat/completions"
+_MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
 class ControlMiddleware:
@@ -29,15 +29,13 @@ class ControlMiddleware:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self._budget = Budget(_MAX_READ_AHEAD_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
         service = _find_service(scope)
         if service is None:
             await self._app(scope, receive, send)
-            return
-        if scope["path"] == STATE_PATH and scope["method"] == "GET":
-            await _answer(send, 200, service.describe(), [])
             return
         request = CURRENT_REQUEST.get()
         if request is None or service.control.config.mode is Mode.OFF:
@@ -61,12 +59,18 @@ class ControlMiddleware:
             if request.path == _CACHED_PATH and find_engine(scope).cache is not None:
                 await self._serve_behind_cache(Door(control, visit), request, scope, receive, send)
                 return
-            queue = _Waiting(receive)
-            turn = control.queue(visit).let_in
-            if not turn.done() and not await queue.wait(turn, control.longest_wait_s(visit)):
-                if not queue.has_left:
-                    raise control.give_up(visit)
+            queue = _Waiting(receive, self._budget)
+            ticket = control.queue(visit)
+            if not ticket.let_in.done():
+                try:
+                    await queue.wait(ticket.let_in, control.longest_wait_s(visit))
+                finally:
+                    queue.give_back()
+            if queue.has_left:
                 return
+            if not ticket.is_inside:
+                is_last = ticket.was_pushed_out
+                raise control.push_out(visit) if is_last else control.give_up(visit)
             control.enter(visit)
             await self._app(scope, queue.receive, send)
         finally:
@@ -86,44 +90,64 @@ class ControlMiddleware:
             raise door.refusal
 
 
-class _Waiting:
-    """Reads a connection while its request waits, so that a caller who leaves gives up its turn."""
+class Budget:
+    """Bytes of bodies that may be held for requests that wait, over all of them."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, num_bytes: int) -> None:
+        self.left = num_bytes
+
+
+class _Waiting:
+    """Reads a connection while its request waits, so that a caller who leaves gives up its turn.
+
+    With the budget spent nothing more is read: the rest of a body waits in its connection, and
+    whether its caller leaves is seen when its turn has come.
+    """
+
+    def __init__(self, receive: Receive, budget: Budget) -> None:
         self._receive = receive
+        self._budget = budget
+        self._num_held = 0
         self._messages: deque[Message] = deque()
         self._reading: asyncio.Task[Message] | None = None
         self.has_left = False
 
-    async def wait(self, turn: asyncio.Future[None], longest_s: float) -> bool:
-        """Wait for the turn; False if it did not come, or the caller left first."""
+    async def wait(self, turn: asyncio.Future[None], longest_s: float) -> None:
+        """Wait for the turn, until the caller leaves or it has been long enough."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + longest_s
         try:
-            while not turn.done():
-                if self._reading is None:
+            while not turn.done() and not self.has_left:
+                if self._reading is None and self._budget.left > 0:
                     self._reading = asyncio.ensure_future(self._receive())
                 left_s = deadline_s - loop.time()
+                reading = self._reading
+                waited: list[asyncio.Future[Any]] = [turn] if reading is None else [turn, reading]
                 done, _ = await asyncio.wait(
-                    (turn, self._reading), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+                    waited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not done:
                     break
-                if self._reading in done:
-                    self._keep(self._reading.result())
-                if self.has_left:
-                    break
+                if reading is not None and reading in done:
+                    self._keep(reading.result())
         except BaseException:
             self._stop_reading()
             raise
-        if not turn.done():
+        if not turn.done() or turn.cancelled():
             self._stop_reading()
-        return turn.done() and not self.has_left
 
     def _keep(self, message: Message) -> None:
         self._reading = None
         self._messages.append(message)
         self.has_left = message["type"] == "http.disconnect"
+        num_bytes = len(message.get("body", b""))
+        self._num_held += num_bytes
+        self._budget.left -= num_bytes
+
+    def give_back(self) -> None:
+        """Return to the budget what was read: the request waits no more."""
+        self._budget.left += self._num_held
+        self._num_held = 0
 
     def _stop_reading(self) -> None:
         if self._reading is not None:

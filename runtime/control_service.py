@@ -42,10 +42,9 @@ SendEvent = Callable[[str, Mapping[str, AttributeValue], int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A step whose effect is not known yet; `classes` are those served before and after it."""
+    """A step whose effect is not known yet."""
 
     change: Change
-    classes: tuple[str, ...]
     before: Reading
     is_dry_run: bool
     start_ns: int
@@ -110,8 +109,6 @@ class ControlService:
             "mode": config.mode.value,
             "level": control.level,
             "limits": {
-                "shed": list(limits.shed),
-                "active_ratio": limits.active_ratio,
                 "prefill_ratio": limits.prefill_ratio,
                 "draft_ratio": limits.draft_ratio,
             },
@@ -140,19 +137,16 @@ class ControlService:
         )
         now_ns = time_ns()
         due_ns = now_ns + int(config.window_s * 1e9)
-        shed = self.control.limits.shed
-        classes = tuple(name for name in config.ranking if name not in shed)
-        before = self._count(classes)
-        self._pending.append(_Pending(change, classes, before, is_dry_run, now_ns, due_ns))
+        self._pending.append(_Pending(change, self._count(), is_dry_run, now_ns, due_ns))
 
-    def _count(self, classes: tuple[str, ...]) -> Reading:
-        """Return what the window holds of these classes together."""
-        found = [reading for name, reading in self.control.read().items() if name in classes]
+    def _count(self) -> Reading:
+        """Return what the window holds of all classes together."""
+        found = self.control.read().values()
         return Reading(sum(r.num_good for r in found), sum(r.num_bad for r in found))
 
     def _record(self, pending: _Pending, now_ns: int) -> None:
         change = pending.change
-        after = self._count(pending.classes)
+        after = self._count()
         attributes: dict[str, AttributeValue] = {
             CONTROL_CHANGE: f"{change.lever} {change.before} -> {change.after}",
             CONTROL_LEVER: change.lever,

@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client import REGISTRY
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import FOLDER_MODE
 from evenkeel.settings import hand_down
 from runtime import vllm_adapter
 from runtime.control import Control
@@ -31,7 +32,7 @@ def open_control(settings: RuntimeSettings) -> ControlHook | None:
         return None
     read_control_file(settings.control_file)
     try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        settings.data_dir.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         return ControlHook(settings.control_file, settings.data_dir)
     except OSError as error:
         raise ConfigurationError(

@@ -9,6 +9,7 @@ import threading
 import zlib
 from pathlib import Path
 
+from evenkeel.private_files import FILE_MODE, FOLDER_MODE
 from runtime.draft_store import DraftStore
 
 logger = logging.getLogger(__name__)
@@ -40,8 +41,8 @@ def _write(head: dict[str, int], parts: list[memoryview], path: Path) -> bool:
     line = json.dumps(head | {"crc": crc}).encode() + b"\n"
     new = path.with_name(path.name + ".new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         with os.fdopen(descriptor, "wb") as file:
             file.write(_MAGIC)
             file.write(line)

@@ -102,7 +102,7 @@ class Explainer:
             last_token_ns=last_ns,
             submitted_ns=seen.submitted_ns,
             client_left_ns=seen.client_left_ns,
-            gate_s=seen.gate_s,
+            holds=seen.holds,
         )
         wait_s = DEFAULT_WAIT_S if seen.client_left_ns is None else _ABORT_WAIT_S
         return self._reader.ask_ledger(seen.request_id, times, seen.num_sequences, wait_s=wait_s)

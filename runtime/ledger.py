@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
+from runtime.cause import CAUSES, Cause
 from runtime.rivals import Rival, find_rivals
 from runtime.step_cost import FloatArray
 from runtime.step_prices import PricedSteps
-from runtime.step_shares import CAUSES, Cause, prefill_ratio, share_out
-from runtime.timeline import BoolArray, EngineRequest, OwnPart, Steps, find_own
+from runtime.step_shares import awaited_columns, prefill_ratio, share_out
+from runtime.timeline import BoolArray, EngineRequest, IntArray, OwnPart, Steps, find_own
 
 # From the end of a step to the engine taking in what came during it: longer than this, and the step
 # was not what the request waited for.
@@ -47,7 +49,7 @@ class RequestTimes:
         last_token_ns: Its last emission.
         submitted_ns: It was handed to the engine; the arrival where that is not known.
         client_left_ns: Its client left before the end; None where it stayed.
-        gate_s: How long control had it wait before it was handed to the engine.
+        holds: How long each of our hooks kept it before it was handed to the engine, by cause.
     """
 
     arrival_ns: int
@@ -56,7 +58,7 @@ class RequestTimes:
     last_token_ns: int | None = None
     submitted_ns: int | None = None
     client_left_ns: int | None = None
-    gate_s: float = 0.0
+    holds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,8 @@ class Ledger:
         seconds: `<phase>.<cause>` → seconds, causes of 0 left out. The `ttft.` ones sum to the
             measured TTFT, the `decode.` ones to last token − first token.
         rivals: The other requests that cost it most, the worst first.
-        error_ratio: Mean relative error of the step-cost model that shared steps out; None while it
-            has not been tested.
+        error_ratio: Mean relative error of the step-cost model that shared steps out; None while no
+            model has stood its test, and steps are shared out by tokens.
         prefix: What the prefix cache did for it.
         made_tokens: Tokens that the engine's steps made for it; a few more than were kept where a
             stop cut a step's tokens short.
@@ -131,6 +133,11 @@ class Ledger:
     accepted_by_step: tuple[int, ...] = ()
     verified: tuple[tuple[int, int, int], ...] = ()
     aftermath: Aftermath | None = None
+
+    @property
+    def shared_by(self) -> str:
+        """What steps of several requests were shared out by: `cost_model`, or `tokens`."""
+        return "tokens" if self.error_ratio is None else "cost_model"
 
     def total(self, phase: Phase) -> float:
         """Return the seconds of all causes of a phase."""
@@ -199,9 +206,10 @@ def charge(
     submitted_ns = max(times.submitted_ns or 0, times.arrival_ns)
 
     _charge_input(account, priced, times, submitted_ns, queued_ns)
-    _charge_steps(account, Phase.TTFT, steps, shares, queued_ns, made_first_ns, ttft_rest)
+    charge_steps = partial(_charge_steps, account, steps, shares, awaited_columns(own))
+    charge_steps(Phase.TTFT, queued_ns, made_first_ns, ttft_rest)
     account.add(Phase.TTFT, Cause.HOST_OUTPUT, (first_ns - made_first_ns) / 1e9)
-    _charge_steps(account, Phase.DECODE, steps, shares, first_ns, made_last_ns, decode_rest)
+    charge_steps(Phase.DECODE, first_ns, made_last_ns, decode_rest)
     account.add(Phase.DECODE, Cause.HOST_OUTPUT, (last_ns - made_last_ns) / 1e9)
     rivals = find_rivals(account.step_s, request, priced, own, max_rivals)
     has_draft = own.drafted > 0
@@ -267,7 +275,7 @@ def _charge_input(
     submitted_ns: int,
     queued_ns: int,
 ) -> None:
-    """Charge the time from arrival to the engine's queue, the wait at control's gate apart.
+    """Charge the time from arrival to the engine's queue, what our hooks took of it apart.
 
     The engine takes requests in between steps only: one that was submitted during a step waits for
     its end, and that wait is the others' work, not the host's.
@@ -283,16 +291,19 @@ def _charge_input(
             account.add(Phase.TTFT, Cause.PREFILL_OTHERS, waited_s * ratio)
             account.add(Phase.TTFT, Cause.DECODE_OTHERS, waited_s * (1.0 - ratio))
     input_s = (queued_ns - times.arrival_ns) / 1e9 - waited_s
-    gate_s = min(times.gate_s, max(0.0, input_s))
-    account.add(Phase.TTFT, Cause.QUEUE_GATE, gate_s)
-    account.add(Phase.TTFT, Cause.HOST_INPUT, input_s - gate_s)
+    for cause, held_s in times.holds.items():
+        held_s = min(held_s, max(0.0, input_s))
+        account.add(Phase.TTFT, Cause(cause), held_s)
+        input_s -= held_s
+    account.add(Phase.TTFT, Cause.HOST_INPUT, input_s)
 
 
 def _charge_steps(
     account: _Account,
-    phase: Phase,
     steps: Steps,
     shares: FloatArray,
+    awaited: IntArray,
+    phase: Phase,
     from_ns: int,
     to_ns: int,
     rest: Cause,
@@ -301,9 +312,10 @@ def _charge_steps(
 
     Args:
         account: Where to charge it.
-        phase: The phase that the time belongs to.
         steps: The steps.
         shares: Share of each cause, a row, in each step, a column.
+        awaited: What the request was set aside for in each step; it goes on between them.
+        phase: The phase that the time belongs to.
         from_ns: Begin of the time.
         to_ns: Its end.
         rest: What the time after the last step is charged to.
@@ -321,9 +333,32 @@ def _charge_steps(
     # Steps do not overlap: what they did not take, up to the last one's end, lies between them.
     gaps_ns = last_ns - from_ns - int(spent_ns.sum())
     lost_ns = 0
-    if steps.follows_loss.any():
+    if steps.follows_loss.any() or (awaited >= 0).any():
         before = np.maximum(begins - np.concatenate(([from_ns], ends[:-1])), 0)
         lost_ns = int(before[steps.follows_loss].sum())
+        before[steps.follows_loss] = 0
+        gaps_ns -= _charge_awaited(account, phase, before, awaited)
+        if awaited[-1] >= 0 and rest is Cause.HOST_GAP:
+            rest = CAUSES[awaited[-1]]
     account.add(phase, Cause.UNOBSERVED, lost_ns / 1e9)
     account.add(phase, Cause.HOST_GAP, (gaps_ns - lost_ns) / 1e9)
     account.add(phase, rest, (to_ns - last_ns) / 1e9)
+
+
+def _charge_awaited(account: _Account, phase: Phase, before_ns: IntArray, awaited: IntArray) -> int:
+    """Charge the time before and after each step in which a request was set aside.
+
+    A grammar is compiled and KV blocks are fetched beside the steps, and an engine that has nothing
+    else to do only looks every millisecond whether they are there.
+
+    Returns:
+        How much of the time between steps that was, in nanoseconds.
+    """
+    after = np.concatenate(([-1], awaited[:-1]))
+    columns = np.where(awaited >= 0, awaited, after)
+    total_ns = 0
+    for column in np.unique(columns[columns >= 0]).tolist():
+        waited_ns = int(before_ns[columns == column].sum())
+        account.add(phase, CAUSES[column], waited_ns / 1e9)
+        total_ns += waited_ns
+    return total_ns

@@ -39,7 +39,7 @@ class Observation:
         num_sequences: `n` of the request.
         client_left_ns: The connection was closed before the response was complete; None if not.
         submitted_ns: It was handed to the engine; None if it never was.
-        gate_s: How long control had it wait before that.
+        holds: Seconds that each of our hooks kept it before that, by the ledger's cause.
         prompt: Token ids of the prompt's beginning, 4 bytes each (`runtime.prompt_memory`); they
             are compared, and never leave this machine.
         cache_salt: What keeps its prefix apart from others' in vLLM's cache, if anything.
@@ -83,7 +83,7 @@ class Observation:
     delivered_tokens: int | None = None
     client_left_ns: int | None = None
     submitted_ns: int | None = None
-    gate_s: float = 0.0
+    holds: Mapping[str, float] = field(default_factory=dict)
     prompt: bytes = b""
     cache_salt: str | None = None
     scheduled_ns: int | None = None

@@ -6,40 +6,15 @@ vLLM's own page is always in Prometheus' text format, which has no exemplars.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-OPEN_METRICS_MIDDLEWARE = "runtime.open_metrics.OpenMetricsMiddleware"
-_PATH = "/metrics"
-_MEDIA_TYPE = "application/openmetrics-text"
+from runtime.page import Headers
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-
-class OpenMetricsMiddleware:
-    """Answers `GET /metrics` where the caller accepts OpenMetrics; passes everything else on."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
-        if not is_asked_for(scope):
-            await self._app(scope, receive, send)
-            return
-        body = write_page(REGISTRY)
-        headers = [
-            (b"content-type", CONTENT_TYPE_LATEST.encode()),
-            (b"content-length", str(len(body)).encode()),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+MEDIA_TYPE = CONTENT_TYPE_LATEST.encode()
+_ASKED_FOR = "application/openmetrics-text"
 
 
 def write_page(registry: CollectorRegistry) -> bytes:
@@ -56,12 +31,8 @@ def write_page(registry: CollectorRegistry) -> bytes:
     return page
 
 
-def is_asked_for(scope: Scope) -> bool:
-    """Whether a connection asks for the metrics in OpenMetrics' format."""
-    if scope["type"] != "http" or scope["method"] != "GET":
-        return False
-    path: str = scope["path"].removeprefix(scope.get("root_path", ""))
-    if path.rstrip("/") != _PATH:
-        return False
-    accepted = [value for name, value in scope["headers"] if name == b"accept"]
-    return any(_MEDIA_TYPE in value.decode("latin-1") for value in accepted)
+def is_accepted(headers: Headers) -> bool:
+    """Whether the headers of a connection ask for OpenMetrics' format."""
+    return any(
+        name == b"accept" and _ASKED_FOR in value.decode("latin-1") for name, value in headers
+    )

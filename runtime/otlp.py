@@ -6,12 +6,13 @@ shared with the model (docs/decisions/0022-exporter-process.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import zip_longest
 from os import urandom
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -154,11 +155,27 @@ def _add_canary(scope_spans: Any, seen: Observation, canary: CanaryResult, new_i
 
 
 def set_attributes(owner: Any, attributes: Mapping[str, AttributeValue]) -> None:
-    """Set the attributes of a span or a resource."""
+    """Set the attributes of a span or a resource; a number that is none has no attribute."""
     for name, value in attributes.items():
+        if not _is_number_or_text(value):
+            continue
         attribute = owner.attributes.add()
         attribute.key = name
         _set_value(attribute.value, value)
+
+
+def _is_number_or_text(value: AttributeValue) -> bool:
+    """Whether the store takes a value: no NaN, no infinity, nothing beyond OTLP's 64 bits."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 63
+    if isinstance(value, str) or not value or isinstance(value[0], str):
+        return True
+    numbers = cast("Sequence[float]", value)
+    if isinstance(numbers[0], float):
+        return all(map(math.isfinite, numbers))
+    return _is_number_or_text(min(numbers)) and _is_number_or_text(max(numbers))
 
 
 def _set_value(target: Any, value: AttributeValue) -> None:

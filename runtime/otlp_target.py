@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import hide_password
 
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
 DEFAULT_GRPC_ENDPOINT = "http://127.0.0.1:4317"
@@ -105,7 +106,8 @@ def _url(otel: Mapping[str, str], endpoint: str | None, protocol: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(
-            f"OTLP endpoint is {url!r}, expected an address such as {DEFAULT_ENDPOINT}"
+            f"OTLP endpoint is {hide_password(url)!r}, "
+            f"expected an address such as {DEFAULT_ENDPOINT}"
         )
     if exact or protocol == PROTOCOL_GRPC or parts.path.endswith("/v1/traces"):
         return url
@@ -120,7 +122,9 @@ def _pairs(text: str | None, variable: str, *, lower: bool = False) -> dict[str,
             continue
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
-            raise ConfigurationError(f"{variable}: {item.strip()!r} is not name=value")
+            # Of headers, the item may be a secret.
+            shown = "an item" if lower else repr(item.strip())
+            raise ConfigurationError(f"{variable}: {shown} is not name=value")
         name = unquote(name.strip())
         pairs[name.lower() if lower else name] = unquote(value.strip())
     return pairs

@@ -18,10 +18,10 @@ from evenkeel.spans import (
     PREFIX_UNSTABLE_TOKENS,
     AttributeValue,
 )
+from runtime.cause import Cause
 from runtime.ledger import Ledger, Phase, PrefixUse
 from runtime.observation import Observation
 from runtime.prompt_memory import Earlier, PromptMemory, Tokens, count_moved, read_tokens
-from runtime.step_shares import Cause
 
 logger = logging.getLogger(__name__)
 

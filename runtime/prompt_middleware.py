@@ -1,15 +1,19 @@
 """ASGI middleware that puts a prompt of the registry into a chat request that names one.
 
 `"prompt": "support@production"` in the body: the version's text becomes the system message, and the
-spans carry the version. `x-evenkeel-prompt: support@production` says the same; with any other
-selector, or where the request has a system message, the header only says which prompt was used.
+spans carry the version. `x-evenkeel-prompt: support@production` says the same; a header with any
+other selector only says which prompt was used. Where the request has a system message of its own,
+both only say so. vLLM ignores a chat's `prompt`, so nothing here ever refuses a request: what names
+no prompt of the registry goes on as it came.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import MutableMapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +22,18 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.prompts import LABELS, PromptRegistry, PromptVersion
 from evenkeel.spans import HEADER_PROMPT
 from runtime.arrival import App, Message, Receive, Send
+from runtime.caller import MAX_VALUE_CHARS
+from runtime.cause import Cause, charge_to
 from runtime.request_trace import CURRENT_REQUEST
+from runtime.route_path import route_path
+
+logger = logging.getLogger(__name__)
 
 PATH = "/v1/chat/completions"
 # A label that moves is followed within this time; files are not read for every request.
 FRESH_S = 1.0
 MAX_KEPT = 256
+_MAX_WARNED = 20
 
 
 class PromptMiddleware:
@@ -35,7 +45,8 @@ class PromptMiddleware:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._kept: dict[str, tuple[float, PromptVersion]] = {}
+        self._kept: dict[str, tuple[float, PromptVersion | None]] = {}
+        self._warned: set[str] = set()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -46,100 +57,78 @@ class PromptMiddleware:
         body, messages = await _read(receive)
         wanted = _header(scope)
         if body is not None and (wanted is not None or b'"prompt"' in body):
-            try:
+            with _charge():
                 body = self._fill(body, wanted, PromptRegistry(folder))
-            except ConfigurationError as error:
-                await _refuse(send, str(error))
-                return
             messages = [{"type": "http.request", "body": body, "more_body": False}]
         await self._app(_with_length(scope, messages), _replay(messages, receive), send)
 
     def _fill(self, body: bytes, wanted: str | None, registry: PromptRegistry) -> bytes:
-        """Return the body with the text of the prompt that it or the header names.
-
-        Raises:
-            ConfigurationError: If the body names a prompt that is not there, or brings a system
-                message of its own besides.
-        """
+        """Return the body with the text of the prompt that it or the header names, if one does."""
         try:
             asked = json.loads(body)
+            if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
+                return body
+            found = self._resolve(asked.get("prompt"), registry) or self._resolve(wanted, registry)
+            if found is None:
+                return body
+            has_system = any(
+                isinstance(turn, dict) and turn.get("role") in ("system", "developer")
+                for turn in asked["messages"]
+            )
+            filled = body if has_system else _insert(asked, found)
         except (ValueError, RecursionError):
             return body
-        if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
-            return body
-        reference = asked.pop("prompt", None)
-        has_system = any(
-            isinstance(turn, dict) and turn.get("role") in ("system", "developer")
-            for turn in asked["messages"]
-        )
-        if reference is None:
-            return (
-                body
-                if wanted is None
-                else self._fill_by_header(body, asked, wanted, registry, has_system)
+        request = CURRENT_REQUEST.get()
+        if request is not None:
+            request.caller = replace(
+                request.caller, prompt_name=found.name, prompt_version=found.version
             )
-        if not isinstance(reference, str):
-            raise ConfigurationError('prompt must be a text such as "support@production"')
-        if has_system:
-            raise ConfigurationError(
-                f"the request names the prompt {reference[:100]!r} and brings a system message; "
-                "send one of the two"
-            )
-        return _insert(asked, self._resolve(reference, registry))
+            if filled is not body:
+                request.body = bytearray(filled)
+        return filled
 
-    def _fill_by_header(
-        self,
-        body: bytes,
-        asked: dict[str, Any],
-        wanted: str,
-        registry: PromptRegistry,
-        has_system: bool,
-    ) -> bytes:
-        """Return what a header asks for; one that cannot be resolved never fails a request."""
-        try:
-            found = self._resolve(wanted, registry)
-        except ConfigurationError:
-            return body
-        if has_system:
-            _stamp(found)
-            return body
-        return _insert(asked, found)
-
-    def _resolve(self, reference: str, registry: PromptRegistry) -> PromptVersion:
+    def _resolve(self, reference: object, registry: PromptRegistry) -> PromptVersion | None:
+        """Return the prompt that a reference means; None where it means none."""
+        if not isinstance(reference, str) or len(reference) > MAX_VALUE_CHARS:
+            return None
         now_s = time.monotonic()
         kept = self._kept.get(reference)
         if kept is not None and now_s - kept[0] < FRESH_S:
             return kept[1]
-        found = registry.resolve(reference)
+        found = None
+        try:
+            found = registry.resolve(reference)
+        except (ConfigurationError, OSError) as error:
+            self._warn(reference, registry, error)
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
         self._kept[reference] = (now_s, found)
         return found
 
+    def _warn(self, reference: str, registry: PromptRegistry, error: Exception) -> None:
+        """Log once what is wrong with a prompt of the registry; any other text is no reference."""
+        is_known = reference.partition("@")[0] in registry.names()
+        if is_known and reference not in self._warned and len(self._warned) < _MAX_WARNED:
+            self._warned.add(reference)
+            logger.warning("a chat is served without the prompt that it names: %s", error)
+
+
+def _charge() -> AbstractContextManager[None]:
+    """Charge what follows to the request's prompt."""
+    request = CURRENT_REQUEST.get()
+    return nullcontext() if request is None else charge_to(request.holds, Cause.HOST_PROMPT)
+
 
 def _insert(asked: dict[str, Any], prompt: PromptVersion) -> bytes:
-    _stamp(prompt)
-    asked["messages"] = [{"role": "system", "content": prompt.system}, *asked["messages"]]
-    body = json.dumps(asked).encode()
-    request = CURRENT_REQUEST.get()
-    if request is not None:
-        request.body = bytearray(body)
-    return body
-
-
-def _stamp(prompt: PromptVersion) -> None:
-    """Have the spans of this request carry the version."""
-    request = CURRENT_REQUEST.get()
-    if request is not None:
-        request.caller = replace(
-            request.caller, prompt_name=prompt.name, prompt_version=prompt.version
-        )
+    system = {"role": "system", "content": prompt.system}
+    rest = {name: value for name, value in asked.items() if name != "prompt"}
+    return json.dumps(rest | {"messages": [system, *asked["messages"]]}).encode()
 
 
 def _find_folder(scope: MutableMapping[str, Any]) -> Path | None:
     if scope["type"] != "http" or scope["method"] != "POST":
         return None
-    if scope["path"].removeprefix(scope.get("root_path", "")) != PATH:
+    if route_path(scope) != PATH:
         return None
     args = getattr(scope["app"].state, "args", None)
     return getattr(args, "evenkeel_prompts_dir", None)
@@ -182,14 +171,3 @@ def _with_length(
     length = str(sum(len(m.get("body", b"")) for m in messages)).encode()
     headers = [(k, length if k == b"content-length" else v) for k, v in scope["headers"]]
     return {**scope, "headers": headers}
-
-
-async def _refuse(send: Send, reason: str) -> None:
-    error = {"message": reason, "type": "BadRequestError", "param": "prompt", "code": 400}
-    body = json.dumps({"error": error}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    await send({"type": "http.response.start", "status": 400, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

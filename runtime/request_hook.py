@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,9 @@ from runtime.why import WhyClient
 if TYPE_CHECKING:
     from runtime.prompt_compression.compressor import Compressor
     from runtime.speculation_server import SpeculationServer
+
+# A comparison takes a fraction of a second.
+_MAX_LEARNING_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,9 @@ class RequestHook:
         self.has_cache = False
         self.compressor: Compressor | None = None
         self._reader = reader
+        # By numbers of our own: clients choose request ids, and may choose one twice.
+        self._unfinished: dict[int, tuple[EngineRun, int]] = {}
+        self._num_unfinished = 0
         self.speculation: SpeculationServer | None = None
 
     def start_run(
@@ -218,6 +226,28 @@ class RequestHook:
         if run.is_recorded:
             return
         run.is_recorded = True
+        if run.learning is None or run.learning.done():
+            self._hand_over(run, end_ns)
+        else:
+            # A comparison that hangs must not cost the record.
+            key = self._num_unfinished = self._num_unfinished + 1
+            finish = partial(self._finish, key)
+            self._unfinished[key] = (run, end_ns)
+            run.learning.add_done_callback(finish)
+            asyncio.get_running_loop().call_later(_MAX_LEARNING_S, finish)
+
+    def _finish(self, key: int, _: object = None) -> None:
+        """Record a run that the cache has learned from, or has had its time to."""
+        unfinished = self._unfinished.pop(key, None)
+        if unfinished is not None:
+            self._hand_over(*unfinished)
+
+    def close(self) -> None:
+        """Record what is still waiting for the cache."""
+        for key in list(self._unfinished):
+            self._finish(key)
+
+    def _hand_over(self, run: EngineRun, end_ns: int) -> None:
         try:
             self.recorder.record(observe_run(run, self._reader.read_facts(run), end_ns))
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from evenkeel.spans import Status
 from runtime.caller import Caller
+from runtime.cause import Cause
 from runtime.control import Visit
 from runtime.observation import Observation
 
@@ -60,6 +62,8 @@ class EngineRun:
         response_cache: What the response cache did; None without one.
         cache: What it says beyond that, as span attributes.
         is_from_cache: Whether the cache answered and the engine did nothing.
+        holds: Seconds that the cache kept it, by the ledger's cause.
+        learning: What the cache still finds out for the record, after the last output.
     """
 
     request_id: str
@@ -89,6 +93,8 @@ class EngineRun:
     response_cache: str | None = None
     cache: dict[str, str | int | float] = field(default_factory=dict)
     is_from_cache: bool = False
+    holds: dict[str, float] = field(default_factory=dict)
+    learning: Future[Any] | None = None
     end_ns: int | None = None
 
     def count_tokens(self) -> int:
@@ -114,6 +120,7 @@ class HttpRequest:
         is_over: Its handler has returned; a run that ends later reports itself.
         path: Of its URL.
         body: What was read of its body, whole up to a limit, as the model is asked.
+        holds: Seconds that a middleware of ours kept it, by the ledger's cause.
         compression: What prompt compression did to it, as span attributes.
         cache_header: Which layer of the response cache answers it, for the response's header.
         input_messages: The same in OpenTelemetry's form, once the response is over.
@@ -135,6 +142,7 @@ class HttpRequest:
     is_over: bool = False
     path: str = ""
     body: bytearray = field(default_factory=bytearray)
+    holds: dict[str, float] = field(default_factory=dict)
     compression: dict[str, str | int | float] = field(default_factory=dict)
     cache_header: str | None = None
     input_messages: str | None = None
@@ -205,7 +213,7 @@ def observe_run(run: EngineRun, facts: EngineFacts, end_ns: int) -> Observation:
         delivered_tokens=run.delivered_tokens,
         client_left_ns=None if request is None else request.client_left_ns,
         submitted_ns=run.submitted_ns,
-        gate_s=0.0 if request is None or request.visit is None else request.visit.gate_s,
+        holds=_gather_holds(run),
         prompt=facts.prompt,
         cache_salt=run.cache_salt,
         scheduled_ns=facts.scheduled_ns,
@@ -222,6 +230,17 @@ def observe_run(run: EngineRun, facts: EngineFacts, end_ns: int) -> Observation:
         drafts_by_source={s: (c.drafted, c.accepted) for s, c in run.drafts_by_source.items()},
     )
     return _without_engine(seen, run.end_ns or end_ns) if run.is_from_cache else seen
+
+
+def _gather_holds(run: EngineRun) -> dict[str, float]:
+    """Return the seconds that hooks of ours kept a run, by the ledger's cause."""
+    request = run.request
+    if request is None:
+        return run.holds
+    holds = request.holds | run.holds
+    if request.visit is not None and request.visit.gate_s > 0:
+        holds[Cause.QUEUE_GATE] = request.visit.gate_s
+    return holds
 
 
 def _without_engine(seen: Observation, answered_ns: int) -> Observation:

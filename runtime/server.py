@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,16 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from evenkeel.errors import ConfigurationError, EvenkeelError
-from evenkeel.settings import Loaded, load, read_otel
+from evenkeel.private_files import make_private_folder
+from evenkeel.secret_text import hide_password, read_secret, warn_of_command_line
+from evenkeel.settings import Loaded, hand_down, load, read_otel, write_environment
+from evenkeel.settings_flags import read_flags
 from runtime.control_config import read_control_file
 from runtime.model_source import SPECULATE_AUTO, ModelSource, find_model
 from runtime.otlp_target import OtlpTarget, is_export_enabled, read_target
 from runtime.settings import RuntimeSettings
+from runtime.speculation_settings import SpeculationSettings
+from runtime.step_settings import StepSettings
 
 if TYPE_CHECKING:
     from runtime.prompt_compression.policy import CompressionPolicy
@@ -30,11 +36,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_FLAG_FIELDS = (
-    *("host", "port", "data_dir", "otlp_endpoint", "control_file", "cache", "compression"),
-    *("queue_requests", "queue_bytes", "prompts_dir", "record_content"),
-)
+_ENGINE_SETTINGS = (SpeculationSettings, StepSettings)
 _ONE_CPU_KV_CACHE_GIB = "1"
+# In the data folder; a folder that holds it is ours.
+VLLM_CACHES = "vllm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +66,18 @@ def run_serve(args: argparse.Namespace) -> int:
         from runtime.vllm_adapter import parse_flags
 
         parse_flags([f"--help={args.vllm_help}"])
-    loaded = load(RuntimeSettings, {name: getattr(args, name) for name in _FLAG_FIELDS})
+    loaded = load(RuntimeSettings, read_flags(RuntimeSettings, args))
+    engine = [load(cls, read_flags(cls, args)) for cls in _ENGINE_SETTINGS]
     if args.print_config:
         print(loaded.describe())
+        for each in engine:
+            print(each.describe(each.settings.section))
         return 0
+    for each in engine:
+        # The engine's process reads them again, from the environment that it inherits.
+        if "flag" in each.sources.values():
+            for name, value in write_environment(each.settings).items():
+                hand_down(name, value)
     plan = _make_plan(args, loaded)
     _prepare_environment(plan)
     try:
@@ -168,7 +181,7 @@ def refuse_unwritable_folder(folder: Path) -> None:
         ConfigurationError: If it cannot.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder, VLLM_CACHES)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:
@@ -186,7 +199,7 @@ def _prepare_environment(plan: Plan) -> None:
         "VLLM_CPU_KVCACHE_SPACE": _ONE_CPU_KV_CACHE_GIB,
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-        "VLLM_CACHE_ROOT": str((plan.settings.data_dir / "vllm").resolve()),
+        "VLLM_CACHE_ROOT": str((plan.settings.data_dir / VLLM_CACHES).resolve()),
         "TOKENIZERS_PARALLELISM": "false",
         # What torch and vLLM's processes say on every start without a GPU, and at every stop.
         "TORCH_LOGS": "-all",
@@ -207,6 +220,7 @@ def _serve(plan: Plan) -> int:
 
     from runtime import vllm_adapter
     from runtime.small_machine import join_worker
+    from runtime.speculation_setup import choose_flags, verify_exactly
     from runtime.telemetry import Telemetry
 
     is_observed = False
@@ -216,11 +230,12 @@ def _serve(plan: Plan) -> int:
         is_observed = is_observable(vllm_adapter.probe())
     drafting: tuple[str, ...] = ()
     if plan.speculates:
-        from runtime.speculation_setup import choose_flags
-
-        drafting = choose_flags(plan.flags, is_observed)
+        drafting = choose_flags(is_observed)
     args = vllm_adapter.parse_flags((*drafting, *plan.flags))
-    join_worker(args, vllm_adapter.computes_on_cpu())
+    is_cpu = vllm_adapter.computes_on_cpu()
+    verify_exactly(args, is_cpu)
+    args.api_key = read_api_keys(args.api_key, plan.flags)
+    join_worker(args, is_cpu)
     vllm_adapter.resolve_prompts(args, plan.settings.prompts_dir)
     telemetry = None
     if is_observed and plan.target is not None:
@@ -251,6 +266,24 @@ def _serve(plan: Plan) -> int:
             telemetry.close()
     logger.info("stopped")
     return 0
+
+
+def read_api_keys(keys: list[str] | None, flags: Sequence[str]) -> list[str] | None:
+    """Return the keys of vLLM's `--api-key`, read from `@FILE`; warn of those on the command line.
+
+    Args:
+        keys: As vLLM parsed them, which may be from its own configuration file.
+        flags: The command line.
+
+    Raises:
+        ConfigurationError: If a key's file cannot be read.
+    """
+    if not keys:
+        return keys
+    if any(flag.split("=")[0] in ("--api-key", "--api_key") for flag in flags):
+        for key in keys:
+            warn_of_command_line("--api-key", key, is_address=False, variable="VLLM_API_KEY")
+    return [read_secret(key) for key in keys]
 
 
 def read_reason(error: Exception) -> str:
@@ -308,7 +341,7 @@ async def _announce(args: argparse.Namespace, plan: Plan, started_s: float) -> N
         await asyncio.sleep(0.05)
     address = args.uds or f"http://{args.host}:{args.port}/v1"
     name = (args.served_model_name or [args.model])[0]
-    spans = plan.target.url if plan.target is not None else "nowhere"
+    spans = hide_password(plan.target.url) if plan.target is not None else "nowhere"
     logger.info(
         "ready at %s after %.1f s: model=%s spans=%s",
         address,

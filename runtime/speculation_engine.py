@@ -20,6 +20,8 @@ from typing import Any, Protocol
 
 from runtime.draft_sources import Draft, Source, Trail, propose, read_handed_draft
 from runtime.draft_store import DraftStore
+from runtime.draftable import is_sampled, may_be_drafted
+from runtime.sampled_watch import LOG_LIMIT
 from runtime.speculation_acceptance import OwnRecord
 from runtime.speculation_controller import Controller, ControllerState, Offer, StepFacts
 from runtime.speculation_report import SPECULATE_KEY, TENANT_KEY, DraftCounts
@@ -50,6 +52,7 @@ class _Followed:
 
     trail: Trail
     may_draft: bool
+    is_sampled: bool
     own: OwnRecord = field(default_factory=OwnRecord)
     counts: dict[Source, DraftCounts] = field(default_factory=dict)
     chosen: Offer | None = None
@@ -70,6 +73,10 @@ class Speculation:
         drafting_ns: Time spent learning and drafting.
         num_steps: Steps that ended.
         draft_ratio: Share of a draft's length that control leaves; 0 drafts nothing.
+        drafts_sampled: Whether sampled requests are drafted for.
+        totals: Drafted and accepted tokens and verify steps so far, by source.
+        watched_tokens: Sampled tokens whose place among the likely ones was looked at.
+        log_evidence: Against their being drawn as the model says; `runtime.sampled_watch`.
     """
 
     def __init__(self, store: DraftStore, controller: Controller, vocabulary: int) -> None:
@@ -80,6 +87,10 @@ class Speculation:
         self._followed: dict[str, _Followed] = {}
         self.num_steps = 0
         self.draft_ratio = 1.0
+        self.drafts_sampled = True
+        self.totals = {source.value: [0, 0, 0] for source in Source}
+        self.watched_tokens = 0
+        self.log_evidence = 0.0
         self._last_end_ns: int | None = None
 
     def begin_step(self) -> None:
@@ -94,19 +105,36 @@ class Speculation:
             offer, followed.chosen = followed.chosen, None
             followed.under_way.append((offer, offer.draft.tokens[:drafted]))
 
-    def note_verified(self, request_id: str, accepted: int | None) -> None:
-        """Learn what became of a request's draft; None where its step came to nothing."""
+    def note_verified(self, request_id: str, verified: tuple[int, int] | None) -> None:
+        """Learn what became of a request's draft.
+
+        Args:
+            request_id: The request.
+            verified: Its drafted and accepted tokens; None where its step came to nothing.
+        """
         followed = self._followed.get(request_id)
         if followed is None or not followed.under_way:
             return
-        offer, tokens = followed.under_way.popleft()
-        if accepted is None:
+        offer, _ = followed.under_way.popleft()
+        if verified is None:
             return
-        self.controller.note_verified(offer, len(tokens), accepted)
+        self.controller.note_verified(offer, *verified)
         counts = followed.counts.get(offer.draft.source)
         if counts is None:
             counts = followed.counts[offer.draft.source] = DraftCounts()
-        counts.add(len(tokens), accepted)
+        counts.add(*verified)
+        total = self.totals[offer.draft.source.value]
+        total[0] += verified[0]
+        total[1] += verified[1]
+        total[2] += 1
+
+    def note_watch(self, num_tokens: int, log_evidence: float) -> bool:
+        """Take in what the watch over sampled tokens found; whether it ends their drafts now."""
+        self.watched_tokens, self.log_evidence = num_tokens, log_evidence
+        if log_evidence < LOG_LIMIT or not self.drafts_sampled:
+            return False
+        self.drafts_sampled = False
+        return True
 
     def note_end(self, request: Request) -> Mapping[str, DraftCounts]:
         """Remember the answer of a request that ended, and return what its drafts came to."""
@@ -154,7 +182,9 @@ class Speculation:
             followed = self._followed.get(request.request_id)
             if followed is None:
                 followed = self._followed[request.request_id] = _follow(request, self._vocabulary)
-            if not followed.may_draft or (step < followed.ask_at_step and not everyone):
+            if not followed.may_draft or (followed.is_sampled and not self.drafts_sampled):
+                continue
+            if step < followed.ask_at_step and not everyone:
                 continue
             draft = self._propose(request, followed, max_tokens)
             if draft is None:
@@ -199,7 +229,8 @@ def _follow(request: Request, vocabulary: int) -> _Followed:
     owner = f"{request.cache_salt or ''}\n{extra.get(TENANT_KEY) or ''}"
     handed = read_handed_draft(extra, vocabulary)
     trail = Trail(owner, request.all_token_ids, request.num_prompt_tokens, handed)
-    return _Followed(trail, may_draft=extra.get(SPECULATE_KEY) is not False)
+    may_draft = extra.get(SPECULATE_KEY) is not False and may_be_drafted(request.sampling_params)
+    return _Followed(trail, may_draft, is_sampled(request.sampling_params))
 
 
 def _count_agreed(one: Sequence[int], other: Sequence[int]) -> int:

@@ -15,15 +15,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from math import log
 from pathlib import Path
 from random import Random
 from threading import Thread
 from time import monotonic
 from typing import Any, cast
 
+from vllm.platforms import current_platform
+
 from evenkeel.settings import load
 from runtime.draft_store import DraftStore
 from runtime.draft_store_file import load_store, save_store, save_store_aside
+from runtime.sampled_watch import WATCH_ATTRIBUTE
 from runtime.speculation_controller import GoodputController, StepFacts
 from runtime.speculation_engine import Speculation
 from runtime.speculation_flags import drafts_ahead
@@ -31,6 +35,7 @@ from runtime.speculation_report import REPORT_KEY, DraftCounts, Report, encode_r
 from runtime.speculation_settings import SpeculationSettings
 from runtime.speculation_state import describe_state
 from runtime.step_hook import AsyncLedgerScheduler, LedgerScheduler
+from runtime.verification_kernels import mend_kernels
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +47,7 @@ _STATE_INTERVAL_S = 1.0
 _KEEP_INTERVAL_S = 30.0
 _NEEDS = (
     "running requests structured_output_manager num_spec_tokens finish_requests "
-    "update_draft_token_ids"
+    "update_draft_token_ids make_spec_decoding_stats"
 ).split()
 
 
@@ -91,6 +96,8 @@ class SpeculativeScheduler(LedgerScheduler):
         self._evenkeel_has_told = False
         self._evenkeel_state_due_s = 0.0
         self._evenkeel_kept = 0
+        # Drafts of each request that vLLM counted in the step whose output it is processing.
+        self._evenkeel_verified: dict[str, tuple[int, int]] = {}
         self._evenkeel_writer: Thread | None = None
         self._evenkeel_keep_due_s = 0.0
         try:
@@ -120,10 +127,12 @@ class SpeculativeScheduler(LedgerScheduler):
             if self._evenkeel_errors and not self._evenkeel_has_told:
                 self._tell_of_failure(outputs)
             return outputs
+        self._evenkeel_verified.clear()
         # Requests that end are gone from the scheduler afterwards.
         requests = {i: self.requests.get(i) for i in scheduler_output.num_scheduled_tokens}
         outputs = super().update_from_output(scheduler_output, model_runner_output)
         try:
+            self._watch(speculation, model_runner_output)
             facts = self._learn(speculation, scheduler_output, model_runner_output, requests)
             reports = {
                 request_id: speculation.note_end(request)
@@ -144,6 +153,25 @@ class SpeculativeScheduler(LedgerScheduler):
         # Without ours, what the GPU's runner hands over are places for drafts that nobody made.
         if self.evenkeel_speculation is None and not drafts_ahead(self.vllm_config):
             super().update_draft_token_ids(draft_token_ids)
+
+    def make_spec_decoding_stats(
+        self,
+        spec_decoding_stats: Any,
+        num_draft_tokens: int,
+        num_accepted_tokens: int,
+        num_invalid_spec_tokens: dict[str, int] | None,
+        request_id: str,
+    ) -> Any:
+        """Count a verified draft where vLLM counts it: so both counts are one."""
+        drafted = num_draft_tokens - (num_invalid_spec_tokens or {}).get(request_id, 0)
+        self._evenkeel_verified[request_id] = (drafted, num_accepted_tokens)
+        return super().make_spec_decoding_stats(
+            spec_decoding_stats,
+            num_draft_tokens,
+            num_accepted_tokens,
+            num_invalid_spec_tokens,
+            request_id,
+        )
 
     def finish_requests(self, *args: Any, **options: Any) -> Any:
         """Finish requests from outside: an abort, or a stop string that the server found."""
@@ -196,11 +224,13 @@ class SpeculativeScheduler(LedgerScheduler):
             store = load_store(path, settings.store_bytes, vocabulary)
             self._evenkeel_errors += store is None and path.exists()
         max_tokens = min(settings.max_tokens, self.num_spec_tokens)
-        return Speculation(
+        speculation = Speculation(
             store or DraftStore(settings.store_bytes),
             GoodputController(max_tokens, Random()),
             vocabulary,
         )
+        speculation.drafts_sampled = not current_platform.is_cpu() or mend_kernels()
+        return speculation
 
     def _keep_answers(self, speculation: Speculation) -> None:
         """Write new answers to the file, if there is one, while the engine has nothing to do.
@@ -225,7 +255,7 @@ class SpeculativeScheduler(LedgerScheduler):
     ) -> StepFacts | None:
         """Note what became of each draft, and return what the step did."""
         drafts = output.scheduled_spec_decode_tokens
-        sampled, index = made.sampled_token_ids, made.req_id_to_index
+        sampled = made.sampled_token_ids
         num_requests = len(output.num_scheduled_tokens)
         if any(request is None for request in requests.values()):
             # It ended while this step was under way for it: nobody gets what the step made.
@@ -233,8 +263,7 @@ class SpeculativeScheduler(LedgerScheduler):
         drafted_tokens = sum(map(len, drafts.values())) if drafts else 0
         made_tokens = sum(map(len, sampled)) if sampled else 0
         for request_id in drafts:
-            num_made = len(sampled[index[request_id]]) if request_id in index and sampled else 0
-            speculation.note_verified(request_id, num_made - 1 if num_made else None)
+            speculation.note_verified(request_id, self._evenkeel_verified.get(request_id))
         # A step that computes more than a token a request beside the drafts holds a prompt.
         is_pure = output.total_num_scheduled_tokens == num_requests + drafted_tokens
         if not num_requests:
@@ -258,6 +287,17 @@ class SpeculativeScheduler(LedgerScheduler):
             draft = drafts.get(request.request_id)
             request.spec_token_ids = (
                 self.structured_output_manager.validate_tokens(request, draft) if draft else []
+            )
+
+    def _watch(self, speculation: Speculation, made: Any) -> None:
+        """Stop drafting for sampled requests once their tokens are not what the model says."""
+        watched = getattr(made, WATCH_ATTRIBUTE, None)
+        if watched is not None and speculation.note_watch(*watched):
+            logger.error(
+                "sampled requests get no drafts any more: with drafts their tokens were not drawn "
+                "as the model says: tokens=%d log10_evidence=%.1f",
+                speculation.watched_tokens,
+                speculation.log_evidence / log(10),
             )
 
     def _can_verify(self) -> bool:
@@ -295,8 +335,10 @@ class SpeculativeScheduler(LedgerScheduler):
                 if monotonic() >= self._evenkeel_state_due_s:
                     self._evenkeel_state_due_s = monotonic() + _STATE_INTERVAL_S
                     state = describe_state(speculation, self._evenkeel_errors)
-                report = {REPORT_KEY: encode_report(Report(counts, state))}
-                output.kv_transfer_params = (output.kv_transfer_params or {}) | report
+                index = self.parallel_config.data_parallel_index
+                report = Report(counts, state, speculation.totals, index)
+                encoded = {REPORT_KEY: encode_report(report)}
+                output.kv_transfer_params = (output.kv_transfer_params or {}) | encoded
 
     def _stop_drafting(self, error: Exception) -> None:
         """Go on without drafts; the first error is the last one."""

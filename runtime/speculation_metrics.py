@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -46,6 +47,7 @@ class SpeculationMetrics(Collector):
         yield CounterMetricFamily(
             f"{_PREFIX}drafting_seconds", "Time spent making drafts", engine.get("drafting_s", 0.0)
         )
+        yield from _sampled(engine)
         for name, what in (("tokens", "Tokens of past answers kept"), ("bytes", "Memory for them")):
             yield GaugeMetricFamily(f"{_PREFIX}store_{name}", what, engine.get(f"store_{name}", 0))
         drafted = GaugeMetricFamily(
@@ -55,6 +57,25 @@ class SpeculationMetrics(Collector):
             drafted.add_metric([str(batch)], mean)
         yield drafted
         yield _gain(engine)
+
+
+def _sampled(engine: Mapping[str, Any]) -> Iterator[Metric]:
+    """What the watch over sampled tokens found; nothing before an engine has told."""
+    if "sampled_drafts" not in engine:
+        return
+    yield GaugeMetricFamily(
+        f"{_PREFIX}sampled_drafts", "1 if sampled requests get drafts", engine["sampled_drafts"]
+    )
+    yield CounterMetricFamily(
+        f"{_PREFIX}sampled_watched_tokens",
+        "Sampled tokens compared with what the model found likely",
+        engine["sampled_watched"],
+    )
+    yield GaugeMetricFamily(
+        f"{_PREFIX}sampled_evidence",
+        "Evidence (log10) that sampled tokens are not drawn as the model says; at 6 drafts end",
+        engine["sampled_evidence"],
+    )
 
 
 def _gain(engine: Mapping[str, object]) -> Metric:

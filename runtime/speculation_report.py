@@ -7,8 +7,9 @@ again before vLLM's app sees the output, so no client does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 # In `kv_transfer_params`, beside whatever a KV connector of vLLM's put there.
@@ -52,23 +53,41 @@ class DraftCounts:
         return self.drafted[0] if self.drafted else 0
 
 
+def add_counts(known: DraftCounts | None, more: DraftCounts) -> DraftCounts:
+    """Return the sum of both, position by position."""
+    if known is None:
+        return more
+    drafted = zip_longest(known.drafted, more.drafted, fillvalue=0)
+    accepted = zip_longest(known.accepted, more.accepted, fillvalue=0)
+    return DraftCounts(list(map(sum, drafted)), list(map(sum, accepted)))
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What came with a request's last output.
 
     Attributes:
         counts: Its drafts by source.
-        engine: Speculation as a whole, where it is new: see `EngineState`.
+        engine: Speculation as a whole, where it is new: `runtime.speculation_state`.
+        totals: All drafted and accepted tokens and verify steps of the engine so far, by source.
+            Not what is new: the server drops the last output of a request that it has given up.
+        engine_index: Which of several engines it is.
     """
 
     counts: Mapping[str, DraftCounts]
     engine: Mapping[str, Any] | None = None
+    totals: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    engine_index: int = 0
 
 
 def encode_report(report: Report) -> dict[str, Any]:
     """Return the report as plain lists and numbers."""
-    counts = {source: [c.drafted, c.accepted] for source, c in report.counts.items()}
-    return {"counts": counts} | ({"engine": dict(report.engine)} if report.engine else {})
+    encoded: dict[str, Any] = {
+        "counts": {source: [c.drafted, c.accepted] for source, c in report.counts.items()},
+        "totals": {source: list(numbers) for source, numbers in report.totals.items()},
+        "index": report.engine_index,
+    }
+    return encoded | ({"engine": dict(report.engine)} if report.engine else {})
 
 
 def take_report(output: Any) -> Report | None:
@@ -83,4 +102,4 @@ def take_report(output: Any) -> Report | None:
         source: DraftCounts(list(drafted), list(accepted))
         for source, (drafted, accepted) in data["counts"].items()
     }
-    return Report(counts, data.get("engine"))
+    return Report(counts, data.get("engine"), data["totals"], data["index"])

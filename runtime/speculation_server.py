@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.request_trace import EngineRun
 from runtime.speculation_canary import Canary
-from runtime.speculation_report import TENANT_KEY, DraftCounts, take_report
+from runtime.speculation_report import TENANT_KEY, add_counts, take_report
 
 
 @dataclass(slots=True)
@@ -39,6 +39,7 @@ class SpeculationServer:
     def __init__(self, canary: Canary) -> None:
         self.canary = canary
         self.totals = SpeculationTotals()
+        self._by_engine: dict[int, Mapping[str, Sequence[int]]] = {}
 
     def start_run(self, run: EngineRun) -> None:
         """Tell the engine whose past answers this request may be drafted from."""
@@ -55,31 +56,26 @@ class SpeculationServer:
         if report is None:
             return
         for source, counts in report.counts.items():
-            self.totals.drafted_tokens[source] += counts.drafted_tokens
-            self.totals.accepted_tokens[source] += counts.accepted_tokens
-            self.totals.verify_steps[source] += counts.num_steps
-            run.drafts_by_source[source] = _add(run.drafts_by_source.get(source), counts)
+            # The sequences of one request are one request.
+            run.drafts_by_source[source] = add_counts(run.drafts_by_source.get(source), counts)
+        if report.totals:
+            self._by_engine[report.engine_index] = report.totals
+            self._sum_up()
         if report.engine is not None:
             self.totals.engine = report.engine
+
+    def _sum_up(self) -> None:
+        """Add the engines up."""
+        totals = self.totals
+        for counter in (totals.drafted_tokens, totals.accepted_tokens, totals.verify_steps):
+            counter.clear()
+        for of_engine in self._by_engine.values():
+            for source, (drafted, accepted, steps) in of_engine.items():
+                totals.drafted_tokens[source] += drafted
+                totals.accepted_tokens[source] += accepted
+                totals.verify_steps[source] += steps
 
     def end_run(self, run: EngineRun) -> None:
         """Note that a run is over."""
         if run.canary_tokens is not None:
             self.canary.enqueue(run)
-
-
-def _add(known: DraftCounts | None, more: DraftCounts) -> DraftCounts:
-    """The sum of both, position by position: the sequences of one request are one request."""
-    if known is None:
-        return more
-    num_positions = max(len(known.drafted), len(more.drafted))
-    return DraftCounts(
-        [
-            sum(x[i] for x in (known.drafted, more.drafted) if i < len(x))
-            for i in range(num_positions)
-        ],
-        [
-            sum(x[i] for x in (known.accepted, more.accepted) if i < len(x))
-            for i in range(num_positions)
-        ],
-    )

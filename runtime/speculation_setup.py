@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
+from importlib.metadata import entry_points
 from random import Random
 from time import monotonic_ns, time_ns
 from typing import Any, get_args
 
 from prometheus_client import REGISTRY
 
-from evenkeel.errors import ConfigurationError
 from evenkeel.settings import hand_down, load
 from runtime.observation import CanaryResult, Observation
 from runtime.recorder import Recorder
@@ -23,7 +24,10 @@ from runtime.vllm_adapter import Find, computes_on_cpu, find_name, has_fields, t
 
 logger = logging.getLogger(__name__)
 
-_RIVAL_FLAGS = ("--speculative-config", "--speculative_config", "--scheduler-cls")
+_WORKERS = "runtime.speculation_worker."
+_EXACT_WORKER = f"{_WORKERS}ExactWorker"
+# The method with which vLLM's `SamplingParams` refuses them.
+_REFUSAL = "_validate_spec_decode"
 
 
 def find_missing(find: Find = find_name) -> list[str]:
@@ -44,6 +48,13 @@ def find_missing(find: Find = find_name) -> list[str]:
         "Scheduler.update_draft_token_ids": takes(
             getattr(scheduler, "update_draft_token_ids", None), "draft_token_ids"
         ),
+        "Scheduler.make_spec_decoding_stats": takes(
+            getattr(scheduler, "make_spec_decoding_stats", None),
+            "num_draft_tokens",
+            "num_accepted_tokens",
+            "num_invalid_spec_tokens",
+            "request_id",
+        ),
         "Request.is_finished": callable(getattr(request, "is_finished", None)),
         "StructuredOutputManager.validate_tokens": takes(
             getattr(grammar, "validate_tokens", None), "request", "spec_tokens"
@@ -55,34 +66,54 @@ def find_missing(find: Find = find_name) -> list[str]:
     return [name for name, is_there in needed.items() if not is_there]
 
 
-def choose_flags(
-    user_flags: Sequence[str], is_observed: bool, find: Find = find_name
-) -> tuple[str, ...]:
+def choose_flags(is_observed: bool, find: Find = find_name) -> tuple[str, ...]:
     """Return vLLM's flags for `--speculate auto`; none, and one warning, where this vLLM lacks it.
 
     Args:
-        user_flags: What the user tells vLLM.
         is_observed: Whether the request hook runs, which takes the engine's reports.
         find: Returns a name of a module, or None.
-
-    Raises:
-        ConfigurationError: If the user's flags ask for another speculation or scheduler.
     """
-    for flag in user_flags:
-        name = flag.split("=")[0]
-        if name in _RIVAL_FLAGS or name.startswith("--speculative-config."):
-            raise ConfigurationError(
-                f"serve: --speculate auto and {name} exclude each other; give one of them"
-            )
     missing = find_missing(find)
     if missing:
         logger.warning("nothing is drafted, this vLLM has no: %s", ", ".join(missing))
+        return ()
+    processors = [each.name for each in entry_points(group="vllm.logits_processors")]
+    if processors:
+        # vLLM leaves them out, silently, while it speculates.
+        logger.warning("nothing is drafted: logits processors are installed: %s", processors)
         return ()
     if is_observed:
         # The engine's process inherits it however vLLM starts it.
         hand_down(REPORTS_VARIABLE, "true")
     max_tokens = load(SpeculationSettings, {}).settings.max_tokens
     return speculation_flags(max_tokens, computes_on_cpu(), can_draft_ahead(find)).as_flags()
+
+
+def verify_exactly(args: argparse.Namespace, is_cpu: bool, find: Find = find_name) -> bool:
+    """Have drafts verified rightly on a CPU, and requests served that vLLM would refuse there.
+
+    vLLM refuses `min_p` and `logit_bias` while it speculates. The worker chosen here serves such
+    requests without drafts, whoever drafts.
+
+    Args:
+        args: vLLM's parsed flags; `worker_cls` is set.
+        is_cpu: Whether vLLM computes on the CPU.
+        find: Returns a name of a module, or None.
+
+    Returns:
+        Whether they are served.
+    """
+    if args.speculative_config is None or not is_cpu:
+        return False
+    params = find("vllm.sampling_params", "SamplingParams")
+    if find("vllm.envs", "VLLM_USE_V2_MODEL_RUNNER") or not hasattr(params, _REFUSAL):
+        return False
+    if args.worker_cls == "auto":
+        args.worker_cls = _EXACT_WORKER
+    if not str(args.worker_cls).startswith(_WORKERS):
+        return False
+    setattr(params, _REFUSAL, lambda *_: None)
+    return True
 
 
 def can_draft_ahead(find: Find = find_name) -> bool:

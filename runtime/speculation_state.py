@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any
 
 from runtime.speculation_engine import Speculation
@@ -16,6 +17,9 @@ def describe_state(speculation: Speculation, num_errors: int) -> dict[str, Any]:
         "store_answers": speculation.store.num_answers,
         "store_bytes": speculation.store.size_bytes,
         "drafting_s": speculation.drafting_ns / 1e9,
+        "sampled_drafts": int(speculation.drafts_sampled),
+        "sampled_watched": speculation.watched_tokens,
+        "sampled_evidence": speculation.log_evidence / log(10),
     }
     learned = speculation.read_state()
     if learned is not None:

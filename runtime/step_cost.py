@@ -31,10 +31,15 @@ FIXED, PREFILL, PAIRS, DECODE, CONTEXT, DRAFTED = range(len(FEATURES))
 
 FloatArray = NDArray[np.float64]
 
-# Fewer steps than this say too little: tokens are then taken to cost the same, whatever their kind.
+# Fewer steps than this say too little to fit anything.
 MIN_STEPS = 16
+# Steps that a fitted model has to predict, before it is believed, and the mean error that it must
+# stay below: that of a model which predicts no time at all. Until then tokens are taken to cost the
+# same, whatever their kind.
+MIN_TESTED_STEPS = 32
+_ERROR_OF_NOTHING = 1.0
 _HALF_LIFE_STEPS = 1000
-_ERROR_WINDOW_STEPS = 512
+_ERROR_WINDOW_STEPS = 128
 # Steps between two fits; a fit takes about as long as the records of a few steps.
 _STEPS_PER_FIT = 32
 # The pull of a feature that was hardly seen towards the average cost of a token: in steps.
@@ -49,9 +54,10 @@ class StepCost:
 
     Attributes:
         weights: The six coefficients, in the order of `FEATURES`.
-        num_steps: Steps they were fitted on; below `MIN_STEPS` every token counts the same.
-        error_ratio: Mean of |predicted − measured| / measured over the last 512 steps, each
-            predicted before it was learned from; None before the first.
+        num_steps: Steps learned from.
+        error_ratio: Mean of |predicted − measured| / measured over the last 128 steps, each
+            predicted before it was learned from; None while no fit has stood this test, and every
+            token counts the same.
     """
 
     weights: FloatArray
@@ -125,8 +131,8 @@ class StepCostModel:
         features, seconds = features[is_timed], seconds[is_timed]
         if not len(seconds):
             return
-        if self._num_steps >= MIN_STEPS:
-            self._refit()
+        self._refit()
+        if self._fitted_at:
             predicted = features @ self._weights
             self._errors.extend((np.abs(predicted - seconds) / seconds).tolist())
         decay = 0.5 ** (1 / _HALF_LIFE_STEPS)
@@ -141,20 +147,20 @@ class StepCostModel:
         self._num_steps += len(seconds)
 
     def read(self) -> StepCost:
-        """Return what was learned so far, but for the steps since the last fit."""
-        if self._num_steps < MIN_STEPS:
+        """Return what was learned up to the last fit, if that has stood its test."""
+        self._refit()
+        num_tested = len(self._errors)
+        error_ratio = sum(self._errors) / num_tested if num_tested else _ERROR_OF_NOTHING
+        if num_tested < MIN_TESTED_STEPS or error_ratio >= _ERROR_OF_NOTHING:
             return StepCost(EQUAL_TOKENS.weights, self._num_steps)
-        self._refit(is_due=not self._fitted_at)
-        error_ratio = sum(self._errors) / len(self._errors) if self._errors else None
         return StepCost(self._weights, self._num_steps, error_ratio)
 
-    def _refit(self, is_due: bool = False) -> None:
-        if not is_due and self._num_steps - self._fitted_at < _STEPS_PER_FIT:
+    def _refit(self) -> None:
+        due_at = self._fitted_at + _STEPS_PER_FIT if self._fitted_at else MIN_STEPS
+        if self._num_steps < due_at or self._tokens_per_second <= 0:
             return
         self._fitted_at = self._num_steps
-        token_s = self._weight / self._tokens_per_second if self._tokens_per_second else 0.0
-        if token_s <= 0:
-            return
+        token_s = self._weight / self._tokens_per_second
         # Every feature in units of one average step, so that one number fits all of them.
         unit = np.sqrt(np.diag(self._normal) / self._weight)
         unit[unit == 0] = 1 / token_s

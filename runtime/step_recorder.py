@@ -179,6 +179,11 @@ class StepRecorder:
         if step is None:
             return
         step.output = None
+        if output.scheduled_spec_decode_tokens:
+            # Whoever left meanwhile gets nothing of this step: vLLM does not count its drafts.
+            step.scheduled = [
+                each if each[0] in self._tracked else (*each[:-1], 0) for each in step.scheduled
+            ]
         step.end_ns = monotonic_ns()
         if not emitted.count(1) == len(emitted) == len(step.scheduled):
             step.emitted = dict(zip(request_ids, emitted, strict=False))

@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import numpy as np
 
+from runtime.cause import CAUSES, Cause
 from runtime.step_cost import DRAFTED, PREFILL, FloatArray
 from runtime.step_prices import PricedSteps, price_parts
 from runtime.step_record import Held
-from runtime.timeline import OwnPart
+from runtime.timeline import IntArray, OwnPart
 
-
-class Cause(StrEnum):
-    """What a moment of a request was spent on; docs/ledger.md has the formulas."""
-
-    HOST_INPUT = "host.input"
-    QUEUE_GATE = "queue.gate"
-    QUEUE_BUDGET = "queue.budget"
-    QUEUE_KV = "queue.kv"
-    QUEUE_SEATS = "queue.seats"
-    QUEUE_GRAMMAR = "queue.grammar"
-    QUEUE_REMOTE_KV = "queue.remote_kv"
-    QUEUE_OTHER = "queue.other"
-    PREFILL_OWN = "prefill.own"
-    PREFILL_CACHE_MISS = "prefill.cache_miss"
-    PREFILL_OTHERS = "prefill.others"
-    DECODE_OWN = "decode.own"
-    DECODE_OTHERS = "decode.others"
-    PREEMPTION = "preemption"
-    SPECULATION = "speculation"
-    HOST_GAP = "host.gap"
-    HOST_OUTPUT = "host.output"
-    UNOBSERVED = "unobserved"
-
-
-CAUSES = tuple(Cause)
 _COLUMN = {cause: column for column, cause in enumerate(CAUSES)}
 _QUEUE_CAUSE = {
     Held.NOT: Cause.QUEUE_OTHER,
@@ -47,6 +21,8 @@ _QUEUE_CAUSE = {
     Held.OTHER: Cause.QUEUE_OTHER,
 }
 _QUEUE_COLUMN = np.array([_COLUMN[_QUEUE_CAUSE[held]] for held in Held])
+# What comes from elsewhere: a request waits for it whether a step is running or not.
+_AWAITED = np.isin(np.arange(len(Held)), (Held.GRAMMAR, Held.REMOTE_KV))
 
 
 def share_out(own: OwnPart, priced: PricedSteps, queued_ns: int) -> FloatArray:
@@ -83,6 +59,11 @@ def share_out(own: OwnPart, priced: PricedSteps, queued_ns: int) -> FloatArray:
     if not is_in.all():
         _share_out_waiting(shares, own, priced, queued_ns)
     return shares
+
+
+def awaited_columns(own: OwnPart) -> IntArray:
+    """Return for each step the place in `CAUSES` of what the request was set aside for; else -1."""
+    return np.where(_AWAITED[own.held_by], _QUEUE_COLUMN[own.held_by], -1)
 
 
 def _share_out_waiting(

@@ -22,8 +22,8 @@ from runtime.exporter_counters import SharedCounts
 from runtime.exporter_metrics import TelemetryMetrics
 from runtime.exporter_process import ExporterProcess
 from runtime.observed_engine import ObservedEngine
-from runtime.open_metrics import OPEN_METRICS_MIDDLEWARE
 from runtime.otlp_target import OtlpTarget
+from runtime.own_pages import OWN_PAGES
 from runtime.prompt_compression.compression_metrics import CompressionMetrics
 from runtime.prompt_compression.compressor import Compressor
 from runtime.recorder import QueueBound, Recorder
@@ -31,7 +31,7 @@ from runtime.request_hook import RequestHook
 from runtime.settings import RuntimeSettings
 from runtime.speculation_setup import build_server
 from runtime.step_channel import STEP_HOOK, StepChannel, join_steps
-from runtime.why import WHY_MIDDLEWARE, WhyClient
+from runtime.why import WhyClient
 
 if TYPE_CHECKING:
     from runtime.prompt_compression.policy import CompressionPolicy
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from runtime.response_cache.cached_engine import CachedEngine
 
 logger = logging.getLogger(__name__)
-
-CACHE_ADMIN = "runtime.response_cache.admin.CacheAdminMiddleware"
-OWN_PAGES = (WHY_MIDDLEWARE, OPEN_METRICS_MIDDLEWARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +91,14 @@ class Telemetry:
         self._model = (args.served_model_name or [args.model])[0]
         self._strips_speculation = joined.strips_speculation
         self._recorder: Recorder | None = None
+        self._hook: RequestHook | None = None
         self._cache = cache
         self._compression = compression
         self._why: WhyClient | None = None
         self._steps = joined.steps
         self._missing_hooks = () if self._steps is not None else (STEP_HOOK,)
-        self._api_keys = vllm_adapter.read_api_keys(args)
-        admin = () if cache is None else (CACHE_ADMIN,)
-        args.middleware = [*args.middleware, *admin, vllm_adapter.MIDDLEWARE, *OWN_PAGES]
+        # The first is innermost: our pages stay behind the user's middlewares.
+        args.middleware = [OWN_PAGES, *args.middleware, vllm_adapter.MIDDLEWARE]
         self._is_drafting: bool | None = None
 
     def watch_speculation(self, is_drafting: bool) -> None:
@@ -141,8 +138,9 @@ class Telemetry:
         reader = vllm_adapter.make_reader(lambda: engine, self._strips_speculation)
         if steps is not None:
             decode = vllm_adapter.make_decoder(engine) if settings.explain_text else None
-            self._why = WhyClient(steps.why_address, self._api_keys, decode)
+            self._why = WhyClient(steps.why_address, decode)
         hook = RequestHook(recorder, reader, self._model, self._why, settings.record_content)
+        self._hook = hook
         if self._compression is not None:
             count_tokens = vllm_adapter.make_token_counter(engine)
             hook.compressor = Compressor(self._compression, count_tokens)
@@ -166,6 +164,10 @@ class Telemetry:
         """Send what is left, within the flush timeout, and end the exporter."""
         if self._control is not None:
             self._control.close()
+        # The hook holds vLLM's engine, which is to end before Python does.
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.close()
         if self._recorder is not None:
             self._recorder.close(self._settings.flush_timeout_s)
         if self._why is not None:

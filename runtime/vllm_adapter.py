@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from evenkeel.errors import ConfigurationError, EvenkeelError
 from runtime.observed_engine import ObservedEngine
 from runtime.prompt_memory import pack_tokens
+from runtime.refused_flags import refuse_parsed_flags
 from runtime.request_hook import EngineReader
 from runtime.request_trace import EngineFacts, EngineRun, EngineTimes
 
@@ -250,14 +251,7 @@ def parse_flags(flags: Sequence[str]) -> argparse.Namespace:
         validate_parsed_serve_args(args)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"serve: {error}") from error
-    for name in ("headless", "grpc"):
-        if getattr(args, name, False):
-            raise ConfigurationError(f"serve: --{name} has no HTTP server to observe; use `vllm`")
-    if (args.api_server_count or 1) > 1:
-        raise ConfigurationError(
-            "serve: --api-server-count is more than 1, but one HTTP process is observed; "
-            "run several `evenkeel serve` behind a load balancer"
-        )
+    refuse_parsed_flags(args)
     return args
 
 

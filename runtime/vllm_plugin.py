@@ -2,8 +2,9 @@
 
 vLLM calls `register` (entry-point group `vllm.general_plugins`) in each of its processes, before
 the server hands its engine to the app and before the engine makes its scheduler. `evenkeel serve`
-does all of this by itself, so there the plugin does nothing. `VLLM_PLUGINS` without `evenkeel`, or
-`OTEL_SDK_DISABLED=true`, leaves vLLM alone.
+does all of this by itself, so there the plugin does nothing. `OTEL_SDK_DISABLED=true` leaves
+requests and steps alone. Where a process runs vLLM's CPU kernels they are tested, and mended where
+they are wrong, in either case. `VLLM_PLUGINS` without `evenkeel` leaves all of vLLM alone.
 """
 
 from __future__ import annotations
@@ -19,18 +20,35 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from evenkeel.errors import EvenkeelError
-from evenkeel.settings import load, read_environment, read_otel
+from evenkeel.settings import load, read_environment, read_otel, take_back
 
 logger = logging.getLogger(__name__)
 
 _ENTRY = "vllm.entrypoints.launchers.api_server.entry"
+_PLATFORMS = "vllm.platforms"
 _EVENKEEL_SERVE = "runtime.server"
+_COMMAND = "vllm.entrypoints.cli.serve"
+_ONE_SERVER = (
+    "give --api-server-count 1, or start one `vllm serve` for each engine behind a load balancer"
+)
+# What `vllm serve` runs in place of a server in this process (vLLM 0.32), and what to do about it.
+_ELSEWHERE = {
+    "run_multi_api_server": f"vLLM serves from API server processes of its own; {_ONE_SERVER}",
+    "run_dp_supervisor": f"vLLM serves from one process for each parallel rank; {_ONE_SERVER}",
+    "run_headless": "--headless starts no API server; install evenkeel where it runs: its records "
+    "lack the steps of the engines here",
+}
+_OVER_GRPC = "vLLM serves gRPC and no HTTP; leave out --grpc"
 _MARK = "_evenkeel"
 T = TypeVar("T")
 
 
 def register() -> None:
     """Put the hooks into this process, once; vLLM is left as it is where they do not fit."""
+    try:
+        _join_kernels()
+    except Exception as error:
+        logger.warning("vLLM's verification of drafts is not tested: %r", error, exc_info=error)
     try:
         if multiprocessing.parent_process() is not None:
             _join_engine()
@@ -43,6 +61,14 @@ def register() -> None:
         logger.warning("requests are served but not recorded: %r", error, exc_info=error)
 
 
+def _join_kernels() -> None:
+    """Have the kernels that verify drafts tested where this process will run them."""
+    if _PLATFORMS in sys.modules:
+        from runtime.verification_kernels import mend_when_registered
+
+        mend_when_registered()
+
+
 def _join_server(entry: ModuleType) -> None:
     """Have the app be given an observed engine, and the engine a place to send its steps to."""
     from runtime.control_setup import open_control
@@ -50,6 +76,7 @@ def _join_server(entry: ModuleType) -> None:
     from runtime.server import is_observable, open_cache, read_compression, show_missing_hooks
     from runtime.settings import RuntimeSettings
     from runtime.step_channel import find_obstacle, join_steps
+    from runtime.step_settings import SOCKET_VARIABLE
     from runtime.telemetry import Joined, Telemetry
     from runtime.vllm_adapter import probe, resolve_prompts
 
@@ -85,7 +112,46 @@ def _join_server(entry: ModuleType) -> None:
         atexit.register(telemetry.close)
         return telemetry.wrap_engine(engine)
 
+    def give_up() -> None:
+        # Engines that start from here on are vLLM's own again.
+        if steps is not None:
+            steps.close()
+            take_back(SOCKET_VARIABLE)
+        if control is not None:
+            control.close()
+
     setattr(entry, "build_and_serve", wrap_build(entry.build_and_serve, observe))  # noqa: B010
+    command = sys.modules.get(_COMMAND)
+    if command is not None:
+        watch_command(command, give_up)
+
+
+def watch_command(command: ModuleType, give_up: Callable[[], None]) -> None:
+    """Have `vllm serve` log one warning where it serves other than from this process.
+
+    Args:
+        command: vLLM's module of the command.
+        give_up: Takes back what was prepared for a server in this process.
+    """
+
+    def watch(function: Callable[..., Any], find_reason: Callable[..., str | None]) -> Any:
+        @wraps(function)
+        def watched(*args: Any, **options: Any) -> Any:
+            reason = find_reason(*args, **options)
+            if reason is not None:
+                logger.warning("requests are not recorded here: %s", reason)
+                give_up()
+            return function(*args, **options)
+
+        return watched
+
+    for name, reason in _ELSEWHERE.items():
+        if hasattr(command, name):
+            setattr(command, name, watch(getattr(command, name), lambda *_, why=reason, **__: why))
+    subcommand = getattr(command, "ServeSubcommand", None)
+    if subcommand is not None:
+        over_grpc = lambda args: _OVER_GRPC if getattr(args, "grpc", False) else None  # noqa: E731
+        subcommand.cmd = staticmethod(watch(subcommand.cmd, over_grpc))
 
 
 def _open(name: str, open_it: Callable[[], T | None]) -> T | None:

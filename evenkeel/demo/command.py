@@ -54,4 +54,6 @@ def _run(args: argparse.Namespace) -> int:
     )
 
 
-DEMO = Command("demo", "run the whole platform on this machine, populated", _configure)
+DEMO = Command(
+    "demo", "run the whole platform on this machine, populated", _configure, keeps_private=True
+)

@@ -57,6 +57,11 @@ class Receiver:
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
+    def has_firing_page(self) -> bool:
+        """Return whether a page has fired that has not resolved."""
+        last = {each.name: each.status for each in self.notifications if each.severity == "page"}
+        return "firing" in last.values()
+
     @property
     def url(self) -> str:
         """The address to put into the receivers of an SLO file."""

@@ -25,13 +25,17 @@ from evenkeel.demo.screen import Frame, Screen
 from evenkeel.demo.story import DEFAULT_LENGTH_S, Story
 from evenkeel.demo.traffic import Traffic, read_questions
 from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import make_private_folder
 from evenkeel.store import Store
 
+# In the data folder; a folder that holds it is ours.
+LOGS = "logs"
 START_TIMEOUT_S = 180.0
-# Spans travel and are stored in well under this; the report waits for the last ones.
-SETTLE_S = 2.0
-# How much longer than asked the demo stays for an A/B run that has not ended.
-COMPARISON_GRACE_S = 60.0
+# What the runtime has sent can be queried 3 s later; the report waits for the last ones.
+SETTLE_S = 4.0
+# How much longer than asked the demo stays for an A/B run that has not ended, or an alert that has
+# not resolved: a slow machine needs longer for both.
+GRACE_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def perform(options: Options) -> int:
     screen = Screen(sys.stderr)
     receiver = Receiver()
     try:
-        with _signals_as_interrupt(), Platform(place.data_dir / "logs") as platform:
+        with _signals_as_interrupt(), Platform(place.data_dir / LOGS) as platform:
             screen.say(f"data and logs: {place.data_dir}")
             _start(platform, place, receiver, options, screen)
             stage = _Stage(options, place, platform, receiver, screen)
@@ -139,8 +143,9 @@ class _Stage:
     def _is_over(self) -> bool:
         if self.options.exit_after_s is None:
             return False
+        is_told = self.comparison.is_over and not self.receiver.has_firing_page()
         overtime_s = self.elapsed_s() - self.options.exit_after_s
-        return overtime_s >= (0.0 if self.comparison.is_over else COMPARISON_GRACE_S)
+        return overtime_s >= (0.0 if is_told else GRACE_S)
 
     def _refuse_ended_parts(self, traffic: asyncio.Task[None]) -> None:
         if traffic.done():
@@ -200,8 +205,8 @@ def _make_data_dir(wanted: Path | None) -> Path:
             path = Path(tempfile.mkdtemp(prefix="evenkeel-demo-"))
         else:
             path = wanted.resolve()
-            path.mkdir(parents=True, exist_ok=True)
-        (path / "logs").mkdir(exist_ok=True)
+            make_private_folder(path, LOGS)
+        (path / LOGS).mkdir(exist_ok=True)
     except OSError as error:
         raise ConfigurationError(
             f"the data folder {wanted} cannot be used ({error.strerror}); choose another one "

@@ -17,6 +17,8 @@ SELECT
             ))) AS gap_s
             FROM requests
             WHERE time >= {since:DateTime64(9)} AND ifNull(route, '') != 'eval'
+                AND length(emission_time_s) = length(emission_tokens)
+                AND arrayAll(tokens -> tokens BETWEEN 1 AND 65536, emission_tokens)
         )
         WHERE NOT isNaN(gap_s)
     ) AS itl_s,

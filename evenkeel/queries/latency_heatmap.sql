@@ -14,5 +14,6 @@ FROM
 )
 )
 ARRAY JOIN values AS value
+WHERE isFinite(value)
 GROUP BY bucket, bin
 ORDER BY bucket, bin

@@ -32,7 +32,8 @@ SELECT
         AS accepted_tokens_per_step
 FROM
 (
-    SELECT *, toUnixTimestamp64Nano(time) + toInt64(ifNull(e2e_s, 0) * 1e9) AS end_ns
+    SELECT * REPLACE (if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1) AS sample_weight),
+        toUnixTimestamp64Nano(time) + toInt64(ifNull(if(e2e_s BETWEEN 0 AND 1000000, e2e_s, 0), 0) * 1e9) AS end_ns
     FROM requests
     WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - {max_request_ns:Int64}, 'UTC')
         AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')

@@ -24,5 +24,6 @@ FROM
     WHERE notEmpty(ledger)
 )
 ARRAY JOIN mapKeys(ledger) AS cause, mapValues(ledger) AS seconds
+WHERE isFinite(seconds)
 GROUP BY cause
 ORDER BY bad_s - good_s DESC, cause

@@ -2,7 +2,9 @@
 -- RowBinary: evenkeel/slo_judgement.py reads them in this order. What does not exist is NaN. A
 -- selected column is the place of its value in the wanted ones, 0 where none of them wants it.
 SELECT
-    toInt64(toUnixTimestamp64Nano(time) + toInt64(ifNull(e2e_s, 0) * 1e9)) AS end_ns,
+    -- Ranges are those of collector/number_ranges.py: rows of an older version may be beyond them.
+    toInt64(toUnixTimestamp64Nano(time) + toInt64(ifNull(if(e2e_s BETWEEN 0 AND 1000000, e2e_s, 0), 0) * 1e9))
+        AS end_ns,
     -- 4: the caller's own mistake, see slo_judged.
     toUInt8(if(status = 'error'
             AND ifNull(http_status BETWEEN 400 AND 499 AND http_status NOT IN (408, 429), 0), 4,
@@ -16,7 +18,7 @@ SELECT
     toFloat64(ifNull(accepted_tokens, nan)) AS accepted,
     toFloat64(ifNull(input_tokens, nan)) AS input,
     toFloat64(ifNull(cached_tokens, nan)) AS cached,
-    toFloat64(sample_weight) AS weight,
+    toFloat64(if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1)) AS weight,
     toUInt16(indexOf({model:Array(String)}, toString(requests.model))) AS model_code,
     toUInt16(indexOf({tenant:Array(String)}, ifNull(toString(requests.tenant), ''))) AS tenant_code,
     toUInt16(indexOf({slo_class:Array(String)}, ifNull(toString(requests.slo_class), '')))

@@ -8,6 +8,8 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+from evenkeel.private_files import FILE_MODE, FOLDER_MODE
+
 logger = logging.getLogger(__name__)
 
 
@@ -28,9 +30,9 @@ class AuditLog:
             return
         line = json.dumps({"time": datetime.now(UTC).isoformat(), "event": event, **details})
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-            descriptor = os.open(self._path, flags, 0o600)
+            descriptor = os.open(self._path, flags, FILE_MODE)
             try:
                 os.write(descriptor, line.encode() + b"\n")
             finally:

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import time
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evenkeel.embedding import MAX_TOKENS, Encoder
+from evenkeel.embedding import Encoder
 from runtime.response_cache.agreement import say_the_same
 from runtime.response_cache.audit import AuditLog
 from runtime.response_cache.backend import Backend, BackendError, Size
 from runtime.response_cache.counts import CacheCounts
+from runtime.response_cache.embedder import Embedder, Vector
 from runtime.response_cache.entry import CacheEntry, CorruptEntryError, decode_entry, encode_entry
 from runtime.response_cache.neighbours import Neighbour, Neighbours
-from runtime.response_cache.policy import CachePolicy, RoutePolicy
+from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
 from runtime.response_cache.question import Question, subject_tag, tenant_tag
 from runtime.response_cache.serve_control import ControlChange, ServeControl
 from runtime.response_cache.text_guards import find_difference
+from runtime.response_cache.worker import Worker
 
 logger = logging.getLogger(__name__)
 
-Vector = NDArray[np.float32]
 T = TypeVar("T")
 
+# Static cosine below which hardly any two questions have an embedding cosine of 0.6, and how many
+# of the nearest are then compared by embedding (bench/cache.py --only recall).
+LEAST_SKETCH_SIMILARITY = 0.4
+NUM_CANDIDATES = 32
+# Of the candidates, how many may be embedded in one lookup: a few are most often enough, and each
+# takes of the time limit. Their embeddings are kept.
+_NUM_NEW = 2
 # Near questions looked at, in case a guard refuses the nearest.
 _NUM_NEIGHBOURS = 4
+# Comparisons of answers that may wait.
+_MAX_COMPARISONS = 16
+_COMPARISON_STUCK_S = 10.0
 _NUM_NEAR_MISSES = 200
 
 
@@ -49,6 +57,21 @@ class NearHit:
     entry: CacheEntry
     similarity: float
     refused_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """What is known of the neighbours of a question.
+
+    Attributes:
+        hit: The best of them; None where nothing is near, or it was not found out.
+        vector: The question's embedding, where it was made.
+        outcome: `nothing_near`, `done`, or why there is no embedding (docs/cache.md).
+    """
+
+    hit: NearHit | None
+    vector: Vector | None
+    outcome: str
 
 
 @dataclass(slots=True)
@@ -97,7 +120,10 @@ class ResponseCache:
         self._backend = backend
         self._encoder = encoder
         self._clock = clock
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="cache-embedding")
+        self._embedder = (
+            None if encoder is None else Embedder(encoder.encode, policy.embedding_timeout_s)
+        )
+        self._comparer = Worker("cache-comparison", _MAX_COMPARISONS, _COMPARISON_STUCK_S)
         self._is_failing = False
         self._has_warned_of_corruption = False
 
@@ -108,41 +134,71 @@ class ResponseCache:
             control = self.controls[policy.route] = ServeControl(policy)
         return control
 
-    async def encode(self, question: Question) -> Vector | None:
-        """Return a question's embedding; None where it is not comparable."""
+    def sketch(self, question: Question) -> Vector | None:
+        """Return a question's static vector; None where it is not comparable."""
         if self._encoder is None or not question.is_comparable:
             return None
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, self._encode_whole, question.text)
-
-    def _encode_whole(self, text: str) -> Vector | None:
-        assert self._encoder is not None
-        # The rest of a longer text would not be compared at all.
-        if self._encoder.num_tokens(text) >= MAX_TOKENS:
-            return None
-        return self._encoder.encode(text)
+        # Of a longer text the rest would not be compared at all: it has none.
+        return self._encoder.sketch(question.text)
 
     async def find_exact(self, question: Question) -> CacheEntry | None:
         """Return the answer to exactly this request."""
         found = await self._fetch([question.id])
         return found.get(question.id)
 
-    async def find_near(self, question: Question, vector: Vector) -> NearHit | None:
+    async def find_near(self, question: Question, sketch: Vector) -> Nearness:
         """Return the nearest answer that may be served, else the nearest there is.
 
-        Nothing below the route's `draft_similarity` is returned.
+        Nothing below the route's `draft_similarity` is returned, and nothing is embedded unless
+        static vectors say that something may be near.
         """
-        least = question.policy.draft_similarity
-        near = [
-            neighbour
-            for neighbour in self.index.search(question.scope, vector, _NUM_NEIGHBOURS)
-            if neighbour.similarity >= least and neighbour.entry_id != question.id
+        candidates = self.find_candidates(question, sketch)
+        if not candidates or self._embedder is None:
+            return self._note_embedding(Nearness(None, None, "nothing_near"))
+        unknown = [c for c in candidates if self.index.find_embedding(c) is None][:_NUM_NEW]
+        new = await self._fetch(unknown)
+        texts = [question.text, *(entry.question for entry in new.values())]
+        embedded = await self._embedder.embed(texts)
+        for entry_id, vector in zip(new, embedded.vectors[1:], strict=False):
+            self.index.learn(entry_id, vector)
+        if not embedded.vectors:
+            return self._note_embedding(Nearness(None, None, embedded.outcome))
+        vector = embedded.vectors[0]
+        hit = await self.find_nearest(question, vector, candidates)
+        if hit is not None and _pays(question, hit):
+            self._embedder.budget.note_find(embedded.cost_s)
+        return self._note_embedding(Nearness(hit, vector, embedded.outcome))
+
+    def find_candidates(self, question: Question, sketch: Vector) -> list[str]:
+        """Return the entries that static vectors hold to be near, the nearest first."""
+        found = self.index.search(question.scope, sketch, NUM_CANDIDATES)
+        return [
+            n.entry_id
+            for n in found
+            if n.similarity >= LEAST_SKETCH_SIMILARITY and n.entry_id != question.id
         ]
+
+    async def find_nearest(
+        self, question: Question, vector: Vector, candidates: Sequence[str]
+    ) -> NearHit | None:
+        """Return the best of the candidates whose embedding is known and near enough."""
+        least = question.policy.draft_similarity
+        near: list[Neighbour] = []
+        for entry_id in candidates:
+            other = self.index.find_embedding(entry_id)
+            if other is not None and (cosine := float(vector @ other)) >= least:
+                near.append(Neighbour(entry_id, cosine))
+        near.sort(key=lambda neighbour: -neighbour.similarity)
+        del near[_NUM_NEIGHBOURS:]
         entries = await self._fetch([neighbour.entry_id for neighbour in near])
         hits = [
             self._judge(question, n, entries[n.entry_id]) for n in near if n.entry_id in entries
         ]
         return next((hit for hit in hits if hit.refused_by is None), hits[0] if hits else None)
+
+    def _note_embedding(self, found: Nearness) -> Nearness:
+        self.counts.embeddings[found.outcome] += 1
+        return found
 
     def _judge(self, question: Question, near: Neighbour, entry: CacheEntry) -> NearHit:
         return NearHit(entry, near.similarity, find_difference(question.text, entry.question))
@@ -166,11 +222,18 @@ class ResponseCache:
         self.near_misses.append(miss)
         return miss
 
-    async def say_the_same(self, answer: str, other: str) -> bool:
-        """Whether two answers could stand for each other."""
+    async def say_the_same(self, answer: str, other: str) -> bool | None:
+        """Whether two answers could stand for each other; None if there is no room to find out.
+
+        That is decided before anything is compared: left out later, those that need a longer look
+        would be missing, and they are the ones that differ.
+        """
         encode = self._encoder.encode if self._encoder is not None else None
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, say_the_same, answer, other, encode)
+        verdict = self._comparer.submit(lambda: say_the_same(answer, other, encode))
+        if verdict is None:
+            self.counts.embeddings["comparison_dropped"] += 1
+            return None
+        return await verdict
 
     def note_verdict(
         self, question: Question, near: NearHit, is_same: bool
@@ -194,11 +257,17 @@ class ResponseCache:
             )
         return change
 
-    async def keep(self, question: Question, entry: CacheEntry, vector: Vector | None) -> bool:
-        """Store an answer; whether it is kept."""
-        entry = replace(entry, expires_at_s=self._clock() + question.ttl_s)
-        if vector is not None and entry.finish_reason == "stop":
-            entry = replace(entry, vector=vector.astype(np.float16).tobytes())
+    async def keep(
+        self, question: Question, entry: CacheEntry, vector: Vector | None = None
+    ) -> bool:
+        """Store an answer, with its question's embedding where there is one; whether it is kept."""
+        sketch = self.sketch(question) if entry.finish_reason == "stop" else None
+        entry = replace(
+            entry,
+            expires_at_s=self._clock() + question.ttl_s,
+            is_comparable=sketch is not None,
+            vector=b"" if vector is None else vector.astype(np.float16).tobytes(),
+        )
         data = encode_entry(entry)
         if len(data) > self.policy.max_entry_bytes:
             self.counts.not_kept["too_large"] += 1
@@ -207,8 +276,8 @@ class ResponseCache:
         evicted = await self._guard(write, None)
         if evicted is None:
             return False
-        if entry.vector and vector is not None:
-            self.index.add(entry.id, entry.scope, vector)
+        if sketch is not None:
+            self._add_to_index(entry, sketch)
         for entry_id in evicted:
             self.index.remove(entry_id)
         self.counts.stored += 1
@@ -252,9 +321,16 @@ class ResponseCache:
         new = [entry_id for entry_id in changes.added if entry_id not in self.index]
         for start in range(0, len(new), 200):
             for entry in (await self._fetch(new[start : start + 200])).values():
-                if entry.vector:
-                    vector = np.frombuffer(entry.vector, np.float16).astype(np.float32)
-                    self.index.add(entry.id, entry.scope, vector)
+                if entry.is_comparable and self._encoder is not None:
+                    sketch = self._encoder.sketch(entry.question)
+                    if sketch is not None:
+                        self._add_to_index(entry, sketch)
+
+    def _add_to_index(self, entry: CacheEntry, sketch: Vector) -> None:
+        self.index.add(entry.id, entry.scope, sketch)
+        if entry.vector:
+            vector = np.frombuffer(entry.vector, np.float16).astype(np.float32)
+            self.index.learn(entry.id, vector)
 
     async def measure(self) -> Size | None:
         """Return what the backend holds; None where it does not answer."""
@@ -262,7 +338,9 @@ class ResponseCache:
 
     async def close(self) -> None:
         """Let go of threads and connections."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._comparer.close()
+        if self._embedder is not None:
+            self._embedder.close()
         await self._backend.close()
 
     async def _fetch(self, entry_ids: Sequence[str]) -> dict[str, CacheEntry]:
@@ -310,3 +388,11 @@ class ResponseCache:
             self._is_failing = False
             logger.warning("the cache answers again")
         return answer
+
+
+def _pays(question: Question, hit: NearHit) -> bool:
+    """Whether a hit is worth its embedding: it is a candidate to be served, or a wanted draft."""
+    policy = question.policy
+    if policy.mode is Mode.DRAFT:
+        return True
+    return hit.refused_by is None and hit.similarity >= policy.similarities[0]

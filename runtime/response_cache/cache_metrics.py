@@ -28,6 +28,7 @@ class CacheMetrics(Collector):
         yield _by("requests", "Requests by what the cache did", "outcome", counts.outcomes)
         yield _by("bypasses", "Requests that are none for the cache", "reason", counts.bypasses)
         yield _by("guard_refusals", "Near hits that a guard refused", "guard", counts.refused)
+        yield _by("embeddings", "Questions to compare, by outcome", "outcome", counts.embeddings)
         yield _by("not_kept", "Answers that were not stored", "reason", counts.not_kept)
         errors = {"backend": 0, "corrupt_entry": 0, "internal": 0} | dict(counts.errors)
         yield _by("errors", "Failures of the cache; the model answered", "kind", errors)

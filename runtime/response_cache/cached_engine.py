@@ -17,10 +17,11 @@ from uuid import uuid4
 
 from evenkeel import spans
 from runtime.caller import Caller
+from runtime.cause import Cause, charge_to
 from runtime.request_hook import RequestHook
 from runtime.request_trace import CURRENT_REQUEST, EngineRun, HttpRequest
 from runtime.response_cache import vllm_parts
-from runtime.response_cache.cache import NearHit, ResponseCache, Vector
+from runtime.response_cache.cache import NearHit, ResponseCache
 from runtime.response_cache.entry import CacheEntry
 from runtime.response_cache.gathered import Gathered
 from runtime.response_cache.lookup import (
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 Outputs = AsyncGenerator[Any, None]
 T = TypeVar("T")
+U = TypeVar("U")
 # The SLO class that the model's second look at a served answer is recorded under.
 REPLAY_CLASS = "cache-replay"
 _KEPT_FINISHES = ("stop", "length")
@@ -83,12 +85,12 @@ class CachedEngine:
         self._random = random_share
         self._num_running = 0
         self.replays = Replays(self._replay, lambda: self._num_running == 0)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._follower: asyncio.Task[None] | None = None
 
     @property
     def num_background(self) -> int:
-        """Answers that are being stored."""
+        """Answers that are being compared or stored."""
         return len(self._tasks)
 
     def answer(
@@ -134,8 +136,9 @@ class CachedEngine:
             # Beside the model: what only watches must not delay.
             looking = asyncio.get_running_loop().create_task(self._look_up(question))
         else:
-            found = await self._look_up(question)
-            hit = await self._guard(self._choose(call, question, found), None)
+            with charge_to(call.run.holds, Cause.HOST_CACHE):
+                found = await self._look_up(question)
+                hit = await self._guard(self._choose(call, question, found), None)
             if hit is not None:
                 yield hit
                 return
@@ -153,13 +156,33 @@ class CachedEngine:
             await outputs.aclose()
             if looking is not None and gathered.finish_reason is None:
                 looking.cancel()
-        if looking is not None:
+        if looking is None:
+            self._note_outcome(call.run, question, found)
+        # The response ends meanwhile; the request's record waits for what is learned.
+        learning = self._in_background(self._learn(call.run, question, looking or found, gathered))
+        call.run.learning = learning
+        self._in_background(self._keep(question, gathered, generation_s, learning))
+
+    async def _learn(
+        self,
+        run: EngineRun,
+        question: Question,
+        looking: Lookup | asyncio.Task[Lookup],
+        gathered: Gathered,
+    ) -> Lookup:
+        """Compare the model's own answer with what the cache knew; returns what that was."""
+        if isinstance(looking, Lookup):
+            found = looking
+        else:
             found = await looking
-            call.run.cache.update(describe_lookup(question, found))
-        call.run.response_cache = call.run.response_cache or find_outcome(question, found)
-        self.cache.counts.outcomes[call.run.response_cache] += 1
-        call.run.cache |= await self._guard(self._compare(question, found, gathered), {})
-        self._in_background(self._keep(question, gathered, generation_s, found.vector))
+            run.cache.update(describe_lookup(question, found))
+            self._note_outcome(run, question, found)
+        run.cache |= await self._guard(self._compare(question, found, gathered), {})
+        return found
+
+    def _note_outcome(self, run: EngineRun, question: Question, found: Lookup) -> None:
+        run.response_cache = run.response_cache or find_outcome(question, found)
+        self.cache.counts.outcomes[run.response_cache] += 1
 
     async def _look_up(self, question: Question) -> Lookup:
         return await self._guard(look_up(self.cache, question), Lookup())
@@ -206,6 +229,8 @@ class CachedEngine:
         cache = self.cache
         if found.exact is not None:
             is_same = await cache.say_the_same(found.exact.text, gathered.text)
+            if is_same is None:
+                return {}
             cache.counts.verdicts["exact", verdict_word(is_same)] += 1
             return {spans.CACHE_VERDICT: verdict_word(is_same)}
         near = found.near
@@ -216,14 +241,16 @@ class CachedEngine:
             return {}
         miss = cache.note_near_miss(question, near)
         if miss is not None:
-            miss.was_same = await cache.say_the_same(near.entry.text, gathered.text)
-            return {spans.CACHE_VERDICT: verdict_word(miss.was_same)}
+            is_same = miss.was_same = await cache.say_the_same(near.entry.text, gathered.text)
+            return {} if is_same is None else {spans.CACHE_VERDICT: verdict_word(is_same)}
         if self._random() >= control.verdict_ratio:
             return {}
         return await self._judge(question, near, gathered.text)
 
     async def _judge(self, question: Question, near: NearHit, text: str) -> Details:
         is_same = await self.cache.say_the_same(near.entry.text, text)
+        if is_same is None:
+            return {}
         change = self.cache.note_verdict(question, near, is_same)
         said: Details = {spans.CACHE_VERDICT: verdict_word(is_same)}
         said |= describe_control(self.cache.control(question.policy))
@@ -232,8 +259,13 @@ class CachedEngine:
         return said
 
     async def _keep(
-        self, question: Question, gathered: Gathered, generation_s: float, vector: Vector | None
+        self,
+        question: Question,
+        gathered: Gathered,
+        generation_s: float,
+        learning: asyncio.Task[Lookup | None],
     ) -> None:
+        found = await learning
         counts = self.cache.counts
         text = gathered.text
         if gathered.finish_reason not in _KEPT_FINISHES or not text:
@@ -254,9 +286,7 @@ class CachedEngine:
                 generation_s=generation_s,
                 expires_at_s=0.0,
             )
-            if vector is None:
-                vector = await self.cache.encode(question)
-            await self.cache.keep(question, entry, vector)
+            await self.cache.keep(question, entry, None if found is None else found.vector)
 
     def _queue_replay(self, call: _Call, question: Question, near: NearHit) -> None:
         options, is_last = vllm_parts.make_replay_options(self._engine, call.options)
@@ -337,12 +367,15 @@ class CachedEngine:
         finally:
             await self.cache.close()
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._guard(work, None))
+    def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T | None]:
+        task: asyncio.Task[T | None] = asyncio.get_running_loop().create_task(
+            self._guard(work, None)
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def _guard(self, work: Awaitable[T], otherwise: T) -> T:
+    async def _guard(self, work: Awaitable[T], otherwise: U) -> T | U:
         try:
             return await work
         except Exception as error:
@@ -359,4 +392,4 @@ async def _enter(run: EngineRun) -> None:
     door = None if run.request is None else run.request.door
     if door is not None:
         await door.enter()
-        run.submitted_ns = monotonic_ns()
+    run.submitted_ns = monotonic_ns()

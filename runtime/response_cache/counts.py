@@ -15,6 +15,8 @@ class CacheCounts:
         bypasses: Requests it had nothing to do with, by reason.
         refused: Near hits that a guard refused, by guard.
         verdicts: Comparisons with the model's own answer, by layer and verdict.
+        embeddings: Lookups beyond the exact one by what came of their embeddings, and comparisons
+            that there was no room for (docs/cache.md).
         not_kept: Answers that were not stored, by reason.
         errors: Failures of the cache, by kind; each such request was served by the model.
         replays: Replays by what became of them.
@@ -30,6 +32,7 @@ class CacheCounts:
     bypasses: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    embeddings: Counter[str] = field(default_factory=Counter)
     not_kept: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     replays: Counter[str] = field(default_factory=Counter)

@@ -27,7 +27,8 @@ class CacheEntry:
         stop_reason: vLLM's stop string or token.
         generation_s: Seconds that the model took.
         expires_at_s: Unix time.
-        vector: The question's embedding as half-precision bytes; empty where it has none.
+        vector: The question's embedding as half-precision bytes; empty if it was not needed.
+        is_comparable: Whether it may stand for the answer to a question in other words.
     """
 
     id: str
@@ -42,6 +43,7 @@ class CacheEntry:
     generation_s: float
     expires_at_s: float
     vector: bytes = b""
+    is_comparable: bool = False
 
 
 _ENCODER = msgspec.msgpack.Encoder()

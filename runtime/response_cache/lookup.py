@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from evenkeel import spans
-from runtime.response_cache.cache import NearHit, ResponseCache, Vector
+from runtime.response_cache.cache import NearHit, ResponseCache
+from runtime.response_cache.embedder import Vector
 from runtime.response_cache.entry import CacheEntry
 from runtime.response_cache.policy import Mode
 from runtime.response_cache.question import Question
@@ -22,9 +23,10 @@ class Lookup:
     Attributes:
         exact: The answer to exactly this request.
         near: The best answer to a question in other words; not looked for beside an exact one.
-        vector: The question's embedding, where it was needed.
+        vector: The question's embedding, where it was made.
         seconds: What looking took, the embedding included.
-        embedding_s: What the embedding took.
+        embedding_s: What comparing meanings took, where there was anything to compare with.
+        missing: Why there is no embedding, though there was something to compare with.
     """
 
     exact: CacheEntry | None = None
@@ -32,6 +34,7 @@ class Lookup:
     vector: Vector | None = None
     seconds: float = 0.0
     embedding_s: float | None = None
+    missing: str | None = None
 
 
 async def look_up(cache: ResponseCache, question: Question) -> Lookup:
@@ -39,14 +42,24 @@ async def look_up(cache: ResponseCache, question: Question) -> Lookup:
     started = perf_counter()
     found = Lookup(exact=await cache.find_exact(question))
     if found.exact is None and cache.index.has_scope(question.scope):
-        began = perf_counter()
-        found.vector = await cache.encode(question)
-        found.embedding_s = perf_counter() - began
-        if found.vector is not None:
-            found.near = await cache.find_near(question, found.vector)
+        sketch = cache.sketch(question)
+        if sketch is not None:
+            await _compare_meanings(cache, question, sketch, found)
     found.seconds = perf_counter() - started
     cache.counts.lookup_s += found.seconds
     return found
+
+
+async def _compare_meanings(
+    cache: ResponseCache, question: Question, sketch: Vector, found: Lookup
+) -> None:
+    began = perf_counter()
+    near = await cache.find_near(question, sketch)
+    found.near, found.vector = near.hit, near.vector
+    if near.outcome != "nothing_near":
+        found.embedding_s = perf_counter() - began
+        if near.vector is None:
+            found.missing = f"embedding_{near.outcome}"
 
 
 def describe_lookup(question: Question, found: Lookup) -> Details:
@@ -57,6 +70,8 @@ def describe_lookup(question: Question, found: Lookup) -> Details:
     }
     if found.embedding_s is not None:
         said[spans.CACHE_EMBEDDING_S] = found.embedding_s
+    if found.missing is not None:
+        said[spans.CACHE_REASON] = found.missing
     if found.near is not None:
         said[spans.CACHE_SIMILARITY] = found.near.similarity
         if found.near.refused_by is not None:

@@ -9,8 +9,8 @@ from time import time
 
 from runtime.response_cache.backend import Changes, Size
 
-# What Python keeps around an entry of its own, and the vector in the index.
-OVERHEAD_BYTES = 1024
+# What Python keeps around an entry of its own, and both its vectors in the index.
+OVERHEAD_BYTES = 3072
 
 
 @dataclass(frozen=True, slots=True)

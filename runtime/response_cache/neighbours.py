@@ -1,4 +1,4 @@
-"""Finds the cached questions that are nearest to one, scope by scope."""
+"""Finds the cached questions that may be near to one, scope by scope, by their static vectors."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ _EXPANSION_SEARCH = 128
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A cached question and its cosine with the one asked."""
+    """A cached question and the cosine of its static vector with that of the one asked."""
 
     entry_id: str
     similarity: float
 
 
 class Neighbours:
-    """The index of all scopes; vectors have the length 1."""
+    """The index of all scopes, and the embeddings known so far; vectors have the length 1."""
 
     def __init__(self) -> None:
+        self._embeddings: dict[str, NDArray[np.float16]] = {}
         self._scopes: dict[str, _List | _Graph] = {}
         self._scope_of: dict[str, str] = {}
 
@@ -46,7 +47,7 @@ class Neighbours:
         return scope in self._scopes
 
     def add(self, entry_id: str, scope: str, vector: Vector) -> None:
-        """Add a question, in place of what was known under its id."""
+        """Add a question by its static vector, in place of what was known under its id."""
         self.remove(entry_id)
         space = self._scopes.get(scope)
         if space is None:
@@ -56,11 +57,22 @@ class Neighbours:
         space.add(entry_id, vector)
         self._scope_of[entry_id] = scope
 
+    def learn(self, entry_id: str, embedding: Vector) -> None:
+        """Remember the embedding of a question; nothing happens if the question is not known."""
+        if entry_id in self._scope_of:
+            self._embeddings[entry_id] = embedding.astype(np.float16)
+
+    def find_embedding(self, entry_id: str) -> Vector | None:
+        """Return the embedding of a question; None if it is not known yet."""
+        known = self._embeddings.get(entry_id)
+        return None if known is None else known.astype(np.float32)
+
     def remove(self, entry_id: str) -> None:
         """Forget a question; nothing happens where it is not known."""
         scope = self._scope_of.pop(entry_id, None)
         if scope is None:
             return
+        self._embeddings.pop(entry_id, None)
         space = self._scopes[scope]
         space.remove(entry_id)
         if not len(space):
@@ -69,6 +81,7 @@ class Neighbours:
     def clear(self) -> None:
         """Forget everything."""
         self._scopes.clear()
+        self._embeddings.clear()
         self._scope_of.clear()
 
     def search(self, scope: str, vector: Vector, count: int) -> list[Neighbour]:

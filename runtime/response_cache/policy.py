@@ -78,9 +78,10 @@ class CachePolicy(_Model):
 
     Attributes:
         backend: `memory`, in this process, or `redis`, shared by several runtimes.
-        redis_url: Address of Redis; may hold a password.
+        redis_url: Address of Redis, password included; `@PATH` reads it from a file.
         redis_prefix: What the cache's keys in Redis begin with.
         redis_timeout_s: Longest that a request waits for Redis; the model answers then.
+        embedding_timeout_s: Longest that a request waits for embeddings; the model answers then.
         max_bytes: Most memory for entries; the least recently used go first.
         max_entry_bytes: Largest answer that is kept.
         static_ttl_s: How long answers of the static class live.
@@ -96,6 +97,7 @@ class CachePolicy(_Model):
     redis_url: SecretStr | None = None
     redis_prefix: str = Field(default="evenkeel:cache", pattern=r"^[\w:.-]+$")
     redis_timeout_s: float = Field(default=0.25, ge=0.01, le=10)
+    embedding_timeout_s: float = Field(default=0.05, ge=0.001, le=10)
     max_bytes: int = Field(default=256 * 1024 * 1024, ge=4096)
     max_entry_bytes: int = Field(default=256 * 1024, ge=1024)
     static_ttl_s: float = Field(default=24 * 3600, gt=0, le=24 * 3600)

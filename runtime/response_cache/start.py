@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evenkeel.embedding import Encoder, load_encoder
 from evenkeel.errors import MissingPartError
+from evenkeel.secret_text import read_secret
 from runtime.response_cache.audit import AuditLog
 from runtime.response_cache.backend import Backend
 from runtime.response_cache.cache import ResponseCache
@@ -18,6 +19,7 @@ def open_cache(policy: CachePolicy, data_dir: Path) -> ResponseCache:
 
     Raises:
         MissingPartError: If a package is missing that the policy needs.
+        ConfigurationError: If the file that holds the address of Redis cannot be read.
     """
     encoder = load_index() if policy.needs_embeddings else None
     return ResponseCache(
@@ -47,5 +49,5 @@ def _open_backend(policy: CachePolicy) -> Backend:
             "a cache in Redis needs the module 'redis'; install it with: "
             "pip install 'evenkeel[cache]'"
         ) from error
-    url = policy.redis_url.get_secret_value()
+    url = read_secret(policy.redis_url.get_secret_value())
     return RedisBackend(url, policy.redis_prefix, policy.max_bytes, policy.redis_timeout_s)

@@ -1,8 +1,7 @@
-"""The only file of the cache that touches vLLM (read for vLLM 0.32): outputs, parameters, keys."""
+"""The only file of the cache that touches vLLM (read for vLLM 0.32): outputs and parameters."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from typing import Any
 
@@ -116,12 +115,3 @@ def describe_model(engine: Any) -> str:
     config = getattr(engine, "model_config", None)
     parts = (getattr(config, name, None) for name in ("model", "revision", "dtype", "quantization"))
     return "|".join(str(part) for part in parts)
-
-
-def require_api_key(app: Any, args: argparse.Namespace) -> Any:
-    """Return an ASGI app behind the same keys as vLLM's own API; without keys, the app itself."""
-    from vllm import envs
-    from vllm.entrypoints.serve.middleware.authenticate import AuthenticationMiddleware
-
-    tokens = [key for key in (args.api_key or [envs.VLLM_API_KEY]) if key]
-    return AuthenticationMiddleware(app, tokens) if tokens else app

@@ -34,6 +34,8 @@ CHROMIUM_ARGUMENTS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
+# Playwright gives up after 5 s, too soon on a busy machine.
+expect.set_options(timeout=120_000)
 REPORTED = {
     "requests", "errors", "cancelled", "ttft_s", "itl_s", "tokens_per_s", "cached_token_ratio",
     "acceptance_rate", "spans_stored", "query_url", "dashboard_url",
@@ -99,13 +101,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     yield Demo(process, Ports(offset), folder)
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
 
 
 @pytest.fixture(scope="module")
 def report(demo: Demo) -> dict[str, Any]:
     """What the demo printed at its end."""
-    output, _ = demo.process.communicate(timeout=300)
+    output, _ = demo.process.communicate(timeout=600)
     assert demo.process.returncode == 0, demo.told()
     printed: dict[str, Any] = json.loads(output)
     return printed
@@ -125,31 +127,37 @@ def test_the_burning_objective_is_seen_in_the_browser(demo: Demo, browser: Brows
     page.goto(f"{demo.dashboard_url}/?range=15m")
     page.get_by_text("data as of").first.wait_for()
     expect(page.get_by_text("support-ttft").first).to_be_visible()
-    expect(page.get_by_text("firing", exact=False).first).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("firing", exact=False).first).to_be_visible()
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=PICTURES / "burning.png")
     page.close()
 
 
 def test_the_page_shows_the_numbers_of_the_store(demo: Demo, browser: Browser) -> None:
-    # A closed range that changes no more: slow requests are stored when they have ended.
     to_ms = (int(time.time()) - 10) * 1000
-    wait_until(lambda: _summary(demo, to_ms) == _summary(demo, to_ms, after_s=3), "rest", 60)
-    summary = _summary(demo, to_ms)
-    assert summary["num_requests"] > 0
     selection = Selection().narrowed(to_ms - 20_000, to_ms)
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
-    page.goto(str(httpx.URL(f"{demo.dashboard_url}/", params=selection.to_params())))
-    page.get_by_text("data as of").first.wait_for()
-    for value in (summary["ttft_p50_s"], summary["ttft_p95_s"]):
-        expect(page.get_by_text(wording.seconds(value)).first).to_be_visible()
-    expect(page.get_by_text(wording.percent(summary["cached_token_ratio"])).first).to_be_visible()
+
+    def shows_the_store() -> bool:
+        # On a slow machine requests of a closed range end, and are stored, long after it.
+        summary = _summary(demo, to_ms)
+        assert summary["num_requests"] > 0
+        page.goto(str(httpx.URL(f"{demo.dashboard_url}/", params=selection.to_params())))
+        page.get_by_text("data as of").first.wait_for()
+        texts = [wording.seconds(summary[name]) for name in ("ttft_p50_s", "ttft_p95_s")]
+        try:
+            for text in (*texts, wording.percent(summary["cached_token_ratio"])):
+                expect(page.get_by_text(text).first).to_be_visible(timeout=15_000)
+        except AssertionError:
+            return False
+        return True
+
+    wait_until(shows_the_store, "the numbers of the store on the page", 240)
     page.close()
 
 
-def _summary(demo: Demo, to_ms: int, after_s: float = 0) -> dict[str, Any]:
-    """What the store says of the 20 seconds before, read after a pause."""
-    time.sleep(after_s)
+def _summary(demo: Demo, to_ms: int) -> dict[str, Any]:
+    """What the store says of the 20 seconds before."""
     store = Store(f"http://127.0.0.1:{demo.ports.query}")
     ends = {"from_ms": to_ms - 20_000, "to_ms": to_ms}
     filters = dict.fromkeys(("model", "tenant", "prompt", "slo_class"), "")
@@ -240,13 +248,13 @@ def test_three_clicks_from_the_burning_objective_to_the_crowding_prompt(
     page.goto(kept)
     expect(page.locator(".ek-slo", has_text="support-ttft")).to_contain_text("firing")
     page.locator(".ek-slo a", has_text="support-ttft").click()
-    expect(page.get_by_text("Who burned it")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("Who burned it")).to_be_visible()
     page.locator(".st-key-card-burning-requests a").first.click()
-    expect(page.get_by_text("The first token came after")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("The first token came after")).to_be_visible()
     page.screenshot(path=PICTURES / f"burned-{width}.png", full_page=True)
     page.locator(".st-key-card-neighbours a").first.click()
     # The route of the demo's long prompts, which crowd the batch.
-    expect(page.locator(".st-key-card-facts")).to_contain_text("crowd", timeout=60_000)
+    expect(page.locator(".st-key-card-facts")).to_contain_text("crowd")
     assert page.locator("[data-testid=stException]").count() == 0
     page.close()
 
@@ -259,7 +267,7 @@ def test_ctrl_c_while_starting_leaves_nothing(tmp_path: Path) -> None:
     told = tmp_path / "stderr.txt"
     wait_until(lambda: "starting the runtime" in told.read_text(), "the runtime's start", 60)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=600)
     assert process.returncode == 130
     assert "Traceback" not in told.read_text()
     assert_nothing_left(Ports(offset), tmp_path)
@@ -273,7 +281,7 @@ def test_a_killed_demo_takes_its_parts_along(tmp_path: Path) -> None:
     told = tmp_path / "stderr.txt"
     wait_until(lambda: "starting the runtime" in told.read_text(), "the runtime's start", 60)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=600)
     wait_until(lambda: not left_behind(tmp_path), "the end of all parts", 30)
 
 
@@ -281,7 +289,7 @@ def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     offset = free_offset()
     with socket.create_server(("127.0.0.1", Ports(offset).query)):
         process = start_demo(tmp_path, "--port-offset", str(offset))
-        assert process.communicate(timeout=60)[0] == ""
+        assert process.communicate(timeout=600)[0] == ""
     (line,) = (tmp_path / "stderr.txt").read_text().splitlines()
     assert process.returncode == 2
     assert f"port {Ports(offset).query} for the query port is not free" in line
@@ -292,7 +300,7 @@ def test_an_unusable_folder_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     process = start_demo(
         tmp_path, "--port-offset", str(free_offset()), "--data-dir", str(tmp_path / "file" / "data")
     )
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     (line,) = (tmp_path / "stderr.txt").read_text().splitlines()
     assert process.returncode == 2
     assert "cannot be used" in line

@@ -61,7 +61,7 @@ class ClickHouseServer:
             stderr=subprocess.DEVNULL,
             cwd=self._folder.parent,  # where the engine keeps the schemas that came inline
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while True:
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"{self.url}/ping", timeout=1).close()

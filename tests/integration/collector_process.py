@@ -22,8 +22,8 @@ import clickhouse_connect
 import httpx
 
 ROOT = Path(__file__).parents[2]
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 240.0
+STOP_TIMEOUT_S = 120.0
 PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json"}
 
@@ -87,13 +87,15 @@ def collector_environment() -> dict[str, str]:
     return {**dict(os.environ), "PYTHONPATH": str(ROOT)}
 
 
-def start_collector(data_dir: Path, flags: Sequence[str] = ()) -> CollectorProcess:
-    """Start a collector and return once it is ready."""
+def start_collector(
+    data_dir: Path, flags: Sequence[str] = (), wrapper: Sequence[str] = ()
+) -> CollectorProcess:
+    """Start a collector and return once it is ready; `wrapper` is a command that runs it."""
     data_dir.mkdir(parents=True, exist_ok=True)
     stderr_path = data_dir / "stderr.txt"
     with stderr_path.open("a", encoding="utf-8") as stderr:
         process = subprocess.Popen(
-            collect_command(data_dir, *flags),
+            [*wrapper, *collect_command(data_dir, *flags)],
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
@@ -111,9 +113,11 @@ def start_collector(data_dir: Path, flags: Sequence[str] = ()) -> CollectorProce
 
 
 @contextlib.contextmanager
-def running_collector(data_dir: Path, flags: Sequence[str] = ()) -> Iterator[CollectorProcess]:
+def running_collector(
+    data_dir: Path, flags: Sequence[str] = (), wrapper: Sequence[str] = ()
+) -> Iterator[CollectorProcess]:
     """Run a collector for the length of the block."""
-    collector = start_collector(data_dir, flags)
+    collector = start_collector(data_dir, flags, wrapper)
     try:
         yield collector
     finally:
@@ -124,11 +128,11 @@ def running_collector(data_dir: Path, flags: Sequence[str] = ()) -> Iterator[Col
 
 def post(collector: CollectorProcess, body: bytes, headers: dict[str, str]) -> httpx.Response:
     """Send traces over HTTP, and return the answer."""
-    return httpx.post(f"{collector.http_url}/v1/traces", content=body, headers=headers, timeout=30)
+    return httpx.post(f"{collector.http_url}/v1/traces", content=body, headers=headers, timeout=120)
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    """Return once the condition holds.
+def wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
+    """Return once the condition holds; a machine that is busy may take long.
 
     Raises:
         AssertionError: If it does not within the timeout.

@@ -21,6 +21,7 @@ POLICY = """
 backend = "redis"
 redis_url = "{url}"
 redis_timeout_s = 10
+embedding_timeout_s = 10
 shows_texts = true
 
 [[routes]]
@@ -83,7 +84,7 @@ class EquippedServer:
             "x-evenkeel-slo-class": slo_class,
         }
         url = f"{self.served.url}/v1/chat/completions"
-        return httpx.post(url, json=body | more, headers=headers, timeout=60)
+        return httpx.post(url, json=body | more, headers=headers, timeout=120)
 
     def span(self, response: httpx.Response) -> ReceivedSpan:
         request_id = response.json()["id"]
@@ -95,7 +96,7 @@ class EquippedServer:
         return answer
 
     def wait_until_stored(self, count: int) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while self.cache()["counts"]["stored"] < count:
             assert time.monotonic() < deadline, self.cache()
             time.sleep(0.02)
@@ -106,7 +107,7 @@ class EquippedServer:
         return state
 
     def wait_for_control(self, **state: object) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not state.items() <= self.control().items():
             assert time.monotonic() < deadline, (state, self.control())
             time.sleep(0.02)

@@ -1,9 +1,11 @@
 """OTLP trace requests for tests, built with the protobuf classes and nothing of ours."""
 
 import random
+import struct
 import time
 import uuid
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -75,3 +77,12 @@ def mutate(good: bytes, rng: random.Random) -> bytes:
         else:
             body[position:position] = rng.randbytes(rng.randint(1, 8))
     return bytes(body)
+
+
+def old_segment(created_ns: int, bodies: Sequence[bytes]) -> bytes:
+    """Return a log segment as versions before decision 0199 wrote it."""
+    parts = [b"\xc1\x3e" + struct.pack("<Q", created_ns)]
+    for body in bodies:
+        length = struct.pack("<I", len(body))
+        parts += (b"\xc9\x3e", length, struct.pack("<I", zlib.crc32(length + body)), body)
+    return b"".join(parts)

@@ -11,7 +11,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def run_redis() -> Iterator[RedisProcess]:
         [*command, "--save", "", "--appendonly", "no"], stdout=subprocess.DEVNULL
     )
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not _answers(port):
             assert time.monotonic() < deadline and process.poll() is None, "Redis did not start"
             time.sleep(0.02)

@@ -9,12 +9,38 @@ import json
 import os
 import random
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 ROUNDS = 3
 FIXED_LENGTH = 6
 PROMPTS = 48
+# Whatever else shapes a greedy answer: with drafts it must come to the same.
+GREEDY: tuple[dict[str, Any], ...] = (
+    {"presence_penalty": 0.8},
+    {"frequency_penalty": 0.8},
+    {"repetition_penalty": 1.3, "presence_penalty": 0.4, "ignore_eos": True},
+    {"min_tokens": 20},
+    {"min_tokens": 20, "stop_token_ids": [18]},
+    {"bad_words": [" the", " password", "."]},
+    {"bad_words": [" to", " the page"], "frequency_penalty": 0.5},
+    {"allowed_token_ids": list(range(3, 600)), "ignore_eos": True},
+    {"logprobs": 5, "prompt_logprobs": 2},
+    {"logit_bias": {18: 4.0, 554: -5.0}},
+    {"seed": 4},
+)
+# What is served, but without drafts.
+UNDRAFTED: dict[str, dict[str, Any]] = {
+    "seed": {"seed": 3},
+    "seed, top_p and top_k": {"seed": 3, "top_p": 0.9, "top_k": 20, "temperature": 1.1},
+    "seed and penalties": {"seed": 5, "presence_penalty": 0.5},
+    "seed and n": {"seed": 7, "n": 2},
+    "seed and min_p": {"seed": 9, "min_p": 0.2, "temperature": 1.5},
+    "min_p that leaves one token": {"min_p": 1.0, "temperature": 2.0},
+    "logit_bias": {"logit_bias": {18: 3.0, 415: -100.0}, "temperature": 0.0},
+    "seed and logit_bias": {"seed": 9, "logit_bias": {18: 3.0}},
+}
 
 
 def main() -> int:
@@ -39,6 +65,7 @@ def answer_all() -> dict[str, Any]:
     from runtime.speculation_controller import FixedLength
     from runtime.speculation_flags import speculation_flags
     from runtime.speculation_report import take_report
+    from runtime.speculation_setup import verify_exactly
 
     base = {
         "model": str(target_path()),
@@ -47,6 +74,8 @@ def answer_all() -> dict[str, Any]:
         "max_num_seqs": 8,
         "seed": 1,
     }
+    # As `evenkeel serve` does, so that requests are let in that are served without drafts.
+    verify_exactly(Namespace(speculative_config={}, worker_cls="auto"), is_cpu=True)
     flags = speculation_flags(15, is_cpu=True)
     plain = LLM(**base)
     hooked = LLM(
@@ -72,12 +101,14 @@ def answer_all() -> dict[str, Any]:
     )
     settings[9] = SamplingParams(temperature=0.0, max_tokens=20, repetition_penalty=1.2)
     settings[11] = SamplingParams(temperature=0.0, max_tokens=20, logprobs=2)
+    for place, options in enumerate(GREEDY, start=12):
+        settings[place] = SamplingParams(temperature=0.0, max_tokens=24, **options)
     inputs = [{"prompt_token_ids": prompt} for prompt in prompts]
 
     def ask(engine: Any, params: Any) -> list[Any]:
         return engine.generate(inputs, params, use_tqdm=False)
 
-    expected = [a.outputs[0].token_ids for a in ask(plain, settings)]
+    expected = [texts_of(a) for a in ask(plain, settings)]
     different: list[list[Any]] = []
     counts: dict[str, list[int]] = {}
     controllers = {"auto": speculation.controller, "fixed": FixedLength(FIXED_LENGTH)}
@@ -90,7 +121,7 @@ def answer_all() -> dict[str, Any]:
                     total = counts.setdefault(source, [0, 0])
                     total[0] += count.drafted_tokens
                     total[1] += count.accepted_tokens
-                if answer.outputs[0].token_ids != expected[i]:
+                if texts_of(answer) != expected[i]:
                     different.append([name, round_number, i])
     result: dict[str, Any] = {"requests": len(prompts), "different": different, "counts": counts}
 
@@ -104,13 +135,47 @@ def answer_all() -> dict[str, Any]:
     refused = asked.clone()
     refused.extra_args = {"evenkeel_speculate": False}
     result["refused"] = reported(hooked.generate(unseen, refused, use_tqdm=False)[0])
-    sampled = SamplingParams(temperature=0.8, max_tokens=30, seed=3)
-    made = ask(hooked, sampled)
-    result["sampled"] = sum(bool(a.outputs[0].token_ids) for a in made)
+    # Each of these has one answer only, so sampled ones can be compared as well.
+    result["undrafted"] = {}
+    for name, options in UNDRAFTED.items():
+        own = SamplingParams(**({"max_tokens": 24, "temperature": 0.8} | options))
+        # A request at a time: what a seed gives depends on the batch, drafts or not.
+        one_by_one = [
+            [engine.generate(each, own, use_tqdm=False)[0] for each in inputs[:8]]
+            for engine in (plain, hooked)
+        ]
+        result["undrafted"][name] = {
+            "same": [texts_of(a) for a in one_by_one[0]] == [texts_of(a) for a in one_by_one[1]],
+            "drafted": [reported(a)["counts"] for a in one_by_one[1] if reported(a)["counts"]],
+        }
+    # Verification cannot give these log-probabilities: its steps are sampled plainly.
+    named = SamplingParams(temperature=0.0, max_tokens=16, logprobs=2, logprob_token_ids=[5, 9])
+    both = zip(asked_of(plain, inputs, named), asked_of(hooked, inputs, named), strict=True)
+    result["named_logprobs"] = max(abs(a - b) for a, b in both)
     result["answers_kept"] = speculation.store.num_answers
     scheduler.shutdown()
     result["kept_bytes"] = Path(os.environ["EVENKEEL_SPECULATION_STORE_FILE"]).stat().st_size
     return result
+
+
+def texts_of(answer: Any) -> list[list[int]]:
+    """The tokens of each of a request's answers."""
+    return [list(each.token_ids) for each in answer.outputs]
+
+
+def asked_of(engine: Any, inputs: list[Any], named: Any) -> list[float]:
+    """Every second request asks for named log-probabilities; return those, of tokens 5 and 9."""
+    from vllm import SamplingParams
+
+    other = SamplingParams(temperature=0.0, max_tokens=16)
+    params = [named if i % 2 else other for i in range(8)]
+    answers = engine.generate(inputs[:8], params, use_tqdm=False)
+    return [
+        position[token].logprob
+        for answer in answers[1::2]
+        for position in answer.outputs[0].logprobs
+        for token in (5, 9)
+    ]
 
 
 def reported(answer: Any) -> dict[str, Any]:

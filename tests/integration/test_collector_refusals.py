@@ -29,7 +29,7 @@ def write_segment(data_dir: Path, bodies: list[bytes]) -> str:
     now_ns = time.time_ns()
     name = f"{now_ns:020d}-test"
     (data_dir / "log").mkdir(parents=True)
-    (data_dir / "log" / f"{name}.sealed").write_bytes(encode_segment(now_ns, bodies))
+    (data_dir / "log" / f"{name}.sealed").write_bytes(encode_segment(name, now_ns, bodies))
     return name
 
 
@@ -61,23 +61,23 @@ def test_poison_is_set_aside_with_a_reason_and_the_rest_is_stored_once(tmp_path:
     good = trace_request(3, REQUEST).SerializeToString()
     name = write_segment(tmp_path, [good, good, garbage, good])
     with running_collector(tmp_path) as collector:
-        wait_for(lambda: not any((tmp_path / "log").glob("*.sealed")), timeout_s=30)
+        wait_for(lambda: not any((tmp_path / "log").glob("*.sealed")))
         assert counts(collector) == ([(9,)], [(9,)], [(9,)])
         metrics = httpx.get(f"{collector.http_url}/metrics").text
         assert "evenkeel_collector_segments_quarantined_total 1.0" in metrics
         databases = collector.rows("SELECT name FROM system.databases WHERE name LIKE 'evenkeel%'")
         assert databases == [("evenkeel",)]
     quarantine = tmp_path / "log" / "quarantine"
-    assert sorted(path.name for path in quarantine.iterdir()) == [
-        f"{name}.0.reason", f"{name}.0.sealed",
-    ]  # fmt: skip
-    assert "Protobuf" in (quarantine / f"{name}.0.reason").read_text()
+    reason, piece = sorted(quarantine.iterdir())
+    assert reason.name == f"{piece.stem}.reason"
+    assert piece.name.startswith(f"{name}.")
+    assert "Protobuf" in reason.read_text()
 
     # Mended, it is stored under a name of its own.
     mended = trace_request(2, REQUEST).SerializeToString()
-    (quarantine / f"{name}.0.sealed").write_bytes(encode_segment(time.time_ns(), [mended]))
+    piece.write_bytes(encode_segment(piece.stem, time.time_ns(), [mended]))
     with running_collector(tmp_path, ["--replay-quarantine"]) as collector:
-        wait_for(lambda: counts(collector) == ([(11,)], [(11,)], [(11,)]), timeout_s=30)
+        wait_for(lambda: counts(collector) == ([(11,)], [(11,)], [(11,)]))
         assert list(quarantine.iterdir()) == []
 
 
@@ -96,7 +96,7 @@ def test_what_a_view_refuses_after_spans_were_written_is_not_doubled(tmp_path: P
     shutil.rmtree(tmp_path / "log")
     name = write_segment(tmp_path, [good, poison, good])
     with running_collector(tmp_path) as collector:
-        wait_for(lambda: not any((tmp_path / "log").glob("*.sealed")), timeout_s=30)
+        wait_for(lambda: not any((tmp_path / "log").glob("*.sealed")))
         names = dict(collector.rows("SELECT SpanName, count() FROM spans GROUP BY 1"))
         assert names["test"] == 6
         assert collector.rows("SELECT count() FROM lengths") == [(6,)]
@@ -104,13 +104,14 @@ def test_what_a_view_refuses_after_spans_were_written_is_not_doubled(tmp_path: P
             "SELECT count() FROM requests WHERE span_id NOT IN "
             "(SELECT SpanId FROM spans WHERE SpanName = 'poison')"
         ) == [(6,)]
-    assert "too odd" in (tmp_path / "log" / "quarantine" / f"{name}.0.reason").read_text()
+    (reason,) = (tmp_path / "log" / "quarantine").glob(f"{name}.*.reason")
+    assert "too odd" in reason.read_text()
 
 
 def test_a_full_disk_refuses_senders_and_loses_nothing_that_was_acknowledged(
     tmp_path: Path,
 ) -> None:
-    body = trace_request(40, REQUEST).SerializeToString()
+    body_bytes = len(trace_request(40, REQUEST).SerializeToString())
     acknowledged = 0
     answers = []
     config = tmp_path / "evenkeel.toml"
@@ -123,6 +124,7 @@ def test_a_full_disk_refuses_senders_and_loses_nothing_that_was_acknowledged(
         def send(times: int) -> None:
             nonlocal acknowledged
             for _ in range(times):
+                body = trace_request(40, REQUEST).SerializeToString()
                 answer = httpx.post(url, content=body, headers=PROTOBUF, timeout=10)
                 answers.append(answer.status_code)
                 acknowledged += answer.status_code == 200
@@ -131,19 +133,22 @@ def test_a_full_disk_refuses_senders_and_loses_nothing_that_was_acknowledged(
 
         send(5)
         # No file of the log may grow beyond this: the kernel cuts writes in the middle.
-        process.rlimit(resource.RLIMIT_FSIZE, (len(body) * 3 + 100, hard))
+        process.rlimit(resource.RLIMIT_FSIZE, (body_bytes * 3 + 100, hard))
         send(20)
         process.rlimit(resource.RLIMIT_FSIZE, (100, hard))
         send(5)
         assert answers[-5:] == [503] * 5
+        refusing = httpx.get(f"{collector.http_url}/readyz")
+        assert refusing.status_code == 503 and "cannot be written" in refusing.text
         process.rlimit(resource.RLIMIT_FSIZE, (hard, hard))
         send(5)
         assert answers[-5:] == [200] * 5
+        assert httpx.get(f"{collector.http_url}/readyz").status_code == 200
         # The store's disk counts as full all the while: it has nothing, the log has all.
         assert counts(collector)[0] == [(0,)]
         assert "min_free_bytes" in collector.stderr()
     config.write_text("")
     total = acknowledged * 40
     with running_collector(tmp_path) as collector:
-        wait_for(lambda: counts(collector) == ([(total,)],) * 3, timeout_s=40)
+        wait_for(lambda: counts(collector) == ([(total,)],) * 3)
     assert not any((tmp_path / "log").glob("quarantine/*"))

@@ -50,7 +50,7 @@ def test_the_setting_that_moved_the_answers_is_named(
             *("--otlp-endpoint", "none", "--report", str(tmp_path / "report"), "--json"),
         ]
         done = subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=90, check=False
+            command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
         )
         assert done.returncode == 1, done.stderr
         record = json.loads(done.stdout)
@@ -65,7 +65,7 @@ def test_the_setting_that_moved_the_answers_is_named(
         before = place.answered()
         send(collector, [("say 99", "say 99")])
         again = subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=90, check=False
+            command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
         )
         assert (again.returncode, again.stdout) == (1, done.stdout), again.stderr
         assert place.answered() == before

@@ -59,7 +59,7 @@ def call(url: str, salt: str | None = None) -> Call:
     return Call(side, [{"role": "user", "content": "?"}], "a" * 32, "b" * 16, "r-A", salt)
 
 
-async def ask(behaviour: Behaviour, timeout_s: float = 5.0) -> Reply:
+async def ask(behaviour: Behaviour, timeout_s: float = 120.0) -> Reply:
     async with serving(behaviour) as url, ChatClient(1, timeout_s) as client:
         return await client.ask(call(url))
 
@@ -77,11 +77,14 @@ async def test_times_are_those_of_the_tokens() -> None:
 
     reply = await ask(behaviour)
     assert reply.text == "word word word "
-    assert reply.ttft_s == pytest.approx(0.1, abs=0.08)
-    assert reply.e2e_s == pytest.approx(0.3, abs=0.15)
-    assert reply.tpot_s == pytest.approx(0.1, abs=0.08)
+    # Not less than the server waited; how much more is the machine's. Of the tokens, not of the
+    # event before the first and not of the end.
+    assert reply.ttft_s is not None and reply.e2e_s is not None and reply.tpot_s is not None
+    assert reply.ttft_s > 0.09
+    assert reply.e2e_s > 0.29
+    assert reply.tpot_s == pytest.approx((reply.e2e_s - reply.ttft_s) / 2)
     assert (reply.input_tokens, reply.output_tokens, reply.finish_reason) == (4, 3, "stop")
-    assert (reply.end_ns - reply.start_ns) / 1e9 == pytest.approx(0.4, abs=0.2)
+    assert reply.ttft_s < reply.e2e_s < (reply.end_ns - reply.start_ns) / 1e9
 
 
 async def test_the_server_is_told_who_asks() -> None:
@@ -91,7 +94,7 @@ async def test_the_server_is_told_who_asks() -> None:
         seen.append(request)
         writer.write(HEAD + TOKEN + END)
 
-    async with serving(behaviour) as url, ChatClient(1, 5.0) as client:
+    async with serving(behaviour) as url, ChatClient(1, 120.0) as client:
         await client.ask(call(url, salt="r-A"))
         await client.ask(call(url))
     head, body = seen[0].split(b"\r\n\r\n", 1)
@@ -166,7 +169,7 @@ async def test_a_connection_survives_an_error_for_the_next_call() -> None:
     async def behaviour(_: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD + TOKEN + (END if next(turns) else b""))
 
-    async with serving(behaviour) as url, ChatClient(1, 5.0) as client:
+    async with serving(behaviour) as url, ChatClient(1, 120.0) as client:
         first, second = await client.ask(call(url)), await client.ask(call(url))
     assert first.error is not None
     assert second.text == "word "
@@ -174,16 +177,21 @@ async def test_a_connection_survives_an_error_for_the_next_call() -> None:
 
 async def test_no_more_calls_are_in_flight_than_allowed() -> None:
     running, most = 0, 0
+    are_all_here = asyncio.Event()
 
     async def behaviour(_: bytes, writer: asyncio.StreamWriter) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
+        if running == 3:
+            are_all_here.set()
+        await are_all_here.wait()
+        # Time for a fourth, if there were one.
         await asyncio.sleep(0.05)
         running -= 1
         writer.write(HEAD + TOKEN + END)
 
-    async with serving(behaviour) as url, ChatClient(3, 5.0) as client:
+    async with serving(behaviour) as url, ChatClient(3, 120.0) as client:
         replies = await asyncio.gather(*(client.ask(call(url)) for _ in range(12)))
     assert most == 3
     assert all(reply.text == "word " for reply in replies)
@@ -191,9 +199,9 @@ async def test_no_more_calls_are_in_flight_than_allowed() -> None:
 
 async def test_models_are_looked_up() -> None:
     served = answering("200 OK", b'{"data": [{"id": "one"}, {"id": "two"}]}')
-    async with serving(served) as url, ChatClient(1, 5.0) as client:
+    async with serving(served) as url, ChatClient(1, 120.0) as client:
         assert await client.find_model(url, None) == "one"
-    async with serving(served) as url, ChatClient(1, 5.0) as client:
+    async with serving(served) as url, ChatClient(1, 120.0) as client:
         with pytest.raises(ConfigurationError, match=r"does not serve the model 'three'.*one, two"):
             await client.find_model(url, "three")
 
@@ -202,12 +210,12 @@ async def test_a_server_that_is_not_there_or_not_one_cannot_be_measured() -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        async with ChatClient(1, 5.0) as client:
+        async with ChatClient(1, 120.0) as client:
             with pytest.raises(CannotMeasureError, match="no server answers"):
                 await client.find_model(url, None)
             reply = await client.ask(call(url))
     assert reply.error is not None and reply.error.startswith("ConnectError")
     for behaviour in (answering("404 No", b""), answering("200 OK", b"<html>")):
-        async with serving(behaviour) as url, ChatClient(1, 5.0) as client:
+        async with serving(behaviour) as url, ChatClient(1, 120.0) as client:
             with pytest.raises(CannotMeasureError):
                 await client.find_model(url, None)

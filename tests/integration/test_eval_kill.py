@@ -36,7 +36,7 @@ def test_killed_runs_go_on_without_repeating_a_call(place: Place) -> None:
         process.communicate()
         num_kills += 1
     last = place.start()
-    out, err = last.communicate(timeout=60)
+    out, err = last.communicate(timeout=300)
     assert last.returncode == 1, err
     record = json.loads(out)
     assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)
@@ -50,7 +50,7 @@ def test_killed_runs_go_on_without_repeating_a_call(place: Place) -> None:
 
     before = {p.name: p.read_bytes() for p in place.report.iterdir()}
     again = place.start()
-    second, err = again.communicate(timeout=60)
+    second, err = again.communicate(timeout=300)
     assert (again.returncode, second) == (1, out)
     assert "is complete: nothing is asked again" in err
     assert {p.name: p.read_bytes() for p in place.report.iterdir()} == before
@@ -59,14 +59,14 @@ def test_killed_runs_go_on_without_repeating_a_call(place: Place) -> None:
 
 def test_a_folder_with_another_run_is_refused_until_it_is_put_aside(place: Place) -> None:
     first = place.start()
-    first.communicate(timeout=60)
+    first.communicate(timeout=300)
     assert first.returncode == 1
     other = place.start("--seed", "9")
-    _, err = other.communicate(timeout=60)
+    _, err = other.communicate(timeout=300)
     assert other.returncode == 2
     assert "which differs in items, seed" in err
     fresh = place.start("--seed", "9", "--fresh")
-    fresh.communicate(timeout=60)
+    fresh.communicate(timeout=300)
     assert fresh.returncode == 1
     assert len(list(place.report.glob("journal-*.jsonl"))) == 1
     assert max(place.answered().values()) == 2
@@ -83,7 +83,7 @@ def test_a_side_against_itself_gives_a_calibration(place: Place) -> None:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -97,7 +97,7 @@ def test_a_judge_is_asked_in_both_orders_and_a_flip_is_a_tie(place: Place) -> No
     judge = place.dataset / "judge.toml"
     judge.write_text('criteria = "Prefer what answers the question."\n')
     process = place.start("--judge", str(judge), "--gate", "accuracy>=-5%, preference>=-5%")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 1, err
     record = json.loads(out)
     results = {r["metric"]: r for r in record["results"] if r["slice"] == "overall"}
@@ -110,24 +110,24 @@ def test_a_judge_is_asked_in_both_orders_and_a_flip_is_a_tie(place: Place) -> No
     assert sum(place.answered().values()) == 2 * NUM_ITEMS + 2 * 20
 
     again = place.start("--judge", str(judge), "--gate", "accuracy>=-5%, preference>=-5%")
-    assert again.communicate(timeout=60)[0] == out
+    assert again.communicate(timeout=300)[0] == out
     (place.dataset / "b.toml").write_text('[prompt]\nsystem = "shout"\n')
     biased = place.start("--judge", str(judge), "--gate", "preference>=-5%", "--fresh")
-    record = json.loads(biased.communicate(timeout=60)[0])
+    record = json.loads(biased.communicate(timeout=300)[0])
     assert (record["judge"]["flip_rate"], record["judge"]["first_share"]) == (1.0, 1.0)
     assert record["results"][0]["estimate"] == 0.0
 
 
 def test_a_sequential_run_stops_early_and_the_same_way_again(place: Place) -> None:
     process = place.start("--mode", "sequential", "--gate", "accuracy>=-5%")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 1, err
     record = json.loads(out)
     assert (record["look"], record["num_looks"], record["num_pairs"]) == (3, 5, 36)
     assert "stopped at look 3 of 5, after 36 pairs" in record["headline"]
     assert sum(place.answered().values()) == 2 * 36
     again = place.start("--mode", "sequential", "--gate", "accuracy>=-5%")
-    assert again.communicate(timeout=60)[0] == out
+    assert again.communicate(timeout=300)[0] == out
     assert sum(place.answered().values()) == 2 * 36
 
 
@@ -135,7 +135,7 @@ def test_one_item_that_always_fails_now_is_caught_by_the_guard(place: Place) -> 
     (place.dataset / "b.toml").write_text('[prompt]\nsystem = "breaks seven"\n')
     flags = ("--guard", "--gate", "accuracy>=-20%")
     process = place.start(*flags)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     record = json.loads(out)
     # One of 60 is well within the gate; nine more times right and wrong is no chance.
     assert (process.returncode, record["broken_items"]) == (1, ["q7"]), err
@@ -144,4 +144,4 @@ def test_one_item_that_always_fails_now_is_caught_by_the_guard(place: Place) -> 
     repeats = repeats_for(NUM_ITEMS)
     assert place.answered()["breaks seven|say 7"] == 1 + repeats
     assert sum(place.answered().values()) == 2 * (NUM_ITEMS + repeats)
-    assert place.start(*flags).communicate(timeout=60)[0] == out
+    assert place.start(*flags).communicate(timeout=300)[0] == out

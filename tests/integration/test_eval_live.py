@@ -58,7 +58,7 @@ def live(
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
@@ -126,7 +126,7 @@ def grow(collector: CollectorProcess, dataset: Path, *flags: str) -> dict[str, A
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -189,11 +189,11 @@ def test_a_window_is_evaluated_once_and_drift_is_an_alert(
             *("--otlp-endpoint", collector.http_url, "--once", "--since", "8m"),
         ]
         first = subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+            command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
         )
         assert (first.returncode, "DRIFT" in first.stdout) == (1, True), first.stderr
         again = subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+            command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
         )
     assert again.returncode == 1
     # One more window may have ended meanwhile; none is evaluated twice.
@@ -226,7 +226,7 @@ def test_mistakes_in_the_file_are_named(collector: CollectorProcess, tmp_path: P
             capture_output=True,
             text=True,
             cwd=ROOT,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert (done.returncode, complaint in done.stderr) == (2, True), done.stderr

@@ -37,7 +37,7 @@ def run(folder: Path, model: str, *flags: str) -> subprocess.CompletedProcess[st
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=170,
+        timeout=300,
         check=False,
     )
 

@@ -113,7 +113,7 @@ def test_a_killed_exporter_is_replaced(exporter: ExporterProcess, receiver: Otlp
     receiver.wait_for(lambda s: True)
     process = child()
     process.kill()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -170,11 +170,11 @@ def test_what_a_full_pipe_does_not_take_is_taken_once_later(
     assert exporter.write(frames[taken:]) == 0
     process.resume()
     frames = frames[taken:]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while frames and time.monotonic() < deadline:
         frames = frames[exporter.write(frames) :]
         time.sleep(0.01)
-    spans = receiver.wait_for(lambda s: True, len(names), 30)
+    spans = receiver.wait_for(lambda s: True, len(names))
     assert [span.attributes["evenkeel.request.id"] for span in spans] == names
     exporter.close(10)
     assert counts.read().requests_done == len(names)
@@ -215,7 +215,7 @@ def test_grpc_is_spoken_too(counts: SharedCounts) -> None:
     )
     with started(target, counts) as exporter:
         send(exporter, "a")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not collector.spans:
             assert time.monotonic() < deadline
             time.sleep(0.02)

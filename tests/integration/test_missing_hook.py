@@ -16,9 +16,9 @@ import pytest
 from tests.integration import random_model
 from tests.integration.served_model import ROOT, free_port
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 
-READY_TIMEOUT_S = 200.0
+READY_TIMEOUT_S = 600.0
 # What Python imports first: once vLLM's outputs are there, one of them has no field `index`, as far
 # as anybody can see who asks; vLLM itself does not.
 OTHER_RELEASE = """
@@ -68,7 +68,7 @@ def test_requests_are_served_with_one_warning_and_a_count(tmp_path: Path) -> Non
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
         body = {"model": "random", "prompt": [5, 6, 7], "max_tokens": 4, "ignore_eos": True}
-        answer = httpx.post(f"{url}/v1/completions", json=body, timeout=60)
+        answer = httpx.post(f"{url}/v1/completions", json=body, timeout=120)
         assert answer.status_code == 200, answer.text
         assert answer.json()["usage"]["completion_tokens"] == 4
         page = httpx.get(f"{url}/metrics").text

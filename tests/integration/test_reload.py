@@ -49,6 +49,13 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorPro
         yield running
 
 
+def replace(path: Path, text: str) -> None:
+    """Write a file as a careful editor does: a reader sees the old one or the new one."""
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_text(text)
+    draft.rename(path)
+
+
 def ask(collector: CollectorProcess, sql: str | bytes, token: str = "first") -> httpx.Response:
     headers = {"authorization": f"Bearer {token}"}
     return httpx.post(collector.query_url, content=sql, headers=headers)
@@ -82,8 +89,8 @@ def test_changed_objectives_are_counted_without_a_restart(collector: CollectorPr
     wait_for(lambda: ask(collector, COUNTS).text == "chat\t2\t1\n")
     answered = ask(collector, "SELECT DISTINCT http_status FROM evenkeel.requests")
     assert answered.text == "200\n"
-    (collector.data_dir / "slos.yaml").write_text(FILE + SLO.format(limit=0.2))
-    wait_for(lambda: ask(collector, COUNTS).text == "chat\t1\t2\n", 20)
+    replace(collector.data_dir / "slos.yaml", FILE + SLO.format(limit=0.2))
+    wait_for(lambda: ask(collector, COUNTS).text == "chat\t1\t2\n")
     send(collector, 0.15)
     wait_for(lambda: ask(collector, COUNTS).text == "chat\t2\t2\n")
 
@@ -130,12 +137,12 @@ def test_tokens_follow_their_file_and_a_wrong_one_never_replaces_it(
 ) -> None:
     path: Path = collector.data_dir / "access.toml"
     rejected = "evenkeel_collector_access_files_rejected_total"
-    path.write_text(tokens("first", "second"))
+    replace(path, tokens("first", "second"))
     wait_for(lambda: ask(collector, "SELECT 1", "second").status_code == 200)
-    path.write_text(tokens("second"))
+    replace(path, tokens("second"))
     wait_for(lambda: ask(collector, "SELECT 1", "first").status_code == 401)
     for number, wrong in enumerate(("[[token]\n", "", "[[token]]\nname = 'x'\n"), start=1):
-        path.write_text(wrong)
+        replace(path, wrong)
         wait_for(lambda n=number: metric(collector, rejected, "second") == n)  # type: ignore[misc]
         assert ask(collector, "SELECT 1", "second").status_code == 200
         assert ask(collector, "SELECT 1", "nobody").status_code == 401

@@ -152,6 +152,37 @@ def test_a_request_of_another_instrumentation_is_a_row(
     assert row["source"] == source
 
 
+@pytest.mark.parametrize(
+    ("parameters", "model_name", "expected"),
+    [
+        pytest.param('{"model": "asked", "max_tokens": 7}', None, ("asked", 7), id="it failed"),
+        pytest.param('{"model": "asked"}', "answered-2026", ("asked", None), id="both are known"),
+        pytest.param('{"model": null}', "answered", ("answered", None), id="null"),
+        pytest.param("{", "answered", ("answered", None), id="no JSON"),
+        pytest.param(None, "answered", ("answered", None), id="nothing asked"),
+    ],
+)
+def test_an_openinference_request_has_the_model_that_was_asked_for(
+    collector: CollectorProcess,
+    request: pytest.FixtureRequest,
+    parameters: str | None,
+    model_name: str | None,
+    expected: tuple[str, int | None],
+) -> None:
+    attributes = {
+        "openinference.span.kind": "LLM",
+        "llm.invocation_parameters": parameters,
+        "llm.model_name": model_name,
+    }
+    service = request.node.callspec.id
+    given = {key: value for key, value in attributes.items() if value is not None}
+    body = trace_request(1, given, name="ChatCompletion", service=service)
+    body.resource_spans[0].scope_spans[0].spans[0].status.code = 2
+    post(collector, body.SerializeToString())
+    query = "SELECT model, max_tokens, status FROM requests WHERE service = {s:String}"
+    wait_for(lambda: collector.rows(query, {"s": service}) == [(*expected, "error")])
+
+
 def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
     others = [
         ("embed", {"openinference.span.kind": "EMBEDDING", "llm.model_name": "m"}),

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(200)]
+from tests.integration.speculating_engine import UNDRAFTED
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +30,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         env=dict(os.environ) | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=580,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
@@ -66,8 +68,15 @@ def test_the_report_is_taken_off_the_output(answered: dict[str, Any]) -> None:
     assert answered["given"]["left"] is None
 
 
-def test_sampled_requests_are_answered_as_well(answered: dict[str, Any]) -> None:
-    assert answered["sampled"] == answered["requests"]
+@pytest.mark.parametrize("parameters", list(UNDRAFTED))
+def test_what_drafts_would_change_gets_none_and_vllms_own_answer(
+    answered: dict[str, Any], parameters: str
+) -> None:
+    assert answered["undrafted"][parameters] == {"same": True, "drafted": []}
+
+
+def test_log_probabilities_of_named_tokens_do_not_end_the_engine(answered: dict[str, Any]) -> None:
+    assert answered["named_logprobs"] < 0.1
 
 
 def test_past_answers_are_kept_between_runs(answered: dict[str, Any]) -> None:

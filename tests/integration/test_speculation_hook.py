@@ -13,7 +13,7 @@ from runtime.speculation_report import REPORT_KEY
 from tests.integration import random_model
 from tests.integration.real_scheduler import SchedulerBox, build_scheduler
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 PROMPT = [3 + i for i in range(20)]
 

@@ -11,12 +11,12 @@ import pytest
 from tests.integration.equipped_server import EquippedServer
 from tests.integration.served_model import ServedModel
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
 MAX_TOKENS = 64
 CANARY = "evenkeel.speculation.canary"
-CANARY_WAIT_S = 30.0
+CANARY_WAIT_S = 240.0
 # Each first token burns, and nobody can be shed: the third step is that nothing is drafted.
 ALWAYS_LATE = """
 default_class = "late"
@@ -26,6 +26,13 @@ min_bad = 1
 [classes.late]
 ttft_s = 0.0001
 """
+# Served without drafts, and each with one possible answer.
+SERVED_UNDRAFTED: list[dict[str, Any]] = [
+    {"min_p": 1.0, "temperature": 1.5},
+    {"logit_bias": {"18": 2.0}, "temperature": 0},
+    {"seed": 3, "temperature": 1.0},
+    {"seed": 3, "temperature": 1.5, "min_p": 0.3, "top_p": 0.9},
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +56,7 @@ def ask(served: ServedModel, is_streamed: bool = False, tenant: str = "speculati
         f"{served.url}/v1/chat/completions",
         json=body,
         headers={"x-evenkeel-tenant": tenant},
-        timeout=60,
+        timeout=300,
     )
     assert answer.is_success, answer.text
     return answer.text if is_streamed else answer.json()
@@ -125,7 +132,7 @@ def test_control_takes_drafts_away_and_gives_them_back(
     speculating: ServedModel, equipped: EquippedServer
 ) -> None:
     drafts = "evenkeel_speculation_drafted_tokens_total"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     with equipped.controlled_by(ALWAYS_LATE):
         while equipped.control()["limits"]["draft_ratio"] > 0:
             assert time.monotonic() < deadline
@@ -145,3 +152,49 @@ def test_another_tenant_is_not_drafted_from_these_answers(speculating: ServedMod
     ask(speculating, tenant="newcomer")
     span = speculating.wait_for_request(evenkeel__tenant="newcomer").attributes
     assert "evenkeel.drafted.retrieval" not in span
+
+
+@pytest.mark.parametrize("more", SERVED_UNDRAFTED, ids=lambda more: ", ".join(more))
+def test_what_vllm_refuses_while_it_speculates_is_served(
+    speculating: ServedModel, served_model: ServedModel, more: dict[str, Any]
+) -> None:
+    # One drafts by itself, the other with the demo's draft model.
+    for served in (speculating, served_model):
+        tenant = f"undrafted {sorted(more)}"
+        answers = {post(served, more, tenant)["choices"][0]["message"]["content"] for _ in range(2)}
+        span = served.wait_for_request(evenkeel__tenant=tenant).attributes
+        assert not span.get("evenkeel.drafted_tokens")
+        # Each of these leaves one answer possible.
+        assert len(answers) == 1
+
+
+def test_a_bias_has_its_effect(speculating: ServedModel) -> None:
+    usual = post(speculating, {"temperature": 0}, "bias")
+    token = usual["choices"][0]["logprobs"]["content"][0]["token"]
+    other = post(
+        speculating, {"temperature": 0, "logit_bias": {id_of(speculating, token): -100}}, "bias"
+    )
+    assert other["choices"][0]["logprobs"]["content"][0]["token"] != token
+
+
+def id_of(served: ServedModel, token: str) -> str:
+    body = {"model": served.model, "prompt": token, "add_special_tokens": False}
+    (number,) = httpx.post(f"{served.url}/tokenize", json=body).json()["tokens"]
+    return str(number)
+
+
+def post(served: ServedModel, more: dict[str, Any], tenant: str) -> Any:
+    body = {
+        "model": served.model,
+        "messages": [{"role": "user", "content": QUESTION}],
+        "max_tokens": 32,
+        "logprobs": True,
+    }
+    answer = httpx.post(
+        f"{served.url}/v1/chat/completions",
+        json=body | more,
+        headers={"x-evenkeel-tenant": tenant},
+        timeout=120,
+    )
+    assert answer.is_success, answer.text
+    return answer.json()

@@ -101,9 +101,8 @@ import sys
 import clickhouse_connect
 from pathlib import Path
 from collector.migrations import migrate, read_migrations
-from collector.segment import encode_segment
 from collector.storage import SEGMENT_SCHEMA, insert_segment
-from tests.integration.otlp_payload import trace_request
+from tests.integration.otlp_payload import old_segment, trace_request
 
 folder = Path(sys.argv[1])
 bodies = [
@@ -115,7 +114,7 @@ bodies = [
 segment = folder / "log" / "00000000000000000001-node.sealed"
 segment.parent.mkdir(parents=True)
 bodies = [body.SerializeToString() for body in bodies]
-segment.write_bytes(encode_segment(1_795_168_800_000_000_000, bodies))
+segment.write_bytes(old_segment(1, bodies))
 path = str(folder / "store")
 first = clickhouse_connect.get_client(interface="chdb", path=path)
 first.command("CREATE DATABASE evenkeel ENGINE = Atomic")
@@ -153,7 +152,7 @@ bodies = [
     trace_request(1, name="evenkeel.evaluation"),
 ]
 bodies = [body.SerializeToString() for body in bodies]
-(folder / "segment").write_bytes(encode_segment(1_795_168_800_000_000_000, bodies))
+(folder / "segment").write_bytes(encode_segment("one", 1_795_168_800_000_000_000, bodies))
 storage = open_embedded(folder / "store")
 client = storage.connect()
 for _ in range(2):
@@ -213,7 +212,7 @@ def run_store(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        capture_output=True, text=True, timeout=60, env=collector_environment(), check=False,
+        capture_output=True, text=True, timeout=300, env=collector_environment(), check=False,
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +12,7 @@ import msgspec
 import pytest
 
 from runtime.why import WhyClient
-from runtime.why_answers import WAIT_S, WhyAnswers, WhyStore
+from runtime.why_answers import WhyAnswers, WhyStore
 
 pytestmark = pytest.mark.integration
 
@@ -54,11 +53,9 @@ async def test_who_asks_for_what_is_unknown_does_not_keep_others_waiting(
 ) -> None:
     store.put("known", None, answer("known"))
     unknown = asyncio.create_task(client.ask("unknown", None))
-    await asyncio.sleep(0.1)
-    started = time.monotonic()
-    for _ in range(5):
-        assert await client.ask("known", None) is not None
-    assert time.monotonic() - started < WAIT_S
+    # It is asked first, and answered last.
+    await asyncio.sleep(0)
+    assert await client.ask("known", None) is not None
     assert not unknown.done()
     assert await unknown is None
 

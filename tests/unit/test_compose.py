@@ -39,13 +39,6 @@ def test_each_image_is_a_target_of_the_dockerfile(service: str) -> None:
     assert f" AS {OURS[service]['build']['target']}\n" in dockerfile
 
 
-def test_what_the_dockerfile_copies_exists() -> None:
-    for line in (ROOT / "Dockerfile").read_text().splitlines():
-        if line.startswith("COPY "):
-            for source in line.split()[1:-1]:
-                assert (ROOT / source).exists(), source
-
-
 def test_only_loopback_is_published() -> None:
     ports = [port for s in COMPOSE["services"].values() for port in s.get("ports", [])]
     assert ports

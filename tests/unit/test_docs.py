@@ -9,7 +9,8 @@ import pytest
 
 from evenkeel import spans
 from evenkeel.cli import build_parser, find_commands
-from evenkeel.settings import Settings
+from evenkeel.settings import Settings, find_settings
+from evenkeel.settings_flags import show_default
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -46,23 +47,99 @@ def test_every_command_shows_an_example(command: str) -> None:
     assert "example" in (subparsers.choices[command].epilog or "")
 
 
-def settings_classes() -> list[type[Settings]]:
-    for module in ("runtime.settings", "collector.settings", "dashboard.configuration"):
-        import_module(module)
+COMMANDS = {
+    "runtime": ["serve"],
+    "speculation": ["serve"],
+    "steps": ["serve"],
+    "collector": ["collect"],
+    "redaction": ["collect"],
+    "dashboard": ["dashboard"],
+    "eval": ["eval", "run"],
+}
+
+
+def settings_classes() -> dict[str, type[Settings]]:
+    parts = ("evenkeel", "runtime", "collector", "dashboard", "evals")
+    for part in parts:
+        for path in (ROOT / part).rglob("*.py"):
+            if re.search(r"^class \w+\(Settings\):", path.read_text(encoding="utf-8"), re.M):
+                import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
     # Other tests declare settings of their own.
-    ours = ("runtime", "collector", "dashboard")
-    return [c for c in Settings.__subclasses__() if c.__module__.split(".")[0] in ours]
+    return {
+        cls.section: cls
+        for cls in Settings.__subclasses__()
+        if cls.__module__.split(".")[0] in parts
+    }
 
 
-def test_every_setting_is_documented() -> None:
-    configuration = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    missing = [
-        f"{cls.section}.{name}"
-        for cls in settings_classes()
-        for name in cls.model_fields
-        if f"`{name}`" not in configuration
+def parser_of(words: list[str]) -> argparse.ArgumentParser:
+    parser = build_parser(find_commands())
+    for word in words:
+        subparsers = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        parser = subparsers.choices[word]
+    return parser
+
+
+def settings_table(cls: type[Settings]) -> str:
+    lines = ["| setting | flag | variable | default | meaning |", "|---|---|---|---|---|"]
+    for setting in find_settings(cls):
+        flag = "– (set by `evenkeel serve`)" if setting.is_handed_down else f"`{setting.flag}`"
+        # Pages are named from the folder above in --help, and linked here.
+        meaning = re.sub(r"docs/(\w+\.md)", r"[\1](\1)", setting.description)
+        meaning += " (*secret*)" if setting.is_secret else ""
+        default = show_default(setting)
+        lines.append(
+            f"| `{setting.name}` | {flag} | `{setting.variable}` | {default} | {meaning} |"
+        )
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("section", settings_classes())
+def test_every_setting_is_documented(section: str, request: pytest.FixtureRequest) -> None:
+    page = ROOT / "docs" / "configuration.md"
+    text = page.read_text(encoding="utf-8")
+    block = re.compile(rf"(<!-- settings of {section}: .* -->\n)([^<]*?)\n?(<!-- end -->)")
+    table = settings_table(settings_classes()[section])
+    if request.config.getoption("--rewrite-golden"):
+        text = block.sub(lambda found: f"{found[1]}{table}\n{found[3]}", text)
+        page.write_text(text, encoding="utf-8")
+    found = block.search(text)
+    assert found is not None, f"docs/configuration.md has no place for [{section}]"
+    assert found[2] == table, "run `make golden`"
+
+
+@pytest.mark.parametrize("section", settings_classes())
+def test_every_setting_says_what_it_means(section: str) -> None:
+    settings = find_settings(settings_classes()[section])
+    assert [setting.name for setting in settings if not setting.description] == []
+
+
+@pytest.mark.parametrize("section", settings_classes())
+def test_every_setting_has_a_flag_with_a_line_of_help(section: str) -> None:
+    parser = parser_of(COMMANDS[section])
+    helped = {flag: action.help for action in parser._actions for flag in action.option_strings}
+    settings = find_settings(settings_classes()[section])
+    assert [s.flag for s in settings if not s.is_handed_down and not helped.get(s.flag)] == []
+
+
+@pytest.mark.parametrize("section", settings_classes())
+def test_only_what_processes_tell_each_other_has_no_flag(section: str) -> None:
+    handed_down = {s.name for s in find_settings(settings_classes()[section]) if s.is_handed_down}
+    assert handed_down <= {"socket", "limits_file", "reports"}
+
+
+@pytest.mark.parametrize("section", settings_classes())
+def test_what_may_hold_a_secret_is_masked(section: str) -> None:
+    """A new setting for a password, key or token must be declared as one."""
+    suspects = re.compile(r"password|secret|token\b|api_key|hash_key|clickhouse$|(query|store)_url")
+    # A name of a file, not what it holds.
+    paths = {"oidc_secrets"}
+    open_ones = [
+        setting.name
+        for setting in find_settings(settings_classes()[section])
+        if suspects.search(setting.name) and not setting.is_secret and setting.name not in paths
     ]
-    assert missing == []
+    assert open_ones == []
 
 
 def test_the_readme_fits_and_shows_its_two_commands() -> None:

@@ -22,6 +22,8 @@ from evenkeel import spans
 from evenkeel.prompts import Move, PromptRegistry, PromptVersion, digest
 from evenkeel.store import Store
 
+# Playwright gives up after 5 s, too soon on a busy machine.
+expect.set_options(timeout=120_000)
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMIUM_ARGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -97,7 +99,7 @@ def evenkeel(
 def stop(process: subprocess.Popen[str]) -> int:
     process.send_signal(signal.SIGINT)
     try:
-        process.communicate(timeout=20)
+        process.communicate(timeout=300)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
@@ -199,7 +201,7 @@ def send_evaluation(http_url: str, at_ns: int) -> None:
 def opened(browser: Browser, url: str, scheme: str = "light", width: int = 1440) -> Page:
     page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 1000})  # type: ignore[arg-type]
     page.goto(url)
-    expect(page.get_by_text("data as of").first).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("data as of").first).to_be_visible()
     return page
 
 

@@ -21,7 +21,7 @@ from tests.integration.dashboard.running import (
     opened,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 TIMELINE = re.compile(
     r"tokens in \d+ emissions, \d+ of \d+ drafted tokens accepted, \d+ stalls? .*; first token .*; "
     r"stall of .* after arrival; .* prompt tokens .* from the prefix cache"
@@ -45,13 +45,13 @@ def test_a_prompt_is_promoted_and_rolled_back_in_the_browser(
 ) -> None:
     page = opened(browser, f"{platform.dashboard_url}/evals?live=off")
     page.get_by_text("Promote or roll back").click()
-    expect(page.get_by_text("in one word")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("in one word")).to_be_visible()
     form = page.locator("[data-testid=stForm]", has_text="Promote to")
     form.get_by_label("your name, for the audit").fill("ann")
     form.get_by_label("reason, without a run").fill("shorter answers")
     form.get_by_role("button", name="Promote to production").click()
     expect(page.locator(".st-key-card-labels")).to_contain_text(
-        "forced: shorter answers (ann)", timeout=30_000
+        "forced: shorter answers (ann)", timeout=120_000
     )
     assert platform.prompts.labels("support") == {"production": digest(NEW_PROMPT)}
     entry = newest_action(platform)
@@ -59,7 +59,7 @@ def test_a_prompt_is_promoted_and_rolled_back_in_the_browser(
     back = page.locator("[data-testid=stForm]", has_text="Roll back")
     back.get_by_label("your name, for the audit").fill("bob")
     back.get_by_role("button", name="Roll back").click()
-    expect(page.locator(".st-key-card-labels")).to_contain_text("rolled back (bob)", timeout=30_000)
+    expect(page.locator(".st-key-card-labels")).to_contain_text("rolled back (bob)")
     assert platform.prompts.labels("support") == {"production": digest(OLD_PROMPT)}
     assert newest_action(platform)["action"] == "rollback"
     assert_no_exception(page)
@@ -83,7 +83,7 @@ def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
     form.get_by_label("why").fill("the price is another one")
     form.get_by_label("your name, for the audit").fill("kim")
     form.get_by_role("button", name="Send").click()
-    expect(page.get_by_text("it is stored in a moment")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("it is stored in a moment")).to_be_visible()
     page.close()
     recent = {"from_ms": platform.from_ms, "limit": 5}
     wait_until(lambda: len(store.rows("golden_candidates", recent)) == 1)
@@ -94,7 +94,7 @@ def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
     queue.get_by_label("what the answer should be").fill("9 EUR")
     queue.get_by_label("your name, for the audit").fill("lee")
     queue.get_by_role("button", name="Accept").click()
-    expect(page.get_by_text("Accepted.")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Accepted.")).to_be_visible()
     assert_no_exception(page)
     page.close()
     wait_until(lambda: not store.rows("golden_candidates", recent))
@@ -109,12 +109,12 @@ def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
 def opened_request(browser: Browser, platform: Platform, trace_id: str) -> Page:
     page = browser.new_page()
     page.goto(f"{platform.dashboard_url}/request?trace_id={trace_id}")
-    expect(page.get_by_text("Evaluation and feedback")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Evaluation and feedback")).to_be_visible()
     return page
 
 
 def wait_until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not what():
-        assert time.monotonic() < deadline, "not within 30 s"
+        assert time.monotonic() < deadline, "not within 120 s"
         time.sleep(0.3)

@@ -18,7 +18,7 @@ from tests.integration.dashboard.running import (
     overflow,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.integration
 # Which request burned most depends on the moment; each is told where its time went.
 CAUSE = re.compile(r"(The first token came|It ended without a token) after .* of it queue")
 PATHS = [page.path for page in PAGES if page.path != "request"]
@@ -40,12 +40,12 @@ def test_three_clicks_from_a_burning_slo_to_the_cause(
     # The range of now: SLOs are evaluated since the platform started, after what was simulated.
     page = opened(browser, f"{platform.dashboard_url}/?range=1h&live=off", width=width)
     page.locator(".ek-slo a", has_text=SLO).click()
-    expect(page.get_by_text("Who burned it")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Who burned it")).to_be_visible()
     expect(page.locator(".st-key-card-burners").get_by_text("qwen3-32b")).to_be_visible()
     page.locator(".st-key-card-burning-requests a").first.click()
-    expect(page.get_by_text(CAUSE)).to_be_visible(timeout=30_000)
+    expect(page.get_by_text(CAUSE)).to_be_visible()
     page.locator(".st-key-card-neighbours a").first.click()
-    expect(page.get_by_text("Others in flight at the same time")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Others in flight at the same time")).to_be_visible()
     assert_no_exception(page)
     page.close()
 
@@ -59,7 +59,7 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
 ) -> None:
     page = opened(browser, platform.page("latency"))
     plot = page.locator(".st-key-chart-heatmap .ek-plot")
-    expect(plot).to_be_visible(timeout=30_000)
+    expect(plot).to_be_visible()
     plot.scroll_into_view_if_needed()
     page.wait_for_timeout(800)
     point = page.evaluate(
@@ -74,11 +74,11 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
     page.wait_for_timeout(300)
     page.mouse.click(point[0], point[1])
     card = page.locator(".st-key-card-behind")
-    expect(card).to_be_visible(timeout=30_000)
+    expect(card).to_be_visible()
     picked = picked_url(page)
     assert picked is not None and picked.low_s < picked.high_s < 100
     card.locator("a").first.click()
-    expect(page.get_by_text("The first token came after")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("The first token came after")).to_be_visible()
     assert_no_exception(page)
     page.close()
 
@@ -104,7 +104,7 @@ def test_a_drafted_objective_is_replayed(platform: Platform, browser: Browser) -
         browser, platform.page("slo", slo=SLO, draft_limit="2.00 s", draft_target="50.0 %")
     )
     rows = page.locator(".st-key-card-draft tbody tr")
-    expect(rows).to_have_count(2, timeout=30_000)
+    expect(rows).to_have_count(2)
     expect(rows.nth(0)).to_contain_text("overspent")
     expect(rows.nth(1)).to_contain_text("none")
     expect(page.locator(".ek-day").first).to_be_visible()
@@ -129,10 +129,10 @@ def test_back_from_a_link_is_the_range_before_it(platform: Platform, browser: Br
           'afterbegin', '<a id="away" href="./latency?range=7d">away</a>')"""
     )
     page.locator("#away").press("Enter")
-    expect(page.get_by_label("time range")).to_have_value("last 7d", timeout=30_000)
+    expect(page.get_by_label("time range")).to_have_value("last 7d")
     expect(page.locator("[data-testid=stMain]")).to_be_focused()
     page.go_back()
-    expect(page.get_by_label("time range")).to_have_value("last 1h", timeout=30_000)
+    expect(page.get_by_label("time range")).to_have_value("last 1h")
     expect(page).to_have_url(f"{platform.dashboard_url}/explore?range=1h")
     page.go_forward()
     expect(page).to_have_url(f"{platform.dashboard_url}/latency?range=7d")

@@ -1,8 +1,10 @@
 """Evaluation and delivery as they run beside the collector."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from tests.integration.slo.slo_requests import ALERTING, SLOW, insert, slo_text
 
 pytestmark = pytest.mark.integration
 
-QUICK = DeliveryPolicy(timeout_s=0.5, max_attempts=50, unit_s=0.01, poll_s=0.02)
+QUICK = DeliveryPolicy(timeout_s=3.0, max_attempts=50, unit_s=0.01, poll_s=0.02)
 
 
 def context(storage: Storage, tmp_path: Path, text: str, url: str) -> Context:
@@ -42,17 +44,20 @@ async def test_the_service_tells_a_flaky_receiver_of_a_breach_and_its_end(
 ) -> None:
     """In real time: bad requests, the page, good ones, the resolve; every retry under its id."""
     page = statuses("page")
-    with serve_alerts([Answer(500), Answer(500, delay_s=1.0), Answer(503)]) as receiver:
+    never = threading.Event()
+    with serve_alerts([Answer(500), Answer(500, held=never), Answer(503)]) as receiver:
         service = slo_service.start(context(storage, tmp_path, slo_text(), receiver.url), QUICK)
         try:
             insert(client, *({"end_ns": time.time_ns()} | SLOW for _ in range(20)))
             receiver.wait_for(lambda got: page(got) == ["firing"])
             # Good ones keep coming: silence alone would not end the alert.
-            for _ in range(6):
+            give_up_s = time.monotonic() + 120
+            while page(receiver.accepted()) != ["firing", "resolved"]:
+                assert time.monotonic() < give_up_s
                 insert(client, *({"end_ns": time.time_ns()} for _ in range(20)))
                 await asyncio.sleep(0.4)
-            receiver.wait_for(lambda got: page(got) == ["firing", "resolved"])
         finally:
+            never.set()
             await service.close()
     by_id: dict[str, set[str]] = {}
     for received in receiver.received:
@@ -83,6 +88,30 @@ async def test_a_wrong_file_is_refused_at_the_start_and_ignored_later(
         await service.close()
 
 
+async def test_each_evaluation_sees_what_the_log_held_before_it(
+    storage: Storage, tmp_path: Path
+) -> None:
+    """Bad requests that are in the store only because an evaluation asked for them."""
+    num_asked = 0
+
+    def make_visible() -> None:
+        nonlocal num_asked
+        num_asked += 1
+        if num_asked == 1:
+            client = storage.connect()
+            insert(client, *({"end_ns": time.time_ns()} | SLOW for _ in range(20)))
+            client.close()
+
+    with serve_alerts([]) as receiver:
+        there = context(storage, tmp_path, slo_text(), receiver.url)
+        service = slo_service.start(replace(there, make_visible=make_visible), QUICK)
+        try:
+            receiver.wait_for(lambda got: statuses("page")(got) == ["firing"])
+        finally:
+            await service.close()
+    assert num_asked >= 1
+
+
 async def test_without_a_file_nothing_runs(storage: Storage, tmp_path: Path) -> None:
     service = slo_service.start(
         Context(storage.connect, tmp_path, None, None, CollectorRegistry()), QUICK
@@ -95,7 +124,7 @@ def _value(registry: CollectorRegistry, name: str) -> float:
     return registry.get_sample_value(name) or 0.0
 
 
-async def _until(is_met: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def _until(is_met: Callable[[], bool], timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not is_met():
         assert time.monotonic() < deadline

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from collector.decompress import BadEncodingError, TooLargeError, decompress
+from collector.decompress import MAX_MEMBERS, BadEncodingError, TooLargeError, decompress
 
 LIMIT = 10_000
 
@@ -57,3 +57,10 @@ def test_a_body_that_is_not_what_it_says_is_refused(encoding: str, body: bytes) 
 
 def test_concatenated_gzip_members_are_one_body() -> None:
     assert decompress(gzip.compress(b"a") + gzip.compress(b"b"), "gzip", LIMIT) == b"ab"
+
+
+def test_a_body_of_very_many_streams_is_refused_before_it_costs_anything() -> None:
+    few = b"".join(gzip.compress(bytes([byte])) for byte in range(MAX_MEMBERS))
+    assert decompress(few, "gzip", LIMIT) == bytes(range(MAX_MEMBERS))
+    with pytest.raises(BadEncodingError, match="32 compressed streams"):
+        decompress(few + gzip.compress(b""), "gzip", LIMIT)

@@ -88,6 +88,17 @@ def test_an_empty_request_has_no_spans(body: bytes) -> None:
         pytest.param(document(traceId=5), id="an id that is a number"),
         pytest.param(document(startTimeUnixNano="soon"), id="a time that is text"),
         pytest.param(document(name="\ud800"), id="half a surrogate pair"),
+        pytest.param(document(kind="\udfff"), id="half a surrogate pair for a number"),
+        pytest.param(document(attributes=["\ud800"]), id="half a surrogate pair for an attribute"),
+        pytest.param(b'{"unknown": "\\ud800"}', id="half a surrogate pair where nobody reads"),
+        pytest.param(b'{"unknown": "\xed\xa0\x80"}', id="the same in UTF-8"),
+        pytest.param(b'{"unknown": NaN}', id="NaN"),
+        pytest.param(b'{"unknown": ' + b"9" * 5000 + b"}", id="a number of 5,000 digits"),
+        pytest.param(document(kind=float("inf")), id="an infinite kind"),
+        pytest.param(
+            document(attributes=[{"key": "k", "value": {"doubleValue": 10**400}}]), id="10^400"
+        ),
+        pytest.param("{}".encode("utf-16"), id="UTF-16"),
         pytest.param(b"[" * 100_000, id="nested without end"),
         pytest.param(b'{"a":' * 100_000, id="objects without end"),
     ],

@@ -1,8 +1,18 @@
+import re
+
 import pytest
 
-from collector.query_guard import Guard, RefusedError, is_settings_list, result_format
+from collector.query_guard import (
+    Guard,
+    RefusedError,
+    is_settings_list,
+    parameters_of,
+    result_format,
+)
+from collector.query_names import CLIENT_SETTINGS
 
-GUARD = Guard.of_engine(iter(["numbers", "file", "url", "s3", "remote", "python", "merge", "new"]))
+GUARD = Guard.of_engine(["numbers", "file", "url", "s3", "remote", "python", "merge", "new"])
+TENANT_GUARD = GUARD.for_tenant(["_part_offset"])
 
 
 @pytest.mark.parametrize(
@@ -22,7 +32,7 @@ GUARD = Guard.of_engine(iter(["numbers", "file", "url", "s3", "remote", "python"
         "EXISTS TABLE requests",
         "EXPLAIN SELECT 1",
         "SELECT aim, AIX FROM t",
-        "SELECT SETTINGS FROM t WHERE SETTINGS = 1",
+        "SELECT settings FROM t WHERE settings = 1",
         "SELECT ' SETTINGS a = 1'",
         "SELECT {q:String}, {ids:Array(UInt8)}",
     ],
@@ -72,8 +82,7 @@ def test_everything_else_is_refused(formatted: str) -> None:
     [
         ("SELECT 1", "TabSeparated"),
         ("SELECT 1 FORMAT Native", "Native"),
-        ("SELECT 1 FORMAT JSON SETTINGS max_threads = 1", "JSON"),
-        ("SELECT 1 SETTINGS max_threads = 1 FORMAT CSV", "CSV"),
+        ("SELECT 1 AS format FORMAT CSV", "CSV"),
         ("SELECT ' FORMAT Native'", "TabSeparated"),
     ],
 )
@@ -113,17 +122,108 @@ def test_other_identifier_parameters_are_refused(value: str) -> None:
 )
 def test_a_tenants_reader_is_refused_what_tells_of_others(formatted: str) -> None:
     with pytest.raises(RefusedError):
-        GUARD.for_tenant().check(formatted)
+        TENANT_GUARD.check(formatted)
 
 
 @pytest.mark.parametrize("value", ["merge", "t.prewhere", "Merge", "file"])
 def test_a_name_put_in_by_parameter_is_refused_like_any(value: str) -> None:
     with pytest.raises(RefusedError):
-        GUARD.for_tenant().check_identifiers("SELECT {x:Identifier}", {"x": value})
+        TENANT_GUARD.check_identifiers("SELECT {x:Identifier}", {"x": value})
 
 
 @pytest.mark.parametrize(
     "formatted", ["SELECT a FROM t", "DESCRIBE TABLE t", "WITH 1 AS x SELECT x"]
 )
 def test_a_tenants_reader_may_read(formatted: str) -> None:
-    GUARD.for_tenant().check(formatted)
+    TENANT_GUARD.check(formatted)
+
+
+@pytest.mark.parametrize(
+    "formatted",
+    [
+        "SELECT * FROM (SELECT 1 SETTINGS a.b = 1, readonly = 0)",
+        "SELECT * FROM (SELECT 1 SETTINGS allow_ddl, readonly = 0)",
+        "SELECT * FROM (SELECT 1 SETTINGS `a b` = 1)",
+        "SELECT 1 AS SETTINGS",
+        "SHOW SETTINGS LIKE 'x'",
+        "SELECT 1 FORMAT Protobuf",
+        "SELECT 1 FORMAT protobuf",
+        "SELECT 1 FORMAT `Template`",
+        "SELECT 1 PARALLEL WITH KILL QUERY WHERE 1 ASYNC",
+        "EXPLAIN SYSTEM FLUSH LOGS",
+        "EXPLAIN AST INSERT INTO t FORMAT Values",
+        "EXPLAIN header = 1 CREATE TABLE x",
+        "SELECT `x.file`('/etc/passwd')",
+        # What the formatter never prints, and the engine would cut in its own way.
+        "SELECT 1 -- file",
+        "SELECT 1 /* x */",
+        'SELECT "a"',
+        "SELECT $a$x$a$",
+        "SELECT 1 # x",
+        "SELECT 1; SELECT 2",
+        "SELECT\n1",
+        "SELECT \u2019x\u2019",
+        "SELECT\u00a01",
+        "SELECT 'open",
+        "SELECT `open",
+        "SELECT `fi\\x6ce`('x')",
+        "SELECT \\",
+    ],
+)
+def test_what_is_not_known_is_refused(formatted: str) -> None:
+    with pytest.raises(RefusedError):
+        GUARD.check(formatted)
+
+
+@pytest.mark.parametrize(
+    "formatted",
+    [
+        "EXPLAIN SELECT 1",
+        "EXPLAIN AST SELECT 1",
+        "EXPLAIN QUERY TREE run_passes = 0 WITH 1 AS x SELECT x",
+        "EXPLAIN indexes = 1, header = 1 SELECT 1",
+        "SELECT a - -1, -(-1), 1.5e-3, [1, 2][1], (1, 2).1, CAST(a, 'String'), x -> (x + 1)",
+        "SELECT a.`b c`, {p:Array(String)}, '\\'--', '/*', ' FORMAT Protobuf' FORMAT JSONEachRow",
+        "SELECT format, settings FROM t ORDER BY format ASC",
+    ],
+)
+def test_ordinary_queries_are_not_refused(formatted: str) -> None:
+    GUARD.check(formatted)
+
+
+@pytest.mark.parametrize(
+    "formatted",
+    [
+        "SELECT max(_part_offset) FROM t",
+        "SELECT t._part_offset FROM t",
+        "SELECT `t._part_offset` FROM t",
+        "SELECT _Part_Offset FROM t",
+        "SELECT count() FROM t WHERE indexHint(a = 1)",
+        "SELECT arrayMap(lowCardinalityKeys, [a]) FROM t",
+        "SELECT * FROM t SAMPLE 1 / 2",
+        "SELECT 1 FORMAT JSONEachRowWithProgress",
+    ],
+)
+def test_a_tenants_reader_is_refused_how_rows_lie(formatted: str) -> None:
+    with pytest.raises(RefusedError):
+        TENANT_GUARD.check(formatted)
+
+
+def test_only_parameters_with_a_place_are_passed_on() -> None:
+    formatted = "SELECT {a:String}, {b:Array(UInt8)}, '{c}'"
+    assert parameters_of(formatted, {"a": "1", "b": "[2]", "c": "3", "d": "4"}) == {
+        "a": "1",
+        "b": "[2]",
+    }
+
+
+@pytest.mark.parametrize("pattern", CLIENT_SETTINGS.values(), ids=CLIENT_SETTINGS)
+def test_no_value_of_a_setting_is_a_path_or_long(pattern: re.Pattern[str]) -> None:
+    for value in (
+        "/tmp/evenkeel-hostile.proto",
+        "/etc/passwd",
+        "http://127.0.0.1:9/",
+        "x" * 65,
+        "\n",
+    ):
+        assert not pattern.fullmatch(value)

@@ -9,14 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.redaction_rules import (
-    Action,
-    compile_bytes,
-    glob_to_pattern,
-    load_rules,
-    without_anchors,
-)
+from collector.redaction_rules import glob_to_pattern, load_rules
 from evenkeel.errors import ConfigurationError
+from evenkeel.privacy.rules import Action, compile_bytes, without_anchors
 
 
 def write(tmp_path: Path, text: str) -> Path:

@@ -44,5 +44,12 @@ def test_a_torn_note_is_cut_off(tmp_path: Path) -> None:
     assert newest.read_text() == "1\tall_1_1_0\tblock\n"
 
 
+def test_a_damaged_note_is_passed_over_and_the_others_count(tmp_path: Path) -> None:
+    log = "1\tall_5_5_0\tgone\n" + "\0" * 40 + "\n1\tall_\n1\tall_2_2_0\tthere\n"
+    newest = table(tmp_path, ["all_2_2_0"], log)
+    assert forget_unfinished_inserts(tmp_path) == 1
+    assert newest.read_text() == log + "2\tall_5_5_0\tgone\n"
+
+
 def test_a_store_that_is_not_there_yet_has_none(tmp_path: Path) -> None:
     assert forget_unfinished_inserts(tmp_path / "store") == 0

@@ -26,7 +26,7 @@ def test_a_store_that_is_gone_is_one_message_with_the_command(
         next(page for page in PAGES if page.path == path).show()
 
     monkeypatch.setenv("EVENKEEL_DASHBOARD_QUERY_URL", "http://127.0.0.1:9")
-    app = AppTest.from_function(show, args=(path,), default_timeout=20).run()
+    app = AppTest.from_function(show, args=(path,), default_timeout=240).run()
     assert not app.exception
     assert "The store is not reachable" in said(app)
     assert "evenkeel collect" in said(app)
@@ -34,7 +34,7 @@ def test_a_store_that_is_gone_is_one_message_with_the_command(
 
 def test_the_app_starts_without_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENKEEL_DASHBOARD_QUERY_URL", "http://127.0.0.1:9")
-    app = AppTest.from_file(str(APP), default_timeout=20).run()
+    app = AppTest.from_file(str(APP), default_timeout=240).run()
     assert not app.exception
     assert "The store is not reachable" in said(app)
 

@@ -11,6 +11,7 @@ from dashboard.configuration import DashboardSettings, SignIn
 from dashboard.server import APP, arguments, child_environment, refuse_taken_port
 from evenkeel.cli import _run
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import SecretAddress
 from evenkeel.settings import load
 
 
@@ -30,13 +31,13 @@ def test_a_taken_port_is_refused_before_anything_starts() -> None:
 
 
 def test_the_app_reads_the_settings_that_it_was_started_with() -> None:
-    settings = DashboardSettings(port=8600, query_url="http://store:8123")
+    settings = DashboardSettings(port=8600, query_url=SecretAddress("http://store:8123"))
     assert load(DashboardSettings, {}, child_environment(settings)).settings == settings
 
 
 def test_a_password_in_the_address_is_never_shown(capsys: pytest.CaptureFixture[str]) -> None:
     url = "https://reader:s3cret@store:8443"
-    assert DashboardSettings(query_url=url).shown_url == "https://reader:***@store:8443"
+    assert DashboardSettings(query_url=SecretAddress(url)).shown_url == "https://store:8443"
     assert _run([DASHBOARD], ["dashboard", "--query-url", url, "--print-config"]) == 0
     assert "s3cret" not in capsys.readouterr().out
     assert DashboardSettings().shown_url == "http://127.0.0.1:8123"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboard.ledger_model import MEANINGS, counterfactual, entries
-from runtime.step_shares import Cause
+from runtime.cause import Cause
 
 ROW = {
     "ledger": {

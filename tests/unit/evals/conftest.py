@@ -11,7 +11,7 @@ from evals.dataset import Item, Message
 from evals.scorers import Label, Score, make_scorer
 
 # A busy machine must not fail a property.
-settings.register_profile("evals", deadline=None, max_examples=60)
+settings.register_profile("evals", parent=settings.get_profile("suite"), max_examples=60)
 settings.load_profile("evals")
 
 MakePair = Callable[..., AnsweredPair]

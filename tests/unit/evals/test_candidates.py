@@ -64,8 +64,8 @@ def test_texts_are_scrubbed_before_they_are_written(items: Path) -> None:
     secret = "sk-" + "a1B2" * 8
     mail = f"I am kim@example.org, key {secret}, where is my parcel?"
     proposal = file.propose([failure(mail, corrected="mail kim@example.org")], dataset(items), None)
-    assert proposal.fresh[0].question == "I am [e-mail address], key [API key], where is my parcel?"
-    assert proposal.fresh[0].corrected == "mail [e-mail address]"
+    assert proposal.fresh[0].question == "I am [email], key [api_key], where is my parcel?"
+    assert proposal.fresh[0].corrected == "mail [email]"
     written = file.path.read_text()
     assert "kim@" not in written and secret not in written
 

@@ -100,7 +100,7 @@ def test_rules(name: str, reference: object, answer: str, is_right: bool) -> Non
 
 def test_a_rule_never_repeats_what_it_found() -> None:
     score = make_scorer("pii", None).score("mail jane@example.org")
-    assert score.reason == "found: e-mail address"
+    assert score.reason == "found: email"
 
 
 def test_what_is_allowed_is_let_through() -> None:

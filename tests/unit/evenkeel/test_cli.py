@@ -75,3 +75,18 @@ def test_errors_are_one_line_and_a_code(
 ) -> None:
     assert main(argv, [chosen]) == code
     assert capsys.readouterr().err == f"evenkeel: {line}\n"
+
+
+def test_only_the_chosen_command_is_configured() -> None:
+    """Each imports its settings: `--help` of one must not pay for all."""
+    configured: list[str] = []
+
+    def make(name: str) -> Command:
+        def configure(parser: argparse.ArgumentParser) -> None:
+            configured.append(name)
+            parser.set_defaults(run=lambda args: 0)
+
+        return Command(name, "does it", configure)
+
+    assert main(["do"], [make("do"), make("other")]) == 0
+    assert configured == ["do"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -99,7 +99,7 @@ def times(
     first: float | None,
     last: float | None,
     submitted: float | None = None,
-    gate: float = 0,
+    holds: Mapping[str, float] | None = None,
 ) -> RequestTimes:
     """Times in milliseconds; the request is over 1 ms after its last one."""
     end = max(t for t in (arrival, first, last, 0) if t is not None) + 1
@@ -107,4 +107,4 @@ def times(
         None if t is None else int(t * MS) for t in (first, last, submitted)
     )
     in_ns = (int(arrival * MS), int(end * MS), first_ns, last_ns, submitted_ns)
-    return RequestTimes(*in_ns, gate_s=gate / 1e3)
+    return RequestTimes(*in_ns, holds={k: ms / 1e3 for k, ms in (holds or {}).items()})

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from runtime.caller import Caller
-from runtime.control import Control, RefusedError
+from runtime.control import Control, RefusedError, Visit
 from runtime.control_config import ControlConfig, Mode, Quota, SloClass
 from runtime.control_limits import EngineLimits, LimitsFile, decode_limits, limits_path
 from runtime.control_service import ControlService
@@ -63,52 +63,104 @@ def test_the_wait_at_the_gate_is_measured() -> None:
     in_loop(scenario)
 
 
-def test_a_burning_class_sheds_the_lowest_and_says_when_to_come_back() -> None:
+def test_a_burning_class_has_nobody_shed() -> None:
     async def scenario() -> None:
         clock = Clock()
         control = make(clock)
-        burn(control, clock)
-        change = control.tick()
-        assert change is not None
-        assert change.after == "batch"
-        visit = control.arrive(Caller(slo_class="batch"), 100)
-        with pytest.raises(RefusedError) as caught:
-            control.queue(visit)
-        assert (caught.value.status, caught.value.reason) == (503, "shed")
-        assert caught.value.retry_after_s == 20
-        control.queue(control.arrive(Caller(slo_class="interactive"), 100))
-        assert control.counts.refused == {("batch", "shed"): 1}
-
-    in_loop(scenario)
-
-
-def test_a_request_that_is_shed_costs_its_tenant_nothing() -> None:
-    async def scenario() -> None:
-        clock = Clock()
-        control = make(clock, tenants={"acme": Quota(requests_per_minute=1)})
-        burn(control, clock)
-        control.tick()
-        for _ in range(3):
-            visit = control.arrive(Caller(slo_class="batch", tenant="acme"), 100)
-            with pytest.raises(RefusedError, match="overloaded"):
-                control.queue(visit)
-            control.leave(visit, 0)
-
-    in_loop(scenario)
-
-
-def test_a_dry_run_climbs_and_refuses_nobody() -> None:
-    async def scenario() -> None:
-        clock = Clock()
-        control = make(clock, mode=Mode.DRY_RUN, tenant=Quota(requests_per_minute=1))
-        burn(control, clock)
-        assert control.tick() is not None
-        for _ in range(10):
-            visit = control.arrive(Caller(slo_class="batch"), 100)
-            assert control.queue(visit).is_inside
+        for _ in range(5):
+            burn(control, clock, 40)
+            control.tick()
+        assert control.level == 2
+        for _ in range(50):
+            control.queue(control.arrive(Caller(slo_class="batch"), 100))
         assert control.counts.refused == {}
-        assert control.counts.would_refuse["interactive", "quota"] == 9
-        assert sum(control.counts.would_refuse.values()) == 19
+
+    in_loop(scenario)
+
+
+def crowd(control: Control, clock: Clock, num: int, every_s: float = 0.5) -> list[Visit]:
+    """Let a queue of batch requests get a turn each `every_s`, and return those that wait."""
+    visits = [control.arrive(Caller(slo_class="batch", tenant="crowd"), 100) for _ in range(num)]
+    for visit in visits:
+        control.queue(visit)
+    for visit in visits[:40]:
+        clock.now_s += every_s
+        control.leave(visit, 0)
+    return visits[40:]
+
+
+def test_a_request_is_shed_where_its_turn_cannot_come_before_it_would_be_given_up() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
+        quota = {"acme": Quota(requests_per_minute=1)}
+        control = make(clock, max_active=1, tenants=quota)
+        control.configure(replace(control.config, classes=classes))
+        crowd(control, clock, 100)
+        # Some 60 wait before it, two a second get their turn: 30 s, and it waits for 10.
+        for number in range(1, 4):
+            visit = control.arrive(Caller(slo_class="brief", tenant="acme"), 100)
+            with pytest.raises(RefusedError, match="cannot be in time") as caught:
+                control.queue(visit)
+            assert (caught.value.status, caught.value.reason) == (503, "shed")
+            assert 20 <= caught.value.retry_after_s <= 40
+            assert control.counts.refused == {("brief", "shed"): number}
+            # It costs its tenant nothing.
+            control.leave(visit, 0)
+        # Who is due before all of them is not.
+        control.queue(control.arrive(Caller(slo_class="interactive"), 100))
+        assert control.counts.refused == {("brief", "shed"): 3}
+
+    in_loop(scenario)
+
+
+def test_nobody_is_shed_for_those_behind_it() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        control = make(clock, max_active=1)
+        crowd(control, clock, 100)
+        for _ in range(2):
+            control.queue(control.arrive(Caller(slo_class="interactive"), 100))
+        control.queue(control.arrive(Caller(slo_class="batch"), 100))
+        assert control.counts.refused == {}
+
+    in_loop(scenario)
+
+
+def test_a_dry_run_lets_everybody_in_and_counts_what_it_would_do() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
+        quotas = {"acme": Quota(requests_per_minute=1)}
+        control = make(clock, mode=Mode.DRY_RUN, max_active=1, tenants=quotas)
+        control.configure(replace(control.config, classes=classes))
+        waiting = crowd(control, clock, 100)
+        assert all(visit.ticket is not None and visit.ticket.is_inside for visit in waiting)
+        for _ in range(3):
+            visit = control.arrive(Caller(slo_class="brief", tenant="acme"), 100)
+            assert control.queue(visit).is_inside
+            control.leave(visit, 0)
+        # The second and third are over their quota, which is why they would be refused.
+        assert control.counts.would_refuse == {("brief", "shed"): 1, ("brief", "quota"): 2}
+        patient = control.arrive(Caller(slo_class="interactive"), 100)
+        control.queue(patient)
+        clock.now_s += 3
+        control.leave(patient, 0)
+        assert control.counts.would_refuse["interactive", "queue_deadline"] == 1
+        assert control.counts.refused == {}
+
+    in_loop(scenario)
+
+
+def test_who_is_pushed_out_of_a_full_queue_is_shed() -> None:
+    async def scenario() -> None:
+        control = make(Clock(), max_active=1, tenants={"acme": Quota(requests_per_minute=1)})
+        last = control.arrive(Caller(slo_class="batch", tenant="acme"), 100)
+        error = control.push_out(last)
+        assert (error.status, error.reason) == (503, "shed")
+        assert control.counts.refused == {("batch", "shed"): 1}
+        control.leave(last, 0)
+        control.arrive(Caller(slo_class="batch", tenant="acme"), 100)
 
     in_loop(scenario)
 
@@ -144,6 +196,9 @@ def test_long_prompts_are_due_later_but_not_for_ever() -> None:
         assert short == 1_000_200
         assert long == 1_000_800
         assert huge == 1_001_600
+        # A class with time to spare is not put off beyond its own limit by much.
+        batch = Caller(slo_class="batch")
+        assert control.arrive(batch, 100_000_000).priority == 1_034_000
 
     in_loop(scenario)
 
@@ -218,12 +273,12 @@ def test_the_kill_switch_is_in_the_file(tmp_path: Path) -> None:
         assert control.level == 0
         service.close()
         levers = [attributes["evenkeel.control.lever"] for _, attributes in events]
-        assert levers == ["shed", "mode"]
+        assert levers == ["prefill_chunk", "mode"]
         assert {name for name, _ in events} == {"evenkeel.control"}
-        shed = events[0][1]
-        assert shed["evenkeel.control.burn_before"] == pytest.approx(100)
-        assert shed["evenkeel.control.bad_before"] == shed["evenkeel.control.bad_after"] == 10
-        assert shed["evenkeel.control.good_before"] == 0
+        step = events[0][1]
+        assert step["evenkeel.control.burn_before"] == pytest.approx(100)
+        assert step["evenkeel.control.bad_before"] == step["evenkeel.control.bad_after"] == 10
+        assert step["evenkeel.control.good_before"] == 0
 
     in_loop(scenario)
 
@@ -292,16 +347,12 @@ def test_a_file_read_again_keeps_the_steps_that_mean_the_same() -> None:
             burn(control, clock, 40)
             assert control.tick() is not None
         limits, burning = control.limits, control.burn()
-        control.configure(replace(control.config, window_s=20.0, max_active=8))
+        classes = {**CLASSES, "archive": SloClass(60.0)}
+        more = replace(control.config, window_s=20.0, max_active=3, classes=classes)
+        control.configure(more)
         assert (control.level, control.limits) == (2, limits)
         assert control.burn() == burning
-        assert control.gate.capacity == 6
-        # Another class is the lowest: what was shed for it no longer is.
-        classes = {**CLASSES, "archive": SloClass(60.0)}
-        control.configure(replace(control.config, classes=classes))
-        assert control.level == 0
-        burn(control, clock, 40)
-        assert control.tick() is not None
+        assert control.gate.capacity == 3
         # A dry run's steps are nobody's: acting begins at the first.
         control.configure(replace(control.config, mode=Mode.DRY_RUN))
         assert control.level == 0

@@ -31,6 +31,19 @@ def test_classes_are_ranked_by_their_limit() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        pytest.param("", "chat", id="no classes of one's own"),
+        pytest.param("[classes.chat]\nttft_s = 1\n[classes.a]\nttft_s = 0.1", "chat", id="chat"),
+        pytest.param("[classes.slow]\nttft_s = 9\n[classes.fast]\nttft_s = 1", "fast", id="none"),
+        pytest.param("default_class = 'b'\n[classes.b]\nttft_s = 1", "b", id="named"),
+    ],
+)
+def test_requests_without_a_class_have_one_that_is_there(text: str, name: str) -> None:
+    assert parse_control(text, "control.toml").default_class == name
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("mode = 'on'", "mode"),
@@ -39,6 +52,8 @@ def test_classes_are_ranked_by_their_limit() -> None:
         ("[classes.chat]\nttft = 1", "ttft"),
         ("colour = 'blue'", "colour"),
         ("default_class = 'x'", "known: code, interactive, chat, batch"),
+        ("default_class = 'chat'\n[classes.fast]\nttft_s = 1", "'chat' is no class; known: fast"),
+        ("[classes]", "classes is empty"),
         ("[tenant]\nactive = 0", "$.tenant.active"),
         ("[tenants.acme]\nrequests = 1", "requests"),
         ("mode = ", "Invalid value"),

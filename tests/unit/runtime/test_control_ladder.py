@@ -1,12 +1,13 @@
 """The ladder: when it climbs, when it comes back, and what it never does."""
 
 import itertools
+from dataclasses import fields
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.control_config import ControlConfig, SloClass
-from runtime.control_ladder import Change, Ladder, Lever, Limits, Reading, build_ladder
+from runtime.control_ladder import STEPS, Change, Ladder, Lever, Limits, Reading
 
 CONFIG = ControlConfig(
     classes={"interactive": SloClass(0.2), "chat": SloClass(0.5), "batch": SloClass(30.0)},
@@ -22,36 +23,21 @@ def climb(ladder: Ladder, readings: dict[str, Reading], seconds: range) -> list[
     return [change for change in changes if change is not None]
 
 
-def test_the_lowest_class_is_shed_first_and_the_highest_never() -> None:
-    steps = build_ladder(CONFIG.ranking)
-    assert [lever for lever, _ in steps] == [
-        Lever.SHED,
-        Lever.ACTIVE,
-        Lever.PREFILL,
-        Lever.DRAFTS,
-        Lever.SHED,
-        Lever.ACTIVE,
-    ]
-    assert steps[0][1].shed == ("batch",)
-    assert all("interactive" not in limits.shed for _, limits in steps)
+def test_no_step_refuses_anybody_or_keeps_the_engine_from_work() -> None:
+    assert [lever for lever, _ in STEPS] == [Lever.PREFILL, Lever.DRAFTS]
+    assert {field.name for field in fields(Limits)} == {"prefill_ratio", "draft_ratio"}
     # Each step keeps what the ones before it did.
-    for (_, before), (_, after) in itertools.pairwise(steps):
-        assert set(before.shed) <= set(after.shed)
-        assert after.active_ratio <= before.active_ratio
+    for (_, before), (_, after) in itertools.pairwise(STEPS):
         assert after.prefill_ratio <= before.prefill_ratio
         assert after.draft_ratio <= before.draft_ratio
-
-
-def test_a_single_class_is_capped_and_not_shed() -> None:
-    assert all(limits.shed == () for _, limits in build_ladder(["chat"]))
 
 
 def test_it_climbs_one_step_a_window_while_the_budget_burns() -> None:
     ladder = Ladder(CONFIG, 0.0)
     changes = climb(ladder, BURNING, range(0, 60))
-    assert [change.level for change in changes] == [1, 2, 3, 4, 5, 6]
-    assert changes[0].lever == Lever.SHED
-    assert (changes[0].before, changes[0].after) == ("none", "batch")
+    assert [change.level for change in changes] == [1, 2]
+    assert changes[0].lever == Lever.PREFILL
+    assert (changes[0].before, changes[0].after) == ("1", "0.25")
     assert "interactive: 20 of its requests over 0.2 s in 10 s, burn 20.0" in changes[0].reason
 
 
@@ -62,19 +48,12 @@ def test_it_comes_back_step_by_step_after_the_calm() -> None:
     changes = climb(ladder, CALM, range(20, 100))
     assert [change.level for change in changes] == [1, 0]
     assert ladder.limits == Limits()
-    assert changes[-1].after == "none"
+    assert changes[-1].after == "1"
 
 
 def test_a_few_bad_requests_move_nothing() -> None:
     ladder = Ladder(CONFIG, 0.0)
     assert climb(ladder, {"interactive": Reading(1, 2)}, range(0, 100)) == []
-
-
-def test_a_class_that_is_shed_is_not_protected() -> None:
-    ladder = Ladder(CONFIG, 0.0)
-    climb(ladder, BURNING, range(0, 1))
-    assert ladder.limits.shed == ("batch",)
-    assert climb(ladder, {"batch": Reading(0, 50)}, range(1, 15)) == []
 
 
 def test_burn_between_the_two_rates_holds_the_level() -> None:
@@ -94,7 +73,7 @@ def test_it_never_moves_twice_in_a_window_and_never_out_of_bounds(
         before = ladder.level
         change = ladder.tick({"interactive": Reading(good, bad)}, float(second))
         assert abs(ladder.level - before) == (0 if change is None else 1)
-        assert 0 <= ladder.level <= len(build_ladder(CONFIG.ranking))
+        assert 0 <= ladder.level <= len(STEPS)
         if change is not None:
             moved.append(float(second))
     assert all(b - a >= CONFIG.window_s for a, b in itertools.pairwise(moved))

@@ -8,10 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from runtime.caller import Caller
 from runtime.control import Control
 from runtime.control_config import ControlConfig, Mode, Quota, SloClass
-from runtime.control_middleware import ControlMiddleware
+from runtime.control_gate import MAX_WAITING
+from runtime.control_middleware import Budget, ControlMiddleware, _Waiting
 from runtime.control_service import ControlService
 from runtime.request_trace import CURRENT_REQUEST, HttpRequest
 
@@ -90,7 +93,7 @@ class Connection:
 
 
 async def soon(condition: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -129,6 +132,57 @@ def test_a_caller_who_leaves_the_queue_is_not_served(tmp_path: Path) -> None:
         app.may_end.set()
         await task
         assert app.bodies == [b"chat"]
+
+    asyncio.run(scenario())
+
+
+def test_bodies_of_those_who_wait_are_held_within_a_budget() -> None:
+    async def scenario() -> None:
+        budget, seen = Budget(10), 0
+
+        async def receive() -> Any:
+            nonlocal seen
+            seen += 1
+            return {"type": "http.request", "body": b"x" * 8, "more_body": True}
+
+        first, second = (_Waiting(receive, budget) for _ in range(2))
+        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await first.wait(never, 0.01)
+        # One message beyond what was left, and no more.
+        assert (seen, budget.left) == (2, -6)
+        await second.wait(never, 0.01)
+        assert seen == 2
+        first.give_back()
+        assert budget.left == 10
+        # What was read comes first, then the rest of the connection.
+        bodies = [(await first.receive())["body"] for _ in range(3)]
+        assert (bodies, seen) == ([b"x" * 8] * 3, 3)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_cached", [False, True], ids=["at the gate", "behind the cache"])
+def test_who_is_pushed_out_of_a_full_queue_is_told_at_once(tmp_path: Path, is_cached: bool) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        control, may_end = service.control, asyncio.Event()
+        app = CachingApp(may_end) if is_cached else App(may_end)
+        cache = object() if is_cached else None
+        control.queue(control.arrive(Caller(slo_class="chat"), 10))
+        # All but one of those who may wait, due before the last.
+        for _ in range(MAX_WAITING - 1):
+            control.queue(control.arrive(Caller(slo_class="batch"), 10))
+        last = Connection(service, app, "batch", cache=cache)
+        waiting = asyncio.create_task(last.ask())
+        await soon(lambda: control.gate.count_waiting()["batch"] == MAX_WAITING)
+        control.queue(control.arrive(Caller(slo_class="chat"), 10))
+        await waiting
+        assert (last.status, json.loads(last.answers[1]["body"])["error"]["type"]) == (503, "shed")
+        full = Connection(service, app, "batch", cache=cache)
+        await full.ask()
+        assert full.status == 503
+        assert control.counts.refused == {("batch", "shed"): 2}
+        assert control.gate.count_waiting() == {"batch": MAX_WAITING - 1, "chat": 1}
 
     asyncio.run(scenario())
 
@@ -190,20 +244,6 @@ def test_switched_off_nothing_waits(tmp_path: Path) -> None:
         app.may_end.set()
         await asyncio.gather(*tasks)
         assert service.control.counts.admitted == {}
-
-    asyncio.run(scenario())
-
-
-def test_the_state_is_one_json_object(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        service = make_service(tmp_path)
-        connection = Connection(service, None, path="/control", method="GET")
-        await connection.ask()
-        state = json.loads(connection.answers[1]["body"])
-        assert connection.status == 200
-        assert state["mode"] == "act"
-        assert state["level"] == 0
-        assert state["limits"]["shed"] == []
 
     asyncio.run(scenario())
 

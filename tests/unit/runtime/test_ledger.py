@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
+from runtime.cause import Cause
 from runtime.ledger import Ledger, Phase, charge
 from runtime.step_cost import FEATURES, StepCost
 from runtime.step_prices import price
 from runtime.step_record import Held
-from runtime.step_shares import Cause
 from runtime.timeline import EngineRequest
 from tests.unit.runtime.step_builder import (
     COST,
@@ -31,12 +31,13 @@ class Case:
     """A request from 0 ms on, queued at `queued`, and what it is charged, in milliseconds."""
 
     steps: tuple[Step, ...]
-    first: float
-    last: float
+    first: float | None
+    last: float | None
     expected: dict[str, float]
     queued: float = 0
     submitted: float | None = None
-    gate: float = 0
+    holds: dict[str, float] = field(default_factory=dict)
+    end: float | None = None
     cached: int = 0
     lost: int = 0
     numbers: tuple[int, ...] = (ME,)
@@ -106,7 +107,7 @@ CASES = {
         (Step(0, 100, [prefill(1, 980)]), Step(101, 105, [prefill(ME, 20)])),
         queued=100.5,
         submitted=60,
-        gate=55,
+        holds={"queue.gate": 55},
         first=105,
         last=105,
         expected={
@@ -149,6 +150,77 @@ CASES = {
             "ttft.queue.remote_kv": 3,
             "ttft.prefill.own": 2,
         },
+    ),
+    "a grammar is compiled between steps as well, in which the engine only looks for it": Case(
+        (
+            Step(3, 3.01, [Part(ME, held_by=Held.GRAMMAR)]),
+            Step(4, 4.01, [Part(ME, held_by=Held.GRAMMAR)]),
+            Step(90, 90.01, [Part(ME, held_by=Held.GRAMMAR)]),
+            Step(91, 99, [prefill(ME, 80)]),
+            Step(100, 101, [decode(ME)]),
+        ),
+        queued=2,
+        first=99,
+        last=101,
+        expected={
+            "ttft.host.input": 2,
+            "ttft.queue.grammar": 89,
+            "ttft.prefill.own": 8,
+            "decode.host.gap": 1,
+            "decode.decode.own": 1,
+        },
+    ),
+    "remote blocks are fetched between others' steps as well": Case(
+        (
+            Step(1, 5, [decode(1), Part(ME, held_by=Held.REMOTE_KV)]),
+            Step(7, 9, [decode(1), Part(ME, held_by=Held.REMOTE_KV)]),
+            Step(12, 14, [prefill(ME, 80)]),
+        ),
+        first=14,
+        last=14,
+        expected={"ttft.queue.remote_kv": 12, "ttft.prefill.own": 2},
+    ),
+    "given up while its grammar was compiled": Case(
+        (Step(3, 3.01, [Part(ME, held_by=Held.GRAMMAR)]),),
+        queued=2,
+        first=None,
+        last=None,
+        end=20,
+        expected={"ttft.host.input": 2, "ttft.queue.grammar": 18},
+    ),
+    "records that are missing are nobody's, also where it was set aside": Case(
+        (
+            Step(1, 5, [Part(ME, held_by=Held.GRAMMAR)]),
+            Step(8, 9, [Part(ME, held_by=Held.GRAMMAR)], follows_loss=True),
+            Step(9, 10, [prefill(ME, 80)]),
+        ),
+        first=10,
+        last=10,
+        expected={"ttft.queue.grammar": 6, "ttft.unobserved": 3, "ttft.prefill.own": 1},
+    ),
+    "what our own hooks took is theirs": Case(
+        (Step(100, 104, [prefill(ME, 20)]),),
+        queued=100,
+        submitted=90,
+        first=104,
+        last=104,
+        holds={"host.prompt": 5, "host.compression": 7, "host.cache": 50, "queue.gate": 20},
+        expected={
+            "ttft.host.prompt": 5,
+            "ttft.host.compression": 7,
+            "ttft.host.cache": 50,
+            "ttft.queue.gate": 20,
+            "ttft.host.input": 18,
+            "ttft.prefill.own": 4,
+        },
+    ),
+    "hooks are never charged more than there is": Case(
+        (Step(10, 14, [prefill(ME, 20)]),),
+        queued=10,
+        first=14,
+        last=14,
+        holds={"host.compression": 7, "host.cache": 50},
+        expected={"ttft.host.compression": 7, "ttft.host.cache": 3, "ttft.prefill.own": 4},
     ),
     "tokens that the prefix cache had lost are the miss's": Case(
         # 100 of 400 tokens were cached, 200 more had been: two thirds of what is computed.
@@ -264,7 +336,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_each_moment_has_its_cause(case: Case) -> None:
     request = EngineRequest(case.numbers, int(case.queued * MS), case.cached, case.lost)
-    seen = times(0, case.first, case.last, case.submitted, case.gate)
+    seen = times(0, case.first, case.last, case.submitted, case.holds)
+    if case.end is not None:
+        seen = replace(seen, end_ns=int(case.end * MS))
     ledger = charge(seen, request, price(build(*case.steps), case.cost))
     assert {k: s * 1e3 for k, s in ledger.seconds.items()} == pytest.approx(case.expected)
 

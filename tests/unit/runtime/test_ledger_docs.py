@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from runtime.cause import Cause
 from runtime.step_settings import StepSettings
-from runtime.step_shares import Cause
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text(encoding="utf-8")
 

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.cause import Cause
 from runtime.ledger import Phase, charge
 from runtime.step_cost import FEATURES, StepCost
 from runtime.step_prices import price
 from runtime.step_record import Held
-from runtime.step_shares import Cause
 from runtime.timeline import EngineRequest, Steps
 from tests.unit.runtime.step_builder import COST, ME, MS, Part, Step, build, prefill, times
 
+HOOKS = (Cause.QUEUE_GATE, Cause.HOST_PROMPT, Cause.HOST_COMPRESSION, Cause.HOST_CACHE)
 parts = st.builds(
     Part,
     request=st.integers(0, 3),
@@ -49,7 +50,7 @@ def step_sequences(draw: st.DrawFn) -> Steps:
     st.lists(st.integers(0, 200), min_size=3, max_size=3).map(sorted),
     st.integers(0, 200),
     st.none() | st.integers(0, 200),
-    st.floats(0, 200),
+    st.dictionaries(st.sampled_from(HOOKS), st.floats(0, 200)),
     st.lists(st.floats(0, 1e-2), min_size=len(FEATURES), max_size=len(FEATURES)),
     st.integers(0, 400),
     st.integers(0, 400),
@@ -60,14 +61,14 @@ def test_a_ledger_sums_to_what_was_measured_whatever_the_steps(
     points: list[int],
     queued: int,
     submitted: int | None,
-    gate: float,
+    holds: dict[str, float],
     weights: list[float],
     cached: int,
     lost: int,
     has_token: bool,
 ) -> None:
     arrival, first, last = points
-    seen = times(arrival, first, last, submitted, gate)
+    seen = times(arrival, first, last, submitted, holds)
     if not has_token:
         seen = replace(seen, first_token_ns=None, last_token_ns=None)
     request = EngineRequest((ME, 3), queued * MS, cached, lost)

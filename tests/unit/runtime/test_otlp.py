@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,7 +93,7 @@ def test_an_empty_batch_has_no_span() -> None:
 
 
 series = st.one_of(
-    st.lists(st.floats(allow_nan=False), min_size=1),
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1),
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1),
     st.lists(st.integers(0, 200), min_size=1),
     st.lists(st.text(), min_size=1),
@@ -106,3 +107,18 @@ def test_every_array_arrives_as_it_was(values: list[float] | list[int] | list[st
     (attribute,) = back.resource_spans[0].resource.attributes
     array = attribute.value.array_value.values
     assert [getattr(item, item.WhichOneof("value")) for item in array] == values
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(float("nan"), id="NaN"),
+        pytest.param(float("-inf"), id="minus infinity"),
+        pytest.param(1 << 63, id="beyond 64 bits"),
+        pytest.param([0.5, float("nan")], id="a NaN in a series"),
+        pytest.param([1, -(1 << 64)], id="a count beyond 64 bits"),
+    ],
+)
+def test_a_number_that_is_none_is_not_exported(value: float | list[float]) -> None:
+    request = build_request([], {"a": value, "b": 1}, 100)  # type: ignore[dict-item]
+    assert [pair.key for pair in request.resource_spans[0].resource.attributes] == ["b"]

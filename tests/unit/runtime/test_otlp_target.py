@@ -80,7 +80,7 @@ def test_the_service_name_wins_over_the_resource_attributes() -> None:
         pytest.param({"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4318"}, id="no scheme"),
         pytest.param({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, id="a protocol we lack"),
         pytest.param({"OTEL_EXPORTER_OTLP_COMPRESSION": "zstd"}, id="a compression we lack"),
-        pytest.param({"OTEL_EXPORTER_OTLP_HEADERS": "abc"}, id="a header without a value"),
+        pytest.param({"OTEL_RESOURCE_ATTRIBUTES": "abc"}, id="an attribute without a value"),
         pytest.param({"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}, id="a timeout that is no number"),
     ],
 )
@@ -100,3 +100,9 @@ def test_a_malformed_variable_is_refused_at_the_start(otel: dict[str, str]) -> N
 )
 def test_switching_it_off(otel: dict[str, str], is_on: bool) -> None:
     assert is_export_enabled(otel) is is_on
+
+
+def test_a_header_without_a_value_is_refused_without_showing_it() -> None:
+    with pytest.raises(ConfigurationError, match="HEADERS: an item is not name=value") as refused:
+        read_target({"OTEL_EXPORTER_OTLP_HEADERS": "s3cret"})
+    assert "s3cret" not in str(refused.value)

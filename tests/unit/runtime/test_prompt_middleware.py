@@ -1,6 +1,7 @@
 """Chat requests that name a prompt of the registry get its text, and their spans its version."""
 
 import json
+import logging
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,6 @@ from typing import Any
 import pytest
 
 from evenkeel.prompts import Move, PromptRegistry, PromptVersion, digest
-from runtime import prompt_middleware
 from runtime.caller import Caller
 from runtime.prompt_middleware import PromptMiddleware
 from runtime.request_trace import CURRENT_REQUEST, HttpRequest
@@ -105,6 +105,7 @@ async def test_a_body_that_names_a_prompt_gets_its_text(
 ) -> None:
     done = await Exchange(tmp_path).ask({"model": "m", "prompt": reference, "messages": [USER]})
     assert done.body is not None
+    assert list(done.request.holds) == ["host.prompt"]
     assert json.loads(done.body) == {
         "model": "m",
         "messages": [{"role": "system", "content": text}, USER],
@@ -121,11 +122,15 @@ async def test_a_header_with_a_label_does_the_same(
     assert done.stamped == ("support", digest(FIRST))
 
 
-async def test_a_header_beside_a_system_message_only_says_the_version(
-    registry: PromptRegistry, tmp_path: Path
+@pytest.mark.parametrize("header", [None, "support@production"], ids=["body", "header"])
+@pytest.mark.parametrize("role", ["system", "developer"])
+async def test_beside_a_system_message_only_the_version_is_noted(
+    registry: PromptRegistry, tmp_path: Path, header: str | None, role: str
 ) -> None:
-    asked = {"messages": [{"role": "system", "content": "mine"}, USER]}
-    done = await Exchange(tmp_path).ask(asked, "support@production")
+    asked: dict[str, object] = {"messages": [{"role": role, "content": "mine"}, USER]}
+    if header is None:
+        asked["prompt"] = "support@production"
+    done = await Exchange(tmp_path).ask(asked, header)
     assert json.loads(done.body or b"") == asked
     assert done.stamped == ("support", digest(FIRST))
 
@@ -141,26 +146,71 @@ async def test_headers_that_name_no_label_here_pass_untouched(
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    "prompt",
     [
-        pytest.param({"prompt": "other", "messages": [USER]}, "other", id="unknown prompt"),
-        pytest.param({"prompt": "support@canary", "messages": [USER]}, "canary", id="no label"),
-        pytest.param({"prompt": 3, "messages": [USER]}, "must be a text", id="no text"),
-        pytest.param({"prompt": "../x", "messages": [USER]}, "no name", id="no name"),
-        pytest.param(
-            {"prompt": "support", "messages": [{"role": "system", "content": "x"}]},
-            "system message",
-            id="two system messages",
-        ),
+        pytest.param("Once upon a time", id="a text"),
+        pytest.param("other", id="no prompt of the registry"),
+        pytest.param("support@canary", id="no label"),
+        pytest.param("support@0123456789ab", id="no version"),
+        pytest.param("@production", id="no name"),
+        pytest.param("", id="empty"),
+        pytest.param("../x", id="a path"),
+        pytest.param("support\0", id="a zero byte"),
+        pytest.param("\ud800", id="a lone surrogate"),
+        pytest.param("a" * 256, id="longer than a file's name"),
+        pytest.param("support" * 1000, id="long"),
+        pytest.param(None, id="null"),
+        pytest.param(3, id="a number"),
+        pytest.param(True, id="a boolean"),
+        pytest.param(["support"], id="a list"),
+        pytest.param([1, 2, 3], id="tokens"),
+        pytest.param({"name": "support"}, id="an object"),
     ],
 )
-async def test_what_cannot_be_resolved_is_refused(
-    registry: PromptRegistry, tmp_path: Path, asked: object, reason: str
+@pytest.mark.parametrize("system", [False, True], ids=["without system", "with system"])
+async def test_what_names_no_prompt_is_vllms_to_ignore(
+    registry: PromptRegistry, tmp_path: Path, prompt: object, system: bool
 ) -> None:
+    messages = [{"role": "system", "content": "x"}, USER] if system else [USER]
+    asked = {"prompt": prompt, "messages": messages}
     done = await Exchange(tmp_path).ask(asked)
-    assert done.body is None
-    assert done.sent[0]["status"] == 400
-    assert reason in json.loads(done.sent[1]["body"])["error"]["message"]
+    assert (json.loads(done.body or b""), done.sent) == (asked, [])
+    assert done.stamped == (None, None)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param([], id="none"),
+        pytest.param([None, 3, "x", [USER]], id="no objects"),
+        pytest.param([{"role": ["system"]}], id="a role that is no text"),
+        pytest.param([{"role": "user", "content": [{"type": "text", "text": "x"}]}], id="parts"),
+        pytest.param([{"role": "user", "content": "\ud800", "name": None}], id="a lone surrogate"),
+        pytest.param([{"role": "user", "content": float("nan")}], id="not a number"),
+    ],
+)
+async def test_messages_of_any_shape_are_passed_on_behind_the_prompt(
+    registry: PromptRegistry, tmp_path: Path, messages: list[object]
+) -> None:
+    extra = {"model": 3, "stream": "yes", "stream_options": [], "unknown": {"deep": None}}
+    asked = {"prompt": "support", "messages": messages} | extra
+    done = await Exchange(tmp_path).ask(asked)
+    system = {"role": "system", "content": FIRST}
+    wanted = json.dumps({"messages": [system, *messages]} | extra, sort_keys=True)
+    assert json.dumps(json.loads(done.body or b""), sort_keys=True) == wanted
+    assert done.sent == []
+
+
+async def test_a_wrong_label_of_a_known_prompt_is_logged_once(
+    registry: PromptRegistry, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = Exchange(tmp_path)
+    with caplog.at_level(logging.WARNING, "runtime.prompt_middleware"):
+        for prompt in ("support@canary", "my secret question", "support@canary"):
+            done.middleware._kept.clear()
+            await done.ask({"prompt": prompt, "messages": [USER]})
+    (record,) = caplog.records
+    assert "prompt 'support' has no 'canary'" in record.getMessage()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +234,7 @@ async def test_a_label_that_moves_is_followed(registry: PromptRegistry, tmp_path
     asked = {"prompt": "support", "messages": [USER]}
     await done.ask(asked)
     promote(registry, SECOND)
-    give_up = time.monotonic() + 10 * prompt_middleware.FRESH_S
+    give_up = time.monotonic() + 120
     while done.stamped[1] != digest(SECOND):
         assert time.monotonic() < give_up
         await done.ask(asked)

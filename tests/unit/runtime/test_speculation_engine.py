@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from runtime.draft_store import DraftStore
+from runtime.sampled_watch import LOG_LIMIT
 from runtime.speculation_controller import FixedLength, GoodputController, Offer, StepFacts
 from runtime.speculation_engine import Speculation
 from runtime.speculation_report import SPECULATE_KEY, TENANT_KEY
@@ -26,6 +28,10 @@ ANSWER = list(range(50, 80))
 @dataclass(slots=True)
 class Params:
     extra_args: dict[str, Any] | None = None
+    temperature: float = 0.0
+    seed: int | None = None
+    min_p: float = 0.0
+    logit_bias: dict[int, float] | None = None
 
 
 @dataclass(slots=True)
@@ -80,15 +86,16 @@ def test_the_second_answer_is_drafted_from_the_first() -> None:
     again = Request("b")
     assert first_draft(engine, again) == ANSWER[1:5]
     engine.note_scheduled("b", 4)
-    engine.note_verified("b", 4)
+    engine.note_verified("b", (4, 4))
     again.all_token_ids += ANSWER[1:6]
     assert engine.end_step(None, [again], goes_on=True) == {"b": ANSWER[6:10]}
     engine.note_scheduled("b", 4)
-    engine.note_verified("b", 1)
+    engine.note_verified("b", (4, 1))
     counts = engine.note_end(again)
     assert counts["retrieval"].drafted == [2, 2, 2, 2]
     assert counts["retrieval"].accepted == [2, 1, 1, 1]
     assert notes.verified == [(4, 4), (4, 1)]
+    assert engine.totals["retrieval"] == [8, 5, 2]
 
 
 def run_ahead(
@@ -119,7 +126,7 @@ def run_ahead(
         )
         request.all_token_ids += rest[: accepted + 1]
         if verified:
-            engine.note_verified(request.request_id, accepted)
+            engine.note_verified(request.request_id, (len(verified), accepted))
         drafts = engine.end_step(None, [request], goes_on=True)
     return steps, every
 
@@ -181,6 +188,21 @@ def test_any_answer_comes_out_with_steps_under_way(
             [7, 8],
             id="a draft of its own goes first",
         ),
+        pytest.param(
+            Request("b", sampling_params=Params(temperature=0.8)), ANSWER[1:5], id="sampled"
+        ),
+        pytest.param(
+            Request("b", sampling_params=Params(temperature=0.8, seed=0)), None, id="seeded"
+        ),
+        pytest.param(
+            Request("b", sampling_params=Params(seed=7)), ANSWER[1:5], id="greedy with a seed"
+        ),
+        pytest.param(
+            Request("b", sampling_params=Params(temperature=0.8, min_p=0.1)), None, id="min_p"
+        ),
+        pytest.param(
+            Request("b", sampling_params=Params(logit_bias={5: 1.0})), None, id="logit_bias"
+        ),
     ],
 )
 def test_who_is_drafted_for(request_: Request, draft: list[int] | None) -> None:
@@ -209,6 +231,20 @@ def test_control_may_shorten_or_forbid_drafts(ratio: float, draft: int | None) -
     assert first_draft(engine, Request("b")) == (ANSWER[1 : 1 + draft] if draft else None)
 
 
+def test_evidence_against_sampled_tokens_ends_their_drafts_and_no_others() -> None:
+    engine, _ = speculation()
+    answer_once(engine, Request("a"))
+    assert not engine.note_watch(100, LOG_LIMIT - 0.1)
+    assert first_draft(engine, Request("b", sampling_params=Params(temperature=0.8)))
+    assert engine.note_watch(200, LOG_LIMIT)
+    assert not engine.note_watch(300, LOG_LIMIT + 1), "it is said once"
+    assert first_draft(engine, Request("c", sampling_params=Params(temperature=0.8))) is None
+    assert first_draft(engine, Request("d"))
+    state = describe_state(engine, 0)
+    assert (state["sampled_drafts"], state["sampled_watched"]) == (0, 300)
+    assert state["sampled_evidence"] == pytest.approx((LOG_LIMIT + 1) / math.log(10))
+
+
 def test_time_without_work_is_no_step() -> None:
     engine, notes = speculation()
     engine.begin_step()
@@ -219,13 +255,12 @@ def test_time_without_work_is_no_step() -> None:
     assert len(notes.steps) == 1
     engine.end_step(StepFacts(1, 0, 1), [], goes_on=True)
     assert len(notes.steps) == 2
-    assert all(facts.seconds < 1 for facts in notes.steps)
 
 
 def test_a_draft_of_an_unknown_request_is_passed_over() -> None:
     engine, notes = speculation()
     engine.note_scheduled("gone", 3)
-    engine.note_verified("gone", 3)
+    engine.note_verified("gone", (3, 3))
     assert engine.note_end(Request("gone")) == {}
     assert notes.verified == []
 
@@ -264,7 +299,7 @@ class Life(RuleBasedStateMachine):
             made = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=len(draft) + 1))
             if draft:
                 self.engine.note_scheduled(request.request_id, len(draft))
-                self.engine.note_verified(request.request_id, len(made) - 1)
+                self.engine.note_verified(request.request_id, (len(draft), len(made) - 1))
             request.all_token_ids += made
         facts = StepFacts(len(decoding), sum(map(len, self.drafts.values())), len(decoding))
         self.drafts = self.engine.end_step(facts, decoding, goes_on)

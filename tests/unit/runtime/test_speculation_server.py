@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
@@ -12,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from evenkeel.errors import ConfigurationError
 from runtime.caller import Caller
 from runtime.observation import CanaryResult
 from runtime.request_trace import EngineRun, HttpRequest
@@ -28,7 +28,7 @@ from runtime.speculation_report import (
     take_report,
 )
 from runtime.speculation_server import SpeculationServer
-from runtime.speculation_setup import choose_flags, find_missing
+from runtime.speculation_setup import choose_flags, find_missing, verify_exactly
 
 
 @dataclass(slots=True)
@@ -94,19 +94,47 @@ def test_counts_are_by_position() -> None:
 
 
 def test_a_report_travels_and_leaves_the_output_as_it_was() -> None:
-    output = output_of([5], Report(drafts(), {"errors": 0}))
+    output = output_of([5], Report(drafts(), {"errors": 0}, {"prompt": [4, 2, 2]}, 1))
     output.kv_transfer_params["of a connector"] = 1
     report = take_report(output)
-    assert report == Report(drafts(), {"errors": 0})
+    assert report == Report(drafts(), {"errors": 0}, {"prompt": [4, 2, 2]}, 1)
     assert output.kv_transfer_params == {"of a connector": 1}
     assert take_report(output) is None
+
+
+def test_a_lost_report_loses_nothing_and_engines_add_up() -> None:
+    server = SpeculationServer(Canary(0.0, Replies([]), lambda _: None, Random(1)))
+    run = run_of(Params())
+    for index, totals in ((0, (4, 2, 1)), (1, (5, 5, 1)), (0, (90, 60, 12)), (1, (5, 5, 1))):
+        # What came between the two of engine 0 went out with an output that nobody waited for.
+        server.note_output(run, output_of([5], Report({}, None, {"retrieval": totals}, index)))
+    assert run.drafts_by_source == {}
+    assert server.totals.drafted_tokens == {"retrieval": 95}
+    assert server.totals.accepted_tokens == {"retrieval": 65}
+    assert server.totals.verify_steps == {"retrieval": 13}
+
+
+def test_what_the_watch_found_is_shown_once_an_engine_has_told() -> None:
+    server = SpeculationServer(Canary(0.0, Replies([]), lambda _: None, Random(1)))
+
+    def sampled() -> dict[str, float]:
+        metrics = SpeculationMetrics(server).collect()
+        samples = (sample for metric in metrics for sample in metric.samples)
+        prefix = "evenkeel_speculation_sampled_"
+        return {s.name.removeprefix(prefix): s.value for s in samples if s.name.startswith(prefix)}
+
+    assert sampled() == {}
+    state = {"sampled_drafts": 0, "sampled_watched": 70, "sampled_evidence": 6.5}
+    server.note_output(run_of(Params()), output_of([5], Report({}, state)))
+    assert sampled() == {"drafts": 0, "watched_tokens_total": 70, "evidence": 6.5}
 
 
 def test_totals_are_summed_over_requests_and_sequences() -> None:
     server = SpeculationServer(Canary(0.0, Replies([]), lambda _: None, Random(1)))
     run = run_of(Params())
-    for _ in range(2):
-        server.note_output(run, output_of([5], Report(drafts(), {"store_tokens": 7})))
+    for so_far in ([4, 2, 2], [8, 4, 4]):
+        report = Report(drafts(), {"store_tokens": 7}, {"retrieval": so_far})
+        server.note_output(run, output_of([5], report))
     assert run.drafts_by_source["retrieval"].drafted == [4, 2, 2]
     assert server.totals.accepted_tokens == {"retrieval": 4}
     values = {
@@ -147,7 +175,7 @@ def replay(
         server.note_output(seen, seen.last_output)
         change(seen)
         server.end_run(seen)
-        for _ in range(40):
+        for _ in range(3000):
             await asyncio.sleep(0.02)
             if results:
                 break
@@ -229,15 +257,40 @@ def test_a_vllm_without_the_hook_is_served_without_drafts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "runtime.speculation_setup"):
-        assert choose_flags((), is_observed=False, find=lambda module, name: None) == ()
+        assert choose_flags(is_observed=False, find=lambda module, name: None) == ()
     assert len(caplog.records) == 1
     assert "custom_class" in caplog.text
 
 
+OURS = "runtime.speculation_worker."
+
+
 @pytest.mark.parametrize(
-    "flag",
-    ["--speculative-config", "--speculative-config.method", "--scheduler-cls=x.Y"],
+    ("speculative", "worker", "is_cpu", "is_v2", "chosen", "is_served"),
+    [
+        pytest.param({}, "auto", True, False, f"{OURS}ExactWorker", True, id="vLLM's own drafts"),
+        pytest.param({}, f"{OURS}X", True, False, f"{OURS}X", True, id="ours"),
+        pytest.param(None, "auto", True, False, "auto", False, id="no speculation"),
+        pytest.param({}, "auto", False, False, "auto", False, id="a GPU"),
+        pytest.param({}, "auto", True, True, "auto", False, id="the second model runner"),
+        pytest.param(
+            {}, "their.Worker", True, False, "their.Worker", False, id="a worker of theirs"
+        ),
+    ],
 )
-def test_two_ways_to_speculate_exclude_each_other(flag: str) -> None:
-    with pytest.raises(ConfigurationError, match="exclude each other"):
-        choose_flags((flag,), is_observed=False)
+def test_who_serves_what_vllm_refuses(
+    speculative: Any, worker: str, is_cpu: bool, is_v2: bool, chosen: str, is_served: bool
+) -> None:
+    class SamplingParams:
+        def _validate_spec_decode(self, config: Any) -> None:
+            raise ValueError("not yet supported")
+
+    names = {"SamplingParams": SamplingParams, "VLLM_USE_V2_MODEL_RUNNER": is_v2 or None}
+    args = argparse.Namespace(speculative_config=speculative, worker_cls=worker)
+    assert verify_exactly(args, is_cpu, lambda _, name: names.get(name)) is is_served
+    assert args.worker_cls == chosen
+    if is_served:
+        SamplingParams()._validate_spec_decode({})
+    else:
+        with pytest.raises(ValueError, match="not yet"):
+            SamplingParams()._validate_spec_decode({})

@@ -14,6 +14,7 @@ from runtime.step_cost import (
     FEATURES,
     FIXED,
     MIN_STEPS,
+    MIN_TESTED_STEPS,
     PAIRS,
     PREFILL,
     FloatArray,
@@ -43,10 +44,17 @@ def mixed_steps(count: int, seed: int = 1) -> FloatArray:
     return features
 
 
+def learn(model: StepCostModel, features: FloatArray, seconds: FloatArray) -> None:
+    """Let the model see steps as they come, a few at a time."""
+    for start in range(0, len(features), 50):
+        part = slice(start, start + 50)
+        model.observe(features[part], seconds[part])
+
+
 def test_what_steps_cost_is_found_again() -> None:
     model = StepCostModel()
     features = mixed_steps(2000)
-    model.observe(features, features @ TRUE)
+    learn(model, features, features @ TRUE)
     cost = model.read()
     assert cost.weights == pytest.approx(TRUE, rel=0.02)
 
@@ -55,9 +63,7 @@ def test_noise_stretches_the_error_and_not_the_weights() -> None:
     model = StepCostModel()
     features = mixed_steps(4000)
     noise = np.random.default_rng(2).lognormal(0, 0.1, len(features))
-    for start in range(0, len(features), 50):
-        part = slice(start, start + 50)
-        model.observe(features[part], (features @ TRUE * noise)[part])
+    learn(model, features, features @ TRUE * noise)
     cost = model.read()
     fresh = mixed_steps(500, seed=3)
     assert cost.predict(fresh) == pytest.approx(fresh @ TRUE, rel=0.1)
@@ -73,10 +79,40 @@ def test_the_error_is_that_of_steps_not_learned_from_yet() -> None:
     assert model.read().error_ratio == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.parametrize("batch", [1, 7, 40])
+def test_a_cold_model_shares_by_tokens_until_it_has_predicted_enough(batch: int) -> None:
+    model = StepCostModel()
+    # The first steps of a server are its slowest, and prompts come before any decoding.
+    features = np.concatenate([mixed_steps(400, seed) for seed in (4, 5)])
+    order = np.argsort(-features[:, PREFILL], kind="stable")[:400]
+    features = features[order]
+    seconds = features @ TRUE * np.linspace(40, 1, len(features)).clip(1) ** 1.5
+    believed = []
+    for start in range(0, len(features), batch):
+        model.observe(features[start : start + batch], seconds[start : start + batch])
+        cost = model.read()
+        assert (cost.error_ratio is None) == bool((cost.weights == EQUAL_TOKENS.weights).all())
+        if cost.error_ratio is not None:
+            assert cost.error_ratio < 1
+            believed.append(model.read().num_steps)
+    assert believed and believed[0] >= MIN_STEPS + MIN_TESTED_STEPS
+
+
+def test_a_model_that_is_worse_than_none_is_not_used() -> None:
+    model = StepCostModel()
+    features = mixed_steps(400)
+    learn(model, features, features @ TRUE)
+    assert model.read().error_ratio is not None
+    learn(model, features[:100], features[:100] @ TRUE / 10)
+    cost = model.read()
+    assert cost.error_ratio is None
+    assert (cost.weights == EQUAL_TOKENS.weights).all()
+
+
 def test_a_machine_that_became_slower_is_learned_anew() -> None:
     model = StepCostModel()
     features = mixed_steps(4000)
-    model.observe(features, features @ TRUE)
+    learn(model, features, features @ TRUE)
     for start in range(0, 4000, 100):
         part = features[start : start + 100]
         model.observe(part, part @ TRUE * 2)
@@ -98,7 +134,7 @@ def test_a_kind_of_token_never_seen_costs_what_the_others_do_on_average() -> Non
     features = np.zeros((100, len(FEATURES)))
     features[:, FIXED] = 1
     features[:, DECODE] = np.arange(100) % 10 + 1
-    model.observe(features, features[:, DECODE] * 1e-3)
+    learn(model, features, features[:, DECODE] * 1e-3)
     cost = model.read()
     assert cost.weights[PREFILL] == pytest.approx(1e-3, rel=0.2)
 

@@ -6,12 +6,13 @@ import argparse
 import logging
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runtime.vllm_plugin import wrap_build
+from runtime.vllm_plugin import watch_command, wrap_build
 
 ARGS = argparse.Namespace(model="m")
 
@@ -38,6 +39,44 @@ def test_without_the_hooks_vllm_serves_with_its_own_engine(
     assert args[0] == "engine"
     (record,) = caplog.records
     assert "served but not recorded" in record.getMessage()
+
+
+class Subcommand:
+    @staticmethod
+    def cmd(args: argparse.Namespace) -> str:
+        return f"served {args.model}"
+
+
+def make_command() -> types.ModuleType:
+    command = types.ModuleType("serve")
+    for name in ("run_multi_api_server", "run_headless", "run_server"):
+        setattr(command, name, lambda args: f"served {args.model}")
+    vars(command)["ServeSubcommand"] = type("Own", (Subcommand,), {})
+    return command
+
+
+@pytest.mark.parametrize(
+    ("name", "grpc", "words"),
+    [
+        pytest.param("run_multi_api_server", False, "--api-server-count 1", id="several servers"),
+        pytest.param("run_headless", False, "--headless", id="no server"),
+        pytest.param("cmd", True, "gRPC", id="gRPC"),
+        pytest.param("cmd", False, None, id="HTTP"),
+        pytest.param("run_server", False, None, id="one server"),
+    ],
+)
+def test_a_server_elsewhere_is_one_warning_and_is_served(
+    name: str, grpc: bool, words: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    command, given_up = make_command(), []
+    watch_command(command, lambda: given_up.append(True))
+    function = command.ServeSubcommand().cmd if name == "cmd" else getattr(command, name)
+    with caplog.at_level(logging.WARNING):
+        assert function(argparse.Namespace(model="m", grpc=grpc)) == "served m"
+    assert given_up == ([] if words is None else [True])
+    assert len(caplog.records) == len(given_up)
+    assert all("requests are not recorded here" in r.getMessage() for r in caplog.records)
+    assert words is None or words in caplog.text
 
 
 def test_where_there_is_no_server_nothing_happens() -> None:

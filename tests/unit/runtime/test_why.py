@@ -12,10 +12,8 @@ from runtime.caller import Caller
 from runtime.explanation import Explanation, describe
 from runtime.ledger import Aftermath, Ledger, PrefixUse
 from runtime.observation import Observation
-from runtime.open_metrics import is_asked_for
 from runtime.prefix_story import Miss, PrefixStory
 from runtime.rivals import Rival
-from runtime.why import is_allowed
 from runtime.why_answers import WhyStore
 
 SEEN = Observation(
@@ -53,7 +51,8 @@ def test_the_answer_says_what_it_would_have_been_without_whom() -> None:
     assert found["arrival"] == "2023-11-14T22:13:20+00:00"
     # The worst cause first.
     assert list(found["ledger"]) == ["ttft.prefill.others", "ttft.prefill.own"]
-    assert found["model_error_ratio"] == 0.12
+    assert (found["shared_by"], found["model_error_ratio"]) == ("cost_model", 0.12)
+    assert found["note"] is None
     assert found["without"][0] == {
         "request_id": "chatcmpl-2",
         "prefill_tokens": 2000,
@@ -72,6 +71,16 @@ def test_the_answer_says_what_it_would_have_been_without_whom() -> None:
     }
 
 
+def test_a_ledger_made_before_the_cost_model_was_tested_says_so() -> None:
+    explanation = Explanation(replace(LEDGER, error_ratio=None))
+    found = answer(explanation)
+    assert (found["shared_by"], found["model_error_ratio"]) == ("tokens", None)
+    assert found["note"].startswith("cost model not yet fitted")
+    attributes = explanation.to_attributes(SEEN)
+    assert attributes["evenkeel.ledger_shared_by"] == "tokens"
+    assert "evenkeel.ledger_error_ratio" not in attributes
+
+
 def test_a_request_without_a_ledger_is_known_all_the_same() -> None:
     found = answer(None)
     assert (found["ledger"], found["without"], found["prefix_cache"]) == (None, [], None)
@@ -82,6 +91,7 @@ def test_spans_carry_the_rivals_and_the_error() -> None:
     assert attributes["evenkeel.rivals.request_ids"] == ["chatcmpl-2", "chatcmpl-3"]
     assert attributes["evenkeel.rivals.prefill_tokens"] == [2000, 0]
     assert attributes["evenkeel.ledger_error_ratio"] == 0.12
+    assert attributes["evenkeel.ledger_shared_by"] == "cost_model"
     assert attributes["evenkeel.cancel.tokens"] == 2
     assert attributes["evenkeel.prefix.miss"] == "evicted"
 
@@ -119,39 +129,6 @@ def test_what_is_kept_is_bounded_by_number_and_by_bytes() -> None:
         store.put("9", None, answer())
         assert len(store) == 3
         assert [store.find(str(i), None) is not None for i in (6, 7, 9)] == [False, True, True]
-
-
-@pytest.mark.parametrize(
-    ("headers", "keys", "expected"),
-    [
-        pytest.param([], [], True, id="no key is asked for"),
-        pytest.param([], ["secret"], False, id="none is given"),
-        pytest.param([(b"authorization", b"Bearer secret")], ["a", "secret"], True, id="one of"),
-        pytest.param([(b"authorization", b"Bearer Secret")], ["secret"], False, id="another"),
-        pytest.param([(b"authorization", b"Basic secret")], ["secret"], False, id="no bearer"),
-    ],
-)
-def test_the_servers_api_key_is_asked_for(
-    headers: list[tuple[bytes, bytes]], keys: list[str], expected: bool
-) -> None:
-    assert is_allowed({"headers": headers}, keys) is expected
-
-
-@pytest.mark.parametrize(
-    ("path", "accept", "expected"),
-    [
-        ("/metrics", "application/openmetrics-text; version=1.0.0,text/plain;q=0.5", True),
-        ("/metrics/", "application/openmetrics-text", True),
-        ("/metrics", "text/plain", False),
-        ("/v1/models", "application/openmetrics-text", False),
-    ],
-)
-def test_open_metrics_are_for_who_asks(path: str, accept: str, expected: bool) -> None:
-    headers = [(b"accept", accept.encode())]
-    scope = {"type": "http", "method": "GET", "path": path, "headers": headers}
-    assert is_asked_for(scope) is expected
-    assert not is_asked_for(scope | {"method": "POST"})
-    assert not is_asked_for({"type": "lifespan"})
 
 
 def test_describing_needs_no_tenant() -> None:

@@ -42,7 +42,7 @@ def test_it_refuses_what_is_not_a_notification(receiver: Receiver, body: bytes) 
 
 def test_it_refuses_a_body_without_bound(receiver: Receiver) -> None:
     host, port = receiver.url.removeprefix("http://").rstrip("/").split(":")
-    connection = HTTPConnection(host, int(port), timeout=5)
+    connection = HTTPConnection(host, int(port), timeout=120)
     connection.putrequest("POST", "/")
     connection.putheader("Content-Length", str(MAX_BODY_BYTES + 1))
     connection.endheaders()

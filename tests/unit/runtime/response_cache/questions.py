@@ -11,7 +11,10 @@ from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
 from runtime.response_cache.private_text import PrivateText
 from runtime.response_cache.question import Bypass, Question, Sampling, read_question
 
-SERVING = CachePolicy(routes=(RoutePolicy(mode=Mode.SERVE, similarities=(0.7,)),))
+# Embeddings have all the time that a busy machine takes for them.
+SERVING = CachePolicy(
+    embedding_timeout_s=10, routes=(RoutePolicy(mode=Mode.SERVE, similarities=(0.7,)),)
+)
 GREEDY = Sampling(temperature=0.0, values={"temperature": 0.0})
 
 

@@ -15,7 +15,7 @@ from runtime.caller import Caller
 from runtime.response_cache.admin import describe
 from runtime.response_cache.audit import AuditLog
 from runtime.response_cache.backend import BackendError
-from runtime.response_cache.cache import ResponseCache
+from runtime.response_cache.cache import NearHit, ResponseCache
 from runtime.response_cache.memory_backend import MemoryBackend
 from runtime.response_cache.policy import CachePolicy
 from runtime.response_cache.question import Question
@@ -65,7 +65,13 @@ async def cache(clock: Clock, tmp_path: Path) -> AsyncIterator[ResponseCache]:
 
 
 async def keep(cache: ResponseCache, asked: Question, text: str = "Send it back.") -> None:
-    assert await cache.keep(asked, entry(asked, text), await cache.encode(asked))
+    assert await cache.keep(asked, entry(asked, text))
+
+
+async def find_near(cache: ResponseCache, asked: Question) -> NearHit | None:
+    sketch = cache.sketch(asked)
+    assert sketch is not None
+    return (await cache.find_near(asked, sketch)).hit
 
 
 async def test_an_answer_is_found_again_until_it_expires(
@@ -85,9 +91,7 @@ async def test_a_paraphrase_is_near_and_a_near_miss_is_refused(cache: ResponseCa
     await keep(cache, question())
     for text, refused_by in ((PARAPHRASE, None), (NEAR_MISS, "negation")):
         asked = question(text)
-        vector = await cache.encode(asked)
-        assert vector is not None
-        near = await cache.find_near(asked, vector)
+        near = await find_near(cache, asked)
         assert near is not None and near.refused_by == refused_by
         assert near.similarity > 0.7
 
@@ -98,26 +102,20 @@ async def test_a_refused_neighbour_gives_way_to_one_that_may_be_served(
     await keep(cache, question("How can I not return the items?"), "wrong")
     await keep(cache, question(), "right")
     asked = question(PARAPHRASE)
-    vector = await cache.encode(asked)
-    assert vector is not None
-    near = await cache.find_near(asked, vector)
+    near = await find_near(cache, asked)
     assert near is not None and near.entry.text == "right"
 
 
 async def test_another_tenants_answer_is_not_near(cache: ResponseCache) -> None:
     await keep(cache, question())
     asked = question(PARAPHRASE, caller=Caller(tenant="other"))
-    vector = await cache.encode(asked)
-    assert vector is not None
-    assert await cache.find_near(asked, vector) is None
+    assert await find_near(cache, asked) is None
 
 
 async def test_near_misses_are_kept_without_their_texts(cache: ResponseCache) -> None:
     await keep(cache, question())
     asked = question(NEAR_MISS)
-    vector = await cache.encode(asked)
-    assert vector is not None
-    near = await cache.find_near(asked, vector)
+    near = await find_near(cache, asked)
     assert near is not None
     assert cache.note_near_miss(asked, near) is not None
     said = json.dumps(await describe(cache))
@@ -128,7 +126,7 @@ async def test_near_misses_are_kept_without_their_texts(cache: ResponseCache) ->
 async def test_a_cut_off_answer_is_no_neighbour(cache: ResponseCache) -> None:
     asked = question()
     cut_off = replace(entry(asked), finish_reason="length")
-    assert await cache.keep(asked, cut_off, await cache.encode(asked))
+    assert await cache.keep(asked, cut_off)
     assert await cache.find_exact(asked) is not None
     assert len(cache.index) == 0
 
@@ -147,7 +145,7 @@ async def test_evicted_answers_leave_the_index(clock: Clock) -> None:
     cache = ResponseCache(policy, MemoryBackend(4096, clock), load_encoder(), AuditLog(None), clock)
     for number in range(5):
         asked = question(f"Do you have lamp {number}?")
-        await cache.keep(asked, entry(asked), await cache.encode(asked))
+        await cache.keep(asked, entry(asked))
     size = await cache.measure()
     assert size is not None and 0 < size.entries == len(cache.index) < 5
     await cache.close()
@@ -180,7 +178,7 @@ async def test_a_backend_that_is_gone_is_said_once_and_when_it_is_back(
     asked = question()
     with caplog.at_level(logging.WARNING):
         assert await cache.find_exact(asked) is None
-        assert not await cache.keep(asked, entry(asked), None)
+        assert not await cache.keep(asked, entry(asked))
         assert cache.counts.errors == {"backend": 2}
         backend.is_well = True
         await keep(cache, asked)
@@ -215,9 +213,7 @@ async def test_a_verdict_that_changes_what_is_served_is_an_event(
 ) -> None:
     await keep(cache, question())
     asked = question(PARAPHRASE)
-    vector = await cache.encode(asked)
-    assert vector is not None
-    near = await cache.find_near(asked, vector)
+    near = await find_near(cache, asked)
     assert near is not None
     changes = [cache.note_verdict(asked, near, is_same=True) for _ in range(400)]
     said = [change for change in changes if change is not None]

@@ -16,8 +16,11 @@ import phonenumbers
 from phonenumbers import NumberParseException, PhoneNumberFormat, ValidationResult
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.privacy.budget import Budget
 
 NUM_CONTEXT_BYTES = 32
+# What a look into the plans costs the budget.
+UNITS = 8
 INTERNATIONAL_DIGITS = range(9, 16)  # E.164 allows 15 with the country's code
 NATIONAL_DIGITS = range(9, 13)
 MIN_GROUP = 2
@@ -31,6 +34,7 @@ GROUP = re.compile(rb"[0-9]+")
 JOINED_BEFORE = re.compile(rb"[A-Za-z0-9_#]\Z|[A-Za-z0-9_][-./]\Z")
 JOINED_BEHIND = re.compile(rb"[A-Za-z0-9_%]|[-/:.][A-Za-z0-9_]")
 TRUNK_PREFIX = b"0"
+NORTH_AMERICAN = [3, 3, 4]
 
 
 class PhoneCheck:
@@ -52,12 +56,15 @@ class PhoneCheck:
             for region in regions
         }
 
-    def __call__(self, text: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def __call__(
+        self, text: bytes, start: int, end: int, budget: Budget
+    ) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of the first number within the run, or nothing."""
         before = text[max(0, start - NUM_CONTEXT_BYTES) : start]
         # Behind letters the run is the rest of a code: BE71 0961 2345 6768.
         if JOINED_BEFORE.search(before) or DATE.match(text, start, end):
             return
+        budget.spend(UNITS)
         groups = [match.span() for match in GROUP.finditer(text, start, end)]
         is_named = NAMED.search(before) is not None
         for index, (first, _) in enumerate(groups):
@@ -112,7 +119,11 @@ class PhoneCheck:
         self, digits: str, lengths: Sequence[int], region: str, is_named: bool
     ) -> bool:
         has_trunk = digits.startswith(TRUNK_PREFIX.decode())
-        if has_trunk != self._uses_trunk[region] or not _is_valid(digits, region):
+        if has_trunk != self._uses_trunk[region]:
+            return False
+        if is_named and region == "US" and list(lengths) == NORTH_AMERICAN:
+            return True  # (555) 123-4567: written so and called so, whoever has it
+        if not _is_valid(digits, region):
             return False
         if is_named or has_trunk:
             return True

@@ -1,0 +1,89 @@
+"""Shows on `/metrics` how many numbers the store refused: read from its table `refused_numbers`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+logger = logging.getLogger(__name__)
+
+READ_EVERY_S = 5.0
+# Longest that a read in hand is waited for at the end.
+IN_HAND_S = 5.0
+NAME = "evenkeel_collector_numbers_refused_total"
+_QUERY = "SELECT source, field, reason, sum(num) FROM refused_numbers GROUP BY ALL ORDER BY ALL"
+
+
+class RefusedNumbers(Collector):
+    """A thread that reads the counts while the collector runs.
+
+    `/metrics` shows the last that were read, so it never waits for the store.
+
+    Args:
+        connect: Returns a client of the store for the calling thread.
+        num_stored: Says how many segments were stored; the table is read again when that changes.
+        registry: Where the counts are shown.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        num_stored: Callable[[], float],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._connect = connect
+        self._num_stored = num_stored
+        self._counts: dict[tuple[str, str, str], int] = {}
+        self._stop = threading.Event()
+        registry.register(self)
+        self._thread = threading.Thread(target=self._run, name="refused-numbers", daemon=True)
+        self._thread.start()
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        """Return the counts that were read last."""
+        family = CounterMetricFamily(
+            NAME,
+            "Numbers that senders gave and that no column has: not finite, or out of range.",
+            labels=["table", "column", "reason"],
+        )
+        for labels, count in self._counts.items():
+            family.add_metric(labels, count)
+        yield family
+
+    def close(self) -> None:
+        """Read no more; the store may be closed then."""
+        self._stop.set()
+        self._thread.join(IN_HAND_S)
+
+    def _run(self) -> None:
+        num_read = -1.0
+        while True:
+            num_stored = self._num_stored()
+            if num_stored != num_read and self._read():
+                num_read = num_stored
+            if self._stop.wait(READ_EVERY_S):
+                return
+
+    def _read(self) -> bool:
+        try:
+            client = self._connect()
+            try:
+                rows = client.query(_QUERY).result_rows
+            finally:
+                client.close()
+        except (ClickHouseError, OSError) as error:
+            # The inserter says at length that the store is gone.
+            logger.debug("refused numbers cannot be read error=%s", error)
+            return False
+        self._counts = {(str(t), str(c), str(r)): int(n) for t, c, r, n in rows}
+        return True

@@ -1,0 +1,161 @@
+"""Tells a password from a placeholder and an address from a login: what no pattern can decide.
+
+A check gets a text, the part of it that a rule's pattern found, and the budget; it yields the parts
+that are the secret: none, all of it, or some (a card number with its security code behind it).
+Texts are UTF-8 bytes, parts are (start, end) offsets.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from evenkeel.privacy.budget import Budget
+from evenkeel.privacy.numbers import (
+    DIGITS,
+    WORD,
+    find_cards,
+    find_iban,
+    find_social_security,
+)
+
+Check = Callable[[bytes, int, int, Budget], Iterator[tuple[int, int]]]
+
+
+def find_email(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+    """Yield the address without what a sentence or a quotation puts around it."""
+    while start < end and text[start] in b".'`*|{=/?&!$%^~#-":
+        start += 1
+    local, _at, domain = text[start:end].rpartition(b"@")
+    # `user=ana@…` in a query string or a log line: the name is not part of the address.
+    start += max(local.rfind(b"="), local.rfind(b"'"), local.rfind(b"`"), local.rfind(b"|")) + 1
+    local = text[start : end - len(domain) - 1]
+    if (
+        local
+        and local.lower() not in LOGINS
+        and domain.rpartition(b".")[2].lower() not in NO_DOMAINS
+        and not VERSION.match(domain)
+        and not REMOTE_PATH.match(text, end)
+        and not AUTHORITY.search(text[max(0, start - 80) : start])
+    ):
+        yield start, end
+
+
+# `ssh://ana@host.example`: a login at a host, whose password `url_credentials` takes.
+AUTHORITY = re.compile(rb"://[^/?#\s]*$")
+# `git@github.com`: what serves repositories is nobody's name.
+LOGINS = frozenset([b"git", b"hg", b"svn"])
+# `deploy@web01.example.com:/srv/app`: where scp and rsync copy to.
+REMOTE_PATH = re.compile(rb":(?:[/~]|[^\s:]{1,200}\.git\b)")
+# `react@18.2.0-rc.beta`
+VERSION = re.compile(rb"[0-9]+\.[0-9]")
+# `icon@2x.png` is a file, `getty@tty1.service` a unit, not a mailbox.
+NO_DOMAINS = frozenset(
+    b"png jpg jpeg gif svg webp css js ts json html htm txt md yaml yml toml gz zip pdf "
+    b"service socket timer target mount slice scope local localhost internal".split()
+)
+
+
+def find_jwt(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+    """Yield a token whose first part is JSON with an algorithm, as RFC 7515 demands."""
+    header = text[start:end].split(b".")[0]
+    try:
+        fields = json.loads(base64.urlsafe_b64decode(header + b"=" * (-len(header) % 4)))
+    except (ValueError, RecursionError):
+        return
+    if isinstance(fields, dict) and "alg" in fields:
+        yield start, end
+
+
+def find_key(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+    """Yield a vendor's key unless it is a word with dashes, such as `sk-learn-based-pipeline`."""
+    body = text[start:end]
+    if any(byte in DIGITS for byte in body[3:]) or (body[3:] != body[3:].lower()):
+        yield start, end
+
+
+def find_opaque(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+    """Yield what stands behind `Bearer`, `Basic` or `token` if it is no word."""
+    while text[end - 1] == DOT:
+        end -= 1
+    value = text[start : min(end, start + MAX_OPAQUE_BYTES)]
+    if text[max(0, start - 12) : start].lower().rstrip(b" \t+\"'").endswith(b"basic"):
+        try:
+            is_secret = b":" in base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            return
+    else:
+        has_digit = any(byte in DIGITS for byte in value)
+        has_letter = any(65 <= byte | 32 <= 122 and byte > 64 for byte in value)
+        is_secret = has_letter and ((has_digit and len(value) >= 12) or len(value) >= 32)
+    if is_secret:
+        yield start, end
+
+
+# Enough of a value to see what it is; a multiple of 4, as base64 is.
+MAX_OPAQUE_BYTES = 4096
+NOT_A_SECRET = frozenset(
+    b"none null true false undefined required optional missing invalid changeme redacted hidden "
+    b"empty string password secret".split()
+)
+CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]|\[|\$|->|::)")
+PLACEHOLDER = re.compile(rb"\$[A-Za-z_]|%[a-z]|[.~]{0,2}/")
+# Keys in base64 may begin with a slash as paths do, but go on longer without a dot or a dash.
+BASE64_KEY = re.compile(rb"[A-Za-z0-9+/]{30,}={0,2}")
+WEAK_NAME = re.compile(rb"(?i)(?:\A|[^a-z_-])token[^a-z0-9]{1,8}\Z")
+MIN_WEAK_BYTES = 12
+
+
+def find_assigned(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+    """Yield the value of `password = …` if it is a literal: quoted, or with a digit or symbol."""
+    is_quoted = text[start - 1] in b"\"'"
+    while end > start and text[end - 1] in b".:]" and not is_quoted:
+        end -= 1
+    value = text[start:end]
+    if len(value) < 5 or value.lower() in NOT_A_SECRET:
+        return
+    if PLACEHOLDER.match(value) and not BASE64_KEY.fullmatch(value):
+        return
+    if not is_quoted and CODE.match(value):
+        return
+    if not any(byte in WORD and byte != 95 for byte in value):
+        return
+    if WEAK_NAME.search(text, max(0, start - 16), start) and (
+        len(value) < MIN_WEAK_BYTES or value.isdigit() or not any(c in DIGITS for c in value)
+    ):
+        return
+    is_direct = text[start - 1] in b"=\"'"
+    if is_direct or not re.fullmatch(rb"[A-Za-z]+(?:-[a-z]+)*", value):
+        yield start, end
+
+
+DOT = ord(".")
+
+
+def find_ip(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+    """Yield an IPv4 or IPv6 address that is not part of a longer word or version number."""
+    around = text[max(0, start - 1) : start] + text[end : end + 1]
+    if any(byte in WORD or byte in b":." for byte in around.rstrip(b".:")):
+        return
+    try:
+        ipaddress.ip_address(text[start:end].decode("ascii"))
+    except ValueError:
+        return
+    yield start, end
+
+
+CHECKS: Mapping[str, Check] = {
+    "assigned": find_assigned,
+    "card": find_cards,
+    "email": find_email,
+    "iban": find_iban,
+    "ip": find_ip,
+    "jwt": find_jwt,
+    "key": find_key,
+    "opaque": find_opaque,
+    "social_security": find_social_security,
+}

@@ -1,0 +1,166 @@
+"""What is measured behind the gate: its pace, and how soon a first token follows a turn.
+
+Forecasts rest on both, and so does how many requests are worth having in the engine at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+
+# Turns that are remembered, and how many a forecast needs.
+_NUM_TURNS = 64
+_LEAST_TURNS = 16
+_NUM_FIRST_TOKENS = 64
+# Of a class's limit, what the first token may take from its turn on; and where there is room.
+_BUSY_RATIO, _CALM_RATIO = 0.6, 0.4
+_FEWEST_PLACES = 16
+_SHRINK, _GROW = 0.85, 1.05
+# First tokens between two changes, so that each shows its effect.
+_SAMPLES_PER_CHANGE = 16
+_QUANTILE = 0.9
+# With so many of the places left first tokens have to come so much sooner, or it was not them.
+_CHECKED_RATIO, _EFFECT_RATIO = 0.6, 0.85
+# First tokens for which nothing more is tried then, and after which an absent class is forgotten.
+_PAUSE, _FORGOTTEN = 1024, 256
+
+
+class Pace:
+    """The turns given while somebody waited; without a queue nothing is learned of the engine."""
+
+    def __init__(self) -> None:
+        self._turns: deque[tuple[float, float]] = deque(maxlen=_NUM_TURNS)
+        self._gaps_s = 0.0
+        self._last_s: float | None = None
+
+    def pause(self) -> None:
+        """Note that nobody waits: the time until somebody does again says nothing."""
+        self._last_s = None
+
+    def begin(self, now_s: float) -> None:
+        """Note that somebody waits from now on."""
+        if self._last_s is None:
+            self._last_s = now_s
+
+    def note(self, limit_s: float, now_s: float) -> None:
+        """Count a turn given to a request of a class with this limit, while somebody waited."""
+        if self._last_s is None:
+            return
+        if len(self._turns) == _NUM_TURNS:
+            self._gaps_s -= self._turns[0][1]
+        gap_s = max(0.0, now_s - self._last_s)
+        self._turns.append((limit_s, gap_s))
+        self._gaps_s += gap_s
+        self._last_s = now_s
+
+    def per_s(self, limit_s: float = 0.0) -> float | None:
+        """Turns per second for requests with this limit or a longer one; None if not known yet.
+
+        Requests with a shorter limit keep coming and go first: their share is not left to others.
+        """
+        if len(self._turns) < _LEAST_TURNS or self._gaps_s <= 0:
+            return None
+        return sum(1 for limit, _ in self._turns if limit >= limit_s) / self._gaps_s
+
+
+class FirstTokens:
+    """Seconds from a request's turn to its first token, by class."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[float]] = {}
+
+    def keep(self, classes: Mapping[str, object]) -> None:
+        """Forget the classes that are not among these."""
+        self._seen = {name: seen for name, seen in self._seen.items() if name in classes}
+
+    def note(self, slo_class: str, seconds: float) -> None:
+        """Count one first token."""
+        self._seen.setdefault(slo_class, deque(maxlen=_NUM_FIRST_TOKENS)).append(seconds)
+
+    def least_s(self, slo_class: str) -> float:
+        """Return the shortest of the last ones; 0 without any."""
+        return min(self._seen.get(slo_class, ()), default=0.0)
+
+
+class Places:
+    """How many requests may be in the engine before those that can wait are held back.
+
+    As many as vLLM runs, while first tokens of the class with the shortest limit follow their turns
+    well within it; fewer where they do not, because each running request makes every step longer.
+    Where fewer do not bring them sooner, it is something else that they wait for, such as prompts
+    of their own, and all places are given back: the engine is not kept from work for nothing.
+
+    Args:
+        most: Most places, such as vLLM's `--max-num-seqs`.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = self._now = float(most)
+        self._limit_s = math.inf
+        self._num_others = 0
+        self._ratios: list[float] = []
+        self._checked: tuple[float, float] | None = None
+        self._pause = 0
+
+    @property
+    def num(self) -> int:
+        """Places now."""
+        return int(self._now)
+
+    def resize(self, most: int) -> None:
+        """Put another greatest number in force, and begin with it."""
+        if most != self._most:
+            self._most = self._now = float(most)
+            self._ratios.clear()
+            self._checked = None
+
+    def note(self, took_s: float, limit_s: float, num_inside: int) -> bool:
+        """Count a first token; returns whether the number of places changed.
+
+        Args:
+            took_s: Seconds from its turn.
+            limit_s: The limit of its class.
+            num_inside: Requests in the engine.
+        """
+        self._pause = max(0, self._pause - 1)
+        if not self._is_decisive(limit_s):
+            return False
+        self._ratios.append(took_s / limit_s)
+        if len(self._ratios) < _SAMPLES_PER_CHANGE:
+            return False
+        high = sorted(self._ratios)[int(_QUANTILE * _SAMPLES_PER_CHANGE)]
+        self._ratios.clear()
+        before = self._now
+        if high > _BUSY_RATIO and not self._pause:
+            self._shrink(high, num_inside)
+        elif high < _CALM_RATIO:
+            self._now = min(self._most, self._now * _GROW)
+            self._checked = None
+        return self._now != before
+
+    def _is_decisive(self, limit_s: float) -> bool:
+        """Whether a class has the shortest limit of those that ask at present."""
+        if limit_s > self._limit_s:
+            self._num_others += 1
+            if self._num_others <= _FORGOTTEN:
+                return False
+        if limit_s != self._limit_s:
+            self._limit_s = limit_s
+            self._ratios.clear()
+            self._checked = None
+        self._num_others = 0
+        return True
+
+    def _shrink(self, high: float, num_inside: int) -> None:
+        # What is not used is no lever.
+        used = min(self._now, float(num_inside))
+        if self._checked is None:
+            self._checked = used, high
+        places, ratio = self._checked
+        if used <= places * _CHECKED_RATIO:
+            if high > ratio * _EFFECT_RATIO:
+                self._now, self._pause, self._checked = self._most, _PAUSE, None
+                return
+            self._checked = used, high
+        self._now = min(self._now, max(min(_FEWEST_PLACES, self._most), used * _SHRINK))

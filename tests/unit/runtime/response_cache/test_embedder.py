@@ -1,0 +1,92 @@
+"""Embeddings take no more time, room and computing than they may."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import numpy as np
+import pytest
+
+from runtime.response_cache.embedder import (
+    PAID_BY_A_FIND,
+    SAVED_UP_S,
+    SHARE,
+    Budget,
+    Embedder,
+    Vector,
+)
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def vector(text: str) -> Vector:
+    return np.full(3, len(text), dtype=np.float32)
+
+
+def test_what_finds_nothing_gets_a_share_of_a_core() -> None:
+    clock = Clock()
+    budget = Budget(clock)
+    spent = 0.0
+    for _ in range(100_000):
+        clock.now_s += 0.01
+        if budget.has_any():
+            budget.spend(0.012)
+            spent += 0.012
+    assert spent == pytest.approx(SAVED_UP_S + SHARE * clock.now_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("finds_in_100", "is_limited"),
+    [pytest.param(12, False, id="one in eight finds"), pytest.param(4, True, id="one in 25")],
+)
+def test_what_finds_enough_is_not_limited(finds_in_100: int, is_limited: bool) -> None:
+    budget = Budget(Clock())
+    refused = 0
+    for number in range(10_000):
+        if not budget.has_any():
+            refused += 1
+            continue
+        budget.spend(0.012)
+        if number % 100 < finds_in_100:
+            budget.note_find(0.012)
+    assert (refused > 5000) is is_limited
+    assert PAID_BY_A_FIND == 10
+
+
+async def test_texts_that_are_ready_in_time_are_returned_and_the_others_dropped() -> None:
+    hung, begun = Event(), Event()
+    seen: list[str] = []
+
+    def encode(text: str) -> Vector:
+        seen.append(text)
+        if text == "slow":
+            begun.set()
+            assert hung.wait(60)
+        return vector(text)
+
+    embedder = Embedder(encode, limit_s=0.2)
+    embedded = await embedder.embed(["fast", "slow", "after"])
+    assert [v[0] for v in embedded.vectors] == [4]
+    assert embedded.outcome == "late"
+    # At once: nothing is queued behind it.
+    assert (await embedder.embed(["next"])).outcome == "queue_full"
+    assert begun.wait(60)
+    hung.set()
+    while (again := await embedder.embed(["again"])).outcome != "done":
+        pass
+    assert [v[0] for v in again.vectors] == [5]
+    assert seen == ["fast", "slow", "again"]
+    embedder.close()
+
+
+async def test_without_a_budget_nothing_is_embedded() -> None:
+    budget = Budget(Clock())
+    budget.spend(SAVED_UP_S)
+    embedder = Embedder(vector, 10, budget)
+    assert (await embedder.embed(["text"])).outcome == "budget"
+    embedder.close()

@@ -1,0 +1,223 @@
+"""Whatever becomes of embeddings, a request waits for them up to the limit, and is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+from evenkeel import spans
+from evenkeel.embedding import Encoder, Vectors, load_encoder
+from runtime.caller import Caller
+from runtime.cause import Cause
+from runtime.observation import Observation
+from runtime.request_hook import EngineReader, RequestHook
+from runtime.request_trace import CURRENT_REQUEST, EngineFacts, HttpRequest, Refusal
+from runtime.response_cache.audit import AuditLog
+from runtime.response_cache.cache import ResponseCache
+from runtime.response_cache.cached_engine import CachedEngine
+from runtime.response_cache.memory_backend import MemoryBackend
+from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
+
+ASKED = "Please, how can I return the items?"
+UNLIKE = "Which colours do your kettles come in?"
+
+
+class SlowEncoder:
+    """The real encoder; embeddings of texts with a certain part wait until it is `opened`."""
+
+    def __init__(self, hangs_on: str = "") -> None:
+        self._hangs_on = hangs_on
+        self._encoder: Encoder = load_encoder()
+        self.opened = Event()
+        self.texts: list[str] = []
+
+    def sketch(self, text: str) -> Vectors | None:
+        return self._encoder.sketch(text)
+
+    def encode(self, text: str) -> Vectors:
+        self.texts.append(text)
+        assert self._hangs_on not in text or self.opened.wait(60)
+        return self._encoder.encode(text)
+
+
+class Model:
+    """An engine with one answer."""
+
+    model_config = None
+    text = "Send it back within a month."
+
+    async def generate(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        completion = SimpleNamespace(
+            index=0,
+            text=self.text,
+            token_ids=[1, 2],
+            finish_reason="stop",
+            stop_reason=None,
+        )
+        yield SimpleNamespace(outputs=[completion], finished=True, prompt_token_ids=[1])
+
+
+class Notebook:
+    def __init__(self) -> None:
+        self.seen: list[Observation] = []
+
+    def record(self, seen: Observation) -> None:
+        self.seen.append(seen)
+
+    def note_internal_error(self, error: Exception) -> None:
+        raise error
+
+
+class Server:
+    """The cache and its hook in front of a model."""
+
+    def __init__(self, mode: Mode, encoder: SlowEncoder, limit_s: float) -> None:
+        route = RoutePolicy(mode=mode, similarities=(0.7,))
+        policy = CachePolicy(embedding_timeout_s=limit_s, routes=(route,))
+        self.cache = ResponseCache(
+            policy,
+            MemoryBackend(1 << 20),
+            encoder,  # type: ignore[arg-type]
+            AuditLog(None),
+        )
+        self.notebook = Notebook()
+        reader = EngineReader(
+            is_streamed=lambda params: False,
+            note_output=lambda run, output: 0,
+            read_facts=lambda run: EngineFacts(),
+            find_times=lambda request_id: [],
+            find_beam_search=lambda request_id: None,
+        )
+        self.hook = RequestHook(self.notebook, reader, "support")  # type: ignore[arg-type]
+        self.model = Model()
+        self.engine = CachedEngine(self.cache, self.hook, self.model)
+
+    async def ask(self, text: str) -> None:
+        """Ask as a client does, to the end of the response."""
+        params = SamplingParams(temperature=0.0, output_kind=RequestOutputKind.FINAL_ONLY)
+        request = HttpRequest("chat", Caller(tenant="acme"), path="/v1/chat/completions")
+        body = {"model": "m", "messages": [{"role": "user", "content": text}]}
+        request.body += json.dumps(body).encode()
+        token = CURRENT_REQUEST.set(request)
+        try:
+            run = self.hook.start_run("r", params)
+            prompt = {"type": "token", "prompt_token_ids": [1]}
+            outputs = self.engine.answer(run, prompt, params, "r", {})
+            async for _ in self.hook.observe(run, outputs):
+                pass
+        finally:
+            CURRENT_REQUEST.reset(token)
+        request.http_status = 200
+        self.hook.finish_request(request, lambda: Refusal("r", "m", "none"))
+
+    async def know(self, *texts: str) -> None:
+        """Let the cache have answers to these, in the scope that `ask` asks in."""
+        for text in texts:
+            await self.ask(text)
+        await self.settle()
+        self.notebook.seen.clear()
+
+    async def settle(self) -> None:
+        while self.engine.num_background:
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def encoder() -> Iterator[SlowEncoder]:
+    encoder = SlowEncoder()
+    yield encoder
+    encoder.opened.set()
+
+
+@pytest.mark.parametrize("mode", [Mode.SERVE, Mode.DRAFT, Mode.SHADOW])
+async def test_a_hung_embedding_holds_nobody_and_every_answer_is_kept(
+    mode: Mode, encoder: SlowEncoder
+) -> None:
+    server = Server(mode, encoder, 0.05)
+    await server.know("How do I return an item?")
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(server.ask(f"{ASKED} And {n} more?") for n in range(40)))
+        await server.settle()
+    counts = server.cache.counts
+    assert counts.stored == 41
+    assert set(counts.embeddings) == {"late", "queue_full"}
+    assert counts.embeddings.total() == 40
+    assert len(encoder.texts) == 1  # What is given up is not embedded.
+    assert counts.outcomes == {"miss": 41}
+    assert len(server.notebook.seen) == 40
+    reasons = {seen.cache[spans.CACHE_REASON] for seen in server.notebook.seen}
+    assert reasons == {"embedding_late", "embedding_queue_full"}
+    # The ledger has it, but where the lookup ran beside the model.
+    held = [seen.holds.get(Cause.HOST_CACHE, 0.0) for seen in server.notebook.seen]
+    assert (max(held) >= 0.05) is (mode is not Mode.SHADOW)
+    await server.cache.close()
+
+
+async def test_where_nothing_is_near_nothing_is_embedded(encoder: SlowEncoder) -> None:
+    server = Server(Mode.SERVE, encoder, 10)
+    await server.know("How do I return an item?")
+    await server.ask(UNLIKE)
+    await server.settle()
+    assert encoder.texts == []
+    assert server.cache.counts.embeddings == {"nothing_near": 1}
+    assert server.cache.counts.stored == 2
+    await server.cache.close()
+
+
+async def test_a_response_does_not_wait_for_a_comparison_and_its_record_does() -> None:
+    encoder = SlowEncoder(hangs_on="month")
+    server = Server(Mode.SERVE, encoder, 10)
+    await server.know("How do I return an item?")
+    server.model.text = "Within a month, send it back."
+    async with asyncio.timeout(30):
+        await server.ask(ASKED)
+        while len(encoder.texts) < 3:  # The questions, and the first of the answers.
+            await asyncio.sleep(0.01)
+    assert server.notebook.seen == []
+    encoder.opened.set()
+    await server.settle()
+    (seen,) = server.notebook.seen
+    assert seen.cache[spans.CACHE_VERDICT] == "same"
+    assert server.cache.counts.verdicts == {("semantic", "same"): 1}
+    await server.cache.close()
+
+
+async def test_a_comparison_that_is_under_way_at_the_end_does_not_cost_the_record() -> None:
+    encoder = SlowEncoder(hangs_on="month")
+    server = Server(Mode.SERVE, encoder, 10)
+    await server.know("How do I return an item?")
+    server.model.text = "Within a month, send it back."
+    await server.ask(ASKED)
+    assert server.notebook.seen == []
+    server.hook.close()
+    assert [seen.response_cache for seen in server.notebook.seen] == ["draft"]
+    encoder.opened.set()
+    await server.settle()
+    assert len(server.notebook.seen) == 1
+    await server.cache.close()
+
+
+async def test_comparisons_have_a_bounded_queue_that_does_not_look_at_what_is_compared() -> None:
+    encoder = SlowEncoder(hangs_on="month")
+    server = Server(Mode.SERVE, encoder, 10)
+    cache = server.cache
+    compare = partial(cache.say_the_same, "In a month.", "Within a month.")
+    tasks = [asyncio.create_task(compare())]
+    while not encoder.texts:
+        await asyncio.sleep(0.01)
+    tasks += [asyncio.create_task(compare()) for _ in range(20)]
+    await asyncio.sleep(0)
+    # These are plainly equal, yet left out like the others: else only those would be counted.
+    assert await cache.say_the_same("Yes.", "Yes.") is None
+    encoder.opened.set()
+    said = await asyncio.gather(*tasks)
+    assert said.count(None) == cache.counts.embeddings["comparison_dropped"] - 1 == 4
+    await cache.close()

@@ -1,0 +1,104 @@
+"""What is measured behind the gate: its pace, first tokens, and the places that they allow."""
+
+import pytest
+
+from runtime.control_pace import FirstTokens, Pace, Places
+
+
+def test_the_pace_is_known_after_some_turns_and_by_limit() -> None:
+    pace = Pace()
+    pace.begin(100.0)
+    for number in range(1, 16):
+        pace.note(0.2, 100.0 + number)
+        assert pace.per_s() is None
+    for number in range(16, 33):
+        pace.note(30.0 if number % 2 else 0.2, 100.0 + number)
+    assert pace.per_s() == pytest.approx(1.0)
+    # Of 32 turns 8 were for those that can wait.
+    assert pace.per_s(30.0) == pytest.approx(8 / 32)
+    assert pace.per_s(60.0) == 0
+
+
+def test_time_without_a_queue_says_nothing_of_the_engine() -> None:
+    pace = Pace()
+    for start in range(0, 2000, 100):
+        pace.begin(float(start))
+        pace.note(0.2, start + 0.5)
+        pace.pause()
+        pace.note(0.2, start + 50.0)
+    assert pace.per_s() == pytest.approx(2.0)
+
+
+def test_only_the_last_turns_count() -> None:
+    pace = Pace()
+    pace.begin(0.0)
+    for number in range(1, 101):
+        pace.note(0.2, float(number))
+    for number in range(1, 65):
+        pace.note(0.2, 100 + number / 10)
+    assert pace.per_s() == pytest.approx(10.0)
+
+
+def test_the_least_time_to_a_first_token_is_of_its_class_and_of_late() -> None:
+    seen = FirstTokens()
+    assert seen.least_s("chat") == 0.0
+    seen.note("chat", 0.01)
+    for _ in range(63):
+        seen.note("chat", 0.2)
+    assert seen.least_s("chat") == 0.01
+    seen.note("chat", 0.3)
+    assert (seen.least_s("chat"), seen.least_s("batch")) == (0.2, 0.0)
+    seen.keep({"batch": None})
+    assert seen.least_s("chat") == 0.0
+
+
+def give(places: Places, took_s: float, times: int, num_inside: int, limit_s: float = 1.0) -> int:
+    for _ in range(times * 16):
+        places.note(took_s, limit_s, min(num_inside, places.num))
+    return places.num
+
+
+def test_places_are_vllms_until_first_tokens_take_too_much_of_their_limits() -> None:
+    places = Places(256)
+    assert give(places, 0.5, 10, 200) == 256
+    # What is not used is taken away first.
+    assert give(places, 0.9, 1, 100) == 85
+    assert give(places, 0.5, 10, 85) == 85
+    # The fewer, the sooner: so it goes on, down to the fewest.
+    took_s = 0.9
+    while places.num > 16:
+        took_s = max(0.61, took_s * 0.9)
+        give(places, took_s, 1, 256)
+        assert places.num < 256
+        if took_s == 0.61:
+            break
+    assert places.num < 60
+    assert give(places, 0.1, 100, 16) == 256
+
+
+def test_places_that_bring_nothing_are_given_back() -> None:
+    """First tokens wait for their own long prompts: with fewer requests inside for as long."""
+    places = Places(256)
+    seen = [give(places, 0.9, 1, 256) for _ in range(100)]
+    assert min(seen) > 100
+    # It is not tried again at once.
+    assert seen.count(256) > 60
+
+
+def test_the_class_with_the_shortest_limit_decides_while_it_asks() -> None:
+    places = Places(256)
+    for _ in range(40):
+        places.note(0.18, 0.2, 256)
+        for _ in range(20):
+            places.note(0.5, 30.0, 256)
+    fewer = places.num
+    assert fewer < 256
+    # It has gone: nobody is slow any more.
+    assert give(places, 0.5, 100, 256, limit_s=30.0) == 256
+
+
+def test_no_more_places_than_the_file_allows() -> None:
+    places = Places(8)
+    assert give(places, 0.9, 10, 8) == 8
+    places.resize(4)
+    assert give(places, 0.1, 10, 4) == 4
