@@ -34,8 +34,6 @@ PROGRESS_S = 5.0
 
 Connect = Callable[[], "Client"]
 
-# What the engine takes for a pattern in the name of a file.
-_GLOB = frozenset("*?{}[]")
 SEGMENT_SCHEMA = Path(__file__).parent / "schema" / "otlp_traces.proto"
 # Looking for a chain of comparisons in each AND takes half of the analysis of the largest view, at
 # every insert, and finds none (docs/decisions/0175). The plans of views have nothing to optimise
@@ -203,19 +201,17 @@ def insert_segment_file(
     Raises:
         ClickHouseError: As `insert_segment`.
     """
-    if _GLOB & set(str(path)):
-        with path.open("rb") as segment:
-            insert_segment(client, insert_settings, name, segment)
-        return
     settings = ", ".join(
         f"{key} = {_quote(value)}"
         for key, value in {**insert_settings, **_token_settings(name)}.items()
     )
-    # raw_insert would have chDB read a copy of the file.
-    client.command(
-        f"INSERT INTO {DATABASE}.otlp_traces FROM INFILE {_quote(str(path))} "
-        f"SETTINGS {settings} FORMAT ProtobufSingle"
-    )
+    # raw_insert would have chDB read a copy of the file. A folder's name may look like a pattern to
+    # it, a number does not.
+    with path.open("rb") as segment:
+        client.command(
+            f"INSERT INTO {DATABASE}.otlp_traces FROM INFILE '/proc/self/fd/{segment.fileno()}' "
+            f"SETTINGS {settings} FORMAT ProtobufSingle"
+        )
 
 
 def _store_log(client: Client, insert_settings: Mapping[str, str], log: Path | None) -> None:

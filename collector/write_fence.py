@@ -76,8 +76,12 @@ def confine(settings: CollectorSettings) -> Confinement:
                 f"cannot write to {folder} ({flag}): {error.strerror or error}"
             ) from error
     # Elsewhere no temporary file could be made: neither by Python, SQLite nor a child process.
-    hand_down("TMPDIR", str(folders["--data-dir"] / TEMPORARY))
-    tempfile.tempdir = None
+    data_dir = folders["--data-dir"]
+    hand_down("TMPDIR", str(data_dir / TEMPORARY))
+    # The engine is handed what to insert as such a file, and would take a name with `*` or `{` for
+    # a pattern: here the folder is named by its number, which stays open with the process.
+    data_dir_fd = os.open(data_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    tempfile.tempdir = f"/proc/self/fd/{data_dir_fd}/{TEMPORARY}"
     reason = why_unavailable()
     if reason is None:
         try:

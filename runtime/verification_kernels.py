@@ -10,6 +10,7 @@ the test, by an example with a known answer, in each process that runs them.
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
@@ -117,7 +118,10 @@ def _register() -> None:
 
     if not isinstance(getattr(rejection_sampler, _EXPAND, None), KernelOverride):
         current_platform.import_kernels()
-        current_platform.register_triton_kernel_overrides()
+        # vLLM looks at each name of each loaded module, also at those that torch has deprecated.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            current_platform.register_triton_kernel_overrides()
 
 
 def _replace_expand() -> None:

@@ -195,3 +195,14 @@ def test_tls_handshakes_that_never_end_stop_nobody(tmp_path: Path) -> None:
             timeout=60,
         )
         assert answer.status_code == 200
+
+
+def test_a_client_that_has_sent_all_it_will_send_is_answered(impatient: CollectorProcess) -> None:
+    parts = urlsplit(impatient.http_url)
+    body = trace_request(1).SerializeToString()
+    with socket.create_connection((parts.hostname, parts.port), timeout=10) as sock:
+        sock.sendall(POST + b"content-length: %d\r\n\r\n" % len(body) + body)
+        sock.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        sock.shutdown(socket.SHUT_WR)
+        received = b"".join(iter(lambda: sock.recv(65536), b""))
+    assert received.count(b"HTTP/1.1 200 OK") == 2

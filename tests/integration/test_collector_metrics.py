@@ -164,27 +164,19 @@ def test_prometheus_endpoints_are_read_again_and_again(
 
 def test_metrics_and_spans_share_a_segment_and_survive_a_kill_once(tmp_path: Path) -> None:
     collector = start_collector(tmp_path)
-    headers = {"content-type": "application/x-protobuf"}
-    spans = trace_request(5).SerializeToString()
-    document = json.dumps(
-        {
-            "resourceMetrics": [
-                {
-                    "scopeMetrics": [
-                        {"metrics": [{"name": "g", "sum": {"dataPoints": [{"asInt": n}]}}]}
-                        for n in range(3)
-                    ]
-                }
-            ]
-        }
-    )
-    for _ in range(10):
+    for body in range(10):
+        points = [
+            {"metrics": [{"name": f"g{body}", "sum": {"dataPoints": [{"asInt": n}]}}]}
+            for n in range(3)
+        ]
         assert httpx.post(
-            f"{collector.http_url}/v1/traces", content=spans, headers=headers
+            f"{collector.http_url}/v1/traces",
+            content=trace_request(5).SerializeToString(),
+            headers={"content-type": "application/x-protobuf"},
         ).is_success
         assert httpx.post(
             f"{collector.http_url}/v1/metrics",
-            content=document,
+            content=json.dumps({"resourceMetrics": [{"scopeMetrics": points}]}),
             headers={"content-type": "application/json"},
         ).is_success
     collector.kill()

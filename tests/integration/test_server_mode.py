@@ -40,17 +40,18 @@ def wait_for_exactly(server: ClickHouseServer, num_spans: int) -> None:
 def test_what_a_server_has_is_complete_and_single_after_it_was_killed_under_load(
     tmp_path: Path, port: int
 ) -> None:
-    body = trace_request(
-        SPANS_A_REQUEST, {"evenkeel.status": "ok", "gen_ai.request.model": "m"}
-    ).SerializeToString()
     acknowledged = 0
     is_stopping = threading.Event()
+
+    def make_body() -> bytes:
+        attributes = {"evenkeel.status": "ok", "gen_ai.request.model": "m"}
+        return trace_request(SPANS_A_REQUEST, attributes).SerializeToString()
 
     def send(url: str) -> None:
         nonlocal acknowledged
         with httpx.Client(timeout=120) as client:
             while not is_stopping.is_set():
-                answer = client.post(f"{url}/v1/traces", content=body, headers=PROTOBUF)
+                answer = client.post(f"{url}/v1/traces", content=make_body(), headers=PROTOBUF)
                 assert answer.status_code == 200
                 acknowledged += SPANS_A_REQUEST
                 time.sleep(0.005)
@@ -77,7 +78,9 @@ def test_what_a_server_has_is_complete_and_single_after_it_was_killed_under_load
         assert server.rows("SELECT count() FROM schema_migrations")[0][0] >= 7
         # A second collector finds the tables, and a name of its own.
         with running_collector(tmp_path / "other", flags) as collector:
-            answer = httpx.post(f"{collector.http_url}/v1/traces", content=body, headers=PROTOBUF)
+            answer = httpx.post(
+                f"{collector.http_url}/v1/traces", content=make_body(), headers=PROTOBUF
+            )
             assert answer.status_code == 200
             wait_for_exactly(server, acknowledged + SPANS_A_REQUEST)
 
