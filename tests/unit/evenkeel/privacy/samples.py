@@ -6,9 +6,10 @@ Secrets are put together here, so that no scanner of repositories takes them for
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 ORDINARY = (Path(__file__).parent / "ordinary.txt").read_text(encoding="utf-8").splitlines()
 
@@ -166,3 +167,14 @@ DISGUISES: Mapping[str, Callable[[str], str]] = {
     "a query in JSON": lambda text: json.dumps({"url": f"https://x.example/?q={quote(text)}"}),
     "a line of its own in JSON": lambda text: json.dumps({"note": f"first\n{text}\nlast"}),
 }
+
+_LAYERS = 6
+_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+
+
+def letters(text: str) -> str:
+    """Return the letters and digits of a text below all of its escapes, as a reader gets them."""
+    for _ in range(_LAYERS):
+        text = unquote(text)
+        text = _ESCAPE.sub(lambda e: chr(int(e[1], 16)) if e[1] else " " * (e[2] in "nrt"), text)
+    return "".join(filter(str.isalnum, text)).lower()
