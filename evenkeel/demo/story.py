@@ -9,7 +9,7 @@ from evenkeel.demo.traffic import Phase, Rates
 DEFAULT_LENGTH_S = 120.0
 
 HEALTHY = Rates(per_s=6.0)
-DISTURBED = Rates(per_s=6.0, crowd_every_s=1.0)
+DISTURBED = Rates(per_s=6.0, crowd_every_s=0.5)
 RECOVERED = Rates(per_s=3.0)
 
 

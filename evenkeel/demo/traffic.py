@@ -1,4 +1,7 @@
-"""Streaming clients that ask the golden questions at a varying rate, some leaving mid-answer."""
+"""Streaming clients that ask the golden questions at a varying rate, some leaving mid-answer.
+
+They are people: who waits for an answer asks nothing else, so a slow machine is asked less.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,14 @@ from evenkeel import spans
 MODEL = "support"
 MAX_TOKENS = 64
 CANCEL_RATIO = 0.05
-WARM_UP_QUESTIONS = 5
+WARM_UP_QUESTIONS = 8
+# As many wait for an answer at once; who comes then goes away.
+CHATS_AT_ONCE = 4
 TENANTS = ("acme", "globex", "initech")
 LONG_PROMPT_WORDS = 900
-LONG_PROMPTS_AT_ONCE = 10
-# A crowd comes only on top of less than this, so that a slow machine recovers in time.
-CROWD_IN_FLIGHT_LIMIT = 24
+LONG_PROMPTS_AT_ONCE = 5
+# The next crowd comes once fewer than this wait, so that a slow machine recovers in time.
+CROWD_IN_FLIGHT_LIMIT = 6
 
 
 class Phase(StrEnum):
@@ -89,6 +94,7 @@ class Traffic:
         self._questions = questions
         self._random = random.Random(seed)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._num_chats = 0
 
     async def run(self, rates: Callable[[], Rates]) -> None:
         """Send requests at the rates that `rates` says at each moment, until cancelled."""
@@ -103,7 +109,9 @@ class Traffic:
                         next_crowd_s = now_s + (wanted.crowd_every_s or 0)
                         for _ in range(LONG_PROMPTS_AT_ONCE):
                             self._spawn(self._ask(client, self._long_question(), "batch"))
-                    self._spawn(self._ask(client, self._random.choice(self._questions), "chat"))
+                    question = self._random.choice(self._questions)
+                    if self._num_chats < CHATS_AT_ONCE:
+                        self._spawn(self._chat(client, question))
                     # A slow swing around the mean, and Poisson arrivals within it.
                     swing = 1 + 0.4 * math.sin(now_s / 5)
                     await asyncio.sleep(self._random.expovariate(wanted.per_s * swing))
@@ -115,9 +123,14 @@ class Traffic:
     async def warm_up(self) -> None:
         """Ask a few questions that are not counted: the first ones pay for lazy initialisation."""
         async with httpx.AsyncClient(base_url=self._url, timeout=60) as client:
-            for question in self._questions[:WARM_UP_QUESTIONS]:
+
+            async def ask(question: Question) -> None:
                 body = self._body(question) | {"stream": False}
                 (await client.post("/v1/chat/completions", json=body)).raise_for_status()
+
+            first, *others = self._questions[:WARM_UP_QUESTIONS]
+            await ask(first)
+            await asyncio.gather(*map(ask, others))
 
     def _body(self, question: Question) -> dict[str, Any]:
         return {
@@ -137,6 +150,13 @@ class Traffic:
         words = [self._random.choice(_FILLER) for _ in range(LONG_PROMPT_WORDS)]
         text = f"Ticket {self._random.randrange(10**6)}. {' '.join(words)}. What should I do?"
         return Question([{"role": "user", "content": text}], "crowd")
+
+    async def _chat(self, client: httpx.AsyncClient, question: Question) -> None:
+        self._num_chats += 1
+        try:
+            await self._ask(client, question, "chat")
+        finally:
+            self._num_chats -= 1
 
     async def _ask(self, client: httpx.AsyncClient, question: Question, slo_class: str) -> None:
         counters = self.counters
