@@ -237,17 +237,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.write(_HEAD_TOO_LARGE)
             self.transport.close()
 
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer a client that has sent all it will send; uvicorn would leave without a word."""
-        is_owed = self._find_wait() in (Wait.US, Wait.READER) and self._reading is None
-        # Beneath TLS, asyncio closes at once.
-        if not is_owed or self.scheme == "https":
-            return False
-        last = self.pipeline[0][0] if self.pipeline else self.cycle
-        if last is not None:
-            last.keep_alive = False
-        return True
-
     def on_message_begin(self) -> None:
         """Wait for the rest of the head."""
         super().on_message_begin()

@@ -12,12 +12,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from collector.metric_points import GAUGE, HISTOGRAM, SUM, SUMMARY, Point
 
 CUMULATIVE = "cumulative"
+# Counts are stored in 64 bits.
+MAX_COUNT = 1 << 63
 
 
 def read_page(text: str, time_ns: int) -> list[Point]:
     """Return the points of a page in Prometheus' text format.
 
-    Values that are no number (NaN) are left out: they say that there is none.
+    Values that are no number (NaN) are left out: they say that there is none. So is a histogram
+    with a count that is no number.
 
     Args:
         text: The page.
@@ -59,7 +62,7 @@ def _values(family: Any, time_ns: int) -> Iterator[Point]:
             name=family.name,
             time_ns=time_ns,
             kind=SUMMARY,
-            count=int(parts["count"]) if "count" in parts else None,
+            count=_count(parts.get("count")),
             sum=parts.get("sum"),
             attributes=dict(labels),
             temporality=CUMULATIVE,
@@ -85,21 +88,28 @@ def _histograms(family: Any, time_ns: int) -> Iterable[Point]:
         elif sample.name.endswith("_sum"):
             buckets.sum = sample.value
     for labels_key, buckets in found.items():
-        if buckets.count is None and not buckets.cumulative:
+        if any(_count(value) is None for _, value in buckets.cumulative):
             continue
         bounds, counts = _apart(buckets.cumulative)
-        total = buckets.count if buckets.count is not None else float(sum(counts))
+        total = _count(buckets.count) if buckets.count is not None else sum(counts)
+        if total is None or (buckets.count is None and not buckets.cumulative):
+            continue
         yield Point(
             name=family.name,
             time_ns=time_ns,
             kind=HISTOGRAM,
-            count=int(total),
+            count=total,
             sum=buckets.sum,
             bounds=bounds,
             bucket_counts=counts,
             attributes=dict(labels_key),
             temporality=CUMULATIVE,
         )
+
+
+def _count(value: float | None) -> int | None:
+    """Return a number of observations; None where a page says none, or what cannot be one."""
+    return int(value) if value is not None and 0 <= value < MAX_COUNT else None
 
 
 def _apart(cumulative: list[tuple[float, float]]) -> tuple[list[float], list[int]]:

@@ -32,7 +32,7 @@ class Limits:
     max_pending_bytes: int = 128 << 20
     seal_age_s: float = 0.4
     max_seal_age_s: float = 2.0
-    rest_s: float = 2.4
+    rest_s: float = 2.1
     unread_age_s: float | None = None
     small_spans: int = 2_000
     seal_spans: int = 51_200

@@ -1,5 +1,6 @@
 """Whatever a body holds, it is stored or refused with a Status; it stops nothing."""
 
+import contextlib
 import gzip
 import itertools
 import json
@@ -170,14 +171,15 @@ def exchange(collector: CollectorProcess, sent: bytes) -> bytes:
     """Send bytes, and return what comes back until the connection ends or nothing comes."""
     address = urlsplit(collector.http_url)
     with socket.create_connection((address.hostname, address.port), timeout=5) as sock:
-        sock.sendall(sent)
-        sock.shutdown(socket.SHUT_WR)
         received = b""
-        try:
+        with contextlib.suppress(TimeoutError, OSError):
+            sock.sendall(sent)
+            received = sock.recv(65536)
+        with contextlib.suppress(OSError):
+            # Who has sent all is taken for gone, so not before the answer.
+            sock.shutdown(socket.SHUT_WR)
             while part := sock.recv(65536):
                 received += part
-        except (TimeoutError, ConnectionResetError):
-            pass
         return received
 
 

@@ -13,7 +13,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 
 from collector.canonical import MalformedError
-from collector.metric_points import Point, points_of
+from collector.metric_points import Point, encode_points, points_of
 from collector.otlp_metrics import check_metrics_json, check_metrics_protobuf
 from collector.prometheus_text import read_page
 
@@ -158,3 +158,16 @@ def test_a_page_of_vllm_gives_one_point_a_series() -> None:
 def test_a_page_that_is_no_page_is_an_error() -> None:
     with pytest.raises(ValueError):
         read_page("<html>", 0)
+
+
+@pytest.mark.parametrize("count", ["NaN", "+Inf", "-Inf", "-1", "1e300", "1e19"])
+@pytest.mark.parametrize("bucket", ["3", "NaN", "+Inf", "1e300"])
+def test_a_count_that_is_none_costs_its_own_series_alone(count: str, bucket: str) -> None:
+    page = (
+        f'# TYPE h histogram\nh_bucket{{le="1"}} {bucket}\nh_bucket{{le="+Inf"}} {bucket}\n'
+        f"h_count {count}\nh_sum 1\n# TYPE s summary\ns_count {count}\ns_sum 2\n"
+        f"# TYPE g gauge\ng 5\n"
+    )
+    points = read_page(page, 9)
+    assert points[-1].value == 5.0
+    assert encode_points([({}, points)])

@@ -30,7 +30,7 @@ for command in sys.argv[2:]:
         assert end.code == 0, end
 import numpy
 from threadpoolctl import threadpool_info
-threads = {found["num_threads"] for found in threadpool_info()}
+threads = {i["num_threads"] for i in threadpool_info() if "numpy" in i["filepath"]}
 print(seen, threads, "OMP_NUM_THREADS" in os.environ, file=sys.stderr)
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from evenkeel.demo.traffic import Counters, Question, Rates, Traffic
+from evenkeel.demo.traffic import CHATS_AT_ONCE, Counters, Question, Rates, Traffic
 
 BEGINNING = b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {"choices": []}\n\n'
 
@@ -26,8 +26,10 @@ async def _counted_after_a_stop() -> tuple[Counters, int]:
         traffic = Traffic(f"http://127.0.0.1:{port}", "Be brief.", [question])
         running = asyncio.create_task(traffic.run(lambda: Rates(per_s=100)))
         async with asyncio.timeout(120):
-            while traffic.counters.in_flight < 5:
+            while traffic.counters.in_flight < CHATS_AT_ONCE:
                 await asyncio.sleep(0.01)
+        # A hundred a second come, and go away again.
+        await asyncio.sleep(0.5)
         num_waiting = traffic.counters.in_flight
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -39,5 +41,9 @@ def test_whoever_waits_when_the_traffic_stops_counts_as_cancelled() -> None:
     counters, num_waiting = asyncio.run(_counted_after_a_stop())
     assert counters.in_flight == 0
     assert counters.errors == 0
-    # One more may have begun while the others were stopped.
-    assert counters.cancelled == counters.requests >= num_waiting
+    assert counters.cancelled == counters.requests == num_waiting
+
+
+def test_who_waits_for_an_answer_asks_nothing_else() -> None:
+    _, num_waiting = asyncio.run(_counted_after_a_stop())
+    assert num_waiting == CHATS_AT_ONCE
