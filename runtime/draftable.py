@@ -4,6 +4,8 @@
   the seed's generator than plain sampling does, so a seeded answer would depend on the drafts.
 - `min_p` and `logit_bias` are applied to the last token of a step only
   (vllm/v1/sample/rejection_sampler.py), so vLLM refuses them while it speculates.
+- `min_tokens` forbids a stop to the last token of a step by the answer's length before the step
+  (vllm/v1/sample/logits_processor/builtin.py), so an answer could not stop where it should.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def may_be_drafted(params: Any, is_sampling_exact: bool = True) -> bool:
         params: vLLM's sampling parameters of the request.
         is_sampling_exact: Whether sampled drafts are verified rightly here.
     """
-    if params.min_p or params.logit_bias:
+    if params.min_p or params.logit_bias or params.min_tokens:
         return False
     return not is_sampled(params) or (is_sampling_exact and params.seed is None)
 

@@ -38,6 +38,7 @@ UNDRAFTED: dict[str, dict[str, Any]] = {
     "seed and n": {"seed": 7, "n": 2},
     "seed and min_p": {"seed": 9, "min_p": 0.2, "temperature": 1.5},
     "min_p that leaves one token": {"min_p": 1.0, "temperature": 2.0},
+    "min_tokens": {"min_tokens": 12, "stop_token_ids": [18], "temperature": 0.0},
     "logit_bias": {"logit_bias": {18: 3.0, 415: -100.0}, "temperature": 0.0},
     "seed and logit_bias": {"seed": 9, "logit_bias": {18: 3.0}},
 }

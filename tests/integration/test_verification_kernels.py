@@ -128,6 +128,7 @@ def test_each_request_has_its_value_once_for_each_token(
         pytest.param({"temperature": 0.8, "min_p": 0.1}, True, False, id="min_p"),
         pytest.param({"min_p": 0.1}, True, True, id="min_p, which says nothing where greedy"),
         pytest.param({"logit_bias": {5: 1.0}}, True, False, id="logit_bias"),
+        pytest.param({"min_tokens": 5}, True, False, id="min_tokens"),
         pytest.param({"presence_penalty": 0.5, "bad_words": ["x"]}, True, True, id="penalties"),
     ],
 )
