@@ -13,7 +13,7 @@ NOW_S = 1000.0
     ("limits", "insert_s", "rested_s", "num_spans", "is_asked_for", "due_after_s"),
     [
         pytest.param(EAGER, 0.1, 60, 1, False, 0.4, id="the first after a while"),
-        pytest.param(EAGER, 0.1, 1, 1, False, 1.4, id="a small one soon after another"),
+        pytest.param(EAGER, 0.1, 1, 1, False, 1.1, id="a small one soon after another"),
         pytest.param(LAZY, 0.1, 60, 1, False, 20, id="a small one that nobody reads"),
         pytest.param(LAZY, 0.1, 60, 1, True, -math.inf, id="one that a reader waits for"),
         pytest.param(LAZY, 0.1, 0, 2_000, False, 0.4, id="one that is worth an insert"),
@@ -43,9 +43,9 @@ def test_a_small_segment_is_seen_within_what_rests_and_an_insert_need() -> None:
 @pytest.mark.parametrize(
     ("age_s", "rested_s", "rest_s", "is_sealed"),
     [
-        pytest.param(0.5, 3.0, 2.4, True, id="old enough"),
-        pytest.param(0.3, 3.0, 2.4, False, id="too young"),
-        pytest.param(0.5, 2.0, 2.4, False, id="too soon after the last"),
+        pytest.param(0.5, 3.0, 2.1, True, id="old enough"),
+        pytest.param(0.3, 3.0, 2.1, False, id="too young"),
+        pytest.param(0.5, 2.0, 2.1, False, id="too soon after the last"),
         pytest.param(0.5, 0.5, 0.0, True, id="for an evaluation"),
     ],
 )

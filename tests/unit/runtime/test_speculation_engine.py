@@ -32,6 +32,7 @@ class Params:
     seed: int | None = None
     min_p: float = 0.0
     logit_bias: dict[int, float] | None = None
+    min_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -203,6 +204,7 @@ def test_any_answer_comes_out_with_steps_under_way(
         pytest.param(
             Request("b", sampling_params=Params(logit_bias={5: 1.0})), None, id="logit_bias"
         ),
+        pytest.param(Request("b", sampling_params=Params(min_tokens=5)), None, id="min_tokens"),
     ],
 )
 def test_who_is_drafted_for(request_: Request, draft: list[int] | None) -> None:
