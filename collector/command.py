@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from evenkeel.cli import Command
+from evenkeel.cli import BLAS_THREADS_VARIABLE, Command
 from evenkeel.settings import hand_down
 
 EPILOG = """\
@@ -39,8 +39,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    # numpy would start threads as it is imported; writes are confined before the first one starts.
-    hand_down("OPENBLAS_NUM_THREADS", "1")
+    # Whatever the user chose: numpy would start threads as it is imported, and writes are confined
+    # before the first one starts.
+    hand_down(BLAS_THREADS_VARIABLE, "1")
     # The service brings uvicorn, grpc and the store's client: seconds that --help must not pay.
     from collector import foreground
 

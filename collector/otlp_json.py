@@ -17,9 +17,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from collector.canonical import CheckedBody, Finish, MalformedError, check_message, serialize
 
-# proto3 JSON accepts both spellings of a field.
 # Escaped halves of a character; halves that make a whole one are found, too.
 _SURROGATE = re2.compile(rb"\\u[dD][89a-fA-F]")
+# proto3 JSON accepts both spellings of a field.
 ID_FIELDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
 
 

@@ -82,7 +82,7 @@ class Guard:
         return cls(frozenset(names - TABLE_FUNCTIONS))
 
     def for_tenant(self, virtual_columns: Iterable[str]) -> Guard:
-        """Return the rules for who may see the rows of one tenant alone.
+        """Return the rules for a reader who may see one tenant's rows only.
 
         Args:
             virtual_columns: Columns that the engine adds to every table, such as `_part_offset`.

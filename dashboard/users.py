@@ -66,7 +66,7 @@ def read_users(path: Path | None) -> Mapping[str, User]:
 
 
 def token_of(email: str, users: Mapping[str, User]) -> str | None:
-    """Return the token of a person; None for who is not in the file, or whose variable is unset.
+    """Return a person's token; None if they are not in the file, or its variable is unset.
 
     Raises:
         ConfigurationError: If the variable names a file that cannot be read.

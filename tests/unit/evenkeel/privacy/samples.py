@@ -147,7 +147,7 @@ def _percent_all(text: str) -> str:
 # How a text is sent.
 DISGUISES: Mapping[str, Callable[[str], str]] = {
     "plain": lambda text: text,
-    "in a sentence": lambda text: f"The customer wrote: «{text}» and left.",
+    "in a sentence": lambda text: f"The customer wrote: “{text}” and left.",
     "percent-encoded": lambda text: quote(text, safe=""),
     "percent-encoded, a URL": lambda text: f"https://app.example/b?q={quote(text, safe='')}&page=2",
     "percent-encoded, slashes kept": lambda text: f"https://app.example/x?r={quote(text)}",
