@@ -1,4 +1,4 @@
-"""Numbers that are none, or out of range: refused at arrival, harmless where they are stored."""
+"""Numbers that are none, or out of range: refused at arrival, harmless to SLOs."""
 
 from __future__ import annotations
 
@@ -7,27 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import clickhouse_connect
 import httpx
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-from collector.alert_book import AlertBook
-from collector.migrations import migrate, read_migrations
 from collector.number_ranges import BY_TABLE
-from collector.slo_evaluator import Evaluator
-from collector.slo_evidence import read_evidence
-from collector.slo_store import SloStore
-from collector.storage import Storage, open_embedded
-from evenkeel.errors import EvenkeelError
-from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_query import Span, event_parameters, slo_parts
-from evenkeel.store import read_query
 from tests.integration.collector_process import CollectorProcess, running_collector, wait_for
-from tests.integration.dashboard.running import NO_FILTER
-from tests.integration.dashboard.test_store_queries import QUERIES
 from tests.integration.otlp_payload import key_values, trace_request
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -360,152 +347,3 @@ def test_a_weight_silences_no_slo(tmp_path: Path) -> None:
             send(collector, body.SerializeToString())
         found = "SELECT total, sli FROM slo_status WHERE slo = 'fast' ORDER BY time DESC LIMIT 1"
         wait_for(lambda: collector.rows(found) == [(10.0, 0.1)], 30)
-
-
-# A store of the version before the rule, in which each table has a row that it would refuse.
-BAD_ROWS = (
-    "INSERT INTO requests (time, model, service, status, e2e_s, ttft_s, queue_s, sample_weight,"
-    " detail_probability, drafted_tokens, accepted_tokens, input_tokens, ledger, emission_time_s,"
-    " emission_tokens) SELECT now64(9) - number, 'm', 's', 'ok',"
-    " [nan, inf, -inf, 1e300][number + 1], [inf, nan, 1e18, 0.1][number + 1], inf,"
-    " [1e18, inf, nan, -1][number + 1], nan, 1, 4000000000, 4000000000,"
-    " map('a', nan, 'b', inf, 'c', 0.5), [nan, inf], [0] FROM numbers(4)",
-    "INSERT INTO eval_results (time, kind, score, client_e2e_s, estimate)"
-    " SELECT now64(9), 'answer', nan, inf, -inf",
-    "INSERT INTO feedback (time, score) SELECT now64(9), nan",
-    "INSERT INTO live_evaluations (time, monitor, scorer, label, probability, score)"
-    " SELECT now64(9), 'm', 's', 'right', nan, inf",
-    "INSERT INTO engine_steps (time, model, duration_s, busy_s) SELECT now64(9), 'm', nan, inf",
-    "INSERT INTO engine_state (time, name, kind, value, sum, bounds, bucket_counts)"
-    " SELECT now64(9), 'm', 'gauge', nan, inf, [nan], [1, 2]",
-    "INSERT INTO slo_status (time, slo, good, total, sli) SELECT now64(9), 'fast', nan, inf, nan",
-    # Only what an older version let through: sums and percentiles of rollups.
-    "INSERT INTO requests_1m (minute, model, queue_sum_s, num_queue) SELECT"
-    " toStartOfMinute(now()), 'm', inf, 2",
-)
-
-
-def numbers_of(client: Any) -> list[tuple[str, str, float]]:
-    """Return every number in every table that is not finite."""
-    columns = client.query(
-        "SELECT table, name, type FROM system.columns WHERE database = 'evenkeel' AND"
-        " match(type, 'Float64') AND NOT match(type, 'AggregateFunction')"
-        " AND table IN ('requests', 'requests_1m', 'requests_1h', 'eval_results', 'feedback',"
-        " 'live_evaluations', 'engine_steps', 'engine_state', 'slo_status')"
-    ).result_rows
-    found = []
-    for table, name, kind in columns:
-        values = f"mapValues({name})" if kind.startswith("Map") else f"[{name}]"
-        if kind.startswith("Array"):
-            values = name
-        if kind.startswith("SimpleAggregateFunction(sumMap"):
-            values = f"mapValues({name})"
-        bad = f"arrayExists(x -> NOT isFinite(x), {values})"
-        rows = client.query(f"SELECT {values} FROM {table} WHERE {bad}").result_rows
-        found += [(table, name, row[0]) for row in rows]
-    return found
-
-
-def make_old_store(path: Path) -> None:
-    before = clickhouse_connect.get_client(interface="chdb", path=str(path))
-    before.command("CREATE DATABASE evenkeel ENGINE = Atomic")
-    client = clickhouse_connect.get_client(interface="chdb", path=str(path), database="evenkeel")
-    migrate(client, [each for each in read_migrations() if each.number < 30])
-    for statement in BAD_ROWS:
-        client.command(statement)
-    assert len(numbers_of(client)) > 15
-    client.close()
-    before.close()
-
-
-@pytest.fixture(scope="module")
-def old_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    path = tmp_path_factory.mktemp("old") / "store"
-    make_old_store(path)
-    storage = open_embedded(path)
-    yield storage
-    storage.close()
-
-
-def test_rows_of_an_older_version_become_harmless(old_store: Storage) -> None:
-    client = old_store.connect()
-    try:
-        # The series of a request is shown as it is; no query computes with it across requests.
-        left = [each for each in numbers_of(client) if each[1] != "emission_time_s"]
-        assert left == []
-        (row,) = client.query("SELECT sum(sample_weight), max(e2e_s) FROM requests").result_rows
-        assert row == (4.0, None)
-        percentiles = client.query(
-            "SELECT quantilesTDigestMerge(0.5, 0.95, 0.99)(e2e_s) FROM requests_1m"
-        ).first_row[0]
-        assert not any(value > 1e6 for value in percentiles)
-    finally:
-        client.close()
-
-
-@pytest.fixture(scope="module")
-def hostile_store(old_store: Storage) -> Iterator[Storage]:
-    """The same rows, written into the new tables by whoever else writes there."""
-    client = old_store.connect()
-    for statement in BAD_ROWS:
-        client.command(statement)
-    client.close()
-    yield old_store
-
-
-def parameters_of(name: str) -> dict[str, object]:
-    now_ms = time.time_ns() // 10**6
-    ends: dict[str, object] = {"from_ms": now_ms - 3_600_000, "to_ms": now_ms + 60_000}
-    ends |= {"from_ns": (now_ms - 3_600_000) * 10**6, "to_ns": (now_ms + 60_000) * 10**6}
-    ends |= {"before_ms": now_ms - 7_200_000, "width_ns": 60 * SECOND_NS}
-    return ends | QUERIES.get(name, {})
-
-
-@pytest.mark.parametrize("name", QUERIES)
-def test_no_row_stops_a_query_of_the_dashboard(hostile_store: Storage, name: str) -> None:
-    client = hostile_store.connect()
-    try:
-        list(client.query(read_query(name), parameters=parameters_of(name)).named_results())
-    finally:
-        client.close()
-
-
-@pytest.mark.parametrize(
-    "name", ["demo_report", "rule_measures", "latency_heatmap", "slo_eval_counts"]
-)
-def test_no_row_stops_another_query(hostile_store: Storage, name: str) -> None:
-    parameters: dict[str, object] = {
-        **parameters_of(name), **NO_FILTER, "since": "2020-01-01 00:00:00", "route": "",
-        "prompt_name": "", "prompt_version": "", "max_request_ns": 3600 * SECOND_NS,
-        "dataset": "live:m", "scorer": "",
-    }  # fmt: skip
-    client = hostile_store.connect()
-    try:
-        list(client.query(read_query(name), parameters=parameters).named_results())
-    finally:
-        client.close()
-
-
-def test_no_row_stops_an_slo_or_its_evidence(hostile_store: Storage, tmp_path: Path) -> None:
-    path = tmp_path / "slos.yaml"
-    path.write_text(SLOS, encoding="utf-8")
-    file = read_slo_file(path)
-    failures: list[EvenkeelError] = []
-    client = hostile_store.connect()
-    book = AlertBook(tmp_path / "alerts.db")
-    try:
-        store = SloStore(client)
-        now_ns = time.time_ns()
-        statuses = Evaluator(file, store, book, None, failures.append).cycle(now_ns)
-        assert failures == [] and len(statuses) == len(file.slos)
-        for slo in file.slos:
-            read_evidence(slo, now_ns - 3600 * SECOND_NS, now_ns, store, None)
-            span = Span(now_ns - 3600 * SECOND_NS, now_ns)
-            more = {"width_ns": [SECOND_NS], "limit": 5}
-            for name in ("slo_spent", "slo_cohorts", "slo_minutes", "slo_burned"):
-                store.read(name, event_parameters(slo_parts(slo), span) | more)
-            counts = store.read("slo_counts", event_parameters(slo_parts(slo), span) | more)
-            assert all(0 <= row["bad_sum"] <= row["total_sum"] < 1e15 for row in counts)
-    finally:
-        book.close()
-        client.close()
