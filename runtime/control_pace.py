@@ -158,7 +158,9 @@ class Places:
         if self._checked is None:
             self._checked = used, high
         places, ratio = self._checked
-        if used <= places * _CHECKED_RATIO:
+        # Fewer than the least there cannot be: what that brought is all there is to see.
+        is_least = used < places and used <= _FEWEST_PLACES
+        if used <= places * _CHECKED_RATIO or is_least:
             if high > ratio * _EFFECT_RATIO:
                 self._now, self._pause, self._checked = self._most, _PAUSE, None
                 return

@@ -21,7 +21,7 @@ million is one false alarm in a million engines, over their whole lives.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, log, log1p
+from math import exp, isfinite, log, log1p
 
 # On places, of which none is further than 1/2 from the mean, so that no single token can take all
 # the wealth. The small ones notice a lasting bias of some hundredths, the large ones garbage.
@@ -64,7 +64,9 @@ class SampledWatch:
         self.num_tokens = 0
 
     def note(self, token: SampledToken) -> None:
-        """Take in a token."""
+        """Take in a token; one whose probability is no number says nothing of how it was drawn."""
+        if not (isfinite(token.place) and isfinite(token.rare_chance)):
+            return
         self.num_tokens += 1
         for number, bet in enumerate(_BETS):
             self._by_place[number] += log1p(bet * (token.place - 0.5))

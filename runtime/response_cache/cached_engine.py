@@ -143,17 +143,19 @@ class CachedEngine:
                 yield hit
                 return
         gathered = Gathered()
-        outputs = self._generate(call)
+        outputs: Outputs | None = None
         began = 0.0
         try:
-            await _enter(call.run)
+            await _enter(call)
+            outputs = self._generate(call)
             began = perf_counter()
             async for output in outputs:
                 vllm_parts.gather(gathered, output)
                 yield output
         finally:
             generation_s = perf_counter() - began
-            await outputs.aclose()
+            if outputs is not None:
+                await outputs.aclose()
             if looking is not None and gathered.finish_reason is None:
                 looking.cancel()
         if looking is None:
@@ -335,7 +337,7 @@ class CachedEngine:
             self.cache.counts.replays["done"] += 1
 
     async def _bypass(self, call: _Call) -> Outputs:
-        await _enter(call.run)
+        await _enter(call)
         outputs = self._generate(call)
         try:
             async for output in outputs:
@@ -387,9 +389,12 @@ class CachedEngine:
         self._hook.recorder.note_internal_error(error)
 
 
-async def _enter(run: EngineRun) -> None:
+async def _enter(call: _Call) -> None:
     """Wait for the request's turn, where control has it wait: the engine must answer it."""
-    door = None if run.request is None else run.request.door
-    if door is not None:
-        await door.enter()
+    run = call.run
+    if run.request is not None and run.request.door is not None:
+        await run.request.door.enter()
+        if run.request.visit is not None:
+            # Whether it is late is known since the gate has let it in.
+            call.options["priority"] = run.request.visit.priority
     run.submitted_ns = monotonic_ns()

@@ -102,3 +102,11 @@ def test_no_more_places_than_the_file_allows() -> None:
     assert give(places, 0.9, 10, 8) == 8
     places.resize(4)
     assert give(places, 0.1, 10, 4) == 4
+
+
+@pytest.mark.parametrize("most", [17, 20, 24, 26])
+def test_few_places_are_given_back_as_well(most: int) -> None:
+    places = Places(most)
+    seen = [give(places, 0.9, 1, most) for _ in range(100)]
+    assert min(seen) == 16
+    assert seen.count(most) > 50

@@ -99,3 +99,11 @@ def test_what_is_bet_on_has_the_mean_it_is_said_to_have() -> None:
 def test_nothing_seen_is_no_evidence() -> None:
     assert SampledWatch().log_evidence == 0
     assert SampledWatch().num_tokens == 0
+
+
+def test_what_is_no_number_is_no_evidence() -> None:
+    watched = SampledWatch()
+    for place, chance in ((float("nan"), 0.1), (0.5, float("nan")), (float("inf"), 0.1)):
+        watched.note(SampledToken(place, False, chance))
+    assert watched.num_tokens == 0
+    assert watched.log_evidence == 0.0

@@ -1,0 +1,34 @@
+"""A request that the cache does not answer waits for its turn, and goes in as what it is then."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from runtime.caller import Caller
+from runtime.control import Control
+from runtime.control_config import parse_control
+from runtime.control_gate import Standing
+from runtime.response_cache.cached_engine import _Call, _enter
+
+
+def test_who_is_late_when_its_turn_comes_is_late_in_vllms_queue_too() -> None:
+    async def enter() -> tuple[int, int]:
+        control = Control(parse_control("", "test"), num_slots=1)
+        visit = control.arrive(Caller(), 0)
+        early = visit.priority
+
+        async def come_late() -> None:
+            control.queue(visit)
+            assert visit.ticket is not None
+            visit.ticket.standing = Standing.LATE
+
+        request = SimpleNamespace(door=SimpleNamespace(enter=come_late), visit=visit)
+        run: Any = SimpleNamespace(request=request, submitted_ns=0)
+        call = _Call(run, "prompt", None, "id", {"priority": early})
+        await _enter(call)
+        return early, call.options["priority"]
+
+    early, late = asyncio.run(enter())
+    assert late > early
