@@ -72,10 +72,14 @@ def mend_when_registered() -> None:
     def register(_: Any) -> None:
         own()
         try:
-            if not mend_kernels():
-                _keep_drafts_from_sampled()
+            is_right = mend_kernels()
         except Exception as error:
-            logger.warning("vLLM's verification of drafts was not tested: %r", error)
+            is_right = False
+            logger.warning(
+                "sampled requests get no drafts: vLLM's verification was not tested: %r", error
+            )
+        if not is_right:
+            _keep_drafts_from_sampled()
 
     setattr(register, _MARK, True)
     platform.register_triton_kernel_overrides = classmethod(register)
