@@ -26,7 +26,7 @@ def private_umask() -> Iterator[None]:
         os.umask(before)
 
 
-def make_private_folder(path: Path, marker: str) -> None:
+def make_private_folder(path: Path, marker: str | None = None) -> None:
     """Make a folder that only its owner can enter, or take what others may do from one of ours.
 
     A folder of an earlier version is closed with all that is in it. One that is somebody else's, or
@@ -34,7 +34,8 @@ def make_private_folder(path: Path, marker: str) -> None:
 
     Args:
         path: The folder.
-        marker: A name in it by which a folder of ours is known.
+        marker: A file in it that only we write; without one, a folder that has anything in it is
+            never taken for ours.
 
     Raises:
         OSError: If it cannot be made.
@@ -43,7 +44,8 @@ def make_private_folder(path: Path, marker: str) -> None:
     found = path.stat()
     if not found.st_mode & _OF_OTHERS:
         return
-    is_ours = (path / marker).exists() or next(path.iterdir(), None) is None
+    has_marker = marker is not None and (path / marker).is_file()
+    is_ours = has_marker or next(path.iterdir(), None) is None
     mode = stat.S_IMODE(found.st_mode)
     if is_ours and found.st_uid == os.geteuid() and not mode & stat.S_ISVTX:
         tighten(path)

@@ -110,7 +110,7 @@ def _make_plan(args: argparse.Namespace, loaded: Loaded[RuntimeSettings]) -> Pla
     if word is None:
         raise ConfigurationError("serve: MODEL is missing; try `evenkeel serve demo`")
     otel = read_otel()
-    target = read_target(otel, settings.otlp_endpoint) if is_export_enabled(otel) else None
+    target = read_target(otel, settings.otlp_address()) if is_export_enabled(otel) else None
     if not any(flag.split("=")[0] == "--uds" for flag in args.rest):
         refuse_taken_port(settings.host, settings.port)
     refuse_unwritable_folder(settings.data_dir)
@@ -181,7 +181,7 @@ def refuse_unwritable_folder(folder: Path) -> None:
         ConfigurationError: If it cannot.
     """
     try:
-        make_private_folder(folder, VLLM_CACHES)
+        make_private_folder(folder)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:

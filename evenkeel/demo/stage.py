@@ -28,8 +28,9 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.private_files import make_private_folder
 from evenkeel.store import Store
 
-# In the data folder; a folder that holds it is ours.
+# In the data folder, and what only a collector's folder there has.
 LOGS = "logs"
+COLLECTOR_ID = "collector/collector-id"
 START_TIMEOUT_S = 180.0
 # What the runtime has sent can be queried 3 s later; the report waits for the last ones.
 SETTLE_S = 4.0
@@ -205,7 +206,7 @@ def _make_data_dir(wanted: Path | None) -> Path:
             path = Path(tempfile.mkdtemp(prefix="evenkeel-demo-"))
         else:
             path = wanted.resolve()
-            make_private_folder(path, LOGS)
+            make_private_folder(path, COLLECTOR_ID)
         (path / LOGS).mkdir(exist_ok=True)
     except OSError as error:
         raise ConfigurationError(

@@ -129,3 +129,16 @@ def test_a_private_command_runs_with_its_umask(
     )
     assert cli.main(["do"], [command]) == 0
     assert mode(tmp_path / "file") == expected
+
+
+@pytest.mark.parametrize("marker", [None, "logs"])
+def test_a_folder_of_others_that_has_a_name_of_ours_in_it_is_left(
+    tmp_path: Path, marker: str | None
+) -> None:
+    (tmp_path / "work" / "logs").mkdir(parents=True)
+    page = tmp_path / "work" / "page.html"
+    page.write_text("")
+    for path in (tmp_path / "work", page):
+        path.chmod(0o755)
+    make_private_folder(tmp_path / "work", marker)
+    assert [mode(tmp_path / "work"), mode(page)] == [0o755, 0o755]
