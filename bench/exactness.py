@@ -381,7 +381,10 @@ def main(arguments: Sequence[str] | None = None, prepare: Callable[[], None] = n
             "comparisons": [asdict(each) for each in comparisons],
         }
         args.json.write_text(json.dumps(result, indent=2), encoding="utf-8")
-    return 1 if different or not comparisons else 0
+    untested = set(args.sources.split(",")) - {each.source for each in comparisons}
+    if untested:
+        print(f"not tested: {', '.join(sorted(untested))}")
+    return 1 if different or untested else 0
 
 
 if __name__ == "__main__":

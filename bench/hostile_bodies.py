@@ -73,9 +73,12 @@ def send(collector: CollectorProcess, bodies: Iterable[Body], tally: Tally) -> N
                 code = call(channel, body)
                 tally.note(f"grpc {code}", None if code in FAIR_CODES else f"{code}: {body}")
                 continue
-            answer = client.post(
-                f"{collector.http_url}{body.path}", content=body.content, headers=body.raw_headers
-            )
+            url = f"{collector.http_url}{body.path}"
+            try:
+                answer = client.post(url, content=body.content, headers=body.raw_headers)
+            except httpx.HTTPError as error:
+                tally.note("no answer", f"{error!r}: {body}")
+                continue
             wrong = complaint(body, answer.status_code, answer.headers, answer.content)
             tally.note(f"http {answer.status_code}", None if wrong is None else f"{wrong}: {body}")
 
