@@ -15,7 +15,7 @@ from pathlib import Path
 from collector.data_folder import TEMPORARY
 from collector.settings import CollectorSettings
 from evenkeel.errors import ConfigurationError
-from evenkeel.landlock import confine_writes, why_unavailable
+from evenkeel.landlock import confine_writes, find_gap, why_unavailable
 from evenkeel.private_files import FOLDER_MODE
 from evenkeel.settings import hand_down
 
@@ -48,7 +48,7 @@ class Confinement:
             return
         if self.num_free:
             logger.warning("writes are not confined in %d threads that ran before", self.num_free)
-        logger.info("writes are confined to %s", ", ".join(map(str, self.folders)))
+        logger.info("writes are confined to %s%s", ", ".join(map(str, self.folders)), find_gap())
 
 
 def writable_folders(settings: CollectorSettings) -> dict[str, Path]:

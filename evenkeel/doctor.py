@@ -21,7 +21,7 @@ from rich.text import Text
 
 from evenkeel.cli import Command
 from evenkeel.errors import ConfigurationError, StoreError
-from evenkeel.landlock import why_unavailable
+from evenkeel.landlock import find_gap, why_unavailable
 from evenkeel.store import Store
 
 EXAMPLE = """\
@@ -128,7 +128,7 @@ def check_confinement() -> Iterator[Finding]:
     """Whether the kernel can keep the collector from writing outside its folders."""
     reason = why_unavailable()
     if reason is None:
-        seen = "Landlock: the collector writes in its own folders only"
+        seen = f"Landlock: the collector writes in its own folders only{find_gap()}"
         yield Finding("confined writes", Outcome.OK, seen)
     else:
         advice = "the query port's rules hold without it; run on Linux 5.19 or newer to have both"

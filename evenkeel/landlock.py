@@ -54,6 +54,16 @@ def why_unavailable() -> str | None:
     return None
 
 
+def find_gap() -> str:
+    """Return what this kernel's Landlock leaves open of writes; "" if nothing.
+
+    Call `why_unavailable` first.
+    """
+    if _syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG) >= _TRUNCATE_SINCE:
+        return ""
+    return "; files elsewhere can still be cut short, which Linux 6.2 and newer forbid too"
+
+
 def confine_writes(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
     """Let this process write only beneath `folders`, and into `files`, from now on.
 
