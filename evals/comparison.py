@@ -162,7 +162,7 @@ class Comparison:
             ConfigurationError: If a server does not have the model.
             CannotMeasureError: If a server does not answer, or the disk is full.
         """
-        endpoint = self.settings.otlp_endpoint
+        endpoint = self.settings.otlp_endpoint.get_secret_value()
         spans_to = None if endpoint == NO_ENDPOINT else endpoint
         with serving(self.sides, spans_to, tell) as sides:
             await self._ask(recorded, (sides[0], sides[1]), report)

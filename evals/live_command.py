@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise ConfigurationError(f"--state {args.state}: {error.strerror}") from error
     with Journal(args.state / FILE_NAME) as journal:
-        watch = _Watch(config, LiveRun(config, journal), settings.otlp_endpoint, args.json)
+        endpoint = settings.otlp_endpoint.get_secret_value()
+        watch = _Watch(config, LiveRun(config, journal), endpoint, args.json)
         store = Store(url)
         try:
             watch.go(store, args.since, args.once, args.duration)

@@ -19,6 +19,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from evals.answers import Answer
 from evals.outcome import Outcome
 from evenkeel import spans
+from evenkeel.secret_text import hide_password
 from evenkeel.spans import AttributeValue
 
 SPANS_A_BATCH = 512
@@ -56,7 +57,7 @@ def send_spans(batch: list[ReadableSpan], endpoint: str) -> str | None:
                 exporter.export(batch[start : start + SPANS_A_BATCH])
                 is not SpanExportResult.SUCCESS
             ):
-                return f"the collector at {endpoint} did not take the results"
+                return f"the collector at {hide_password(endpoint)} did not take the results"
     finally:
         logger.disabled = was_disabled
         exporter.shutdown()  # type: ignore[no-untyped-call]
@@ -68,7 +69,8 @@ def _probe(endpoint: str) -> str | None:
     try:
         httpx.get(endpoint, timeout=2.0, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return f"no collector answers at {endpoint} ({str(error) or type(error).__name__})"
+        reason = str(error) or type(error).__name__
+        return f"no collector answers at {hide_password(endpoint)} ({reason})"
     return None
 
 

@@ -88,7 +88,9 @@ def safety(_: Any, options: Options) -> Judge:
 def scrub(text: str) -> str:
     """Return a text with personal data and secrets replaced by the names of their rules."""
     scrubbed = built_in().redact(text.encode("utf-8", "replace"), Tally(), may_drop=False)
-    return text if scrubbed is None else scrubbed.decode()
+    if scrubbed is None:
+        raise AssertionError("a text was dropped where rules may only mask")
+    return scrubbed.decode()
 
 
 def _allowed(name: str, options: Options) -> frozenset[str]:

@@ -143,7 +143,7 @@ def _publish(
     args: argparse.Namespace,
     console: Console,
 ) -> int:
-    endpoint = comparison.settings.otlp_endpoint
+    endpoint = comparison.settings.otlp_endpoint.get_secret_value()
     if not recorded.is_sent and endpoint != result_spans.NO_ENDPOINT:
         problem = result_spans.send(outcome, endpoint)
         if problem is None:

@@ -21,8 +21,8 @@ class EvalSettings(Settings):
     url: str = Field(
         default="http://127.0.0.1:8000", description="server of a side that names none"
     )
-    otlp_endpoint: str = Field(
-        default="http://127.0.0.1:4318",
+    otlp_endpoint: SecretAddress = Field(
+        default=SecretAddress("http://127.0.0.1:4318"),
         description="where results go as spans, OTLP over HTTP; `none` keeps them here",
     )
     store_url: SecretAddress = Field(

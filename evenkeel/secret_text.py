@@ -1,6 +1,7 @@
 """Secrets are read from files, shown to nobody, and missed on no command line.
 
-`@PATH` in place of any secret (a flag, a variable, a key of a file) reads it from the file.
+`@PATH` in place of any secret (a flag, a variable, a key of a file) reads it from the file. One
+that begins with `@` itself is written with two.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def read_secret(text: str) -> str:
     """
     if not text.startswith(_FILE_MARK):
         return text
+    if text.startswith(2 * _FILE_MARK):
+        return text.removeprefix(_FILE_MARK)
     path = Path(text.removeprefix(_FILE_MARK))
     try:
         with path.open("rb") as file:
@@ -56,6 +59,11 @@ def read_secret(text: str) -> str:
     return secret
 
 
+def write_secret(secret: str) -> str:
+    """Return the text from which `read_secret` reads this secret."""
+    return _FILE_MARK + secret if secret.startswith(_FILE_MARK) else secret
+
+
 def warn_of_command_line(flag: str, text: str, *, is_address: bool, variable: str = "") -> None:
     """Print a warning if a flag holds a secret: every user of the machine can list processes.
 
@@ -65,7 +73,8 @@ def warn_of_command_line(flag: str, text: str, *, is_address: bool, variable: st
         is_address: Whether only a password in it would be secret.
         variable: The variable that takes the secret as well; "" if there is none.
     """
-    if text.startswith(_FILE_MARK) or (is_address and hide_password(text) == text):
+    names_file = text.startswith(_FILE_MARK) and not text.startswith(2 * _FILE_MARK)
+    if names_file or (is_address and hide_password(text) == text):
         return
     instead = f"{flag} @FILE" + (f" or the variable {variable}" if variable else "")
     print(

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, Secret, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.secret_text import SecretAddress, read_secret, warn_of_command_line
+from evenkeel.secret_text import SecretAddress, read_secret, warn_of_command_line, write_secret
 
 FILE_NAME = "evenkeel.toml"
 DATA_DIR_VARIABLE = "EVENKEEL_DATA_DIR"
@@ -247,7 +247,10 @@ def write_environment(settings: Settings) -> dict[str, str]:
     for setting in find_settings(type(settings)):
         value = getattr(settings, setting.name)
         values = value if setting.is_list else [] if value is None else [value]
-        plain = [str(each.get_secret_value() if setting.is_secret else each) for each in values]
+        plain = [
+            write_secret(each.get_secret_value()) if setting.is_secret else str(each)
+            for each in values
+        ]
         if plain:
             variables[setting.variable] = ",".join(plain)
     return variables

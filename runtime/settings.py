@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from evenkeel.secret_text import SecretAddress
 from evenkeel.settings import Settings
 
 _MEBIBYTE = 1 << 20
@@ -22,7 +23,7 @@ class RuntimeSettings(Settings):
     data_dir: Path = Field(
         default=Path("data"), description="what the server keeps between runs: vLLM's caches"
     )
-    otlp_endpoint: str | None = Field(
+    otlp_endpoint: SecretAddress | None = Field(
         default=None,
         description="where spans go; else where the standard OTEL_EXPORTER_OTLP_* variables say, "
         "else http://127.0.0.1:4318",
@@ -81,3 +82,7 @@ class RuntimeSettings(Settings):
         default=False,
         description="raise the telemetry's own errors instead of counting them; for tests",
     )
+
+    def otlp_address(self) -> str | None:
+        """Return where spans go, with the password, for whoever sends them."""
+        return None if self.otlp_endpoint is None else self.otlp_endpoint.get_secret_value()

@@ -91,7 +91,7 @@ def _join_server(entry: ModuleType) -> None:
     loaded = load(RuntimeSettings, {})
     settings = loaded.settings
     control = _open("control", lambda: open_control(settings))
-    target = read_target(otel, settings.otlp_endpoint)
+    target = read_target(otel, settings.otlp_address())
     # vLLM's flags are not known yet: whether its scheduler is the user's own is seen later.
     steps = join_steps(argparse.Namespace())
     if steps is not None:

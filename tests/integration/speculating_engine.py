@@ -21,8 +21,6 @@ GREEDY: tuple[dict[str, Any], ...] = (
     {"presence_penalty": 0.8},
     {"frequency_penalty": 0.8},
     {"repetition_penalty": 1.3, "presence_penalty": 0.4, "ignore_eos": True},
-    {"min_tokens": 20},
-    {"min_tokens": 20, "stop_token_ids": [18]},
     {"bad_words": [" the", " password", "."]},
     {"bad_words": [" to", " the page"], "frequency_penalty": 0.5},
     {"allowed_token_ids": list(range(3, 600)), "ignore_eos": True},

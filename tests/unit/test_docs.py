@@ -131,7 +131,9 @@ def test_only_what_processes_tell_each_other_has_no_flag(section: str) -> None:
 @pytest.mark.parametrize("section", settings_classes())
 def test_what_may_hold_a_secret_is_masked(section: str) -> None:
     """A new setting for a password, key or token must be declared as one."""
-    suspects = re.compile(r"password|secret|token\b|api_key|hash_key|clickhouse$|(query|store)_url")
+    suspects = re.compile(
+        r"password|secret|token\b|api_key|hash_key|clickhouse$|(query|store)_url|otlp_endpoint"
+    )
     # A name of a file, not what it holds.
     paths = {"oidc_secrets"}
     open_ones = [

@@ -7,7 +7,13 @@ import pytest
 
 from collector.scraper import read_targets
 from evenkeel.errors import ConfigurationError, StoreError
-from evenkeel.secret_text import SecretAddress, address_argument, hide_password, read_secret
+from evenkeel.secret_text import (
+    SecretAddress,
+    address_argument,
+    hide_password,
+    read_secret,
+    write_secret,
+)
 from evenkeel.store import Store
 from runtime.otlp_target import read_target
 from runtime.server import read_api_keys
@@ -138,3 +144,8 @@ def test_a_scraped_address_with_a_password_shows_it_to_no_log() -> None:
     assert target.url == "http://vllm:8000/metrics"
     assert target.login == ("reader", "s3c@ret")
     assert "s3c" not in repr(target)
+
+
+@pytest.mark.parametrize("secret", ["plain", "@", "@tail", "@@twice", "a@b", ""])
+def test_a_secret_that_is_written_is_read_as_it_was(secret: str) -> None:
+    assert read_secret(write_secret(secret)) == secret
