@@ -322,7 +322,9 @@ class Control:
     def _leave_shadow(self, visit: Visit, shadow: Ticket) -> None:
         """Count what a dry run's queue would have done to a request that is over."""
         waited_s = self._clock() - visit.arrived_s
-        if self.config.mode is Mode.DRY_RUN and not shadow.is_inside:
+        # A request over its quota is counted as that already.
+        is_counted = self.config.mode is Mode.DRY_RUN and not visit.is_overdrawn
+        if is_counted and not shadow.is_inside:
             if shadow.was_pushed_out:
                 self.counts.would_refuse[visit.slo_class, "shed"] += 1
             elif waited_s > self.longest_wait_s(visit):

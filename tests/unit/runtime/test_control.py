@@ -147,6 +147,13 @@ def test_a_dry_run_lets_everybody_in_and_counts_what_it_would_do() -> None:
         clock.now_s += 3
         control.leave(patient, 0)
         assert control.counts.would_refuse["interactive", "queue_deadline"] == 1
+        # Over its quota and too late besides: refused once.
+        overdrawn = control.arrive(Caller(slo_class="interactive", tenant="acme"), 100)
+        control.queue(overdrawn)
+        clock.now_s += 3
+        control.leave(overdrawn, 0)
+        assert control.counts.would_refuse["interactive", "quota"] == 1
+        assert control.counts.would_refuse["interactive", "queue_deadline"] == 1
         assert control.counts.refused == {}
 
     in_loop(scenario)
