@@ -174,10 +174,10 @@ async def ask(server: Server, slo_class: str, number: int) -> Answer:
     return Answer(slo_class, status, first, end_s)
 
 
-async def find_sustainable(server: Server, mix: str, seconds: float) -> float:
+async def find_sustainable(server: Server, mix: str, seconds: float, seed: int) -> float:
     """Return the requests a second that a closed loop of clients gets through."""
     until = time.perf_counter() + seconds
-    random_ = random.Random(3)
+    random_ = random.Random(seed)
     done = 0
 
     async def client() -> None:
@@ -221,17 +221,20 @@ async def measure(server: Server, mix: str, rate: float, seconds: float, seed: i
 async def compare(with_control: Server, plain: Server, args: argparse.Namespace) -> list[Pair]:
     servers = (with_control, plain)
     loads = LOADS[: args.loads]
-    for server in servers:
-        await find_sustainable(server, loads[0].mix, args.sustain)
     order = random.Random(args.seed)
+    # No server is asked the same twice: it would answer from its prefix cache.
+    for server in servers:
+        await find_sustainable(server, loads[0].mix, args.sustain, order.getrandbits(32))
     pairs = []
     for round_ in range(args.pairs):
         sustainable: dict[str, float] = {}
         for load in order.sample(loads, len(loads)):
             if load.mix not in sustainable:
-                sustainable[load.mix] = await find_sustainable(plain, load.mix, args.sustain)
+                sustainable[load.mix] = await find_sustainable(
+                    plain, load.mix, args.sustain, order.getrandbits(32)
+                )
             rate = load.times * sustainable[load.mix]
-            seed = args.seed + 1000 * round_
+            seed = order.getrandbits(32)
             measured = {}
             for server in order.sample(servers, 2):
                 measured[server.port] = await measure(server, load.mix, rate, args.seconds, seed)

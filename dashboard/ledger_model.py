@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard import wording
+from dashboard.token_model import Attributes, number
+from evenkeel.spans import LEDGER_ERROR_RATIO, LEDGER_SHARED_BY
 
 Row = Mapping[str, Any]
 
@@ -90,3 +92,24 @@ def counterfactual(listed: Sequence[Entry]) -> list[str]:
             f"{wording.seconds(total_s)}."
         )
     return sentences
+
+
+def sharing(attributes: Attributes) -> str | None:
+    """Return how far the causes that are shared with others can be relied on, in a sentence.
+
+    Args:
+        attributes: Of the request's own span.
+    """
+    shared_by = attributes.get(LEDGER_SHARED_BY)
+    if shared_by == "tokens":
+        return (
+            "Steps of several requests are shared out by tokens: the server's cost model had not "
+            "stood its test yet. The sums hold, who cost whom what is rough."
+        )
+    error = number(attributes, LEDGER_ERROR_RATIO)
+    if shared_by != "cost_model" or error is None:
+        return None
+    return (
+        "Steps of several requests are shared out by a cost model; over the last steps it was "
+        f"{wording.percent(error)} off on average."
+    )

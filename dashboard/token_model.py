@@ -150,9 +150,9 @@ def cache_uses(row: Row, attributes: Attributes) -> list[CacheUse]:
 
 def _response_cache(row: Row, attributes: Attributes) -> CacheUse:
     """What the response cache did; its lookup is drawn from arrival on, before anything else."""
-    lookup_s = _number(attributes, spans.CACHE_LOOKUP_S)
-    saved_tokens = _number(attributes, spans.CACHE_SAVED_TOKENS)
-    saved_s = _number(attributes, spans.CACHE_SAVED_S)
+    lookup_s = number(attributes, spans.CACHE_LOOKUP_S)
+    saved_tokens = number(attributes, spans.CACHE_SAVED_TOKENS)
+    saved_s = number(attributes, spans.CACHE_SAVED_S)
     has_answered = row["response_cache"] in _ANSWERED
     said = f"{row['response_cache']} {'hit' if has_answered else ''}".strip()
     words = f"response cache: {said}"
@@ -165,12 +165,13 @@ def _response_cache(row: Row, attributes: Attributes) -> CacheUse:
     return CacheUse("response cache", words, 0.0, lookup_s or 0.0, float(has_answered))
 
 
-def _number(attributes: Attributes, name: str) -> float | None:
+def number(attributes: Attributes, name: str) -> float | None:
+    """Return an attribute that must be a number ≥ 0; None where it is absent or is none."""
     try:
-        number = float(attributes[name])
+        value = float(attributes[name])
     except (KeyError, ValueError):
         return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return value if math.isfinite(value) and value >= 0 else None
 
 
 def summary(row: Row, series: Sequence[Token]) -> str:

@@ -12,17 +12,16 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from time import monotonic
 
-from evenkeel.errors import EvenkeelError
 from runtime.caller import Caller
 from runtime.control_config import ControlConfig, Mode
-from runtime.control_gate import Gate, GateFullError, Standing, Ticket
+from runtime.control_gate import Gate, GateFullError, Ticket
 from runtime.control_ladder import Change, Ladder, Limits, Reading
 from runtime.control_limits import EngineLimits, LimitsFile
 from runtime.control_pace import FirstTokens, Places
-from runtime.control_quota import Account, Quotas
+from runtime.control_quota import Quotas
+from runtime.control_visit import ControlCounts, RefusedError, Visit
 from runtime.control_window import Window
 
 logger = logging.getLogger(__name__)
@@ -38,90 +37,6 @@ _SHED_MARGIN = 2.0
 # Of the gate's places, as many again for requests that are due before others inside.
 _SPARE_RATIO = 0.5
 _UNLIMITED = 1 << 30
-# In vLLM's own queue, behind whatever is not late.
-_LATE_S = 1e6
-
-
-class RefusedError(EvenkeelError):
-    """A request that is not served now.
-
-    Attributes:
-        status: 429 for a quota, 503 for load.
-        reason: `quota`, `shed` or `queue_deadline`.
-        retry_after_s: When to try again.
-    """
-
-    def __init__(self, status: int, reason: str, message: str, retry_after_s: float) -> None:
-        super().__init__(message)
-        self.status = status
-        self.reason = reason
-        self.retry_after_s = max(1, math.ceil(retry_after_s))
-
-
-@dataclass(slots=True)
-class Visit:
-    """One request that control follows, from its arrival to its end.
-
-    Attributes:
-        slo_class: Its class; the default one where the caller named none that is known.
-        arrived_s: When it arrived, on the monotonic clock.
-        late_s: When it is late.
-        due_s: Its deadline at the gate.
-        tenant: Whose it is; empty where nobody's.
-        session: Of which session.
-        accounts: Whose quota it uses.
-        is_overdrawn: Whether one of them is used up, which a dry run lets pass.
-        ticket: Its place at the gate; None before it asked for one.
-        shadow: Its place at the gate of a dry run, at which nobody waits.
-        queued_s: When it began to wait there; None where it has not had to.
-        gate_s: How long it waited, once its turn has come.
-        entered_s: When its turn came; None before.
-        is_streamed: Whether its first token can be seen; None before the engine has it.
-        has_first_token: Whether it was seen.
-    """
-
-    slo_class: str
-    arrived_s: float
-    late_s: float
-    due_s: float
-    tenant: str
-    session: str | None
-    accounts: list[Account]
-    is_overdrawn: bool = False
-    ticket: Ticket | None = None
-    shadow: Ticket | None = None
-    queued_s: float | None = None
-    gate_s: float = 0.0
-    entered_s: float | None = None
-    is_streamed: bool | None = None
-    has_first_token: bool = False
-
-    @property
-    def priority(self) -> int:
-        """What vLLM orders it by, milliseconds of its deadline: lower goes first."""
-        is_late = self.ticket is not None and self.ticket.standing is Standing.LATE
-        return int((self.due_s + _LATE_S * is_late) * 1000)
-
-
-@dataclass(slots=True)
-class ControlCounts:
-    """What control did so far; each only grows.
-
-    Attributes:
-        admitted: Requests let in, by class.
-        refused: Requests refused, by class and reason.
-        would_refuse: The same for what a dry run let in.
-        unknown_classes: Requests that named a class that is not configured.
-        changes: Steps taken, by lever.
-        errors: Ticks that failed.
-    """
-
-    admitted: Counter[str] = field(default_factory=Counter)
-    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-    would_refuse: Counter[tuple[str, str]] = field(default_factory=Counter)
-    unknown_classes: int = 0
-    changes: Counter[str] = field(default_factory=Counter)
-    errors: int = 0
 
 
 class Control:
@@ -314,13 +229,15 @@ class Control:
         self._visits.pop(id(visit), None)
         if visit.ticket is not None:
             self._gate.leave(visit.ticket)
-        if visit.shadow is not None:
-            self._leave_shadow(visit, visit.shadow)
+        self._leave_shadow(visit)
         for account in visit.accounts:
             account.end(tokens)
 
-    def _leave_shadow(self, visit: Visit, shadow: Ticket) -> None:
-        """Count what a dry run's queue would have done to a request that is over."""
+    def _leave_shadow(self, visit: Visit) -> None:
+        """Count what a dry run's queue would have done to a request that is over or given up."""
+        shadow, visit.shadow = visit.shadow, None
+        if shadow is None:
+            return
         waited_s = self._clock() - visit.arrived_s
         # A request over its quota is counted as that already.
         is_counted = self.config.mode is Mode.DRY_RUN and not visit.is_overdrawn
@@ -333,6 +250,7 @@ class Control:
 
     def tick(self) -> Change | None:
         """Look at the burn and take at most one step; returns it."""
+        self._give_up_in_shadow()
         if self.config.mode is Mode.OFF:
             return None
         change = self._ladder.tick(self.read(), self._clock())
@@ -340,6 +258,15 @@ class Control:
             self.counts.changes[change.lever] += 1
             self._apply()
         return change
+
+    def _give_up_in_shadow(self) -> None:
+        """Take out of a dry run's queue who would have been refused by now, as `give_up` does."""
+        now_s = self._clock()
+        for visit in self._visits.values():
+            shadow = visit.shadow
+            is_waiting = shadow is not None and not shadow.is_inside
+            if is_waiting and now_s - visit.arrived_s > self.longest_wait_s(visit):
+                self._leave_shadow(visit)
 
     def read(self) -> dict[str, Reading]:
         """Return what the window holds, by class."""

@@ -12,7 +12,8 @@ import asyncio
 from collections.abc import Awaitable
 
 from runtime.arrival import Message, Receive, Send
-from runtime.control import Control, RefusedError, Visit
+from runtime.control import Control
+from runtime.control_visit import RefusedError, Visit
 
 # What vLLM's `--sse-keep-alive-interval` sends while there is no token.
 _COMMENT = b":"

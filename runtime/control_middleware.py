@@ -9,10 +9,11 @@ from collections.abc import Awaitable
 from typing import Any
 
 from runtime.arrival import App, Message, Receive, Scope, Send, find_engine
-from runtime.control import Control, RefusedError, Visit
+from runtime.control import Control
 from runtime.control_config import Mode
 from runtime.control_door import Door
 from runtime.control_service import ControlService
+from runtime.control_visit import RefusedError, Visit
 from runtime.request_trace import CURRENT_REQUEST, HttpRequest
 
 # Only a chat may be answered by the response cache.

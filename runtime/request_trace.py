@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from evenkeel.spans import Status
 from runtime.caller import Caller
 from runtime.cause import Cause
-from runtime.control import Visit
+from runtime.control_visit import Visit
 from runtime.observation import Observation
 
 if TYPE_CHECKING:

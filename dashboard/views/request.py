@@ -176,7 +176,7 @@ def _show_request(row: Row) -> None:
     with st.container(border=True, key="card-facts"):
         st.html(markup.facts(_facts(row)))
     _show_timeline(row, series, caches, neighbours)
-    show_ledger(row)
+    show_ledger(row, attributes)
     _show_speculation(positions(row))
     _show_neighbours(neighbours)
     show_judgements(row)

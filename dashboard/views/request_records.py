@@ -9,17 +9,18 @@ import streamlit as st
 
 from dashboard import markup, reading, wording
 from dashboard.acting import author_field, may_act, perform
-from dashboard.ledger_model import MEANINGS, PHASES, counterfactual, entries
+from dashboard.ledger_model import MEANINGS, PHASES, counterfactual, entries, sharing
 from dashboard.markup import Cell
 from dashboard.page import colours
+from dashboard.token_model import Attributes
 
 Row = dict[str, Any]
 
 _DAY_MS = 86_400_000
 
 
-def show_ledger(row: Row) -> None:
-    """Draw where each moment of the request went, cause by cause."""
+def show_ledger(row: Row, attributes: Attributes) -> None:
+    """Draw where each moment of the request went, cause by cause; attributes: its span's."""
     listed = entries(row)
     with st.container(border=True, key="card-ledger"):
         st.html(
@@ -60,6 +61,8 @@ def show_ledger(row: Row) -> None:
         ]
         headers = ("phase", "cause", "time", "part", "without it", "what it is")
         st.html(markup.table(headers, rows, "Ledger of the request"))
+        if shared := sharing(attributes):
+            st.caption(shared)
 
 
 def show_judgements(row: Row) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.ledger_model import MEANINGS, counterfactual, entries
+from dashboard.ledger_model import MEANINGS, counterfactual, entries, sharing
+from evenkeel.spans import LEDGER_ERROR_RATIO, LEDGER_SHARED_BY
 from runtime.cause import Cause
 
 ROW = {
@@ -37,3 +38,20 @@ def test_the_counterfactual_names_what_others_cost_and_nothing_small() -> None:
 def test_a_request_without_a_ledger_has_no_entries() -> None:
     assert entries({"ledger": {}}) == [] and entries({}) == []
     assert counterfactual([]) == []
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ({LEDGER_SHARED_BY: "tokens"}, "shared out by tokens"),
+        ({LEDGER_SHARED_BY: "cost_model", LEDGER_ERROR_RATIO: "0.124"}, "12.4 % off on average"),
+        ({LEDGER_SHARED_BY: "cost_model", LEDGER_ERROR_RATIO: "nan"}, None),
+        ({LEDGER_SHARED_BY: "strange"}, None),
+        ({}, None),
+    ],
+)
+def test_what_steps_were_shared_out_by_is_said(
+    attributes: dict[str, str], expected: str | None
+) -> None:
+    words = sharing(attributes)
+    assert words is None if expected is None else expected in (words or "")

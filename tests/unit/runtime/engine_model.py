@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runtime.caller import Caller
-from runtime.control import Control, RefusedError, Visit
+from runtime.control import Control
 from runtime.control_config import ControlConfig
+from runtime.control_visit import RefusedError, Visit
 
 STEP_S, PER_SEQUENCE_S, PER_PROMPT_TOKEN_S = 0.004, 0.00025, 0.00002
 TOKENS_PER_STEP, SLOTS = 2048, 256

@@ -11,10 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from runtime.caller import Caller
-from runtime.control import Control, RefusedError, Visit
+from runtime.control import Control
 from runtime.control_config import ControlConfig, Mode, Quota, SloClass
 from runtime.control_limits import EngineLimits, LimitsFile, decode_limits, limits_path
 from runtime.control_service import ControlService
+from runtime.control_visit import RefusedError, Visit
 
 CLASSES = {"interactive": SloClass(0.2), "batch": SloClass(30.0, target=0.9)}
 
@@ -155,6 +156,30 @@ def test_a_dry_run_lets_everybody_in_and_counts_what_it_would_do() -> None:
         assert control.counts.would_refuse["interactive", "quota"] == 1
         assert control.counts.would_refuse["interactive", "queue_deadline"] == 1
         assert control.counts.refused == {}
+
+    in_loop(scenario)
+
+
+def test_a_dry_run_counts_who_would_be_given_up_while_it_is_still_served() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
+        control = make(clock, mode=Mode.DRY_RUN, max_active=1)
+        control.configure(replace(control.config, classes=classes))
+        visits = [control.arrive(Caller(slo_class="brief"), 100) for _ in range(3)]
+        for visit in visits:
+            control.queue(visit)
+        clock.now_s += 9
+        control.tick()
+        assert control.counts.would_refuse == {}
+        clock.now_s += 2
+        for _ in range(2):
+            control.tick()
+            # One is inside, and nobody waits behind the two any more.
+            assert control.counts.would_refuse == {("brief", "queue_deadline"): 2}
+        for visit in visits:
+            control.leave(visit, 0)
+        assert control.counts.would_refuse == {("brief", "queue_deadline"): 2}
 
     in_loop(scenario)
 
