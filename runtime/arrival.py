@@ -14,7 +14,7 @@ from runtime.caller import read_headers
 from runtime.cause import Cause, charge_to
 from runtime.prompt_compression.compressor import Compressor
 from runtime.request_hook import RequestHook
-from runtime.request_trace import CURRENT_REQUEST, HttpRequest, Refusal
+from runtime.request_trace import CURRENT_REQUEST, OPERATION_UNKNOWN, HttpRequest, Refusal
 from runtime.route_path import route_path
 
 Message = MutableMapping[str, Any]
@@ -29,10 +29,24 @@ OPERATION_OF_PATH = {
     "/v1/chat/completions/batch": "chat",
     "/v1/responses": "chat",
     "/v1/messages": "chat",
+    "/cohere/v2/chat": "chat",
     "/v1/completions": "text_completion",
+    "/inference/v1/generate": "text_completion",
     "/v1/embeddings": "embeddings",
     "/v2/embed": "embeddings",
     "/pooling": "embeddings",
+    "/classify": "embeddings",
+    "/score": "embeddings",
+    "/v1/score": "embeddings",
+    "/rerank": "embeddings",
+    "/v1/rerank": "embeddings",
+    "/v2/rerank": "embeddings",
+    "/generative_scoring": OPERATION_UNKNOWN,
+    "/v1/systemone": OPERATION_UNKNOWN,
+    # Of any of these kinds: its body says which.
+    "/invocations": OPERATION_UNKNOWN,
+    "/v1/audio/transcriptions": OPERATION_UNKNOWN,
+    "/v1/audio/translations": OPERATION_UNKNOWN,
 }
 _MAX_KEPT_BYTES = 64 * 1024
 _MAX_NAME_CHARS = 128

@@ -133,6 +133,11 @@ def test_queue_prefill_and_decode_touch_and_fill_the_request(
     parts = sum(seen[f"evenkeel.{name}_s"] for name in ("queue", "prefill", "decode"))
     # What is left is the end of the server's handler, as long as the machine makes it.
     assert parts <= seen["evenkeel.e2e_s"] + 1e-6
+    after_the_first = seen["gen_ai.usage.output_tokens"] - 1
+    assert after_the_first > 0
+    assert seen["evenkeel.decode_s"] == pytest.approx(
+        seen["evenkeel.tpot_s"] * after_the_first, abs=1e-6
+    )
     assert abs(span.start_ns - time.time_ns()) < 60e9
 
 
@@ -312,6 +317,15 @@ def test_each_prompt_of_a_completion_is_recorded(
     spans = served_model.wait_for_requests(2, evenkeel__tenant=tenant)
     assert {s.name for s in spans} == {"text_completion support"}
     assert {s.attributes["gen_ai.usage.output_tokens"] for s in spans} == {4}
+
+
+def test_what_sagemaker_asks_is_recorded_once(
+    served_model: ServedModel, client: httpx.Client, tenant: str
+) -> None:
+    response = client.post("/invocations", json=chat())
+    span = served_model.wait_for_request(evenkeel__tenant=tenant)
+    assert span.attributes["evenkeel.request.id"] == response.json()["id"]
+    assert span.attributes["gen_ai.operation.name"] == "generate_content"
 
 
 def test_other_paths_are_not_recorded(served_model: ServedModel, client: httpx.Client) -> None:

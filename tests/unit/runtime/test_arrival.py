@@ -1,20 +1,29 @@
 """The arrival middleware between a server and an app, both in a few lines of ASGI."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from evenkeel.spans import Status
-from runtime.arrival import ArrivalMiddleware
+from runtime.arrival import OPERATION_OF_PATH, ArrivalMiddleware
 from runtime.observation import Observation
 from runtime.request_hook import EngineReader, RequestHook
 from runtime.request_trace import CURRENT_REQUEST, EngineFacts
 
 Handler = Callable[[Any, Any, Any], Awaitable[None]]
+# What vLLM's routes do that ask no model: they render, count, and look after the server.
+WITHOUT_A_MODEL = re.compile(
+    r"/(ping|pause|resume|sleep|wake_up|shutdown.*|abort_requests|collective_rpc|(de)?tokenize|"
+    r"(start|stop|init|finish|update|reset|release)_.*|is_scaling_.*|scale_.*|fault_.*|weight_.*|"
+    r"v1/(un)?load_lora_adapter|.*/(de)?render|v1/messages/count_tokens|v1/responses/.*/cancel)"
+)
 
 
 @dataclass
@@ -221,3 +230,15 @@ async def test_a_stream_that_fails_before_its_first_bytes_has_sent_nothing() -> 
     done = await exchange(app, has_cache=True)
     assert done.sent == []
     assert isinstance(done.error, RuntimeError)
+
+
+def test_every_route_of_vllm_that_asks_a_model_is_followed() -> None:
+    found = find_spec("vllm")
+    assert found is not None and found.origin is not None
+    sources = (Path(found.origin).parent / "entrypoints").rglob("*.py")
+    post = re.compile(r"router\.post\(\s*\"([^\"]+)\"")
+    routes = {route for path in sources for route in post.findall(path.read_text())}
+    assert routes >= {"/v1/chat/completions", "/invocations"}
+    unknown = {r for r in routes if r not in OPERATION_OF_PATH and not WITHOUT_A_MODEL.fullmatch(r)}
+    assert unknown == set()
+    assert set(OPERATION_OF_PATH) <= routes
