@@ -94,9 +94,9 @@ def measure_misses(
 ) -> dict[str, Any]:
     """Return throughput with the cache over throughput without, of each pair of rounds."""
     questions = Questions(kind, dataset)
-    before = _read_embeddings(url)
     order = random.Random(11)
     rates: list[tuple[float, float]] = []
+    before: dict[str, float] = {}
     for number in range(pairs + 1):
         routes = ["off", "serve"]
         order.shuffle(routes)
@@ -104,9 +104,14 @@ def measure_misses(
             route: run_round(url, route, [questions.draw() for _ in range(requests)])
             for route in routes
         }
-        if number:  # The first pair warms up.
+        if number:
             rates.append((found["off"], found["serve"]))
-    after = _read_embeddings(url)
+        else:  # The first pair warms up.
+            before = _read(url, "embeddings")
+    after, outcomes = _read(url, "embeddings"), _read(url, "requests")
+    answered = {name: outcomes[name] for name in ("exact", "semantic") if outcomes.get(name)}
+    if answered:
+        raise SystemExit(f"cache: all of {kind} should have missed, the cache answered {answered}")
     ratios = [on / off for off, on in rates]
     means = [
         statistics.median(np.random.default_rng(seed).choice(ratios, len(ratios)))
@@ -124,8 +129,8 @@ def measure_misses(
     }
 
 
-def _read_embeddings(url: str) -> dict[str, float]:
-    name = "evenkeel_cache_embeddings_total{outcome="
+def _read(url: str, name: str) -> dict[str, float]:
+    """Return a count of the cache's from the metrics page, by the value of its only label."""
     lines = httpx.get(f"{url}/metrics").text.splitlines()
-    found = [line.removeprefix(name) for line in lines if line.startswith(name)]
+    found = [line for line in lines if line.startswith(f"evenkeel_cache_{name}_total{{")]
     return {line.split('"')[1]: float(line.split()[-1]) for line in found}

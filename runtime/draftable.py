@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 # A temperature below this is greedy to vLLM (vllm/sampling_params.py, _SAMPLING_EPS).
-GREEDY_BELOW = 1e-5
+_GREEDY_BELOW = 1e-5
 
 
 def is_sampled(params: Any) -> bool:
     """Whether a request's answer depends on chance."""
-    return bool(params.temperature >= GREEDY_BELOW)
+    return bool(params.temperature >= _GREEDY_BELOW)
 
 
 def may_be_drafted(params: Any, is_sampling_exact: bool = True) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
+from runtime.draftable import is_sampled
 from runtime.observation import CanaryResult
 from runtime.request_trace import EngineRun
 from runtime.speculation_report import SPECULATE_KEY
@@ -21,8 +22,6 @@ from runtime.speculation_report import SPECULATE_KEY
 logger = logging.getLogger(__name__)
 
 MATCH, MISMATCH, SKIPPED = "match", "mismatch", "skipped"
-# A temperature below this is greedy to vLLM (vllm/sampling_params.py, _SAMPLING_EPS).
-_GREEDY_BELOW = 1e-5
 _MAX_QUEUED = 16
 _POLL_S = 0.2
 _LOWEST_PRIORITY = 1 << 30
@@ -156,7 +155,7 @@ def find_difference(answer: Sequence[int], again: Sequence[int]) -> int | None:
 
 def _is_replayable(params: Any) -> bool:
     """Whether the parameters are of one greedy answer that depends on nothing but the prompt."""
-    if getattr(params, "temperature", None) is None or params.temperature >= _GREEDY_BELOW:
+    if getattr(params, "temperature", None) is None or is_sampled(params):
         return False
     return (params.n or 1) == 1 and not params.stop and params.prompt_logprobs is None
 

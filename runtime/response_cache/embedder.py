@@ -103,7 +103,8 @@ class Embedder:
             return Embedded((), "budget")
         ready: list[Vector] = []
         given_up = Event()
-        job = self._worker.submit(lambda: self._work(texts, ready, given_up))
+        paid_s: list[float] = []
+        job = self._worker.submit(lambda: self._work(texts, ready, given_up, paid_s))
         if job is None:
             return Embedded((), "queue_full")
         try:
@@ -111,21 +112,29 @@ class Embedder:
                 cost_s = await job
         except TimeoutError:
             # Waiting in vain costs the request as much, however little was computed.
+            paid_s.append(self._limit_s)
             self.budget.spend(self._limit_s)
             return Embedded(tuple(ready), "late")
         finally:
             given_up.set()
         return Embedded(tuple(ready), "done", cost_s)
 
-    def _work(self, texts: Sequence[str], ready: list[Vector], given_up: Event) -> float:
-        """Embed until all is done or nobody waits; returns the CPU seconds it took."""
+    def _work(
+        self, texts: Sequence[str], ready: list[Vector], given_up: Event, paid_s: list[float]
+    ) -> float:
+        """Embed until all is done or nobody waits; returns the CPU seconds it took.
+
+        They are taken from the budget, less what was paid already for waiting in vain.
+        """
         began_s = thread_time()
-        for text in texts:
-            if given_up.is_set():
-                break
-            ready.append(self._encode(text))
-        cost_s = thread_time() - began_s
-        self.budget.spend(cost_s)
+        try:
+            for text in texts:
+                if given_up.is_set():
+                    break
+                ready.append(self._encode(text))
+        finally:
+            cost_s = thread_time() - began_s
+            self.budget.spend(max(0.0, cost_s - sum(paid_s)))
         return cost_s
 
     def close(self) -> None:
