@@ -15,7 +15,15 @@ from dashboard.contents import num_requests, range_of
 from dashboard.page import now_ms
 from dashboard.selection import Selection, Window, parse_time_ms
 from dashboard.signing_in import identity, settings
-from dashboard.slo_page_model import DAY_MS, Bucket, buckets, draft, minutes, outside
+from dashboard.slo_page_model import (
+    DAY_MS,
+    Bucket,
+    buckets,
+    draft,
+    minutes,
+    outside,
+    whole_minutes,
+)
 from evenkeel.slo_backtest import Replay, replay
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_model import Metric, Slo
@@ -114,10 +122,18 @@ class Spent:
     requests: list[dict[str, Any]]
 
 
-def spent_later(slo: Slo, window: Window) -> Callable[[], Spent]:
-    """Begin to read who spent an SLO's budget in a `readable` window."""
+def spent_later(
+    slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]
+) -> Callable[[], Spent]:
+    """Begin to read who spent an SLO's budget in a `readable` window, corrected spans left out."""
     span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
-    begun = reading.rows_later("slo_spent", _hashable(event_parameters(slo_parts(slo), span)))
+    corrected = whole_minutes(spans_ms, window.from_ms, window.to_ms)
+    left_out: reading.Parameters = {
+        "corrected_from_ns": tuple(begin * 1_000_000 for begin, _ in corrected),
+        "corrected_to_ns": tuple(end * 1_000_000 for _, end in corrected),
+    }
+    events = _hashable(event_parameters(slo_parts(slo), span))
+    begun = reading.rows_later("slo_spent", {**events, **left_out})
 
     def spent() -> Spent:
         rows = begun()

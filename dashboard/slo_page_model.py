@@ -103,6 +103,44 @@ def burn_down(found: Sequence[Bucket], target: Fraction) -> list[float]:
     return left
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetPoint:
+    """A point of the budget's line; `left` is None where no events are, which breaks it.
+
+    `even` is what would be left if the budget were spent evenly over the period.
+    """
+
+    at_ms: int
+    left: float | None
+    even: float
+
+
+def budget_line(
+    found: Sequence[Bucket], target: Fraction, width_ms: int, from_ms: int, to_ms: int
+) -> list[BudgetPoint]:
+    """Return the budget's line over a period: where there are events, and nowhere else.
+
+    Args:
+        found: Buckets of `width_ms` that have events, in order.
+        target: The objective.
+        width_ms: Of a bucket.
+        from_ms: Begin of the period.
+        to_ms: Its end.
+    """
+
+    def point(at_ms: int, left: float | None) -> BudgetPoint:
+        at_ms = min(max(at_ms, from_ms), to_ms)
+        return BudgetPoint(at_ms, left, 1 - (at_ms - from_ms) / (to_ms - from_ms))
+
+    points, before, drawn_to_ms = [point(from_ms, None)], 1.0, None
+    for bucket, left in zip(found, burn_down(found, target), strict=True):
+        if bucket.start_ms != drawn_to_ms:
+            points += [point(drawn_to_ms or from_ms, None), point(bucket.start_ms, before)]
+        drawn_to_ms, before = bucket.start_ms + width_ms, left
+        points.append(point(drawn_to_ms, left))
+    return [*points, point(drawn_to_ms or from_ms, None), point(to_ms, None)]
+
+
 def calendar(found: Sequence[Bucket], target: Fraction, from_ms: int, to_ms: int) -> list[Day]:
     """Return every day of a period with what it spent of the period's budget."""
     budget = sum(b.total for b in found) * float(1 - target)

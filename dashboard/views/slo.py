@@ -80,10 +80,10 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
     window = selection.window(now_ms())
     burns = burns_later(window)
     found = reading.rows_later("slo_now", range_of(window))
-    spent = None
+    spent, spans_ms = None, corrected_spans_ms(name, read_corrections())
     if slo is not None and is_counted(slo):
         judged = readable(window, MAX_BURNED)
-        spent = spent_later(slo, judged)
+        spent = spent_later(slo, judged, spans_ms)
     every = found()
     now = [row for row in every if row["slo"] == name]
     newest_ms = now[0]["time_ms"] if now else None
@@ -112,7 +112,6 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         st.html(markup.remark("It judges slices of time or evaluations, not single requests:",
                               "evenkeel slo report"))  # fmt: skip
         return
-    spans_ms = corrected_spans_ms(name, read_corrections())
     slo_budget.show_budget(slo, window, spans_ms)
     part = ""
     if judged != window:

@@ -17,6 +17,7 @@ from dashboard.slo_markup import calendar_grid
 from dashboard.slo_page_model import (
     DAY_MS,
     Bucket,
+    budget_line,
     burn_down,
     calendar,
     outside,
@@ -59,18 +60,12 @@ def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -
 
 def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
     left = burn_down(found, slo.target)
-    lasted_ms = period.to_ms - period.from_ms
-    starts = [(period.from_ms, 1.0, 1.0)] if found else []
-    points = starts + [
-        (end_ms, left_ratio, 1 - (end_ms - period.from_ms) / lasted_ms)
-        for bucket, left_ratio in zip(found, left, strict=True)
-        for end_ms in [min(bucket.start_ms + period.step_s * 1000, period.to_ms)]
-    ]
+    points = budget_line(found, slo.target, period.step_s * 1000, period.from_ms, period.to_ms)
     frame = pd.DataFrame(
         {
-            "bucket": [_time(at_ms) for at_ms, _, _ in points],
-            "left": [left_ratio for _, left_ratio, _ in points],
-            "even": [even for _, _, even in points],
+            "bucket": [_time(point.at_ms) for point in points],
+            "left": [point.left for point in points],
+            "even": [point.even for point in points],
         }
     )
     palette = colours()

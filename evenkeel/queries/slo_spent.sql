@@ -1,7 +1,7 @@
 -- Who spent one SLO's budget, and on what, in one reading of its events: valid and bad ones by cohort
 -- of each dimension, and in the row without a dimension of all of them: where bad and good events spent
 -- their time, how the bad ones ended, and the 15 worst, those furthest above their limit first, then
--- the failed ones, the newest first.
+-- the failed ones, the newest first. What ended in corrected time spent nothing.
 SELECT
     dimension,
     cohort,
@@ -58,6 +58,8 @@ FROM
         prompt_name = {prompt_name:Array(String)}, prompt_version = {prompt_version:Array(String)},
         from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
     )
+    WHERE NOT arrayExists((from_ns, to_ns) -> end_ns >= from_ns AND end_ns < to_ns,
+        {corrected_from_ns:Array(Int64)}, {corrected_to_ns:Array(Int64)})
     GROUP BY of_model, of_tenant, of_slo_class, of_route, of_prompt_version, of_response_cache
 )
 ARRAY JOIN

@@ -27,6 +27,7 @@ from tests.integration.dashboard.test_store_queries import QUERIES
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 # A store of the version before the rule, in which each table has a row that it would refuse.
+NO_CORRECTIONS: dict[str, list[int]] = {"corrected_from_ns": [], "corrected_to_ns": []}
 BAD_ROWS = (
     "INSERT INTO requests (time, model, service, status, e2e_s, ttft_s, queue_s, sample_weight,"
     " detail_probability, drafted_tokens, accepted_tokens, input_tokens, ledger, emission_time_s,"
@@ -165,7 +166,7 @@ def test_no_row_stops_an_slo_or_its_evidence(hostile_store: Storage, tmp_path: P
         for slo in file.slos:
             read_evidence(slo, now_ns - 3600 * SECOND_NS, now_ns, store, None)
             span = Span(now_ns - 3600 * SECOND_NS, now_ns)
-            more = {"width_ns": [SECOND_NS], "limit": 5}
+            more = {"width_ns": [SECOND_NS], "limit": 5, **NO_CORRECTIONS}
             for name in ("slo_spent", "slo_cohorts", "slo_minutes", "slo_burned"):
                 store.read(name, event_parameters(slo_parts(slo), span) | more)
             counts = store.read("slo_counts", event_parameters(slo_parts(slo), span) | more)

@@ -310,7 +310,13 @@ def test_requests_that_burned_a_budget_are_its_bad_events(platform: Platform) ->
     span = Span(platform.from_ms * 10**6, platform.to_ms * 10**6)
     parameters = event_parameters(slo_parts(slo), span)
     store = Store(platform.query_url)
-    spent = store.rows("slo_spent", parameters)
+    nothing = {"corrected_from_ns": [], "corrected_to_ns": []}
+    spent = store.rows("slo_spent", parameters | nothing)
+    middle_ns = (span.from_ns + span.to_ns) // 2
+    first_half = parameters | {"to_ns": middle_ns}
+    half = store.rows("slo_spent", first_half | nothing)
+    corrected = {"corrected_from_ns": [middle_ns], "corrected_to_ns": [span.to_ns]}
+    uncorrected = store.rows("slo_spent", parameters | corrected)
     causes = store.rows("slo_causes", parameters)[0]
     cohorts = {(r["dimension"], r["cohort"]): r for r in store.rows("slo_cohorts", parameters)}
     burned = store.rows("slo_burned", {**parameters, "limit": NUM_REQUESTS})
@@ -328,6 +334,13 @@ def test_requests_that_burned_a_budget_are_its_bad_events(platform: Platform) ->
     for key, row in cohorts.items():
         assert found[key]["total_sum"] == row["total_sum"]
         assert found[key]["bad_sum"] == row["bad_sum"]
+    # Corrected time is left out as if it were not in the range.
+    sums = [
+        {(r["dimension"], r["cohort"]): (r["num_events"], r["num_bad"]) for r in rows}
+        for rows in (half, uncorrected)
+    ]
+    assert sums[0] == sums[1]
+    assert 0 < sums[0]["", "all"][1] < whole["num_bad"]
     assert [row["request_id"] for row in named] == [r["request_id"] for r in burned[:15]]
     assert all(row["slo_class"] == "interactive" for row in named)
 

@@ -12,6 +12,7 @@ from dashboard.slo_page_model import (
     DAY_MS,
     Bucket,
     buckets,
+    budget_line,
     burn_down,
     burners,
     calendar,
@@ -42,6 +43,29 @@ def test_a_burn_down_ends_at_what_is_left() -> None:
 def test_an_overspent_budget_is_negative_and_none_is_none() -> None:
     assert burn_down([Bucket(0, 10, 5)], TARGET) == pytest.approx([-4])
     assert burn_down([], TARGET) == []
+
+
+def test_the_budget_is_drawn_where_there_are_events() -> None:
+    found = [Bucket(300, 10, 1), Bucket(400, 10, 0), Bucket(700, 20, 1)]
+    points = budget_line(found, TARGET, 100, 0, 1000)
+    budget = 40 * float(1 - TARGET)
+    after = (1 - 1 / budget, 1 - 2 / budget)
+    drawn = [(point.at_ms, point.left) for point in points]
+    gaps = [at_ms for at_ms, left in drawn if left is None]
+    assert [(at_ms, left) for at_ms, left in drawn if left is not None] == [
+        (300, 1.0), (400, pytest.approx(after[0])), (500, pytest.approx(after[0])),
+        (700, pytest.approx(after[0])), (800, pytest.approx(after[1])),
+    ]  # fmt: skip
+    # Before the first, between the two stretches, and after the last.
+    assert min(gaps) == 0 and 500 in gaps and max(gaps) == 1000
+    assert drawn.index((500, None)) < drawn.index((700, pytest.approx(after[0])))
+    assert (points[0].even, points[-1].even) == (1.0, 0.0)
+
+
+def test_a_bucket_that_begins_before_the_period_is_drawn_within_it() -> None:
+    points = budget_line([Bucket(-50, 10, 0)], TARGET, 100, 0, 60)
+    assert [(p.at_ms, p.left) for p in points if p.left is not None] == [(0, 1.0), (50, 1.0)]
+    assert budget_line([], TARGET, 100, 0, 60)[0].left is None
 
 
 def test_the_calendar_has_every_day_and_tells_none_from_nothing_spent() -> None:
