@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.slo_correct_command import book_path, read_corrections
+from collector.slo_stored_minutes import check_days, stored_minutes
 from evenkeel.errors import ConfigurationError
 from evenkeel.secret_text import address_argument
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from evenkeel.slo_backtest import Replay
     from evenkeel.slo_backtest_score import Incident, Score
     from evenkeel.slo_model import Slo
-
-_MINUTE_NS = 60 * 10**9
-_MOST_DAYS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +68,8 @@ def _run_backtest(args: argparse.Namespace) -> int:
     from evenkeel.slo_file import read_slo_file
 
     file = read_slo_file(args.slo)
-    if args.days is not None and not 1 <= args.days <= _MOST_DAYS:
-        raise ConfigurationError(f"--days is {args.days}, expected 1 to {_MOST_DAYS}")
+    if args.days is not None:
+        check_days(args.days)
     names = [slo.name for slo in file.slos]
     if args.name is not None and args.name not in names:
         raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(names)}")
@@ -98,47 +95,19 @@ def _try_events(path: Path, slo: Slo, marked: Sequence[Incident]) -> _Tried:
 def _try_days(
     args: argparse.Namespace, slos: Sequence[Slo], marked: Sequence[Incident]
 ) -> list[_Tried]:
-    from time import time_ns
-
-    from collector.slo_corrections import Reason, corrections_of
-    from collector.slo_history import count_buckets
-    from evenkeel.slo_backtest_score import Incident
-    from evenkeel.slo_query import Span
-    from evenkeel.store import Store
-
-    to_ns = time_ns() // _MINUTE_NS * _MINUTE_NS
-    span = Span(to_ns - args.days * 86400 * 10**9, to_ns)
-    in_force = read_corrections(book_path(args.data_dir))
-    store = Store(args.url)
-    tried = []
-    try:
-        for slo in slos:
-            if slo.slicing is not None and slo.slicing.length_s != 60:
-                raise ConfigurationError(
-                    f"SLO {slo.name!r}: slices of {float(slo.slicing.length_s):g} s cannot be "
-                    "replayed on minutes; use timeSliceWindow 1m"
-                )
-            ours = corrections_of(slo.name, in_force)
-            incidents = [c for c in ours if c.reason == Reason.INCIDENT]
-            # An incident is what the SLO should alert on: only maintenance is left out.
-            others = [c for c in ours if c.reason != Reason.INCIDENT]
-            minutes = count_buckets(store, slo, span, _MINUTE_NS, others)
-            named = [
-                Incident(c.comment or c.id, c.from_ns // _MINUTE_NS, c.until_ns // _MINUTE_NS)
-                for c in incidents
-                if c.until_ns > span.from_ns and c.from_ns < span.to_ns
-            ]
-            tried.append(_try(slo, minutes, [*marked, *named]))
-    finally:
-        store.close()
-    return tried
+    return [
+        _try(stored.slo, stored.minutes, [*marked, *stored.incidents], stored.until)
+        for stored in stored_minutes(args.url, args.data_dir, args.days, slos)
+    ]
 
 
-def _try(slo: Slo, minutes: dict[int, Counts], incidents: Sequence[Incident]) -> _Tried:
+def _try(
+    slo: Slo, minutes: dict[int, Counts], incidents: Sequence[Incident], until: int | None = None
+) -> _Tried:
     from evenkeel.slo_backtest import replay
     from evenkeel.slo_backtest_score import score_alerts
 
-    result = replay(slo, minutes)
+    result = replay(slo, minutes, until)
     score = score_alerts(result.alerts, incidents, slo.severities) if incidents else None
     return _Tried(slo, result, score)
 

@@ -6,22 +6,32 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evenkeel.durations import format_duration
-from evenkeel.slo_backtest import Replay
+from evenkeel.slo_backtest import AlertSpan, Replay
 from evenkeel.slo_backtest_score import Detection, Score
+
+
+def alert_json(alert: AlertSpan) -> dict[str, Any]:
+    """Return an alert for a program; both minutes belong to it."""
+    return {
+        "slo": alert.slo,
+        "severity": alert.severity.value,
+        "from_minute": alert.from_minute,
+        "to_minute": alert.to_minute,
+    }
+
+
+def alert_text(alert: AlertSpan) -> str:
+    """Return an alert in a line: severity, from when to when, minutes."""
+    return (
+        f"{alert.severity.value:6}  {_minute(alert.from_minute)} to {_minute(alert.to_minute)}  "
+        f"({alert.to_minute - alert.from_minute + 1} min)"
+    )
 
 
 def backtest_json(result: Replay, score: Score | None = None) -> dict[str, Any]:
     """Return the replay for a program; null where there is no data."""
     shown: dict[str, Any] = {
-        "alerts": [
-            {
-                "slo": alert.slo,
-                "severity": alert.severity.value,
-                "from_minute": alert.from_minute,
-                "to_minute": alert.to_minute,
-            }
-            for alert in result.alerts
-        ],
+        "alerts": [alert_json(alert) for alert in result.alerts],
         "budget_left_ratio": result.budget_left_ratio,
         "sli": result.sli,
     }
@@ -46,11 +56,7 @@ def backtest_json(result: Replay, score: Score | None = None) -> dict[str, Any]:
 
 def backtest_text(result: Replay, score: Score | None = None) -> str:
     """Return the alerts of a replay, one a line, then SLI and budget, then the incidents."""
-    lines = [
-        f"{alert.severity.value:6}  {_minute(alert.from_minute)} to {_minute(alert.to_minute)}  "
-        f"({alert.to_minute - alert.from_minute + 1} min)"
-        for alert in result.alerts
-    ] or ["no alert"]
+    lines = [alert_text(alert) for alert in result.alerts] or ["no alert"]
     sli = "no data" if result.sli is None else f"{result.sli:.4%}"
     left = "no data" if result.budget_left_ratio is None else f"{result.budget_left_ratio:.2%} left"
     lines.append(f"SLI {sli}, error budget {left}")

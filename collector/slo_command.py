@@ -11,6 +11,7 @@ from pathlib import Path
 from collector.slo_backtest_command import add_backtest
 from collector.slo_burned_command import add_burned
 from collector.slo_correct_command import add_correct
+from collector.slo_diff_command import add_diff
 from collector.slo_export_command import add_export
 from collector.slo_report_command import add_report, parse_period
 from collector.slo_templates_command import add_templates
@@ -23,6 +24,7 @@ examples:
   evenkeel slo windows --period 30d --target 0.999 --error-rates 1,0.01,0.002
   evenkeel slo backtest --slo slos.yaml --name support-ttft --events minutes.csv --json
   evenkeel slo backtest --slo draft.yaml --days 30 --incidents incidents.csv
+  evenkeel slo diff slos.yaml draft.yaml --days 30
   evenkeel slo report --slo slos.yaml --month 2026-10 --html > october.html
   evenkeel slo burned --slo slos.yaml --name support-ttft --from 2026-11-20T10:00Z
   evenkeel slo correct --name support-ttft --from 2026-11-20T10:00Z --until 2026-11-20T10:30Z \\
@@ -38,6 +40,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     _add_check(verbs)
     _add_windows(verbs)
     add_backtest(verbs)
+    add_diff(verbs)
     add_report(verbs)
     add_burned(verbs)
     add_correct(verbs)
@@ -83,6 +86,12 @@ def _run_check(args: argparse.Namespace) -> int:
                 "target": float(slo.target),
                 "period_s": float(slo.scaled_period_s),
                 "scale": float(slo.scale),
+                "for_s": float(slo.pending_s * slo.scale),
+                "keep_firing_for_s": float(slo.keep_firing_s * slo.scale),
+                "min_bad": slo.min_bad,
+                "confidence": None if slo.confidence is None else float(slo.confidence),
+                "no_data_s": float(slo.scaled_no_data_s),
+                "labels": dict(slo.labels),
                 "windows": windows_json(slo.windows, slo.target, ()),
             }
             for slo in file.slos

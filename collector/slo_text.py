@@ -11,7 +11,7 @@ from evenkeel.durations import format_duration
 from evenkeel.slo import AlertWindow
 from evenkeel.slo_model import Indicator, Slo, SloFile
 from evenkeel.slo_receiver import Receiver, ReceiverType
-from evenkeel.slo_rules import Rule
+from evenkeel.slo_rules import Rule, Threshold
 
 
 def windows_json(
@@ -83,6 +83,10 @@ def check_text(file: SloFile) -> str:
     """Return what a valid file says, and at which error ratio each SLO alerts."""
     blocks = [_slo_text(slo) for slo in file.slos]
     blocks += [_rule_text(rule) for rule in file.rules]
+    blocks += [
+        f"while a {i.source} of an SLO fires, its {i.target}s are withheld"
+        for i in file.inhibitions
+    ]
     receivers = ", ".join(_receiver_text(receiver) for receiver in file.receivers)
     listed = f"{_number(file.slos, 'SLO')} and {_number(file.rules, 'rule')}"
     blocks.append(
@@ -93,7 +97,7 @@ def check_text(file: SloFile) -> str:
 
 
 def _number(listed: Sequence[object], noun: str) -> str:
-    return f"{len(listed)} {noun}{'' if len(listed) == 1 else 's'}"
+    return _number_of(len(listed), noun)
 
 
 def _receiver_text(receiver: Receiver) -> str:
@@ -107,7 +111,12 @@ def _receiver_text(receiver: Receiver) -> str:
 
 def _rule_text(rule: Rule) -> str:
     where = ", ".join(f"{name}={value}" for name, value in rule.select.items())
-    return f"rule {rule.name}: {rule.severity} when {rule.test}{f' for {where}' if where else ''}"
+    text = f"rule {rule.name}: {rule.severity} when {rule.test}{f' for {where}' if where else ''}"
+    if isinstance(rule.test, Threshold):
+        text += f", with {_number_of(rule.test.min_requests, 'request')} or more"
+    if rule.pending_s or rule.keep_firing_s:
+        text += f"; alerts {_patience_text('that holds', rule.pending_s, rule.keep_firing_s)}"
+    return text
 
 
 def _indicator_text(indicator: Indicator) -> str:
@@ -139,8 +148,31 @@ def _slo_text(slo: Slo) -> str:
         head += f"in {slo.calendar.zone.key}"
     if slo.scale != 1:
         head += f"\n  all durations are scaled by {slo.scale}: this is for trying it out"
+    pending_s, keep_s = slo.pending_s * slo.scale, slo.keep_firing_s * slo.scale
+    head += f"\n  alerts {_patience_text('the windows burn', pending_s, keep_s)}"
+    head += f"; needs {_number_of(slo.min_bad, 'bad event')}"
+    if slo.confidence is not None:
+        head += f", and a page {float(slo.confidence):g} confidence"
+    no_data_s = slo.scaled_no_data_s
+    head += (
+        "\n  without events it is never an alert"
+        if not no_data_s
+        else (f"\n  without events for {format_duration(no_data_s)}: SloNoData")
+    )
+    if slo.labels:
+        head += f"\n  labels {', '.join(f'{name}={value}' for name, value in slo.labels.items())}"
     table = windows_text(slo.windows, slo.target, ())
     return head + "\n" + "\n".join(f"  {line}" for line in table.splitlines())
+
+
+def _patience_text(holding: str, pending_s: Fraction, keep_firing_s: Fraction) -> str:
+    fires = f"when {holding} for {format_duration(pending_s)}" if pending_s else f"when {holding}"
+    ends = f"{format_duration(keep_firing_s)} later" if keep_firing_s else "at once"
+    return f"{fires}; when no longer, resolves {ends}"
+
+
+def _number_of(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

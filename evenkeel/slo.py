@@ -6,7 +6,7 @@ number here, in a backtest and on paper. Counts may be weighted and are floats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from math import sqrt
@@ -163,7 +163,7 @@ class WindowRule:
 
 
 # SRE workbook, chapter 5, table 5-8, with the 1-day pair of its example rules. For a period of 30
-# days the factors come to 14.4, 6, 3 and 1; other periods keep shares and windows, as Sloth does.
+# days the factors come to 14.4, 6, 3 and 1.
 DEFAULT_RULES = (
     WindowRule(Severity.PAGE, Fraction(2, 100), HOUR_S, 5 * MINUTE_S),
     WindowRule(Severity.PAGE, Fraction(5, 100), 6 * HOUR_S, 30 * MINUTE_S),
@@ -172,14 +172,43 @@ DEFAULT_RULES = (
 )
 
 
+_RULES_PERIOD_S = 30 * DAY_S
+_SHORT_PERIOD_S = 28 * DAY_S
+
+
+def default_rules(period_s: Fraction) -> tuple[WindowRule, ...]:
+    """Return the alert windows of a period that names none.
+
+    From 28 days on those of the workbook. Shorter periods shorten them in proportion, so that the
+    factors stay near 14.4, 6, 3 and 1: with windows as they are, 7 days would page at a burn rate
+    of 1.4. Windows are whole minutes, those of periods under a day whole seconds, at least one.
+    """
+    if period_s >= _SHORT_PERIOD_S:
+        return DEFAULT_RULES
+    unit_s = MINUTE_S if period_s >= DAY_S else Fraction(1)
+
+    def shortened(length_s: Fraction) -> Fraction:
+        return max(round(length_s * period_s / _RULES_PERIOD_S / unit_s), 1) * unit_s
+
+    return tuple(
+        replace(rule, long_s=shortened(rule.long_s), short_s=shortened(rule.short_s))
+        for rule in DEFAULT_RULES
+    )
+
+
 def alert_windows(
     period_s: Fraction,
-    rules: tuple[WindowRule, ...] = DEFAULT_RULES,
+    rules: tuple[WindowRule, ...] | None = None,
     scale: Fraction = Fraction(1),
 ) -> tuple[AlertWindow, ...]:
     """Return the rules placed into a period, everything shortened by `scale`.
 
     A scale shortens the period and the windows alike, so the factors stay as they are.
+
+    Args:
+        period_s: The period of the SLO.
+        rules: The alert windows; None for the period's default ones.
+        scale: What shortens them.
     """
     return tuple(
         AlertWindow(
@@ -189,7 +218,7 @@ def alert_windows(
             rule.short_s * scale,
             period_s * scale,
         )
-        for rule in rules
+        for rule in (default_rules(period_s) if rules is None else rules)
     )
 
 

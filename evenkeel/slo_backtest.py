@@ -40,11 +40,17 @@ class Replay:
     sli: float | None
 
 
-def replay(slo: Slo, minutes: Mapping[int, Counts]) -> Replay:
+def replay(slo: Slo, minutes: Mapping[int, Counts], until: int | None = None) -> Replay:
     """Return the alerts that `slo` would have held over the minutes.
 
     An alert holds in minute m when a pair of windows that end with m, inclusive, burns faster
-    than its factor. Minutes that are absent have no events.
+    than its factor. Minutes that are absent have no events. Judging goes on past the last event,
+    as it does live, for as long as the windows reach back to one.
+
+    Args:
+        slo: The objective.
+        minutes: Events by unix minute.
+        until: The first minute that is not judged; None: no minute is too late.
 
     Raises:
         ConfigurationError: If a window is not a whole number of minutes.
@@ -62,6 +68,8 @@ def replay(slo: Slo, minutes: Mapping[int, Counts]) -> Replay:
     series = BucketSeries(judge.num_buckets)
     held: dict[Severity, list[int]] = {severity: [] for severity in slo.severities}
     for minute in _minutes_to_judge(minutes, judge.num_buckets):
+        if until is not None and minute >= until:
+            break
         series.replace_tail(minute, [minutes.get(minute, Counts(0.0, 0.0))])
         verdict = judge.verdict(series, minute)
         for severity, holding in held.items():
@@ -81,13 +89,15 @@ def replay(slo: Slo, minutes: Mapping[int, Counts]) -> Replay:
 
 
 def _minutes_to_judge(minutes: Mapping[int, Counts], num_buckets: int) -> Iterable[int]:
-    """Yield every minute of the history but those with nothing in reach of any window."""
+    """Yield every minute from the first event on but those with nothing in reach of any window."""
     following: int | None = None
     for minute in sorted(minutes):
         if following is not None:
             yield from range(following, min(minute, following + num_buckets))
         yield minute
         following = minute + 1
+    if following is not None:
+        yield from range(following, following + num_buckets)
 
 
 def _runs(minutes: Sequence[int]) -> Iterable[tuple[int, int]]:

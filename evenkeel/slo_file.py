@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.slo import DEFAULT_RULES, Severity, WindowRule
+from evenkeel.slo import Severity, WindowRule, default_rules
 from evenkeel.slo_file_objective import duration_s, read_indicator, read_objective, read_period
 from evenkeel.slo_file_receiver import read_receivers
 from evenkeel.slo_file_rule import read_rule
@@ -193,7 +193,7 @@ def _read_slo(section: Section, known: _Known) -> Slo:
         indicator=indicator,
         target=objective.target,
         period_s=period.length_s,
-        rules=DEFAULT_RULES,
+        rules=default_rules(period.length_s),
         scale=known.scale,
         labels=labels,
         slicing=objective.slicing,

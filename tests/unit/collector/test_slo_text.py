@@ -12,7 +12,8 @@ metadata: {name: chat}
 spec:
   indicator: {all: {ttft: 0.5, tpot: 0.1}, select: {model: support}}
   objectives: [{target: 0.99}]
-  timeWindow: [{duration: 7d, isRolling: true}]
+  timeWindow: [{duration: 28d, isRolling: true}]
+  alerting: {for: 2m, keepFiringFor: 10m, minBad: 5, confidence: 0.95, noData: never}
 ---
 apiVersion: openslo/v1
 kind: SLO
@@ -65,10 +66,17 @@ def test_every_slo_and_rule_says_when_it_is_good_or_fires(tmp_path: Path) -> Non
     chat, alive, both, *_ = text.split("\n\n")
     assert "  good: ttft <= 0.5 s and tpot <= 0.1 s; for model=support; error bad" in chat
     assert "A factor below 1 fires though the budget would last" in chat
+    assert "  alerts when the windows burn for 2m; when no longer, resolves 10m later" in chat
+    assert "; needs 5 bad events, and a page 0.95 confidence\n" in chat
+    assert "  without events it is never an alert\n" in chat
+    assert "  alerts when the windows burn; when no longer, resolves at once; needs 1 bad" in alive
+    assert "  without events for 6h: SloNoData\n" in alive
     assert "A factor below 1" not in alive
     assert "  good: weight 2: ttft <= 0.5 s and tpot <= 0.1 s; for model=support" in both
     assert "  good: weight 1: availability; for every request" in both
-    assert "rule slow: ticket when ttft_p95_s is above 0.8 over 10m for tenant=acme" in text
+    assert (
+        "rule slow: ticket when ttft_p95_s is above 0.8 over 10m for tenant=acme, with 20" in text
+    )
     assert "rule jump: page when e2e_p50_s moves up by 0.2 of its level within 1h" in text
     assert "rule silent: ticket when no request ended for 15m" in text
     assert "rule full: ticket when used / all is above 0.9 over 5m" in text

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from evenkeel.slo import (
     DAY_S,
+    DEFAULT_RULES,
     AlertWindow,
     Counts,
     Severity,
     alert_windows,
     budget_left_ratio,
     burn_rate,
+    default_rules,
     exceeds,
 )
 
@@ -37,7 +39,8 @@ PUBLISHED_FACTORS = [
     ids=[case[0] for case in PUBLISHED_FACTORS],
 )
 def test_factors_are_those_published(days: int, pair: int, factor: float) -> None:
-    assert float(alert_windows(days * DAY_S)[pair].factor) == pytest.approx(factor, rel=1e-6)
+    window = alert_windows(days * DAY_S, DEFAULT_RULES)[pair]
+    assert float(window.factor) == pytest.approx(factor, rel=1e-6)
 
 
 def test_the_default_factors_for_30_days_are_exact() -> None:
@@ -47,6 +50,34 @@ def test_the_default_factors_for_30_days_are_exact() -> None:
         Fraction(3),
         Fraction(1),
     ]
+
+
+@pytest.mark.parametrize("hours", [2, 6, 12, 24, 36, 3 * 24, 7 * 24, 14 * 24, 21 * 24, 671])
+def test_short_periods_shorten_their_windows_and_page_at_no_low_burn_rate(hours: int) -> None:
+    usual = [window.factor for window in alert_windows(30 * DAY_S)]
+    period_s = hours * DAY_S / 24
+    windows = alert_windows(period_s)
+    for window, factor in zip(windows, usual, strict=True):
+        assert float(window.factor) == pytest.approx(float(factor), rel=0.31)
+        assert window.short_s <= window.long_s < period_s
+        assert window.long_s % (60 if hours >= 24 else 1) == 0
+    # What rounding leaves: only the shortest window of a day is far from its place.
+    assert hours < 48 or all(
+        abs(w.factor / f - 1) < Fraction(1, 10) for w, f in zip(windows, usual, strict=True)
+    )
+
+
+@pytest.mark.parametrize("days", [28, 30, 31, 90, 365])
+def test_long_periods_have_the_windows_of_the_workbook(days: int) -> None:
+    assert default_rules(days * DAY_S) == DEFAULT_RULES
+
+
+def test_seven_days_page_as_thirty_do() -> None:
+    windows = alert_windows(7 * DAY_S)
+    assert [(w.long_s / 60, w.short_s / 60) for w in windows] == [
+        (14, 1), (84, 7), (336, 28), (1008, 84)
+    ]  # fmt: skip
+    assert [w.factor for w in windows] == [Fraction("14.4"), 6, 3, 1]
 
 
 def test_a_scale_shortens_windows_and_keeps_factors() -> None:

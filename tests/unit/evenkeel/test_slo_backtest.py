@@ -32,7 +32,8 @@ def holding_minutes(slo: Slo, minutes: dict[int, Counts], severity: Severity) ->
         return total > 0 and Fraction(sum(int(c.bad) for c in inside), total) > limit
 
     holding = set()
-    for minute in range(min(minutes), max(minutes) + 1):
+    # No window is longer than an hour: after that nothing can hold.
+    for minute in range(min(minutes), max(minutes) + 61):
         for window in slo.windows:
             factor = window.budget_ratio * window.period_s / window.long_s
             limit = factor * (1 - slo.target)
@@ -91,6 +92,14 @@ def test_a_gap_of_years_is_skipped_and_forgotten() -> None:
     minutes = {0: Counts(1, 1), 50_000_000: Counts(1, 0)}
     result = replay(slo_of("0.99", rule(Severity.PAGE, "0.02", 60, 5)), minutes)
     assert result.alerts == (AlertSpan("chat", Severity.PAGE, 0, 4),)
+
+
+def test_judging_goes_on_past_the_last_event_as_it_does_live() -> None:
+    minutes = {m: Counts(100, 100) for m in range(20)}
+    slo = slo_of("0.999", rule(Severity.PAGE, "0.02", 60, 5))
+    assert replay(slo, minutes).alerts == (AlertSpan("chat", Severity.PAGE, 0, 23),)
+    # Minutes that are yet to come are not judged.
+    assert replay(slo, minutes, until=22).alerts == (AlertSpan("chat", Severity.PAGE, 0, 21),)
 
 
 def test_no_history_has_no_sli() -> None:
