@@ -72,6 +72,10 @@ def make_case(name: str, generator: random.Random, num_minutes: int) -> Case:
     return Case(slo, _make_minutes(generator, num_minutes))
 
 
+_FIRING = 'ALERTS{alertname="SloBudgetBurn", alertstate="firing"}'
+_QUIET_MINUTES = 30
+
+
 def _make_minutes(generator: random.Random, num_minutes: int) -> list[tuple[int, int]]:
     minutes: list[tuple[int, int]] = []
     while len(minutes) < num_minutes:
@@ -103,7 +107,9 @@ def promtool_differences(cases: list[Case], expected: Firing, folder: Path) -> l
     rules.write_text(prometheus_rules([case.slo for case in cases]), encoding="utf-8")
     # Counters that stood still before: windows longer than the history then use what exists.
     offset = max(int(rule.long_s // 60) for case in cases for rule in case.slo.rules)
-    num_minutes = max(len(case.minutes) for case in cases)
+    # Both judge past the last event.
+    quiet = [0] * _QUIET_MINUTES
+    num_minutes = max(len(case.minutes) for case in cases) + _QUIET_MINUTES
     by_minute: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
     for name, severity, minute in sorted(expected):
         by_minute[minute].append({"exp_labels": {"slo": name, "severity": severity}})
@@ -116,14 +122,16 @@ def promtool_differences(cases: list[Case], expected: Firing, folder: Path) -> l
                 "input_series": [
                     {
                         "series": f'{metric}{{slo="{case.slo.name}"}}',
-                        "values": _running_sum(offset, [pair[index] for pair in case.minutes]),
+                        "values": _running_sum(
+                            offset, [pair[index] for pair in case.minutes] + quiet
+                        ),
                     }
                     for case in cases
                     for index, metric in enumerate((EVENTS_METRIC, BAD_METRIC))
                 ],
                 "promql_expr_test": [
                     {
-                        "expr": 'count by (slo, severity) (ALERTS{alertstate="firing"})',
+                        "expr": f"count by (slo, severity) ({_FIRING})",
                         "eval_time": f"{offset + minute}m",
                         "exp_samples": [
                             {"labels": _labels(alert["exp_labels"]), "value": 1}

@@ -30,7 +30,7 @@ def _run_export(args: argparse.Namespace) -> int:
 
     file = read_slo_file(args.slo)
     slos = [slo for slo in file.slos if args.name in (None, slo.name)]
-    if not slos:
+    if not slos and (args.name is not None or not file.rules):
         names = ", ".join(slo.name for slo in file.slos)
         raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {names}")
     if args.openslo:
@@ -41,5 +41,6 @@ def _run_export(args: argparse.Namespace) -> int:
     counters = Counters() if args.events is None else Counters(args.events, args.bad)
     if len(slos) > 1 and "{" in counters.events + counters.bad:
         raise ConfigurationError("a metric with braces counts one SLO: choose it with --name")
-    print(prometheus_rules(slos, counters), end="")
+    rules = file.rules if args.name is None else ()
+    print(prometheus_rules(slos, counters, rules), end="")
     return 0

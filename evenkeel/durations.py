@@ -15,6 +15,7 @@ _SECONDS_OF_UNIT = {
     "s": Fraction(1),
     "ms": Fraction(1, 1000),
 }
+_PROMETHEUS_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 _PATTERN = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|[smhdw])", re.ASCII)
 
 
@@ -44,3 +45,16 @@ def format_duration(seconds: float | Fraction) -> str:
             break
         parts += f"{count}{unit}" if count else ""
     return "-" + parts if value < 0 else parts
+
+
+def prometheus_duration(seconds: Fraction) -> str:
+    """Return a duration in Prometheus' words, in one unit: 5m, 36h, 90s, 250ms.
+
+    Raises:
+        ConfigurationError: If it is no whole number of milliseconds.
+    """
+    milliseconds = seconds * 1000
+    for unit, length in _PROMETHEUS_UNITS:
+        if milliseconds and milliseconds % length == 0:
+            return f"{milliseconds // length}{unit}"
+    raise ConfigurationError(f"a window of {float(seconds):g} s has no whole milliseconds")

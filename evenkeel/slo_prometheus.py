@@ -2,10 +2,14 @@
 
 The rules count events with `increase`: exact where samples lie on the windows' edges, and
 extrapolated by Prometheus elsewhere. evenkeel's own evaluation needs neither.
+
+The series that Sloth records are recorded as well, under its names (sloth.dev): dashboards made
+for it show these SLOs.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,14 +17,16 @@ from typing import Any
 
 import yaml
 
-from evenkeel.errors import ConfigurationError
-from evenkeel.slo import AlertWindow, Severity, confidence_z
+from evenkeel.durations import prometheus_duration
+from evenkeel.slo import DAY_S, MINUTE_S, AlertWindow, Severity, confidence_z
 from evenkeel.slo_model import Slo
+from evenkeel.slo_prometheus_rule import rule_group
+from evenkeel.slo_rules import Rule
 
 EVENTS_METRIC = "evenkeel_slo_events_total"
 BAD_METRIC = "evenkeel_slo_bad_events_total"
 ALERT_NAME = "SloBudgetBurn"
-_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+NO_DATA_NAME = "SloNoData"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +45,28 @@ class Counters:
         return f"sum(increase({selector}[{prometheus_duration(window_s)}]))"
 
 
-def prometheus_duration(seconds: Fraction) -> str:
-    """Return a duration in Prometheus' words, in one unit: 5m, 36h, 90s, 250ms.
+def prometheus_rules(
+    slos: Sequence[Slo], counters: Counters | None = None, rules: Sequence[Rule] = ()
+) -> str:
+    """Return a rule file.
 
-    Raises:
-        ConfigurationError: If it is no whole number of milliseconds.
-    """
-    milliseconds = seconds * 1000
-    for unit, length in _UNITS:
-        if milliseconds and milliseconds % length == 0:
-            return f"{milliseconds // length}{unit}"
-    raise ConfigurationError(f"a window of {float(seconds):g} s has no whole milliseconds")
+    Two groups an SLO: the windows' error ratios and the alerts; what Sloth records. A group for the
+    rules; those that Prometheus cannot judge are named in comments.
 
-
-def prometheus_rules(slos: Sequence[Slo], counters: Counters | None = None) -> str:
-    """Return a rule file: one group a SLO, the windows' error ratios recorded, then the alerts.
+    Args:
+        slos: The SLOs.
+        counters: Of their events; None: the collector's.
+        rules: The alerts beside the SLOs.
 
     Raises:
         ConfigurationError: If a window cannot be written in Prometheus' durations.
     """
     counters = counters or Counters()
-    groups = [_group(slo, counters) for slo in slos]
-    return str(yaml.safe_dump({"groups": groups}, sort_keys=False, width=1000))
+    groups = [group for slo in slos for group in (_group(slo, counters), _sloth(slo, counters))]
+    others, lacking = rule_group(rules)
+    groups += [others] if others["rules"] else []
+    comments = "".join(f"# {line}\n" for line in lacking)
+    return comments + str(yaml.safe_dump({"groups": groups}, sort_keys=False, width=1000))
 
 
 def _group(slo: Slo, counters: Counters) -> dict[str, Any]:
@@ -94,7 +100,60 @@ def _group(slo: Slo, counters: Counters) -> dict[str, Any]:
                 },
             }
         )
+    if slo.scaled_no_data_s:
+        rules.append(_no_data(slo, counters))
     return {"name": f"evenkeel-slo-{slo.name}", "rules": rules}
+
+
+def _no_data(slo: Slo, counters: Counters) -> dict[str, Any]:
+    events = counters.increase(counters.events, slo.name, slo.scaled_no_data_s)
+    return {
+        "alert": NO_DATA_NAME,
+        # Also where the counter itself is gone.
+        "expr": f"({events} or vector(0)) == 0",
+        "labels": {**slo.labels, "slo": slo.name, "severity": Severity.TICKET.value},
+        "annotations": {"summary": f"{slo.title}: no data"},
+    }
+
+
+def _sloth(slo: Slo, counters: Counters) -> dict[str, Any]:
+    """Return the recording rules under Sloth's names, from the recorded error ratios."""
+    service = slo.labels.get("service", "evenkeel")
+    own = {
+        "sloth_id": f"{service}-{slo.name}", "sloth_service": service, "sloth_slo": slo.name,
+    }  # fmt: skip
+    # JSON's escapes are those of PromQL's strings.
+    which = ", ".join(f"{name}={json.dumps(value)}" for name, value in own.items())
+    period_s = slo.scaled_period_s
+    windows = {s for window in slo.windows for s in (window.long_s, window.short_s)}
+    rules: list[dict[str, Any]] = []
+
+    def record(name: str, expr: str, **more: str) -> None:
+        rules.append({"record": name, "expr": expr, "labels": {**own, **more}})
+
+    for length_s in sorted({*windows, 5 * MINUTE_S, period_s}):
+        window = prometheus_duration(length_s)
+        ratio = (
+            f'max({_recorded(length_s)}{{slo="{slo.name}"}})'
+            if length_s in windows
+            else f"{counters.increase(counters.bad, slo.name, length_s)}"
+            f" / {counters.increase(counters.events, slo.name, length_s)}"
+        )
+        record(f"slo:sli_error:ratio_rate{window}", ratio, sloth_window=window)
+    record("slo:objective:ratio", f"vector({float(slo.target)!r})")
+    record("slo:error_budget:ratio", f"vector({float(1 - slo.target)!r})")
+    record("slo:time_period:days", f"vector({float(period_s / DAY_S)!r})")
+    for name, length_s in (("current", 5 * MINUTE_S), ("period", period_s)):
+        record(
+            f"slo:{name}_burn_rate:ratio",
+            f"slo:sli_error:ratio_rate{prometheus_duration(length_s)}{{{which}}}"
+            " / on(sloth_id, sloth_slo, sloth_service) group_left"
+            f" slo:error_budget:ratio{{{which}}}",
+        )
+    record("slo:period_error_budget_remaining:ratio", f"1 - slo:period_burn_rate:ratio{{{which}}}")
+    objective = f"{float(slo.target * 100):.10g}"
+    record("sloth_slo_info", "vector(1)", sloth_objective=objective, sloth_mode="evenkeel")
+    return {"name": f"evenkeel-slo-{slo.name}-sloth", "rules": rules}
 
 
 def _recorded(length_s: Fraction) -> str:
