@@ -57,6 +57,7 @@ def promote(
         if current == prompt.version:
             raise ConfigurationError(f"{order.prompt}@{order.label} is {current} already")
         if order.run_id is not None:
+            registry.check_not_frozen(prompt.name)
             _check_run(read_run(order.run_id), order.run_id, prompt, current)
             why = f"passed run {order.run_id}"
         elif order.reason.strip():

@@ -92,6 +92,15 @@ def _run_check(args: argparse.Namespace) -> int:
                 "confidence": None if slo.confidence is None else float(slo.confidence),
                 "no_data_s": float(slo.scaled_no_data_s),
                 "labels": dict(slo.labels),
+                "budget_policy": [
+                    {
+                        "spent": float(step.spent_ratio),
+                        "alert": step.severity and step.severity.value,
+                        "labels": dict(step.labels),
+                        "freeze": "prompts" if step.freezes_promotions else None,
+                    }
+                    for step in slo.budget_policy
+                ],
                 "windows": windows_json(slo.windows, slo.target, ()),
             }
             for slo in file.slos

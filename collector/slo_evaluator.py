@@ -13,6 +13,7 @@ from collector.alert_engine import AlertEngine, Condition
 from collector.alert_state import Patience, State
 from collector.slo_absence import no_data_condition, no_data_key
 from collector.slo_arrivals import Arrivals
+from collector.slo_budget import budget_conditions, budget_keys, budget_labels
 from collector.slo_corrections import Corrections, corrections_of
 from collector.slo_evidence import describe
 from collector.slo_rule_evaluator import RuleEvaluator
@@ -149,6 +150,7 @@ class Evaluator:
         for track in self._refresh(now_ns):
             verdict = verdicts[track.slo.name] = track.verdict(now_ns)
             conditions += self._conditions(track.slo, verdict, now_ns)
+            conditions += budget_conditions(track.slo, verdict)
             conditions.append(no_data_condition(track, now_ns, self._store))
         conditions += self._rules.conditions(self._file.rules, now_ns)
         self._engine.use_inhibitions(self._file.inhibitions)
@@ -156,6 +158,7 @@ class Evaluator:
         self._engine.repeat(self._file.receivers, now_ns)
         present = {(slo.name, s.value) for slo in self._file.slos for s in slo.severities}
         present |= {no_data_key(slo) for slo in self._file.slos}
+        present |= {key for slo in self._file.slos for key in budget_keys(slo)}
         present |= {(rule.name, rule.severity.value) for rule in self._file.rules}
         self._engine.resolve_absent(present, self._file.receivers, now_ns)
         self._write_status(verdicts, now_ns)
@@ -180,6 +183,7 @@ class Evaluator:
                     labels={
                         **slo.indicator.select,
                         **slo.labels,
+                        **budget_labels(slo, verdict),
                         "alertname": ALERT_NAME,
                         "slo": slo.name,
                         "severity": severity.value,

@@ -12,13 +12,16 @@ from collections.abc import Mapping
 from collector.alert_book import FILE_NAME, AlertBook
 from collector.alert_delivery import DeliveryPolicy, DeliveryWorker
 from collector.context import Context
+from collector.slo_budget import promotion_freezes
 from collector.slo_evaluator import Evaluator
 from collector.slo_metrics import SloMetrics
 from collector.slo_store import SloStore
 from collector.watched_file import WatchedFile
 from evenkeel.errors import EvenkeelError
+from evenkeel.prompt_freeze import read_freezes, write_freezes
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_receiver import Receiver
+from evenkeel.slo_series import Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,7 @@ class SloService:
             return
         self._metrics = SloMetrics(context.metrics)
         self._file = WatchedFile(context.slo_file, read_slo_file, self._metrics.rejected_files.inc)
-        self._warn_of_secrets()
+        self._warn_of_lacks()
         self._book_path = context.data_dir / FILE_NAME
         AlertBook(self._book_path).close()
         self._worker = DeliveryWorker(
@@ -65,8 +68,11 @@ class SloService:
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 
-    def _warn_of_secrets(self) -> None:
-        """Say at once what would otherwise be known only when an alert cannot be delivered."""
+    def _warn_of_lacks(self) -> None:
+        """Say at once what would otherwise be known only when it is wanted."""
+        steps = [step for slo in self._file.current.slos for step in slo.budget_policy]
+        if self._context.prompts_dir is None and any(s.freezes_promotions for s in steps):
+            logger.warning("no promotion of prompts can be frozen: --prompts-dir is not given")
         for receiver in self._file.current.receivers:
             lack = receiver.lack()
             if lack is not None:
@@ -107,7 +113,7 @@ class SloService:
                 changed = self._file.reload()
                 if changed is not None:
                     evaluator.use_file(changed)
-                    self._warn_of_secrets()
+                    self._warn_of_lacks()
                 num_before = failures.num_failures
                 self._context.make_visible()
                 visible = time.monotonic()
@@ -117,7 +123,9 @@ class SloService:
                 except EvenkeelError as error:
                     failures.note(error)
                 try:
-                    self._metrics.show(evaluator.cycle(now_ns))
+                    verdicts = evaluator.cycle(now_ns)
+                    self._metrics.show(verdicts)
+                    self._freeze_promotions(verdicts, now_ns)
                     self._metrics.show_events(evaluator.counted)
                 except (EvenkeelError, sqlite3.Error) as error:
                     failures.note(error)
@@ -132,6 +140,17 @@ class SloService:
         finally:
             book.close()
             client.close()
+
+    def _freeze_promotions(self, verdicts: Mapping[str, Verdict], now_ns: int) -> None:
+        """Write down which prompts may not be promoted, where that changed."""
+        folder = self._context.prompts_dir
+        if folder is None:
+            return
+        before = read_freezes(folder)
+        now = promotion_freezes(self._file.current.slos, verdicts, before, now_ns)
+        if now != before:
+            write_freezes(folder, now)
+            logger.warning("promotions frozen by slos=%s", [f.slo for f in now] or "none")
 
     def _deliver(self) -> None:
         """Run the worker until stopped; should it ever end by itself, begin anew."""

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from evenkeel.durations import format_duration
 from evenkeel.slo import AlertWindow
+from evenkeel.slo_budget_policy import BudgetStep
 from evenkeel.slo_model import Indicator, Slo, SloFile
 from evenkeel.slo_receiver import Receiver, ReceiverType
 from evenkeel.slo_rules import Rule, Threshold
@@ -159,10 +160,18 @@ def _slo_text(slo: Slo) -> str:
         if not no_data_s
         else (f"\n  without events for {format_duration(no_data_s)}: SloNoData")
     )
+    head += "".join(f"\n  {_step_text(step)}" for step in slo.budget_policy)
     if slo.labels:
         head += f"\n  labels {', '.join(f'{name}={value}' for name, value in slo.labels.items())}"
     table = windows_text(slo.windows, slo.target, ())
     return head + "\n" + "\n".join(f"  {line}" for line in table.splitlines())
+
+
+def _step_text(step: BudgetStep) -> str:
+    done = [f"SloBudgetSpent, a {step.severity}"] if step.severity else []
+    done += [f"its alerts get {name}={value}" for name, value in step.labels.items()]
+    done += ["no prompt is promoted"] if step.freezes_promotions else []
+    return f"with {float(step.spent_ratio * 100):g} % of the budget spent: {', '.join(done)}"
 
 
 def _patience_text(holding: str, pending_s: Fraction, keep_firing_s: Fraction) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from evenkeel.cli import Command
 from evenkeel.errors import CannotMeasureError, ConfigurationError, RegressionError
+from evenkeel.prompt_freeze import read_freezes
 from evenkeel.prompts import DRAFT, LABELS, Move, PromptRegistry, PromptVersion
 
 EPILOG = """\
@@ -71,6 +72,8 @@ def _list(args: argparse.Namespace) -> int:
         return 0
     if not records:
         print(f"no prompts in {args.prompts_dir}; a draft is a file such as support.toml")
+    for freeze in read_freezes(args.prompts_dir):
+        print(f"{freeze.prompt or 'every prompt'}: promotion frozen by SLO {freeze.slo}")
     for record in records:
         print(record["name"])
         for version in record["versions"]:
@@ -172,6 +175,7 @@ def _promote(args: argparse.Namespace) -> int:
         return 0
     run_id = None
     if args.report is not None:
+        registry.check_not_frozen(prompt.name)
         baseline = None if current is None else registry.resolve(f"{prompt.name}@{current}")
         run_id = _check_report(args.report, prompt, baseline)
         reason = f"passed run {run_id}"

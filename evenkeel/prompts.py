@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.prompt_freeze import check_not_frozen
+from evenkeel.synced_text import write_synced
 
 DRAFT = "draft"
 LABELS = ("production", "canary")
@@ -86,6 +87,14 @@ class PromptRegistry:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    def check_not_frozen(self, name: str) -> None:
+        """Refuse a promotion while an SLO freezes it.
+
+        Raises:
+            ConfigurationError: If one does; names it and since when.
+        """
+        check_not_frozen(self._folder, name)
+
     def names(self) -> list[str]:
         """Return the prompts that have a draft or a label, sorted."""
         drafts = {path.stem for path in self._folder.glob("*.toml")}
@@ -135,7 +144,7 @@ class PromptRegistry:
         """Keep a text as a version; one that is kept already stays as it is."""
         path = self._folder / "versions" / _checked(prompt.name) / f"{prompt.version}.toml"
         if not path.exists():
-            _write(path, f"system = {json.dumps(prompt.system, ensure_ascii=False)}\n")
+            write_synced(path, f"system = {json.dumps(prompt.system, ensure_ascii=False)}\n")
 
     def labels(self, name: str) -> dict[str, str]:
         """Return which version each label means."""
@@ -163,7 +172,7 @@ class PromptRegistry:
         """
         moves = [asdict(entry) for entry in [*self.history(name), move]]
         path = self._folder / "labels" / f"{_checked(name)}.json"
-        _write(path, json.dumps(moves, indent=1, ensure_ascii=False) + "\n")
+        write_synced(path, json.dumps(moves, indent=1, ensure_ascii=False) + "\n")
 
     def previous(self, name: str, label: str) -> str | None:
         """Return what a label goes back to; None if there is nothing.
@@ -199,16 +208,3 @@ def _checked(name: str) -> str:
             f"{name!r} is no name of a prompt; use a-z, 0-9, - and _, such as support"
         )
     return name
-
-
-def _write(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo import Severity, WindowRule, default_rules
+from evenkeel.slo_budget_policy import read_budget_policy
 from evenkeel.slo_file_objective import duration_s, read_indicator, read_objective, read_period
 from evenkeel.slo_file_receiver import read_receivers
 from evenkeel.slo_file_rule import read_rule
@@ -185,7 +186,7 @@ def _read_slo(section: Section, known: _Known) -> Slo:
     objective = read_objective(spec.required("objectives"), spec.optional("budgetingMethod"))
     indicator = read_indicator(_indicator_value(spec, known), objective.threshold, known.indicators)
     period = read_period(spec.required("timeWindow"))
-    alerting_value = spec.optional("alerting")
+    alerting_value, policy = spec.optional("alerting"), spec.optional("budgetPolicy")
     spec.close()
     slo = Slo(
         name=name,
@@ -198,6 +199,7 @@ def _read_slo(section: Section, known: _Known) -> Slo:
         labels=labels,
         slicing=objective.slicing,
         calendar=period.calendar,
+        budget_policy=() if policy is None else read_budget_policy(policy, _OWN_LABELS),
     )
     slo = slo if alerting_value is None else _with_alerting(slo, alerting_value.section())
     shortest_s = min(window.short_s for window in slo.windows)

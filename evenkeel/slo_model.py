@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from evenkeel.slo import AlertWindow, Caution, Counts, Severity, WindowRule, alert_windows, exceeds
+from evenkeel.slo_budget_policy import BudgetStep
 from evenkeel.slo_calendar import Calendar
 from evenkeel.slo_receiver import Receiver
 from evenkeel.slo_rules import Rule
@@ -158,6 +159,7 @@ class Slo:
         labels: Go on every alert of this SLO.
         slicing: How slices of time are judged; None: every event counts once.
         calendar: Whose current period the budget belongs to; None: a rolling one.
+        budget_policy: What is done when shares of the budget are spent, the least first.
     """
 
     name: str
@@ -175,6 +177,7 @@ class Slo:
     labels: Mapping[str, str] = field(default_factory=dict)
     slicing: Slicing | None = None
     calendar: Calendar | None = None
+    budget_policy: tuple[BudgetStep, ...] = ()
 
     @property
     def scaled_period_s(self) -> Fraction:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from collector.alert_book import AlertBook
+from collector.alert_state import State
 from collector.slo_store import to_datetime
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
@@ -124,3 +125,29 @@ def test_no_data_is_an_alert_of_its_own(client: Any, tmp_path: Path) -> None:
     evaluator(client, tmp_path, slo_text()).cycle(NOW + 500 * S)
     assert fired() == [("SloNoData", "resolved")]
     book.close()
+
+
+def test_a_budget_policy_tells_labels_and_ends_with_the_spending(
+    client: Any, tmp_path: Path
+) -> None:
+    policy = (
+        "  budgetPolicy:\n    - {spent: 0.5, alert: ticket, labels: {budget: low}}\n"
+        "    - {spent: 5, alert: page}\n"
+    )
+    rows = [{"end_ns": NOW - S // 2} | (SLOW if i < 3 else {}) for i in range(100)]
+    insert(client, *rows)
+    book = AlertBook(tmp_path / "alerts.db")
+    engine = evaluator(client, tmp_path, slo_text() + policy)
+    engine.cycle(NOW)
+
+    def firing() -> set[tuple[str, str]]:
+        return {(a.slo, a.severity) for a in book.alerts() if a.life.state is State.FIRING}
+
+    assert ("chat/budget-50", "ticket") in firing()
+    assert not any(name == "chat/budget-500" for name, _ in firing())
+    burning = next(alert for alert in book.alerts() if alert.slo == "chat")
+    assert burning.details.labels["budget"] == "low"
+    good = [{"end_ns": NOW + S, "request_id": f"later-{i}"} for i in range(900)]
+    insert(client, *good)
+    engine.cycle(NOW + 2 * S)
+    assert ("chat/budget-50", "ticket") not in firing()

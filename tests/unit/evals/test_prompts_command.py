@@ -10,6 +10,7 @@ from evals.prompts_command import PROMPTS
 from evals.sides import load_side
 from evenkeel.cli import main
 from evenkeel.errors import ConfigurationError
+from evenkeel.prompt_freeze import Freeze, write_freezes
 from evenkeel.prompts import PromptRegistry, digest
 
 
@@ -63,6 +64,22 @@ def test_a_passing_run_promotes_and_one_command_goes_back(
     ]
     assert prompts(folder, "show", "support") == 0
     assert "complaints" in capsys.readouterr().out
+
+
+def test_a_spent_budget_freezes_promotions_but_those_that_are_forced(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prompts(folder, "promote", "support", "--force", "first version") == 0
+    (folder / "support.toml").write_text('system = "Be brief."\n')
+    passed = report(tmp_path / "report", "Be kind.", "Be brief.")
+    write_freezes(folder, [Freeze("chat-ttft", "support", 1_760_000_000)])
+    assert prompts(folder, "promote", "support", "--report", passed) == 2
+    assert "promotion is frozen: SLO 'chat-ttft' has spent" in capsys.readouterr().err
+    assert prompts(folder, "promote", "support", "--force", "it mends the outage") == 0
+    assert prompts(folder, "rollback", "support") == 0
+    assert PromptRegistry(folder).names() == ["support"]
+    write_freezes(folder, [])
+    assert prompts(folder, "promote", "support", "--report", passed) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""Carries out error-budget policies: alerts, labels and frozen promotions, by what is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from collector.alert_engine import Condition
+from collector.alert_state import Patience
+from evenkeel.durations import format_duration
+from evenkeel.prompt_freeze import Freeze
+from evenkeel.slo_budget_policy import BudgetStep
+from evenkeel.slo_model import Slo
+from evenkeel.slo_series import Verdict
+
+ALERT_NAME = "SloBudgetSpent"
+_SECOND_NS = 10**9
+
+
+def budget_keys(slo: Slo) -> set[tuple[str, str]]:
+    """Return what identifies the policy's alerts."""
+    return {
+        (_subject(slo, step), step.severity.value) for step in slo.budget_policy if step.severity
+    }
+
+
+def budget_conditions(slo: Slo, verdict: Verdict) -> Iterator[Condition]:
+    """Yield, for each step that tells somebody, whether so much of the budget is spent."""
+    for step in slo.budget_policy:
+        if step.severity is None:
+            continue
+        spent = _percent(step)
+        yield Condition(
+            slo=_subject(slo, step),
+            severity=step.severity.value,
+            holds=_is_reached(step, verdict) if verdict.has_data else None,
+            patience=Patience(),
+            labels={
+                **slo.indicator.select,
+                **slo.labels,
+                "alertname": ALERT_NAME,
+                "slo": slo.name,
+                "severity": step.severity.value,
+                "budget_spent": spent,
+            },
+            figures={"sli": verdict.sli, "budget_left_ratio": verdict.budget_left_ratio},
+            describe=lambda step=step, spent=spent: _describe(slo, step, spent),  # type: ignore[misc]
+        )
+
+
+def _describe(slo: Slo, step: BudgetStep, spent: str) -> Mapping[str, str]:
+    period = format_duration(slo.scaled_period_s)
+    then = "; prompts are not promoted until it is less" if step.freezes_promotions else ""
+    return {
+        "summary": f"{slo.title}: {spent} of the error budget is spent",
+        "description": f"Of the budget of the last {period}, {spent} or more is spent{then}.",
+        "silence": f"evenkeel alerts silence slo={slo.name} --for 1h",
+    }
+
+
+def budget_labels(slo: Slo, verdict: Verdict) -> dict[str, str]:
+    """Return the labels that the SLO's alerts get now; a later step's win."""
+    labels: dict[str, str] = {}
+    for step in _reached(slo, verdict):
+        labels |= step.labels
+    return labels
+
+
+def promotion_freezes(
+    slos: Sequence[Slo],
+    verdicts: Mapping[str, Verdict],
+    before: Iterable[Freeze],
+    now_ns: int,
+) -> list[Freeze]:
+    """Return which SLOs freeze the promotion of which prompts.
+
+    An SLO that could not be judged, or has no events to tell by, keeps what it had.
+    """
+    held = {freeze.slo: freeze for freeze in before}
+    found = []
+    for slo in slos:
+        if not any(step.freezes_promotions for step in slo.budget_policy):
+            continue
+        verdict, kept = verdicts.get(slo.name), held.get(slo.name)
+        if verdict is None or not verdict.has_data:
+            found += [kept] if kept else []
+        elif any(step.freezes_promotions for step in _reached(slo, verdict)):
+            prompt = slo.indicator.select.get("prompt_name", "")
+            since_s = kept.since_s if kept and kept.prompt == prompt else now_ns // _SECOND_NS
+            found.append(Freeze(slo.name, prompt, since_s))
+    return found
+
+
+def _reached(slo: Slo, verdict: Verdict) -> list[BudgetStep]:
+    return [step for step in slo.budget_policy if _is_reached(step, verdict)]
+
+
+def _is_reached(step: BudgetStep, verdict: Verdict) -> bool:
+    left = verdict.budget_left_ratio
+    return left is not None and 1 - left >= float(step.spent_ratio)
+
+
+def _subject(slo: Slo, step: BudgetStep) -> str:
+    return f"{slo.name}/budget-{_percent(step).removesuffix('%').strip()}"
+
+
+def _percent(step: BudgetStep) -> str:
+    return f"{float(step.spent_ratio * 100):g} %"

@@ -1,0 +1,26 @@
+"""Replaces a text file in one step: a reader sees the old text or the new."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from evenkeel.errors import ConfigurationError
+
+
+def write_synced(path: Path, text: str) -> None:
+    """Write or replace a file, its folders made where they lack.
+
+    Raises:
+        ConfigurationError: If it cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
