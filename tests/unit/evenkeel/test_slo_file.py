@@ -101,7 +101,8 @@ MISTAKES = [
         "an unknown key",
         ("service: chat", "servise: chat"),
         "SLO 'chat-ttft': servise is not a key of spec; known: description, service, "
-        "objectives, budgetingMethod, indicatorRef, indicator, timeWindow, alerting, budgetPolicy (slos.yaml:19)",
+        "objectives, budgetingMethod, indicatorRef, indicator, timeWindow, alerting, "
+        "budgetPolicy (slos.yaml:19)",
     ),
     (
         "a repeated key",
