@@ -1,0 +1,93 @@
+"""Views through which a tenant's queries read the store, without dictionaries that tenants share.
+
+The engine runs many functions over the dictionary of a LowCardinality column instead of over its
+rows. A filter takes rows away, not values from the dictionary, so a function would see values of
+other tenants, and fail on one of them (docs/decisions/0225). For each table and view of the store
+there is a view of the same name in a database of its own, which gives plain columns; in a tenant's
+statement the one database stands for the other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from collector.query_guard import TOKEN, quote_name, unescape
+from collector.rollup_judgement import quote
+from evenkeel.store import DATABASE
+
+TENANT_DATABASE = "evenkeel_tenant"
+
+_LOW_CARDINALITY = re.compile(r"LowCardinality\((\w+(?:\(\d+\))?|Nullable\(\w+(?:\(\d+\))?\))\)")
+_RELATIONS = f"""
+SELECT name, if(engine = 'View', as_select, ''), groupArray((column, type))
+FROM (
+    SELECT name, engine, as_select, c.name AS column, c.type AS type
+    FROM system.tables AS t LEFT JOIN system.columns AS c
+    ON c.database = t.database AND c.table = t.name
+    WHERE t.database = '{DATABASE}'
+    ORDER BY name, c.position
+)
+GROUP BY name, engine, as_select
+ORDER BY name
+"""
+# A parameter's name is none of the engine's.
+_PARAMETER_OR_TOKEN = re.compile(rf"(?P<parameter>\{{\w+:)|{TOKEN.pattern}", re.DOTALL)
+
+
+def create_tenant_views(session: Any) -> None:
+    """Make the views anew; they follow the tables, and are kept in memory only.
+
+    Args:
+        session: A connection to the embedded store that may write.
+    """
+    lines = bytes(session.query(_RELATIONS, "JSONCompactEachRow").bytes()).splitlines()
+    session.query(f"DROP DATABASE IF EXISTS {TENANT_DATABASE}")
+    session.query(f"CREATE DATABASE {TENANT_DATABASE} ENGINE = Memory")
+    for line in lines:
+        name, select, columns = json.loads(line)
+        session.query(_view(name, select, {column: type_ for column, type_ in columns if column}))
+
+
+def plain_type(type_: str) -> str:
+    """Return a type of the engine without LowCardinality, at any depth."""
+    return _LOW_CARDINALITY.sub(r"\1", type_)
+
+
+def for_tenant_views(formatted: str) -> str:
+    """Return a statement, as the engine formats it, with the views' database instead of ours."""
+    return _PARAMETER_OR_TOKEN.sub(_redirect, formatted)
+
+
+def name_for_tenant_views(name: str) -> str:
+    """Return a name, as `{name:Identifier}` takes it, with the views' database instead of ours."""
+    return ".".join(TENANT_DATABASE if part == DATABASE else part for part in name.split("."))
+
+
+def without_tenant_views(text: str) -> str:
+    """Return an error's text with our database, as the client knows it."""
+    return text.replace(TENANT_DATABASE, DATABASE)
+
+
+def _redirect(match: re.Match[str]) -> str:
+    text = match[0]
+    is_ours = text == DATABASE or (match["quoted"] and unescape(text[1:-1]) == DATABASE)
+    return TENANT_DATABASE if is_ours else text
+
+
+def _view(name: str, select: str, columns: Mapping[str, str]) -> str:
+    view = f"CREATE VIEW {TENANT_DATABASE}.{quote_name(name)}"
+    # The engine knows no columns of a view that has parameters.
+    listed = ", ".join(f"{quote_name(each)} {plain_type(columns[each])}" for each in columns)
+    header = f"{view} ({listed})" if columns else view
+    if select:
+        return f"{header} AS {for_tenant_views(select)}"
+    expressions = ", ".join(_expression(quote_name(name), *each) for each in columns.items())
+    return f"{header} AS SELECT {expressions} FROM {DATABASE}.{quote_name(name)}"
+
+
+def _expression(table: str, column: str, type_: str) -> str:
+    name, plain = quote_name(column), plain_type(type_)
+    return name if plain == type_ else f"CAST({table}.{name}, {quote(plain)}) AS {name}"
