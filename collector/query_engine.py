@@ -125,7 +125,7 @@ class QueryEngine:
             tables = _text(session, _TABLES).split("\n")
             self._tables = [Table(*line.split("\t")) for line in tables]
             virtual_columns = _virtual_columns(session, self._tables)
-            create_tenant_views(session)
+            self._tenant_views = create_tenant_views(session)
         finally:
             session.close()
         self._guard = Guard.of_engine(table_functions)
@@ -186,7 +186,7 @@ class QueryEngine:
         is told in full only if a store without rows gives the same.
         """
         format_ = result_format(formatted, query.default_format)
-        sql = self._with_honest_settings(for_tenant_views(formatted))
+        sql = self._with_honest_settings(for_tenant_views(formatted, self._tenant_views))
         identifiers = identifier_parameters(formatted)
         parameters = {name: name_for_tenant_views(value) if name in identifiers else value
                       for name, value in given.items()}  # fmt: skip

@@ -119,7 +119,8 @@ TENANT_FUNCTIONS = frozenset({
     "formatrownonewline", "indexhint", "initialquerystarttime", "lowcardinalityindices",
     "lowcardinalitykeys", "neighbor", "rownumberinallblocks", "rownumberinblock",
     "runningaccumulate", "runningconcurrency", "runningdifference",
-    "runningdifferencestartingwithfirstvalue", "tocolumntypename", "transactionlatestsnapshot",
+    "runningdifferencestartingwithfirstvalue", "tid", "tocolumntypename",
+    "transactionlatestsnapshot",
     "transactionoldestsnapshot", "uptime",
 })  # fmt: skip
 # Formats that report their progress, which counts rows before the filter.

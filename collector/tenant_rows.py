@@ -36,6 +36,8 @@ TENANT_SETTINGS: Mapping[str, str] = {
     "optimize_move_to_prewhere": "0",
     "query_plan_optimize_prewhere": "0",
     "query_plan_merge_filters": "0",
+    "enable_join_runtime_filters": "0",
+    "query_plan_optimize_lazy_materialization": "0",
     # It remembers for everybody where no row met a condition.
     "use_query_condition_cache": "0",
     # How many rows and bytes were read.
@@ -57,7 +59,8 @@ EXACT_COUNT = {"exact_rows_before_limit": "1"}
 # Errors about limits say how far the query had come; a tenant is only told which limit it was.
 _LIMITS = {
     158: "too many rows", 159: "it took too long", 160: "it would take too long",
-    241: "it needs too much memory", 307: "too many bytes", 396: "the result is too large",
+    241: "it needs too much memory", 307: "too many bytes", 394: "it was cancelled",
+    396: "the result is too large",
 }  # fmt: skip
 # The function that failed, and the name of its error's code.
 _FUNCTION = re.compile(r"while executing 'FUNCTION (\w+)\(")

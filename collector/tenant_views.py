@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from collector.query_guard import TOKEN, quote_name, unescape
@@ -20,7 +20,8 @@ from evenkeel.store import DATABASE
 
 TENANT_DATABASE = "evenkeel_tenant"
 
-_LOW_CARDINALITY = re.compile(r"LowCardinality\((\w+(?:\(\d+\))?|Nullable\(\w+(?:\(\d+\))?\))\)")
+_NAMED = r"\w+(?:\([^()]*\))?"
+_LOW_CARDINALITY = re.compile(rf"LowCardinality\(({_NAMED}|Nullable\({_NAMED}\))\)")
 _RELATIONS = f"""
 SELECT name, if(engine = 'View', as_select, ''), groupArray((column, type))
 FROM (
@@ -37,18 +38,25 @@ ORDER BY name
 _PARAMETER_OR_TOKEN = re.compile(rf"(?P<parameter>\{{\w+:)|{TOKEN.pattern}", re.DOTALL)
 
 
-def create_tenant_views(session: Any) -> None:
+def create_tenant_views(session: Any) -> frozenset[str]:
     """Make the views anew; they follow the tables, and are kept in memory only.
 
     Args:
         session: A connection to the embedded store that may write.
+
+    Returns:
+        Their names, those of the store's tables and views.
     """
     lines = bytes(session.query(_RELATIONS, "JSONCompactEachRow").bytes()).splitlines()
     session.query(f"DROP DATABASE IF EXISTS {TENANT_DATABASE}")
     session.query(f"CREATE DATABASE {TENANT_DATABASE} ENGINE = Memory")
+    names = frozenset(json.loads(line)[0] for line in lines)
     for line in lines:
         name, select, columns = json.loads(line)
+        if select:
+            select = for_tenant_views(select, names)
         session.query(_view(name, select, {column: type_ for column, type_ in columns if column}))
+    return names
 
 
 def plain_type(type_: str) -> str:
@@ -56,9 +64,24 @@ def plain_type(type_: str) -> str:
     return _LOW_CARDINALITY.sub(r"\1", type_)
 
 
-def for_tenant_views(formatted: str) -> str:
-    """Return a statement, as the engine formats it, with the views' database instead of ours."""
-    return _PARAMETER_OR_TOKEN.sub(_redirect, formatted)
+def for_tenant_views(formatted: str, names: Collection[str]) -> str:
+    """Return a statement, as the engine formats it, with the views' database instead of ours.
+
+    Args:
+        formatted: The statement.
+        names: What `create_tenant_views` gave.
+    """
+
+    def redirect(match: re.Match[str]) -> str:
+        text = match[0]
+        name = unescape(text[1:-1]) if match["quoted"] else text
+        # A view with parameters is written like a function, in one quoted name.
+        database, _, table = name.partition(".")
+        if database != DATABASE or (table and table not in names):
+            return text
+        return quote_name(name_for_tenant_views(name)) if table else TENANT_DATABASE
+
+    return _PARAMETER_OR_TOKEN.sub(redirect, formatted)
 
 
 def name_for_tenant_views(name: str) -> str:
@@ -71,19 +94,13 @@ def without_tenant_views(text: str) -> str:
     return text.replace(TENANT_DATABASE, DATABASE)
 
 
-def _redirect(match: re.Match[str]) -> str:
-    text = match[0]
-    is_ours = text == DATABASE or (match["quoted"] and unescape(text[1:-1]) == DATABASE)
-    return TENANT_DATABASE if is_ours else text
-
-
 def _view(name: str, select: str, columns: Mapping[str, str]) -> str:
     view = f"CREATE VIEW {TENANT_DATABASE}.{quote_name(name)}"
     # The engine knows no columns of a view that has parameters.
     listed = ", ".join(f"{quote_name(each)} {plain_type(columns[each])}" for each in columns)
     header = f"{view} ({listed})" if columns else view
     if select:
-        return f"{header} AS {for_tenant_views(select)}"
+        return f"{header} AS {select}"
     expressions = ", ".join(_expression(quote_name(name), *each) for each in columns.items())
     return f"{header} AS SELECT {expressions} FROM {DATABASE}.{quote_name(name)}"
 
