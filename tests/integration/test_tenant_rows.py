@@ -15,6 +15,7 @@ from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_model import Slo
 from evenkeel.store import Store
 from tests.integration.collector_process import CollectorProcess, running_collector
+from tests.integration.dashboard.test_store_queries import QUERIES
 
 pytestmark = pytest.mark.integration
 
@@ -381,4 +382,14 @@ def test_our_own_reader_takes_a_tenants_token(collector: CollectorProcess) -> No
     everything = {"from_ms": NOW // 10**6 - 60_000, "to_ms": NOW // 10**6 + 60_000}
     assert store.rows("range_contents", everything)[0]["num_requests"] == 2
     assert store.rows("range_contents_1m", everything)[0]["num_requests"] == 2
+    store.close()
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_query_of_the_dashboard_runs_for_a_tenant(
+    collector: CollectorProcess, name: str
+) -> None:
+    store = Store(collector.query_url.replace("http://", "http://any:acme@"))
+    everything = {"from_ms": NOW // 10**6 - 60_000, "to_ms": NOW // 10**6 + 60_000}
+    store.rows(name, {**everything, **QUERIES[name]})
     store.close()

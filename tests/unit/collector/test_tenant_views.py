@@ -2,7 +2,7 @@
 
 import pytest
 
-from collector.tenant_rows import error_for
+from collector.tenant_rows import error_for, is_limit
 from collector.tenant_views import (
     for_tenant_views,
     name_for_tenant_views,
@@ -83,9 +83,19 @@ ERRORS = [
         "Code: 241. DB::Exception: would use 1.23 GiB. (MEMORY_LIMIT_EXCEEDED)",
         "Code: 241. DB::Exception: the query was ended: it needs too much memory.",
     ),
+    (
+        394,
+        "Code: 394. DB::Exception: Query was cancelled. (QUERY_WAS_CANCELLED)",
+        "Code: 394. DB::Exception: the query was ended: it was cancelled.",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("code", "text", "expected"), ERRORS)
 def test_errors_over_rows_name_no_value(code: int, text: str, expected: str) -> None:
     assert error_for(code, text) == expected
+
+
+@pytest.mark.parametrize("code", [158, 159, 160, 241, 307, 394, 396])
+def test_a_query_that_was_ended_is_not_run_again(code: int) -> None:
+    assert is_limit(code)
