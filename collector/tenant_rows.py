@@ -36,6 +36,7 @@ TENANT_SETTINGS: Mapping[str, str] = {
     "optimize_move_to_prewhere": "0",
     "query_plan_optimize_prewhere": "0",
     "query_plan_merge_filters": "0",
+    "optimize_use_projections": "0",
     "enable_join_runtime_filters": "0",
     "query_plan_optimize_lazy_materialization": "0",
     # It remembers for everybody where no row met a condition.

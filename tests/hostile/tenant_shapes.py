@@ -23,6 +23,10 @@ _JOINED = (
     f" WHERE {_A} = {_B}",
     f"SELECT count() FROM requests AS a {{}} requests AS b ON a.trace_id = b.trace_id"
     f" AND {_B} != ''",
+    f"SELECT count() FROM requests AS a {{}} requests AS b ON a.finish_reason = b.finish_reason"
+    f" WHERE {_A} != ''",
+    f"SELECT count() FROM requests AS a {{}} requests AS b ON a.trace_id = b.trace_id"
+    f" AND ({_A} = 'abcdef' OR {_B} = '123456')",
     f"SELECT count() FROM {_DERIVED} AS a {{}} {_DERIVED} AS b USING x WHERE x = 'abcdef'",
     f"SELECT count() FROM requests AS a {{}} {_NUMBERS} AS b ON {_A} = b.x",
     f"SELECT count() FROM {_NUMBERS} AS b {{}} requests AS a ON {_A} = b.x",
@@ -57,9 +61,14 @@ _OTHERS = (
     " QUALIFY r = 1 ORDER BY trace_id",
     "SELECT count() FROM (SELECT *, row_number() OVER (PARTITION BY model ORDER BY time) AS r"
     f" FROM requests) WHERE r = 1 AND {_DECODED} != ''",
+    "SELECT count() FROM requests ARRAY JOIN mapKeys(refused_numbers) AS n WHERE toUInt8(n) < 9",
     "SELECT count() FROM requests LEFT ARRAY JOIN refused_numbers.keys AS n WHERE toUInt8(n) < 9",
     "SELECT count() FROM (SELECT finish_reason, count() FROM requests GROUP BY finish_reason)"
     f" WHERE {_DECODED} != ''",
+    f"SELECT {_DECODED} AS x, count() FROM requests GROUP BY x ORDER BY x LIMIT 1",
+    f"SELECT {_DECODED} AS x FROM requests GROUP BY x ORDER BY x DESC LIMIT 1",
+    f"SELECT length({_DECODED}) AS x, trace_id FROM requests ORDER BY trace_id LIMIT 2",
+    f"SELECT trace_id FROM requests WHERE notEmpty({_DECODED}) ORDER BY trace_id LIMIT 1 BY model",
     f"SELECT countIf({_DECODED} != ''), min({_DECODED}), uniq({_DECODED}) FROM requests",
     f"SELECT count() FROM (SELECT * FROM requests LIMIT 100) WHERE {_DECODED} != ''",
     f"SELECT count() FROM requests"
