@@ -23,16 +23,13 @@ TENANT_DATABASE = "evenkeel_tenant"
 _NAMED = r"\w+(?:\([^()]*\))?"
 _LOW_CARDINALITY = re.compile(rf"LowCardinality\(({_NAMED}|Nullable\({_NAMED}\))\)")
 _RELATIONS = f"""
-SELECT name, if(engine = 'View', as_select, ''), groupArray((column, type))
-FROM (
-    SELECT name, engine, as_select, c.name AS column, c.type AS type
-    FROM system.tables AS t LEFT JOIN system.columns AS c
-    ON c.database = t.database AND c.table = t.name
-    WHERE t.database = '{DATABASE}'
-    ORDER BY name, c.position
-)
-GROUP BY name, engine, as_select
-ORDER BY name
+SELECT t.name, any(if(engine = 'View', as_select, '')),
+    arraySort(groupArray((position, c.name, c.type)))
+FROM system.tables AS t LEFT JOIN system.columns AS c
+ON c.database = t.database AND c.table = t.name
+WHERE t.database = '{DATABASE}'
+GROUP BY t.name
+ORDER BY t.name
 """
 # A parameter's name is none of the engine's.
 _PARAMETER_OR_TOKEN = re.compile(rf"(?P<parameter>\{{\w+:)|{TOKEN.pattern}", re.DOTALL)
@@ -55,7 +52,8 @@ def create_tenant_views(session: Any) -> frozenset[str]:
         name, select, columns = json.loads(line)
         if select:
             select = for_tenant_views(select, names)
-        session.query(_view(name, select, {column: type_ for column, type_ in columns if column}))
+        types = {column: type_ for _, column, type_ in columns if column}
+        session.query(_view(name, select, types))
     return names
 
 
