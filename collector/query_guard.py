@@ -24,6 +24,7 @@ from collector.query_names import (
     TABLE_FUNCTIONS,
     TENANT_FORMATS,
     TENANT_FUNCTIONS,
+    TENANT_PREFIX,
     TENANT_TABLE_FUNCTIONS,
     TENANT_WORDS,
 )
@@ -150,7 +151,8 @@ class Guard:
         for part in {name, *name.split(".")}:
             if part.lower() in FUNCTIONS or FUNCTION_PREFIX.fullmatch(part):
                 raise RefusedError(f"{part!r} is refused: this function leaves the store")
-            if part.lower() in self.telling:
+            is_fitted = bool(self.telling) and TENANT_PREFIX.match(part)
+            if part.lower() in self.telling or is_fitted:
                 raise RefusedError(f"{part!r} is refused: it tells of rows of other tenants")
 
 

@@ -120,8 +120,9 @@ TENANT_FUNCTIONS = frozenset({
     "lowcardinalitykeys", "neighbor", "rownumberinallblocks", "rownumberinblock",
     "runningaccumulate", "runningconcurrency", "runningdifference",
     "runningdifferencestartingwithfirstvalue", "tid", "tocolumntypename",
-    "transactionlatestsnapshot",
-    "transactionoldestsnapshot", "uptime",
+    "transactionlatestsnapshot", "transactionoldestsnapshot", "uptime",
 })  # fmt: skip
+# Models that are fitted to one block of rows after the other, with their combinators.
+TENANT_PREFIX = re.compile(r"stochastic", re.IGNORECASE)
 # Formats that report their progress, which counts rows before the filter.
 TENANT_FORMATS = frozenset(name for name in FORMATS if not name.endswith("progress"))

@@ -107,6 +107,8 @@ SQL = (
     "SELECT toUInt8(n) FROM spans ARRAY JOIN Events.Name AS n",
     "SELECT uniq(model), uniqExact(model), min(model), max(model), any(model) FROM requests",
     "SELECT count() FROM requests_1m FINAL",
+    "SELECT stochasticLinearRegression(1, ttft_s) FROM requests",
+    "SELECT stochasticLogisticRegressionIf(1, ttft_s, 1) FROM requests",
     "SELECT currentDatabase()", "SELECT 1 AS evenkeel", "SELECT nothing FROM evenkeel.requests",
     "SELECT * FROM evenkeel.nothing", "DESCRIBE TABLE evenkeel.requests",
     "EXISTS TABLE evenkeel.requests",
