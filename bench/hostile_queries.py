@@ -5,7 +5,8 @@
 Random queries go through the guard and through the engine's own parser; a miss is one that may run
 and in which the engine finds a setting, a file, a refused function or a format that is not listed.
 Then every function of the engine is applied to a tenant's columns in two stores, one with others'
-rows between its own; a leak is an answer that is not the same in both.
+rows between its own, alone and with every constant beside them that the engine takes; a leak is an
+answer that is not the same in both, and a quote an error that holds a value of the tenant's rows.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from collector.query_names import TENANT_FORMATS
 from tests.hostile.query_fragments import hostile_queries, parse_all
 from tests.hostile.tenant_answers import (
-    SECRET,
     Question,
     answers,
-    questions_with,
+    questions_of,
+    quotes_own_value,
+    shows_others,
     telling_questions,
 )
+from tests.hostile.tenant_shapes import SHAPES
 
 PIECE = 5_000
 _FUNCTIONS = """
@@ -38,6 +41,34 @@ import chdb
 session = chdb.connect()
 sql = "SELECT name FROM system.functions WHERE match(name, '^[A-Za-z_0-9]+$') ORDER BY name"
 print(bytes(session.query(sql, "TabSeparated").bytes()).decode())
+"""
+# Those that calls with several arguments are tried on: numbers, times, texts.
+COLUMNS_BESIDE = ("service", "slo_class", "finish_reason")
+# What may stand beside a column in a call; each call is tried until the engine takes its types.
+_BESIDE = (
+    "{0}({{}})",
+    "{0}({{}}, 'a')", "{0}({{}}, 1)", "{0}({{}}, 0.5)", "{0}({{}}, {{}})", "{0}({{}}, ['a'])",
+    "{0}({{}}, [1])", "{0}('a', {{}})", "{0}(1, {{}})", "{0}(['a', 'b'], {{}})", "{0}([{{}}])",
+    "{0}({{}}, toDate('2024-01-01'))", "{0}(x -> {{}} != '', [1])", "{0}('%Y-%m-%d', {{}})",
+    "{0}({{}}, '%Y-%m-%d')", "{0}({{}}, 'UTC')", "{0}({{}}, 'UInt8')", "{0}({{}}, 'a', 'b')",
+    "{0}({{}}, 'a', 1)", "{0}({{}}, 1, 1)", "{0}({{}}, 1, 'a')", "{0}('a', {{}}, 'b')",
+    "{0}('a', 'b', {{}})", "{0}('aes-128-ecb', {{}}, '0123456789abcdef')", "{0}(1, {{}}, {{}})",
+    "{0}(toUInt8({{}}), 8)", "{0}(1, toUInt8({{}}))", "{0}('a', toUInt8({{}}))",
+    "{0}(toDateTime({{}}), 1)", "{0}(toDateTime({{}}))",
+)  # fmt: skip
+_TAKEN = """
+import chdb, json, sys
+session = chdb.connect()
+taken = []
+for call in json.load(sys.stdin):
+    value = "CAST(a AS LowCardinality(Nullable(String)))"
+    try:
+        session.query(f"SELECT toString({call.replace('{}', value)})"
+                      " FROM (SELECT materialize('1') AS a) LIMIT 0")
+        taken.append(call)
+    except RuntimeError:
+        pass
+print(json.dumps(taken))
 """
 
 
@@ -53,6 +84,7 @@ class Found:
         questions: What a tenant asked both stores.
         undetermined: Answers that differ from one time to the next in one store: not compared.
         leaks: Answers that others' rows change.
+        quotes: Errors that hold a value of the tenant's own rows.
         seconds: How long all took.
     """
 
@@ -63,6 +95,7 @@ class Found:
     questions: int
     undetermined: int
     leaks: list[str]
+    quotes: list[str]
     seconds: float
 
 
@@ -71,23 +104,58 @@ def _functions() -> list[str]:
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
 
 
-def _leaks(questions: list[Question]) -> Iterator[tuple[Question, bool | None]]:
-    """Yield each question and whether it leaks; None if its answer is not determined."""
-    with tempfile.TemporaryDirectory() as folder:
-        alone = answers(Path(folder) / "alone", questions * 2, has_others=False)
-        among = answers(Path(folder) / "among", questions, has_others=True)
-    for question, first, again, second in zip(
-        questions, alone, alone[len(questions) :], among, strict=False
-    ):
-        shows = SECRET in second.replace(question.sql, "") or SECRET.encode().hex() in second
-        if shows:
-            yield question, True
+def _taken(names: list[str]) -> list[str]:
+    """Return the calls of functions with several arguments whose types the engine takes."""
+    calls = [form.format(name) for name in names for form in _BESIDE]
+    command = [sys.executable, "-c", _TAKEN]
+    done = subprocess.run(command, input=json.dumps(calls), stdout=subprocess.PIPE, text=True,
+                          check=True)  # fmt: skip
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def _questions(names: list[str]) -> list[Question]:
+    alone = [f"{name}({{}})" for name in names]
+    taken = _taken(names)
+    return [
+        *telling_questions(sorted(TENANT_FORMATS)),
+        *(Question(sql) for sql in SHAPES),
+        *(Question(f"SELECT {name}()") for name in names),
+        *questions_of([call for call in taken if call in alone]),
+        *questions_of([call for call in taken if call not in alone], COLUMNS_BESIDE),
+    ]
+
+
+def _compare(questions: list[Question]) -> tuple[list[str], list[str], int]:
+    """Return the leaks, the quotes, and how many answers are not determined."""
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor() as pool:
+        folder = Path(name)
+        asking = pool.submit(answers, folder / "alone", questions, has_others=False)
+        among = answers(folder / "among", questions, has_others=True)
+        alone = asking.result()
+        differ = [
+            (question, first, second)
+            for question, first, second in zip(questions, alone, among, strict=True)
+            if first != second or shows_others(question, second)
+        ]
+        # An answer that is another one each time tells nothing.
+        again = answers(folder / "again", [each[0] for each in differ], has_others=False)
+    leaks, undetermined = [], 0
+    for (question, first, second), repeated in zip(differ, again, strict=True):
+        if first == repeated or shows_others(question, second):
+            leaks.append(question.sql)
         else:
-            yield question, None if first != again else first != second
+            undetermined += 1
+    quotes = [
+        question.sql
+        for question, answer in zip(questions, alone, strict=True)
+        if quotes_own_value(question, answer)
+    ]
+    return leaks, quotes, undetermined
 
 
 def main() -> int:
-    """Run it, print the figures, and return 1 if there is a miss or a leak."""
+    """Run it, print the figures, and return 1 if there is a miss, a leak or a quote."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
@@ -106,16 +174,17 @@ def main() -> int:
                 if each.found:
                     misses.append(f"{each.formatted}: {', '.join(each.found)}")
     names = _functions()[: args.functions]
-    questions = telling_questions(sorted(TENANT_FORMATS)) + questions_with(names)
-    results = list(_leaks(questions))
+    questions = _questions(names)
+    leaks, quotes, undetermined = _compare(questions)
     found = Found(
         queries=args.queries,
         parsed=parsed,
         admitted=admitted,
         misses=misses,
         questions=len(questions),
-        undetermined=sum(leaks is None for _, leaks in results),
-        leaks=[question.sql for question, leaks in results if leaks],
+        undetermined=undetermined,
+        leaks=leaks,
+        quotes=quotes,
         seconds=round(time.monotonic() - begin_s, 1),
     )
     for name, value in asdict(found).items():
@@ -124,7 +193,7 @@ def main() -> int:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         machine = {"machine": platform.machine(), "cores": os.cpu_count()}
         args.json.write_text(json.dumps(machine | asdict(found), indent=2), encoding="utf-8")
-    return 1 if found.misses or found.leaks else 0
+    return 1 if found.misses or found.leaks or found.quotes else 0
 
 
 if __name__ == "__main__":

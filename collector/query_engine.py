@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -22,12 +23,29 @@ from collector.query_guard import (
     READONLY_CODE,
     Guard,
     RefusedError,
+    identifier_parameters,
     is_settings_list,
     parameters_of,
+    quote_name,
     result_format,
 )
 from collector.query_names import CLIENT_SETTINGS, LIMITED
-from collector.tenant_rows import Table, error_for, settings_for
+from collector.tenant_rows import (
+    WITHOUT_INDEXES,
+    Table,
+    error_for,
+    filters_for,
+    is_limit,
+    no_rows,
+    settings_for,
+)
+from collector.tenant_views import (
+    TENANT_DATABASE,
+    create_tenant_views,
+    for_tenant_views,
+    name_for_tenant_views,
+    without_tenant_views,
+)
 from evenkeel.store import DATABASE
 
 DEFAULT_FORMAT = "TabSeparated"
@@ -37,6 +55,7 @@ MAX_CACHED_BYTES = 32 << 10
 NUM_CACHED_STATEMENTS = 512
 
 _TABLES = "SELECT database, name FROM system.tables WHERE engine != 'View'"
+_FINAL = re.compile(r"\bFINAL\b")
 _ERROR_CODE = re.compile(r"Code: (\d+)\.")
 
 
@@ -106,6 +125,7 @@ class QueryEngine:
             tables = _text(session, _TABLES).split("\n")
             self._tables = [Table(*line.split("\t")) for line in tables]
             virtual_columns = _virtual_columns(session, self._tables)
+            self._tenant_views = create_tenant_views(session)
         finally:
             session.close()
         self._guard = Guard.of_engine(table_functions)
@@ -138,37 +158,72 @@ class QueryEngine:
         except RefusedError as error:
             raise QueryError(READONLY_CODE, _message(READONLY_CODE, str(error))) from error
         except RuntimeError as error:
-            raise self._query_error(error, query.tenant) from error
+            raise self._query_error(error) from error
 
     def _run_checked(
         self, query: Query, formatted: str, settings: str, parameters: Mapping[str, str]
     ) -> Result:
-        format_ = result_format(formatted, query.default_format)
         if query.tenant is not None:
-            kept = settings_for(query.tenant, self._tables, format_)
-            settings += "".join(f", {name} = {value}" for name, value in kept.items())
-        session = self._connect()
-        try:
-            if query.database:
-                session.query(f"USE {_quote_name(query.database)}", DEFAULT_FORMAT)
-            tag = _quote(query.tag)
-            session.query(f"SET {settings}, log_comment = {tag}, readonly = 1", DEFAULT_FORMAT)
-            result = session.query(
-                self._with_honest_settings(formatted),
-                query.default_format,
-                params=dict(parameters),
-            )
-            # How much was read would tell a tenant of others' rows.
-            is_told = query.tenant is None
+            return self._run_for_tenant(query, query.tenant, formatted, settings, parameters)
+        with self._session(query.tag, query.database, settings) as session:
+            sql = self._with_honest_settings(formatted)
+            result = session.query(sql, query.default_format, params=dict(parameters))
             return Result(
                 result.bytes() or b"",
-                format_,
-                int(result.rows_read()) if is_told else 0,
-                int(result.bytes_read()) if is_told else 0,
+                result_format(formatted, query.default_format),
+                int(result.rows_read()),
+                int(result.bytes_read()),
                 float(result.elapsed()),
             )
-        finally:
-            session.close()
+
+    def _run_for_tenant(
+        self, query: Query, tenant: str, formatted: str, settings: str, given: Mapping[str, str]
+    ) -> Result:
+        """Run a query on the tenant's views and rows.
+
+        Whether an error comes about while the engine looks into its indexes depends on others'
+        rows. So a query that failed is run without them, and what comes of that counts. Its error
+        is told in full only if a store without rows gives the same.
+        """
+        format_ = result_format(formatted, query.default_format)
+        sql = self._with_honest_settings(for_tenant_views(formatted, self._tenant_views))
+        identifiers = identifier_parameters(formatted)
+        parameters = {name: name_for_tenant_views(value) if name in identifiers else value
+                      for name, value in given.items()}  # fmt: skip
+        database = TENANT_DATABASE if query.database == DATABASE else query.database
+        if _FINAL.search(formatted):
+            # By itself it does not reach the table behind a view.
+            settings += ", final = 1"
+
+        def ask(filters: Mapping[str, str], more: Mapping[str, str]) -> Result:
+            kept = {**settings_for(filters, format_), **more}
+            listed = "".join(f", {name} = {value}" for name, value in kept.items())
+            try:
+                with self._session(query.tag, database, settings + listed) as session:
+                    result = session.query(sql, query.default_format, params=parameters)
+                    # How much was read would tell of others' rows.
+                    return Result(result.bytes() or b"", format_, 0, 0, float(result.elapsed()))
+            except RuntimeError as error:
+                raise self._query_error(error) from error
+
+        own, none = filters_for(tenant, self._tables), no_rows(self._tables)
+        try:
+            return ask(own, {})
+        except QueryError as error:
+            failure = error
+        if not is_limit(failure.code):
+            try:
+                return ask(own, WITHOUT_INDEXES)
+            except QueryError as error:
+                failure = error
+        if not is_limit(failure.code):
+            try:
+                ask(none, WITHOUT_INDEXES)
+            except QueryError as error:
+                if error.code == failure.code:
+                    raise QueryError(error.code, without_tenant_views(str(error))) from None
+        text = f"{error_for(failure.code, str(failure))} (version {self.version})"
+        raise QueryError(failure.code, text) from None
 
     def cancel(self, query: Query) -> None:
         """End a query that runs in another thread; one that does not run is left alone."""
@@ -187,6 +242,19 @@ class QueryEngine:
 
     def _connect(self) -> Any:
         return chdb.connect(self._path)
+
+    @contextmanager
+    def _session(self, tag: str, database: str, settings: str) -> Iterator[Any]:
+        """Yield a locked session with these settings."""
+        session = self._connect()
+        try:
+            if database:
+                session.query(f"USE {quote_name(database)}", DEFAULT_FORMAT)
+            listed = f"{settings}, log_comment = {_quote(tag)}, readonly = 1"
+            session.query(f"SET {listed}", DEFAULT_FORMAT)
+            yield session
+        finally:
+            session.close()
 
     def _check(self, sql: str, guard: Guard) -> str:
         is_short = len(sql) <= MAX_CACHED_BYTES
@@ -239,6 +307,8 @@ class QueryEngine:
         if query.tenant is not None:
             # The memory that just suffices would tell how much was read.
             bounds["max_memory_usage"] = limits.memory_bytes
+            # So would the size of a result: states of aggregate functions share their memory.
+            bounds["max_result_bytes"] = limits.result_bytes
         parts = [f"{name} = {_plain(value)}" for name, value in bounds.items()]
         parts += [f"{name} = {_quote(value)}" for name, value in others.items()]
         return ", ".join(parts)
@@ -251,15 +321,14 @@ class QueryEngine:
         readonly = f"toUInt8(name NOT IN ({names})) AS readonly"
         return formatted.replace("readonly", readonly, 1)
 
-    def _query_error(self, error: RuntimeError, tenant: str | None) -> QueryError:
+    def _query_error(self, error: RuntimeError) -> QueryError:
         text = str(error).strip()
         text = text[max(text.find("Code: "), 0) :]
         match = _ERROR_CODE.match(text)
-        code = int(match[1]) if match else 1002
         version = f" (version {self.version})"
-        if tenant is not None:
-            text = error_for(code, text)
-        return QueryError(code, text if version in text else text + version)
+        return QueryError(
+            int(match[1]) if match else 1002, text if version in text else text + version
+        )
 
 
 def _refuse_broken_text(query: Query) -> None:
@@ -299,10 +368,6 @@ def _quote(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _quote_name(name: str) -> str:
-    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
-
-
 def _escape(text: str) -> str:
     """Return a parameter's value in the form the engine reads it: escaped like TabSeparated."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
@@ -314,7 +379,7 @@ def _virtual_columns(session: Any, tables: Iterable[Table]) -> set[str]:
     found = set()
     for table in tables:
         if table.database == DATABASE:
-            lines = _text(session, f"DESCRIBE TABLE {DATABASE}.{_quote_name(table.name)}")
+            lines = _text(session, f"DESCRIBE TABLE {DATABASE}.{quote_name(table.name)}")
             rows = (line.split("\t") for line in lines.split("\n"))
             found |= {row[0] for row in rows if row[-1] == "1"}
     return found

@@ -24,6 +24,7 @@ from collector.query_names import (
     TABLE_FUNCTIONS,
     TENANT_FORMATS,
     TENANT_FUNCTIONS,
+    TENANT_PREFIX,
     TENANT_TABLE_FUNCTIONS,
     TENANT_WORDS,
 )
@@ -35,7 +36,7 @@ STATEMENTS = frozenset({"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXISTS", 
 TENANT_STATEMENTS = frozenset({"SELECT", "WITH", "DESCRIBE", "DESC", "EXISTS"})
 
 # What the engine's formatter prints, and nothing else: no comments, heredocs or other quotes.
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"(?P<string>'(?:[^'\\]|\\.)*')"
     r"|(?P<quoted>`(?:[^`\\]|\\[bfnrt0\\`])*`)"
     r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
@@ -139,7 +140,7 @@ class Guard:
         Raises:
             RefusedError: If one names a function outside the store, or is not a plain name.
         """
-        for name in _IDENTIFIER_PARAMETER.findall(formatted):
+        for name in identifier_parameters(formatted):
             value = parameters.get(name, "")
             if not _PLAIN_NAME.fullmatch(value):
                 raise RefusedError(f"parameter {name!r} is refused: it is not a plain name")
@@ -150,7 +151,8 @@ class Guard:
         for part in {name, *name.split(".")}:
             if part.lower() in FUNCTIONS or FUNCTION_PREFIX.fullmatch(part):
                 raise RefusedError(f"{part!r} is refused: this function leaves the store")
-            if part.lower() in self.telling:
+            is_fitted = bool(self.telling) and TENANT_PREFIX.match(part)
+            if part.lower() in self.telling or is_fitted:
                 raise RefusedError(f"{part!r} is refused: it tells of rows of other tenants")
 
 
@@ -163,6 +165,11 @@ def result_format(formatted: str, default: str) -> str:
     """Return the format that a checked statement asks for with FORMAT, or the default."""
     match = re.search(r" FORMAT (\w+)$", formatted)
     return match[1] if match else default
+
+
+def identifier_parameters(formatted: str) -> set[str]:
+    """Return the parameters whose values are names: `{name:Identifier}`."""
+    return set(_IDENTIFIER_PARAMETER.findall(formatted))
 
 
 def parameters_of(formatted: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -187,18 +194,24 @@ def _tokens(formatted: str) -> Iterator[_Token]:
     """
     position = 0
     while position < len(formatted):
-        match = _TOKEN.match(formatted, position)
+        match = TOKEN.match(formatted, position)
         if match is None or match.lastgroup == "comment":
             seen = formatted[position : position + 20]
             raise RefusedError(f"the query is refused at {seen!r}: write it in another way")
         position = match.end()
         if match.lastgroup == "quoted":
-            yield _Token(_unescape(match[0][1:-1]), True)
+            yield _Token(unescape(match[0][1:-1]), True)
         elif match.lastgroup == "string":
             yield _Token("''", False)
         elif match.lastgroup != "space":
             yield _Token(match[0], match.lastgroup == "word")
 
 
-def _unescape(quoted: str) -> str:
+def unescape(quoted: str) -> str:
+    """Return what a quoted name means."""
     return re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+
+
+def quote_name(name: str) -> str:
+    """Return a name as a quoted name."""
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"

@@ -119,8 +119,10 @@ TENANT_FUNCTIONS = frozenset({
     "formatrownonewline", "indexhint", "initialquerystarttime", "lowcardinalityindices",
     "lowcardinalitykeys", "neighbor", "rownumberinallblocks", "rownumberinblock",
     "runningaccumulate", "runningconcurrency", "runningdifference",
-    "runningdifferencestartingwithfirstvalue", "tocolumntypename", "transactionlatestsnapshot",
-    "transactionoldestsnapshot", "uptime",
+    "runningdifferencestartingwithfirstvalue", "tid", "tocolumntypename",
+    "transactionlatestsnapshot", "transactionoldestsnapshot", "uptime",
 })  # fmt: skip
+# Models that are fitted to one block of rows after the other, with their combinators.
+TENANT_PREFIX = re.compile(r"stochastic", re.IGNORECASE)
 # Formats that report their progress, which counts rows before the filter.
 TENANT_FORMATS = frozenset(name for name in FORMATS if not name.endswith("progress"))

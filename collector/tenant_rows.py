@@ -36,10 +36,20 @@ TENANT_SETTINGS: Mapping[str, str] = {
     "optimize_move_to_prewhere": "0",
     "query_plan_optimize_prewhere": "0",
     "query_plan_merge_filters": "0",
+    "optimize_use_projections": "0",
+    "enable_join_runtime_filters": "0",
+    "query_plan_optimize_lazy_materialization": "0",
     # It remembers for everybody where no row met a condition.
     "use_query_condition_cache": "0",
     # How many rows and bytes were read.
     "output_format_write_statistics": "0",
+}
+# What functions do with the bounds that an index keeps of everybody's rows is not done.
+WITHOUT_INDEXES: Mapping[str, str] = {
+    "use_primary_key": "0",
+    "use_partition_pruning": "0",
+    "use_skip_indexes": "0",
+    "use_statistics": "0",
 }
 # Formats that say how many rows there were before LIMIT. By itself the engine counts those of the
 # blocks that it happened to read, which are shorter where others' rows lie between.
@@ -50,10 +60,12 @@ EXACT_COUNT = {"exact_rows_before_limit": "1"}
 # Errors about limits say how far the query had come; a tenant is only told which limit it was.
 _LIMITS = {
     158: "too many rows", 159: "it took too long", 160: "it would take too long",
-    241: "it needs too much memory", 307: "too many bytes", 396: "the result is too large",
+    241: "it needs too much memory", 307: "too many bytes", 394: "it was cancelled",
+    396: "the result is too large",
 }  # fmt: skip
-# Where an error came about: the part that was read, with its size.
-_PLACE = re.compile(r"\s*[:,]? ?(\(while reading|While executing).*", re.DOTALL)
+# The function that failed, and the name of its error's code.
+_FUNCTION = re.compile(r"while executing 'FUNCTION (\w+)\(")
+_NAME = re.compile(r"\(([A-Z][A-Z0-9_]+)\)(?: \(version [^()]*\))?\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +91,28 @@ def _filter(tenant: str, table: Table) -> str:
     return NOTHING if expression is None else f"{expression} = {quote(tenant)}"
 
 
-def settings_for(tenant: str, tables: Iterable[Table], format_: str) -> dict[str, str]:
+def no_rows(tables: Iterable[Table]) -> dict[str, str]:
+    """Return conditions that no row meets."""
+    return dict.fromkeys(filters_for("", tables), NOTHING)
+
+
+def settings_for(filters: Mapping[str, str], format_: str) -> dict[str, str]:
     """Return the settings of a tenant's session, each as the store writes its value."""
-    pairs = ", ".join(
-        f"{quote(table)}: {quote(condition)}"
-        for table, condition in filters_for(tenant, tables).items()
-    )
+    pairs = ", ".join(f"{quote(table)}: {quote(filters[table])}" for table in filters)
     exact = EXACT_COUNT if format_.lower() in COUNTING_FORMATS else {}
     return {**TENANT_SETTINGS, **exact, "additional_table_filters": f"{{{pairs}}}"}
 
 
+def is_limit(code: int) -> bool:
+    """Whether an error of this code says that a query was ended for what it used."""
+    return code in _LIMITS
+
+
 def error_for(code: int, text: str) -> str:
-    """Return what a tenant is told of an error of the engine."""
+    """Return what a tenant is told of an error that came about over data: no value of it."""
     if code in _LIMITS:
         return f"Code: {code}. DB::Exception: the query was ended: {_LIMITS[code]}."
-    return _PLACE.sub("", text)
+    function = _FUNCTION.search(text)
+    name = _NAME.search(text)
+    what = f"{function[1]} failed on a value" if function else "the query failed over its rows"
+    return f"Code: {code}. DB::Exception: {what}. ({name[1] if name else 'UNKNOWN_EXCEPTION'})"

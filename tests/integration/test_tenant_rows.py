@@ -15,6 +15,7 @@ from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_model import Slo
 from evenkeel.store import Store
 from tests.integration.collector_process import CollectorProcess, running_collector
+from tests.integration.dashboard.test_store_queries import QUERIES
 
 pytestmark = pytest.mark.integration
 
@@ -239,7 +240,8 @@ def test_what_tells_of_other_rows_is_refused(collector: CollectorProcess, sql: s
     "name",
     [
         "additional_table_filters", "additional_result_filter", "optimize_move_to_prewhere",
-        "readonly", "enable_analyzer", "log_comment", "query_plan_merge_filters",
+        "readonly", "enable_analyzer", "log_comment", "query_plan_merge_filters", "use_primary_key",
+        "enable_join_runtime_filters", "query_plan_optimize_lazy_materialization",
     ],
 )  # fmt: skip
 def test_the_settings_that_hold_a_tenant_cannot_be_given(
@@ -270,6 +272,88 @@ def test_errors_do_not_tell_of_other_rows(collector: CollectorProcess, sql: str)
     assert (answer.status_code, answer.text) == (200, "2\n")
 
 
+def test_every_table_is_there_for_a_tenant_and_none_has_a_dictionary(
+    collector: CollectorProcess,
+) -> None:
+    """Functions run over a dictionary, whose values are of everybody's rows."""
+    # Views with parameters have no columns before they get them.
+    sql = "SELECT DISTINCT table FROM system.columns WHERE database = 'evenkeel'"
+    names = [name for (name,) in rows(collector, sql, "all")]
+    assert len(names) > 30
+    for name in names:
+        columns = rows(collector, f"DESCRIBE TABLE evenkeel.{name}")
+        everybodys = rows(collector, f"DESCRIBE TABLE evenkeel.{name}", "all")
+        assert [column[0] for column in columns] == [column[0] for column in everybodys], name
+        assert not any("LowCardinality" in column[1] for column in columns), name
+
+
+WAYS_TO_A_COLUMN = [
+    "SELECT toTypeName(model) FROM requests",
+    "SELECT toTypeName(model) FROM evenkeel.requests",
+    "SELECT toTypeName(evenkeel.requests.model) FROM `evenkeel`.`requests`",
+    "SELECT toTypeName(model) FROM evenkeel.requests AS evenkeel",
+    "SELECT toTypeName(evenkeel.model) FROM (SELECT model FROM evenkeel.requests) AS evenkeel",
+    "SELECT toTypeName(model) FROM {database:Identifier}.requests",
+    "SELECT toTypeName(model) FROM {database:Identifier}.{table:Identifier}",
+    "SELECT toTypeName(model) FROM evenkeel.{table:Identifier} WHERE {evenkeel:String} = 'x'",
+    "SELECT toTypeName(model) FROM view(SELECT * FROM evenkeel.requests)",
+    "WITH evenkeel AS (SELECT * FROM evenkeel.requests) SELECT toTypeName(model) FROM evenkeel",
+    "SELECT (SELECT any(toTypeName(model)) FROM evenkeel.requests)",
+    "SELECT toTypeName(model) FROM evenkeel.requests_1m FINAL",
+    "SELECT toTypeName(model) FROM evenkeel.slo_counts_1m",
+    "SELECT toTypeName(model) FROM evenkeel.requests_rolled(from_ms = 0, to_ms = 9000000000000,"
+    " step_s = 60)",
+    "SELECT toTypeName(model) FROM latency_values(measure = 'ttft', definition = 'ours',"
+    " dimension = '', one_in = 1, from_ms = 0, to_ms = 9000000000000, model = '', tenant = '',"
+    " prompt = '', slo_class = '')",
+]
+
+
+@pytest.mark.parametrize("sql", WAYS_TO_A_COLUMN)
+@pytest.mark.parametrize("database", ["evenkeel", "default"])
+def test_no_way_of_naming_a_column_leads_to_its_dictionary(
+    collector: CollectorProcess, sql: str, database: str
+) -> None:
+    if database == "default" and ("FROM requests" in sql or "latency_values" in sql):
+        sql = sql.replace("FROM requests", "FROM evenkeel.requests")
+        sql = sql.replace("latency_values", "evenkeel.latency_values")
+    parameters = {"database": "evenkeel", "table": "requests", "evenkeel": "x"}
+    given = {f"param_{name}": value for name, value in parameters.items()}
+    assert set(rows(collector, sql, **given, database=database)) == {("String",)}
+
+
+ERRORS = [
+    ("SELECT toUInt8(trace_id) FROM requests", "toUInt8 failed on a value. (CANNOT_PARSE_TEXT)"),
+    ("SELECT max(base64Decode(trace_id)) FROM requests", "base64Decode failed on a value."),
+    ("SELECT (SELECT max(toDate(trace_id)) FROM requests)", "toDate failed on a value."),
+    ("SELECT nothing FROM evenkeel.requests", "identifier `nothing`. In scope SELECT nothing FROM"
+     " evenkeel.requests"),
+    ("SELECT * FROM evenkeel.nothing", "identifier 'evenkeel.nothing'"),
+    ("SELECT toDate('x')", "Cannot parse date: expected a date in the YYYY-MM-DD"),
+    ("SELECT toDate(x) FROM (SELECT 'in the query' AS x FROM numbers(1))", "here: in the que"),
+    ("SELECT length(1) FROM requests", "Illegal type UInt8"),
+    ("SELECT FROM WHERE", "Syntax error"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "told"), ERRORS)
+def test_errors_tell_of_the_query_and_not_of_a_value(
+    collector: CollectorProcess, sql: str, told: str
+) -> None:
+    answer = ask(collector, sql)
+    assert answer.status_code >= 400
+    assert told in answer.text, answer.text
+    assert "me's0" not in answer.text
+
+
+def test_a_tenants_query_uses_the_indexes(collector: CollectorProcess) -> None:
+    sql = "SELECT count() FROM evenkeel_tenant.requests WHERE time > now() AND model = 'm'"
+    plan = ask(collector, f"EXPLAIN indexes = 1 {sql}", "all").text
+    assert "(time in [" in plan
+    assert "PrimaryKey" in plan
+    assert "(CAST(model, " in plan
+
+
 def test_what_the_engine_says_of_itself_is_hidden(collector: CollectorProcess) -> None:
     for table in (
         "parts",
@@ -298,4 +382,14 @@ def test_our_own_reader_takes_a_tenants_token(collector: CollectorProcess) -> No
     everything = {"from_ms": NOW // 10**6 - 60_000, "to_ms": NOW // 10**6 + 60_000}
     assert store.rows("range_contents", everything)[0]["num_requests"] == 2
     assert store.rows("range_contents_1m", everything)[0]["num_requests"] == 2
+    store.close()
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_query_of_the_dashboard_runs_for_a_tenant(
+    collector: CollectorProcess, name: str
+) -> None:
+    store = Store(collector.query_url.replace("http://", "http://any:acme@"))
+    everything = {"from_ms": NOW // 10**6 - 60_000, "to_ms": NOW // 10**6 + 60_000}
+    store.rows(name, {**everything, **QUERIES[name]})
     store.close()
