@@ -36,6 +36,9 @@ from tests.hostile.tenant_answers import (
 from tests.hostile.tenant_shapes import SHAPES
 
 PIECE = 5_000
+NUM_REPEATS = 3
+# It fails by chance, and seldom.
+BY_CHANCE = {"aggThrow"}
 _FUNCTIONS = """
 import chdb
 session = chdb.connect()
@@ -139,10 +142,12 @@ def _compare(questions: list[Question]) -> tuple[list[str], list[str], int]:
             if first != second or shows_others(question, second)
         ]
         # An answer that is another one each time tells nothing.
-        again = answers(folder / "again", [each[0] for each in differ], has_others=False)
+        asked = [each[0] for each in differ for _ in range(NUM_REPEATS)]
+        again = answers(folder / "again", asked, has_others=False)
     leaks, undetermined = [], 0
-    for (question, first, second), repeated in zip(differ, again, strict=True):
-        if first == repeated or shows_others(question, second):
+    for number, (question, first, second) in enumerate(differ):
+        repeated = {first, *again[number * NUM_REPEATS : (number + 1) * NUM_REPEATS]}
+        if len(repeated) == 1 or shows_others(question, second):
             leaks.append(question.sql)
         else:
             undetermined += 1
@@ -173,7 +178,7 @@ def main() -> int:
                 admitted += 1
                 if each.found:
                     misses.append(f"{each.formatted}: {', '.join(each.found)}")
-    names = _functions()[: args.functions]
+    names = [name for name in _functions()[: args.functions] if name not in BY_CHANCE]
     questions = _questions(names)
     leaks, quotes, undetermined = _compare(questions)
     found = Found(
