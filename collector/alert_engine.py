@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from collector.alert_book import Alert, AlertBook, Details, Notification, Transition, Update
 from collector.alert_message import alertmanager_body, fingerprint
+from collector.alert_silence import is_silenced
 from collector.alert_state import Life, Patience, State, step
 from evenkeel.slo_model import Inhibition
 from evenkeel.slo_receiver import Receiver
@@ -74,11 +75,12 @@ class AlertEngine:
         if not wanting or not firing:
             return 0
         taken_on = self._book.acknowledged()
-        silenced = {silence.slo for silence in self._book.silences(now_ns)}
+        silences = self._book.silences(now_ns)
         letters = []
         for alert in firing:
-            about = {alert.slo, alert.details.labels.get("slo", "")}
-            if not alert.is_notified or alert.alert_id in taken_on or about & silenced:
+            if not alert.is_notified or alert.alert_id in taken_on:
+                continue
+            if is_silenced(silences, alert.slo, alert.details.labels):
                 continue
             for receiver in wanting:
                 number = (now_ns - alert.life.since_ns) // int(receiver.repeat_s * 10**9)
@@ -94,7 +96,7 @@ class AlertEngine:
         self, conditions: Sequence[Condition], receivers: Sequence[Receiver], now_ns: int
     ) -> list[Transition]:
         """Step the alert of each condition; return the transitions, all committed."""
-        silenced = {silence.slo for silence in self._book.silences(now_ns)}
+        silences = self._book.silences(now_ns)
         burning = {(c.labels.get("slo", c.slo), c.severity) for c in conditions if c.holds}
         burning |= {
             (alert.details.labels.get("slo", alert.slo), alert.severity)
@@ -105,7 +107,9 @@ class AlertEngine:
         for condition in conditions:
             if condition.holds is None:
                 continue
-            is_withheld = _is_in(condition, silenced) or self._is_inhibited(condition, burning)
+            is_withheld = is_silenced(
+                silences, condition.slo, condition.labels
+            ) or self._is_inhibited(condition, burning)
             update = self._step(condition, receivers, now_ns, is_withheld)
             if update is not None:
                 updates.append(update)
@@ -147,13 +151,13 @@ class AlertEngine:
         condition: Condition,
         receivers: Sequence[Receiver],
         now_ns: int,
-        is_silenced: bool,
+        is_withheld: bool,
     ) -> Update | None:
         key = (condition.slo, condition.severity)
         alert = self._alerts.get(key) or Alert(*key, Life())
         life = step(alert.life, bool(condition.holds), now_ns, condition.patience)
         if life.state is alert.life.state:
-            return self._hold(alert, life, receivers, is_silenced)
+            return self._hold(alert, life, receivers, is_withheld)
         if life.state is State.FIRING:
             details = Details(condition.labels, condition.describe(), condition.figures)
         elif life.state is State.RESOLVED:
@@ -161,13 +165,13 @@ class AlertEngine:
             details = replace(alert.details, figures=condition.figures)
         else:
             details = Details(condition.labels, {}, condition.figures)
-        return self._change(alert, life, details, receivers, now_ns, is_silenced)
+        return self._change(alert, life, details, receivers, now_ns, is_withheld)
 
     def _hold(
-        self, alert: Alert, life: Life, receivers: Sequence[Receiver], is_silenced: bool
+        self, alert: Alert, life: Life, receivers: Sequence[Receiver], is_withheld: bool
     ) -> Update | None:
         """Keep the state; tell receivers late of an alert whose silence has ended."""
-        if life.state is State.FIRING and not alert.is_notified and not is_silenced:
+        if life.state is State.FIRING and not alert.is_notified and not is_withheld:
             alert = replace(alert, life=life, is_notified=True)
             return Update(alert, None, self._notifications(alert, receivers, None))
         return Update(replace(alert, life=life)) if life != alert.life else None
@@ -179,7 +183,7 @@ class AlertEngine:
         details: Details,
         receivers: Sequence[Receiver],
         now_ns: int,
-        is_silenced: bool,
+        is_withheld: bool,
     ) -> Update:
         before = alert.life.state
         is_new = before in (State.INACTIVE, State.RESOLVED)
@@ -188,7 +192,7 @@ class AlertEngine:
             life=life,
             alert_id=uuid4().hex if is_new else alert.alert_id,
             details=details,
-            is_notified=not is_silenced if life.state is State.FIRING else False,
+            is_notified=not is_withheld if life.state is State.FIRING else False,
         )
         transition = Transition(
             id=f"{after.alert_id}-{life.state.value}",
@@ -199,7 +203,7 @@ class AlertEngine:
             from_state=before,
             state=life.state,
             starts_at_ns=life.since_ns or alert.life.since_ns,
-            is_silenced=is_silenced,
+            is_silenced=is_withheld,
             details=details,
         )
         notifications: tuple[Notification, ...] = ()
@@ -239,7 +243,3 @@ def _group_labels(receiver: Receiver, alert: Alert) -> str:
     if receiver.group is None:
         return ""
     return json.dumps(receiver.group.labels_of(alert.details.labels), sort_keys=True)
-
-
-def _is_in(condition: Condition, silenced: Collection[str]) -> bool:
-    return condition.slo in silenced or condition.labels.get("slo") in silenced

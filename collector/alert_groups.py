@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from collector.alert_book import AlertBook, Notification
 from collector.alert_message import fingerprint, group_body
+from collector.alert_silence import is_silenced
 from evenkeel.slo_receiver import Grouping, Receiver
 
 GROUP_ID = "group"
@@ -125,12 +126,13 @@ class Grouper:
     def _is_anybody_wanted(self, members: Sequence[sqlite3.Row], now_ns: int) -> bool:
         """Return whether an alert fires that nobody took on and that is not silenced."""
         taken_on = self._book.acknowledged()
-        silenced = {silence.slo for silence in self._book.silences(now_ns)}
-        return any(
-            member["notification_id"].partition("-")[0] not in taken_on
-            and json.loads(member["body"])["commonLabels"].get("slo") not in silenced
-            for member in members
-        )
+        silences = self._book.silences(now_ns)
+        for member in members:
+            labels = json.loads(member["body"])["commonLabels"]
+            is_taken_on = member["notification_id"].partition("-")[0] in taken_on
+            if not is_taken_on and not is_silenced(silences, labels.get("slo", ""), labels):
+                return True
+        return False
 
     def _keep_what_fires(
         self, members: Sequence[sqlite3.Row], newest: Mapping[str, sqlite3.Row]

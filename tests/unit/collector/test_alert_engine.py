@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from collector.alert_book import AlertBook, Notification, Silence, Update
+from collector.alert_book import AlertBook, Notification, Update
 from collector.alert_breaker import Breaker
 from collector.alert_engine import AlertEngine, Condition
 from collector.alert_outbox import Letter, Outbox
+from collector.alert_silence import Silence
 from collector.alert_state import Patience, State
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo import Severity
