@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from collector.alert_book import Alert, AlertBook, Details, Notification, Transition, Update
 from collector.alert_message import alertmanager_body, fingerprint
-from collector.alert_silence import is_silenced
+from collector.alert_silence import Silence, is_silenced
 from collector.alert_state import Life, Patience, State, step
-from evenkeel.slo_model import Inhibition
+from evenkeel.alert_routing import Inhibitor, InhibitRule, Maintenance
 from evenkeel.slo_receiver import Receiver
 
 
@@ -51,7 +51,8 @@ class AlertEngine:
     def __init__(self, book: AlertBook, dashboard_url: str | None = None) -> None:
         self._book = book
         self._dashboard_url = dashboard_url
-        self._inhibitions: tuple[Inhibition, ...] = ()
+        self._inhibitions: tuple[InhibitRule, ...] = ()
+        self._maintenance: tuple[Maintenance, ...] = ()
         self._repeated: set[str] = set()
         self._alerts = {(alert.slo, alert.severity): alert for alert in book.alerts()}
 
@@ -60,9 +61,12 @@ class AlertEngine:
         """Every alert that ever left inactive, by SLO and severity."""
         return self._alerts
 
-    def use_inhibitions(self, inhibitions: Sequence[Inhibition]) -> None:
-        """Put other inhibitions in force."""
+    def use_inhibitions(
+        self, inhibitions: Sequence[InhibitRule], maintenance: Sequence[Maintenance] = ()
+    ) -> None:
+        """Put other inhibitions and maintenance windows in force."""
         self._inhibitions = tuple(inhibitions)
+        self._maintenance = tuple(maintenance)
 
     def repeat(self, receivers: Sequence[Receiver], now_ns: int) -> int:
         """Tell those who want it again of alerts that nobody took on; return how many.
@@ -80,7 +84,7 @@ class AlertEngine:
         for alert in firing:
             if not alert.is_notified or alert.alert_id in taken_on:
                 continue
-            if is_silenced(silences, alert.slo, alert.details.labels):
+            if self._is_silenced(silences, alert.slo, alert.details.labels, now_ns):
                 continue
             for receiver in wanting:
                 number = (now_ns - alert.life.since_ns) // int(receiver.repeat_s * 10**9)
@@ -97,29 +101,31 @@ class AlertEngine:
     ) -> list[Transition]:
         """Step the alert of each condition; return the transitions, all committed."""
         silences = self._book.silences(now_ns)
-        burning = {(c.labels.get("slo", c.slo), c.severity) for c in conditions if c.holds}
-        burning |= {
-            (alert.details.labels.get("slo", alert.slo), alert.severity)
+        burning = [_identity(c.slo, c.severity, c.labels) for c in conditions if c.holds]
+        burning += [
+            _identity(alert.slo, alert.severity, alert.details.labels)
             for alert in self._alerts.values()
             if alert.life.state is State.FIRING
-        }
+        ]
+        inhibitor = Inhibitor(self._inhibitions, burning)
         updates = []
         for condition in conditions:
             if condition.holds is None:
                 continue
-            is_withheld = is_silenced(
-                silences, condition.slo, condition.labels
-            ) or self._is_inhibited(condition, burning)
+            labels = _identity(condition.slo, condition.severity, condition.labels)
+            is_withheld = self._is_silenced(
+                silences, condition.slo, labels, now_ns
+            ) or inhibitor.withholds(labels)
             update = self._step(condition, receivers, now_ns, is_withheld)
             if update is not None:
                 updates.append(update)
         return self._commit(updates, now_ns)
 
-    def _is_inhibited(self, condition: Condition, burning: Collection[tuple[str, str]]) -> bool:
-        slo = condition.labels.get("slo", condition.slo)
-        return any(
-            condition.severity == inhibition.target and (slo, inhibition.source) in burning
-            for inhibition in self._inhibitions
+    def _is_silenced(
+        self, silences: Collection[Silence], subject: str, labels: Mapping[str, str], now_ns: int
+    ) -> bool:
+        return is_silenced(silences, subject, labels) or any(
+            window.holds(labels, now_ns) for window in self._maintenance
         )
 
     def resolve_absent(
@@ -218,6 +224,7 @@ class AlertEngine:
         self, alert: Alert, receivers: Sequence[Receiver], ends_at_ns: int | None
     ) -> tuple[Notification, ...]:
         status = "firing" if ends_at_ns is None else "resolved"
+        labels = _identity(alert.slo, alert.severity, alert.details.labels)
         return tuple(
             Notification(
                 notification_id=f"{alert.alert_id}-{status}",
@@ -225,7 +232,7 @@ class AlertEngine:
                 fingerprint=fingerprint(alert.details.labels),
                 status=status,
                 body=alertmanager_body(
-                    receiver.name,
+                    receiver.base or receiver.name,
                     alert.details.labels,
                     alert.details.annotations,
                     alert.life.since_ns,
@@ -235,8 +242,15 @@ class AlertEngine:
                 group_labels=_group_labels(receiver, alert),
             )
             for receiver in receivers
-            if receiver.wants(alert.severity)
+            if receiver.wants(alert.severity, labels)
+            # A group hears of the end: what has ended leaves it, and is not told.
+            and (ends_at_ns is None or receiver.sends_resolved or receiver.group is not None)
         )
+
+
+def _identity(slo: str, severity: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of an alert, which an SLO and a severity are always of."""
+    return {"slo": slo, "severity": severity, **labels}
 
 
 def _group_labels(receiver: Receiver, alert: Alert) -> str:

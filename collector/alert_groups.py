@@ -64,6 +64,8 @@ class Grouper:
             "SELECT * FROM group_members WHERE receiver = ? AND group_labels = ? ORDER BY number",
             (name, group_labels),
         ).fetchall()
+        if receiver is not None and not receiver.sends_resolved:
+            members = self._without_ended(members)
         last = connection.execute(
             "SELECT state, status, created_ns FROM outbox WHERE receiver = ? AND fingerprint = ?"
             " ORDER BY number DESC LIMIT 1",
@@ -81,7 +83,8 @@ class Grouper:
         newest = {member["fingerprint"]: member for member in members}
         messages = [json.loads(member["body"]) for member in newest.values()]
         alerts = [message["alerts"][0] for message in messages]
-        body = group_body(name, labels, alerts, messages[0]["externalURL"], _MOST_ALERTS)
+        told = name if receiver is None else receiver.base or name
+        body = group_body(told, labels, alerts, messages[0]["externalURL"], _MOST_ALERTS)
         is_firing = any(member["status"] == "firing" for member in newest.values())
         status = "firing" if is_firing else "resolved"
         letter_id = f"{key}-{uuid4().hex[:16]}-{status}"
@@ -91,6 +94,16 @@ class Grouper:
             self._book.write_notifications([letter], now_ns)
             self._keep_what_fires(members, newest)
         return 1
+
+    def _without_ended(self, members: Sequence[sqlite3.Row]) -> list[sqlite3.Row]:
+        """Forget the alerts that have ended, for a receiver that is not told of ends."""
+        newest = {member["fingerprint"]: member["status"] for member in members}
+        for member in members:
+            if newest[member["fingerprint"]] == "resolved":
+                self._book.connection.execute(
+                    "DELETE FROM group_members WHERE number = ?", (member["number"],)
+                )
+        return [member for member in members if newest[member["fingerprint"]] != "resolved"]
 
     def _is_due(
         self,
