@@ -34,8 +34,9 @@ class Silence:
     @classmethod
     def load(cls, row: Sequence[Any]) -> Silence:
         """Return a silence from a row of the alert book."""
-        *known, text, author = row
-        return cls(*known, matchers=parse_matchers(text) if text else (), author=author)
+        silence_id, slo, from_ns, until_ns, comment, text, author = row
+        matchers = parse_matchers(text) if text else ()
+        return cls(silence_id, slo, from_ns, until_ns, comment, matchers, author)
 
     def row(self) -> tuple[object, ...]:
         """Return what the alert book keeps, in the order that `load` reads."""
