@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
+from collector.alert_silence import Silence
 from collector.alert_state import Life, State
 from evenkeel.errors import ConfigurationError
 from evenkeel.private_files import FILE_MODE
 
 FILE_NAME = "alerts.db"
-_VERSION = 3
+_SCHEMAS = (1, 2, 3, 5)
+_VERSION = _SCHEMAS[-1]
+_MOST_SILENCES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +86,6 @@ class Update:
     notifications: tuple[Notification, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
-    """Keeps the alerts of one SLO from the receivers for a while."""
-
-    id: str
-    slo: str
-    from_ns: int
-    until_ns: int
-    comment: str
-
-
 class AlertBook:
     """One connection to the file; belongs to the thread that opened it.
 
@@ -127,7 +119,7 @@ class AlertBook:
                 raise ConfigurationError(
                     f"{path} has version {version}, this program knows {_VERSION}: upgrade it"
                 )
-            for number in range(version + 1, _VERSION + 1):
+            for number in (number for number in _SCHEMAS if number > version):
                 name = f"alert_schema_{number}.sql"
                 schema = (files("collector") / name).read_text(encoding="utf-8")
                 for statement in _statements(schema):
@@ -304,21 +296,37 @@ class AlertBook:
 
     def silences(self, now_ns: int) -> list[Silence]:
         """Return the silences in force, the first to end first."""
-        rows = self.connection.execute(
-            "SELECT * FROM silences WHERE from_ns <= ? AND until_ns > ? ORDER BY until_ns",
-            (now_ns, now_ns),
-        )
-        return [Silence(*row) for row in rows]
+        return [s for s in self.silences_until(now_ns) if s.from_ns <= now_ns]
 
-    def add_silence(self, silence: Silence) -> None:
-        """Put a silence in force."""
-        self.connection.execute(
-            "INSERT INTO silences VALUES (?, ?, ?, ?, ?)",
-            (silence.id, silence.slo, silence.from_ns, silence.until_ns, silence.comment),
+    def silences_until(self, now_ns: int) -> list[Silence]:
+        """Return the silences in force and those to come, the first to end first."""
+        rows = self.connection.execute(
+            "SELECT id, slo, from_ns, until_ns, comment, matchers, author FROM silences"
+            " WHERE until_ns > ? ORDER BY until_ns, id",
+            (now_ns,),
         )
+        return [Silence.load(row) for row in rows]
+
+    def add_silence(self, silence: Silence, now_ns: int = 0) -> None:
+        """Put a silence in force.
+
+        Raises:
+            ConfigurationError: If 1,000 are in force or to come.
+        """
+        with self.transaction():
+            counted = self.connection.execute(
+                "SELECT count(*) FROM silences WHERE until_ns > ?", (now_ns,)
+            )
+            if counted.fetchone()[0] >= _MOST_SILENCES:
+                raise ConfigurationError(f"there are {_MOST_SILENCES} silences; end some first")
+            self.connection.execute(
+                "INSERT INTO silences (id, slo, from_ns, until_ns, comment, matchers, author)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                silence.row(),
+            )
 
     def end_silence(self, silence_id: str, now_ns: int) -> bool:
-        """End a silence now; return whether it was in force."""
+        """End a silence now; return whether it was in force or to come."""
         cursor = self.connection.execute(
             "UPDATE silences SET until_ns = ? WHERE id = ? AND until_ns > ?",
             (now_ns, silence_id, now_ns),

@@ -9,8 +9,9 @@ from uuid import uuid4
 
 from collector.alert_book import Alert, AlertBook, Details, Notification, Transition, Update
 from collector.alert_message import alertmanager_body, fingerprint
+from collector.alert_silence import Silence, is_silenced
 from collector.alert_state import Life, Patience, State, step
-from evenkeel.slo_model import Inhibition
+from evenkeel.alert_routing import Inhibitor, InhibitRule, Maintenance
 from evenkeel.slo_receiver import Receiver
 
 
@@ -50,7 +51,8 @@ class AlertEngine:
     def __init__(self, book: AlertBook, dashboard_url: str | None = None) -> None:
         self._book = book
         self._dashboard_url = dashboard_url
-        self._inhibitions: tuple[Inhibition, ...] = ()
+        self._inhibitions: tuple[InhibitRule, ...] = ()
+        self._maintenance: tuple[Maintenance, ...] = ()
         self._repeated: set[str] = set()
         self._alerts = {(alert.slo, alert.severity): alert for alert in book.alerts()}
 
@@ -59,9 +61,12 @@ class AlertEngine:
         """Every alert that ever left inactive, by SLO and severity."""
         return self._alerts
 
-    def use_inhibitions(self, inhibitions: Sequence[Inhibition]) -> None:
-        """Put other inhibitions in force."""
+    def use_inhibitions(
+        self, inhibitions: Sequence[InhibitRule], maintenance: Sequence[Maintenance] = ()
+    ) -> None:
+        """Put other inhibitions and maintenance windows in force."""
         self._inhibitions = tuple(inhibitions)
+        self._maintenance = tuple(maintenance)
 
     def repeat(self, receivers: Sequence[Receiver], now_ns: int) -> int:
         """Tell those who want it again of alerts that nobody took on; return how many.
@@ -74,11 +79,12 @@ class AlertEngine:
         if not wanting or not firing:
             return 0
         taken_on = self._book.acknowledged()
-        silenced = {silence.slo for silence in self._book.silences(now_ns)}
+        silences = self._book.silences(now_ns)
         letters = []
         for alert in firing:
-            about = {alert.slo, alert.details.labels.get("slo", "")}
-            if not alert.is_notified or alert.alert_id in taken_on or about & silenced:
+            if not alert.is_notified or alert.alert_id in taken_on:
+                continue
+            if self._is_silenced(silences, alert.slo, alert.details.labels, now_ns):
                 continue
             for receiver in wanting:
                 number = (now_ns - alert.life.since_ns) // int(receiver.repeat_s * 10**9)
@@ -94,28 +100,32 @@ class AlertEngine:
         self, conditions: Sequence[Condition], receivers: Sequence[Receiver], now_ns: int
     ) -> list[Transition]:
         """Step the alert of each condition; return the transitions, all committed."""
-        silenced = {silence.slo for silence in self._book.silences(now_ns)}
-        burning = {(c.labels.get("slo", c.slo), c.severity) for c in conditions if c.holds}
-        burning |= {
-            (alert.details.labels.get("slo", alert.slo), alert.severity)
+        silences = self._book.silences(now_ns)
+        burning = [_identity(c.slo, c.severity, c.labels) for c in conditions if c.holds]
+        burning += [
+            _identity(alert.slo, alert.severity, alert.details.labels)
             for alert in self._alerts.values()
             if alert.life.state is State.FIRING
-        }
+        ]
+        inhibitor = Inhibitor(self._inhibitions, burning)
         updates = []
         for condition in conditions:
             if condition.holds is None:
                 continue
-            is_withheld = _is_in(condition, silenced) or self._is_inhibited(condition, burning)
+            labels = _identity(condition.slo, condition.severity, condition.labels)
+            is_withheld = self._is_silenced(
+                silences, condition.slo, labels, now_ns
+            ) or inhibitor.withholds(labels)
             update = self._step(condition, receivers, now_ns, is_withheld)
             if update is not None:
                 updates.append(update)
         return self._commit(updates, now_ns)
 
-    def _is_inhibited(self, condition: Condition, burning: Collection[tuple[str, str]]) -> bool:
-        slo = condition.labels.get("slo", condition.slo)
-        return any(
-            condition.severity == inhibition.target and (slo, inhibition.source) in burning
-            for inhibition in self._inhibitions
+    def _is_silenced(
+        self, silences: Collection[Silence], subject: str, labels: Mapping[str, str], now_ns: int
+    ) -> bool:
+        return is_silenced(silences, subject, labels) or any(
+            window.holds(labels, now_ns) for window in self._maintenance
         )
 
     def resolve_absent(
@@ -147,13 +157,13 @@ class AlertEngine:
         condition: Condition,
         receivers: Sequence[Receiver],
         now_ns: int,
-        is_silenced: bool,
+        is_withheld: bool,
     ) -> Update | None:
         key = (condition.slo, condition.severity)
         alert = self._alerts.get(key) or Alert(*key, Life())
         life = step(alert.life, bool(condition.holds), now_ns, condition.patience)
         if life.state is alert.life.state:
-            return self._hold(alert, life, receivers, is_silenced)
+            return self._hold(alert, life, receivers, is_withheld)
         if life.state is State.FIRING:
             details = Details(condition.labels, condition.describe(), condition.figures)
         elif life.state is State.RESOLVED:
@@ -161,13 +171,13 @@ class AlertEngine:
             details = replace(alert.details, figures=condition.figures)
         else:
             details = Details(condition.labels, {}, condition.figures)
-        return self._change(alert, life, details, receivers, now_ns, is_silenced)
+        return self._change(alert, life, details, receivers, now_ns, is_withheld)
 
     def _hold(
-        self, alert: Alert, life: Life, receivers: Sequence[Receiver], is_silenced: bool
+        self, alert: Alert, life: Life, receivers: Sequence[Receiver], is_withheld: bool
     ) -> Update | None:
         """Keep the state; tell receivers late of an alert whose silence has ended."""
-        if life.state is State.FIRING and not alert.is_notified and not is_silenced:
+        if life.state is State.FIRING and not alert.is_notified and not is_withheld:
             alert = replace(alert, life=life, is_notified=True)
             return Update(alert, None, self._notifications(alert, receivers, None))
         return Update(replace(alert, life=life)) if life != alert.life else None
@@ -179,7 +189,7 @@ class AlertEngine:
         details: Details,
         receivers: Sequence[Receiver],
         now_ns: int,
-        is_silenced: bool,
+        is_withheld: bool,
     ) -> Update:
         before = alert.life.state
         is_new = before in (State.INACTIVE, State.RESOLVED)
@@ -188,7 +198,7 @@ class AlertEngine:
             life=life,
             alert_id=uuid4().hex if is_new else alert.alert_id,
             details=details,
-            is_notified=not is_silenced if life.state is State.FIRING else False,
+            is_notified=not is_withheld if life.state is State.FIRING else False,
         )
         transition = Transition(
             id=f"{after.alert_id}-{life.state.value}",
@@ -199,7 +209,7 @@ class AlertEngine:
             from_state=before,
             state=life.state,
             starts_at_ns=life.since_ns or alert.life.since_ns,
-            is_silenced=is_silenced,
+            is_silenced=is_withheld,
             details=details,
         )
         notifications: tuple[Notification, ...] = ()
@@ -214,6 +224,7 @@ class AlertEngine:
         self, alert: Alert, receivers: Sequence[Receiver], ends_at_ns: int | None
     ) -> tuple[Notification, ...]:
         status = "firing" if ends_at_ns is None else "resolved"
+        labels = _identity(alert.slo, alert.severity, alert.details.labels)
         return tuple(
             Notification(
                 notification_id=f"{alert.alert_id}-{status}",
@@ -221,7 +232,7 @@ class AlertEngine:
                 fingerprint=fingerprint(alert.details.labels),
                 status=status,
                 body=alertmanager_body(
-                    receiver.name,
+                    receiver.base or receiver.name,
                     alert.details.labels,
                     alert.details.annotations,
                     alert.life.since_ns,
@@ -231,15 +242,18 @@ class AlertEngine:
                 group_labels=_group_labels(receiver, alert),
             )
             for receiver in receivers
-            if receiver.wants(alert.severity)
+            if receiver.wants(alert.severity, labels)
+            # A group hears of the end: what has ended leaves it, and is not told.
+            and (ends_at_ns is None or receiver.sends_resolved or receiver.group is not None)
         )
+
+
+def _identity(slo: str, severity: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of an alert, which an SLO and a severity are always of."""
+    return {"slo": slo, "severity": severity, **labels}
 
 
 def _group_labels(receiver: Receiver, alert: Alert) -> str:
     if receiver.group is None:
         return ""
     return json.dumps(receiver.group.labels_of(alert.details.labels), sort_keys=True)
-
-
-def _is_in(condition: Condition, silenced: Collection[str]) -> bool:
-    return condition.slo in silenced or condition.labels.get("slo") in silenced

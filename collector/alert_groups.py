@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from collector.alert_book import AlertBook, Notification
 from collector.alert_message import fingerprint, group_body
+from collector.alert_silence import is_silenced
 from evenkeel.slo_receiver import Grouping, Receiver
 
 GROUP_ID = "group"
@@ -63,6 +64,8 @@ class Grouper:
             "SELECT * FROM group_members WHERE receiver = ? AND group_labels = ? ORDER BY number",
             (name, group_labels),
         ).fetchall()
+        if receiver is not None and not receiver.sends_resolved:
+            members = self._without_ended(members)
         last = connection.execute(
             "SELECT state, status, created_ns FROM outbox WHERE receiver = ? AND fingerprint = ?"
             " ORDER BY number DESC LIMIT 1",
@@ -80,7 +83,8 @@ class Grouper:
         newest = {member["fingerprint"]: member for member in members}
         messages = [json.loads(member["body"]) for member in newest.values()]
         alerts = [message["alerts"][0] for message in messages]
-        body = group_body(name, labels, alerts, messages[0]["externalURL"], _MOST_ALERTS)
+        told = name if receiver is None else receiver.base or name
+        body = group_body(told, labels, alerts, messages[0]["externalURL"], _MOST_ALERTS)
         is_firing = any(member["status"] == "firing" for member in newest.values())
         status = "firing" if is_firing else "resolved"
         letter_id = f"{key}-{uuid4().hex[:16]}-{status}"
@@ -90,6 +94,16 @@ class Grouper:
             self._book.write_notifications([letter], now_ns)
             self._keep_what_fires(members, newest)
         return 1
+
+    def _without_ended(self, members: Sequence[sqlite3.Row]) -> list[sqlite3.Row]:
+        """Forget the alerts that have ended, for a receiver that is not told of ends."""
+        newest = {member["fingerprint"]: member["status"] for member in members}
+        for member in members:
+            if newest[member["fingerprint"]] == "resolved":
+                self._book.connection.execute(
+                    "DELETE FROM group_members WHERE number = ?", (member["number"],)
+                )
+        return [member for member in members if newest[member["fingerprint"]] != "resolved"]
 
     def _is_due(
         self,
@@ -125,12 +139,13 @@ class Grouper:
     def _is_anybody_wanted(self, members: Sequence[sqlite3.Row], now_ns: int) -> bool:
         """Return whether an alert fires that nobody took on and that is not silenced."""
         taken_on = self._book.acknowledged()
-        silenced = {silence.slo for silence in self._book.silences(now_ns)}
-        return any(
-            member["notification_id"].partition("-")[0] not in taken_on
-            and json.loads(member["body"])["commonLabels"].get("slo") not in silenced
-            for member in members
-        )
+        silences = self._book.silences(now_ns)
+        for member in members:
+            labels = json.loads(member["body"])["commonLabels"]
+            is_taken_on = member["notification_id"].partition("-")[0] in taken_on
+            if not is_taken_on and not is_silenced(silences, labels.get("slo", ""), labels):
+                return True
+        return False
 
     def _keep_what_fires(
         self, members: Sequence[sqlite3.Row], newest: Mapping[str, sqlite3.Row]

@@ -13,6 +13,8 @@ _EXAMPLES = """\
 examples:
   evenkeel alerts list
   evenkeel alerts silence slo=support-ttft --for 1h --comment 'load test'
+  evenkeel alerts silence 'severity=~"page|ticket"' tenant=acme --by ann
+  evenkeel alerts silence --end 3f9a1c22b7d0
   evenkeel alerts ack support-ttft --by ann
   evenkeel alerts test --slos slos.yaml
   evenkeel alerts replay
@@ -29,9 +31,18 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(run=_run_list)
 
-    silence = verbs.add_parser("silence", help="keep an SLO's alerts from the receivers")
-    silence.add_argument("matcher", nargs="?", metavar="slo=NAME", help="which alerts")
-    silence.add_argument("--for", dest="duration", default="1h", help="default %(default)s")
+    silence = verbs.add_parser("silence", help="keep alerts from the receivers for a while")
+    silence.add_argument(
+        "matchers",
+        nargs="*",
+        metavar="MATCHER",
+        help="""a label that the alerts have, such as slo=NAME, 'severity=~"page|ticket"',
+        tenant!=acme; all must match""",
+    )
+    silence.add_argument("--for", dest="duration", default="", help="default 1h, up to 30d")
+    silence.add_argument("--from", dest="begin", default="", metavar="TIME", help="default now")
+    silence.add_argument("--until", default="", metavar="TIME", help="instead of --for")
+    silence.add_argument("--by", default="", help="who sets or ends it (default: your user name)")
     silence.add_argument("--comment", default="", help="why, for the others")
     silence.add_argument("--end", metavar="ID", help="end this silence instead")
     _add_data_dir(silence)
@@ -85,61 +96,48 @@ def _run_list(args: argparse.Namespace) -> int:
 
 def _run_silence(args: argparse.Namespace) -> int:
     from time import time_ns
-    from uuid import uuid4
 
-    from collector.alert_book import AlertBook, Silence
-    from collector.alert_message import rfc3339
-    from evenkeel.durations import parse_duration_s
+    from collector.operator_actions import ACTIONS, perform_locally, read_order
 
-    if (args.matcher is None) == (args.end is None):
-        raise ConfigurationError("give slo=NAME to silence, or --end ID to end a silence")
-    book = AlertBook(_book_path(args), create=False)
-    try:
-        now_ns = time_ns()
-        if args.end is not None:
-            if not book.end_silence(args.end, now_ns):
-                raise ConfigurationError(f"no silence {args.end!r} is in force")
-            print(f"silence {args.end} ended")
-            return 0
-        key, _, name = args.matcher.partition("=")
-        if key != "slo" or not name:
-            raise ConfigurationError(f"matcher is {args.matcher!r}, expected slo=NAME")
-        book.check_subject(name)
-        try:
-            duration_s = parse_duration_s(args.duration)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"--for: {error}") from error
-        silence = Silence(
-            uuid4().hex[:12], name, now_ns, now_ns + int(duration_s * 10**9), args.comment
+    if bool(args.matchers) == (args.end is not None):
+        raise ConfigurationError(
+            "give matchers such as slo=NAME to silence, or --end ID to end a silence"
         )
-        book.add_silence(silence)
-        print(f"silence {silence.id}: slo={name} until {rfc3339(silence.until_ns)}")
-    finally:
-        book.close()
+    name = "silence" if args.end is None else "end-silence"
+    said: dict[str, object] = {"by": args.by or _user()}
+    if args.end is None:
+        said |= {"matchers": args.matchers, "duration": args.duration}
+        said |= {"begin": args.begin, "end": args.until, "comment": args.comment}
+    else:
+        said["id"] = args.end
+    order = read_order(ACTIONS[name][0], said)
+    done = perform_locally(_book_path(args).parent, name, order, time_ns())
+    if args.end is not None:
+        print(f"silence {args.end} ended")
+    else:
+        print(f"silence {done['id']}: {', '.join(done['matchers'])} until {done['until']}")
     return 0
+
+
+def _user() -> str:
+    from getpass import getuser
+
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return "command line"
 
 
 def _run_ack(args: argparse.Namespace) -> int:
     from time import time_ns
 
-    from collector.alert_book import AlertBook
-    from collector.alert_state import State
+    from collector.operator_actions import Acknowledge, perform_locally, read_order
 
-    book = AlertBook(_book_path(args), create=False)
-    try:
-        firing = [
-            alert
-            for alert in book.alerts()
-            if alert.life.state is State.FIRING
-            and args.slo in (alert.slo, alert.details.labels.get("slo"))
-        ]
-        if not firing:
-            raise ConfigurationError(f"no alert of {args.slo!r} is firing")
-        for alert in firing:
-            book.acknowledge(alert.alert_id, args.by, args.comment, time_ns())
-            print(f"{alert.slo} {alert.severity}: taken on by {args.by}")
-    finally:
-        book.close()
+    said = {"slo": args.slo, "by": args.by, "comment": args.comment}
+    order = read_order(Acknowledge, said)
+    done = perform_locally(_book_path(args).parent, "acknowledge", order, time_ns())
+    for alert in done["acknowledged"]:
+        print(f"{alert}: taken on by {args.by}")
     return 0
 
 

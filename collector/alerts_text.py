@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collector.alert_book import Alert, AlertBook, Silence, Transition
+from collector.alert_book import Alert, AlertBook, Transition
 from collector.alert_groups import Grouper
 from collector.alert_message import rfc3339
 from collector.alert_outbox import Letter, Outbox
+from collector.alert_silence import Silence
 from collector.alert_state import State
+from evenkeel.matchers import matchers_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Listing:
     alerts: tuple[Alert, ...]
     transitions: tuple[Transition, ...]
     silences: tuple[Silence, ...]
+    now_ns: int
     dead_letters: tuple[Letter, ...]
     num_by_state: Mapping[str, int]
     acknowledged: Mapping[str, str]
@@ -39,7 +42,8 @@ def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
         return Listing(
             tuple(book.alerts()),
             tuple(book.transitions(limit)),
-            tuple(book.silences(now_ns)),
+            tuple(book.silences_until(now_ns)),
+            now_ns,
             tuple(outbox.dead()),
             outbox.count_by_state(),
             book.acknowledged(),
@@ -58,6 +62,7 @@ def listing_json(listing: Listing) -> dict[str, Any]:
                 "severity": alert.severity,
                 "state": alert.life.state.value,
                 "acknowledged_by": listing.acknowledged.get(alert.alert_id),
+                "silenced_until": _silenced_until(alert, listing),
                 "since": _time(alert.life.since_ns),
                 "labels": dict(alert.details.labels),
                 "annotations": dict(alert.details.annotations),
@@ -80,7 +85,11 @@ def listing_json(listing: Listing) -> dict[str, Any]:
             {
                 "id": silence.id,
                 "slo": silence.slo,
+                "matchers": [str(matcher) for matcher in silence.conditions()],
+                "from": rfc3339(silence.from_ns),
                 "until": rfc3339(silence.until_ns),
+                "is_in_force": silence.from_ns <= listing.now_ns,
+                "by": silence.author,
                 "comment": silence.comment,
             }
             for silence in listing.silences
@@ -115,10 +124,7 @@ def listing_text(listing: Listing) -> str:
         ]
     if listing.silences:
         lines += ["", "silences:"]
-        lines += [
-            f"  {s.id}  slo={s.slo} until {rfc3339(s.until_ns)} {s.comment}".rstrip()
-            for s in listing.silences
-        ]
+        lines += [_silence_line(silence, listing.now_ns) for silence in listing.silences]
     counts = listing.num_by_state
     lines += [
         "",
@@ -134,6 +140,25 @@ def listing_text(listing: Listing) -> str:
     if listing.dead_letters:
         lines.append("  deliver them again with: evenkeel alerts replay")
     return "\n".join(lines)
+
+
+def _silenced_until(alert: Alert, listing: Listing) -> str | None:
+    until_ns = [
+        silence.until_ns
+        for silence in listing.silences
+        if silence.from_ns <= listing.now_ns and silence.covers(alert.slo, alert.details.labels)
+    ]
+    return rfc3339(max(until_ns)) if until_ns else None
+
+
+def _silence_line(silence: Silence, now_ns: int) -> str:
+    begins = f"from {rfc3339(silence.from_ns)} " if silence.from_ns > now_ns else ""
+    author = f" ({silence.author})" if silence.author else ""
+    return (
+        f"  {silence.id}  {matchers_text(silence.conditions())} {begins}"
+        f"until {rfc3339(silence.until_ns)} {silence.comment}".rstrip()
+        + author
+    )
 
 
 def _alert_line(alert: Alert, taken_on_by: str | None) -> str:

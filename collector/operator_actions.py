@@ -7,21 +7,27 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from collector.alert_book import AlertBook, Silence
+from collector.alert_book import FILE_NAME, AlertBook
 from collector.alert_message import rfc3339
 from collector.alert_outbox import Outbox
+from collector.alert_silence import Silence, subject_of
 from collector.alert_state import State
+from collector.audit import FILE_NAME as AUDIT_NAME
+from collector.audit import Audit, Entry
 from collector.slo_correct_command import parse_time_ns
 from collector.slo_corrections import Correction, Corrections, Reason, whole_minutes
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError
+from evenkeel.matchers import Matcher, Operator, check_selective, parse_matchers
 
 Author = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=2_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 _LONGEST_SILENCE_S = 30 * 86_400
+_LATEST_BEGIN_S = 366 * 86_400
+_USUAL_DURATION = "1h"
 
 
 class Order(BaseModel):
@@ -39,10 +45,16 @@ class Acknowledge(Order):
 
 
 class Silencing(Order):
-    """Keep an SLO's alerts from the receivers for a while."""
+    """Keep alerts from the receivers for a while: an SLO's, or those that all matchers match.
 
-    slo: Name
-    duration: Annotated[str, Field(max_length=20)] = "1h"
+    It begins now or at `begin`, and ends after `duration` or at `end`.
+    """
+
+    slo: Annotated[str, Field(max_length=200)] = ""
+    matchers: Annotated[list[Annotated[str, Field(max_length=2_000)]], Field(max_length=20)] = []
+    duration: Annotated[str, Field(max_length=20)] = ""
+    begin: Annotated[str, Field(max_length=40)] = ""
+    end: Annotated[str, Field(max_length=40)] = ""
     comment: Text = ""
 
 
@@ -89,20 +101,56 @@ def _acknowledge(book: AlertBook, order: Acknowledge, now_ns: int) -> dict[str, 
 
 
 def _silence(book: AlertBook, order: Silencing, now_ns: int) -> dict[str, Any]:
-    duration_s = parse_duration_s(order.duration)
+    if bool(order.slo) == bool(order.matchers):
+        raise ConfigurationError("give slo or matchers, one of them")
+    matchers = parse_matchers(order.matchers) or (Matcher("slo", Operator.EQUAL, order.slo),)
+    check_selective(matchers)
+    for matcher in matchers:
+        if matcher.name == "slo" and matcher.operator is Operator.EQUAL:
+            book.check_subject(matcher.value)
+    from_ns, until_ns = _silenced_span(order, now_ns)
+    silence = Silence(
+        uuid4().hex[:12],
+        subject_of(matchers),
+        from_ns,
+        until_ns,
+        order.comment,
+        matchers,
+        order.by,
+    )
+    book.add_silence(silence, now_ns)
+    return {
+        "id": silence.id,
+        "matchers": [str(matcher) for matcher in matchers],
+        "from": rfc3339(from_ns),
+        "until": rfc3339(until_ns),
+    }
+
+
+def _silenced_span(order: Silencing, now_ns: int) -> tuple[int, int]:
+    if order.duration and order.end:
+        raise ConfigurationError("give duration or end, not both")
+    from_ns = parse_time_ns(order.begin) if order.begin else now_ns
+    # One that began in the past begins now: what was sent meanwhile stays sent.
+    from_ns = max(from_ns, now_ns)
+    if from_ns > now_ns + _LATEST_BEGIN_S * 10**9:
+        raise ConfigurationError(f"begin is {order.begin}, expected within a year")
+    if order.end:
+        until_ns = parse_time_ns(order.end)
+        if not from_ns < until_ns <= from_ns + _LONGEST_SILENCE_S * 10**9:
+            raise ConfigurationError(
+                f"end is {order.end}, expected after now and the begin, by up to 30d"
+            )
+        return from_ns, until_ns
+    duration_s = parse_duration_s(order.duration or _USUAL_DURATION)
     if not 0 < duration_s <= _LONGEST_SILENCE_S:
         raise ConfigurationError(f"duration is {order.duration!r}, expected up to 30d")
-    book.check_subject(order.slo)
-    until_ns = now_ns + int(duration_s * 10**9)
-    comment = f"{order.comment} ({order.by})" if order.comment else order.by
-    silence = Silence(uuid4().hex[:12], order.slo, now_ns, until_ns, comment)
-    book.add_silence(silence)
-    return {"id": silence.id, "until": rfc3339(until_ns)}
+    return from_ns, from_ns + int(duration_s * 10**9)
 
 
 def _end_silence(book: AlertBook, order: EndSilence, now_ns: int) -> dict[str, Any]:
     if not book.end_silence(order.id, now_ns):
-        raise ConfigurationError(f"no silence {order.id!r} is in force")
+        raise ConfigurationError(f"no silence {order.id!r} is in force or to come")
     return {"ended": order.id}
 
 
@@ -150,6 +198,20 @@ ACTIONS: Mapping[str, tuple[type[Order], Callable[[AlertBook, Any, int], dict[st
 """The actions by the last part of their path."""
 
 
+def read_order(model: type[Order], said: Mapping[str, object]) -> Order:
+    """Return an order from what was said on the command line.
+
+    Raises:
+        ConfigurationError: If it is no such order; names the field.
+    """
+    try:
+        return model.model_validate(dict(said))
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(f"{where}: {first['msg']}") from error
+
+
 def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
     """Do one action in the alert book at `path`, and return what came of it.
 
@@ -161,3 +223,22 @@ def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
         return ACTIONS[name][1](book, order, now_ns)
     finally:
         book.close()
+
+
+def perform_locally(data_dir: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
+    """Do one action in the collector's folder and write it down in its audit, without a token.
+
+    Raises:
+        ConfigurationError: If it makes no sense, or cannot be written down.
+    """
+    path = data_dir / FILE_NAME
+    # Refused before the audit is opened, which would create its file in any folder.
+    AlertBook(path, create=False).close()
+    audit = Audit(data_dir / AUDIT_NAME)
+    try:
+        result = perform(path, name, order, now_ns)
+        details = {**order.model_dump(mode="json", exclude={"by"}), "result": result}
+        audit.add(Entry(now_ns, order.by, "", name, details))
+    finally:
+        audit.close()
+    return result

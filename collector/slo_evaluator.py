@@ -153,7 +153,7 @@ class Evaluator:
             conditions += budget_conditions(track.slo, verdict)
             conditions.append(no_data_condition(track, now_ns, self._store))
         conditions += self._rules.conditions(self._file.rules, now_ns)
-        self._engine.use_inhibitions(self._file.inhibitions)
+        self._engine.use_inhibitions(self._file.inhibitions, self._file.maintenance)
         self._engine.observe(conditions, self._file.receivers, now_ns)
         self._engine.repeat(self._file.receivers, now_ns)
         present = {(slo.name, s.value) for slo in self._file.slos for s in slo.severities}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,9 +110,18 @@ def letter_words(letter: Row, history: Sequence[Row]) -> str:
     return f"{about['slo']}, {about['severity']}, {letter['status']} at {when}"
 
 
-def silenced_s(slo: str, silences: Sequence[Row], now_ms: int) -> float | None:
-    """Return for how many seconds nobody is told of an SLO; None where somebody is."""
-    lasts = (lasts_s(each["until"], now_ms) for each in silences if each["slo"] == slo)
+def silenced_alerts(text: str) -> dict[str, Any]:
+    """Return what an order silences: the SLO of that name, or what the matchers match."""
+    return {"matchers": [text]} if re.search("[=~]", text) else {"slo": text}
+
+
+def silenced_s(slo: str, severity: str, alerts: Sequence[Row], now_ms: int) -> float | None:
+    """Return for how many seconds nobody is told of an alert; None where somebody is."""
+    lasts = (
+        lasts_s(each["silenced_until"], now_ms)
+        for each in alerts
+        if (each["slo"], each["severity"]) == (slo, severity) and each["silenced_until"]
+    )
     return max((left_s for left_s in lasts if left_s), default=None)
 
 

@@ -7,18 +7,24 @@ in our own words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+from evenkeel.alert_routing import InhibitRule, Maintenance
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo import Severity, WindowRule, default_rules
 from evenkeel.slo_budget_policy import read_budget_policy
 from evenkeel.slo_file_objective import duration_s, read_indicator, read_objective, read_period
 from evenkeel.slo_file_receiver import read_receivers
+from evenkeel.slo_file_routing import (
+    read_inhibitions,
+    read_maintenance,
+    read_routing,
+    read_time_intervals,
+)
 from evenkeel.slo_file_rule import read_rule
-from evenkeel.slo_model import Indicator, Inhibition, Slo, SloFile
+from evenkeel.slo_model import Indicator, Slo, SloFile
 from evenkeel.slo_receiver import Receiver
 from evenkeel.slo_rules import Rule
 from evenkeel.yaml_source import Section, Value, read_documents
@@ -89,6 +95,7 @@ def read_slo_file(path: Path) -> SloFile:
         settings.interval_s,
         tuple(rules),
         settings.inhibitions,
+        settings.maintenance,
     )
 
 
@@ -115,7 +122,8 @@ class _Alerting:
     interval_s: float = 5.0
     scale: Fraction = Fraction(1)
     receivers: tuple[Receiver, ...] = ()
-    inhibitions: tuple[Inhibition, ...] = ()
+    inhibitions: tuple[InhibitRule, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
 
 
 def _read_alerting(section: Section | None) -> _Alerting:
@@ -131,21 +139,14 @@ def _read_alerting(section: Section | None) -> _Alerting:
     listed = spec.optional("receivers")
     receivers = () if listed is None else tuple(read_receivers(listed))
     inhibited = spec.optional("inhibit")
-    inhibitions = () if inhibited is None else tuple(_read_inhibitions(inhibited))
+    inhibitions = () if inhibited is None else tuple(read_inhibitions(inhibited))
+    intervals = read_time_intervals(spec.optional("timeIntervals"))
+    kept, root = spec.optional("maintenance"), spec.optional("route")
+    maintenance = () if kept is None else tuple(read_maintenance(kept))
+    if root is not None:
+        receivers = read_routing(root, receivers, intervals)
     spec.close()
-    return _Alerting(float(interval_s), scale or Fraction(1), receivers, inhibitions)
-
-
-def _read_inhibitions(listed: Value) -> Iterable[Inhibition]:
-    for element in listed.items():
-        section = element.section()
-        source, target = (
-            Severity(section.required(key).choice(*Severity)) for key in ("source", "target")
-        )
-        section.close()
-        if source is target:
-            raise element.complaint("an alert cannot withhold its own severity")
-        yield Inhibition(source, target)
+    return _Alerting(float(interval_s), scale or Fraction(1), receivers, inhibitions, maintenance)
 
 
 def _indicator_value(spec: Section, known: _Known) -> Value:

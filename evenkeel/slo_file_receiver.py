@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.mute_time import MuteTime
 from evenkeel.slo import Severity
 from evenkeel.slo_file_objective import duration_s
-from evenkeel.slo_receiver import Grouping, MuteTime, Receiver, ReceiverType, Secret
+from evenkeel.slo_receiver import Grouping, Receiver, ReceiverType, Secret
 from evenkeel.yaml_source import Value
 
 _USUAL_URLS = {
@@ -22,7 +23,7 @@ _USUAL_URLS = {
 }
 _KEYED = (ReceiverType.PAGERDUTY, ReceiverType.OPSGENIE, ReceiverType.GENERIC)
 # These make an incident of each alert, and group by rules of their own.
-_GROUPING_THEMSELVES = (
+GROUPING_THEMSELVES = (
     ReceiverType.PAGERDUTY,
     ReceiverType.OPSGENIE,
     ReceiverType.ALERTMANAGER,
@@ -64,10 +65,17 @@ def _read_receiver(element: Value, seen: set[str]) -> Receiver:
     severities, repeat = section.optional("severities"), section.optional("repeat")
     mute_times, group = section.optional("muteTimes"), section.optional("group")
     sender, recipients = section.optional("from"), section.optional("to")
+    resolved, spelled_otherwise = (
+        section.optional("sendResolved"),
+        section.optional("send_resolved"),
+    )
     section.close()
+    if resolved is not None and spelled_otherwise is not None:
+        raise resolved.complaint("give sendResolved or send_resolved, not both")
+    resolved = resolved or spelled_otherwise
     if kind in _KEYED and secrets is None:
         raise element.complaint(f"receiver {name.text()!r}: {kind} needs secrets")
-    if group is not None and kind in _GROUPING_THEMSELVES:
+    if group is not None and kind in GROUPING_THEMSELVES:
         raise group.complaint(
             f"receiver {name.text()!r}: {kind} is told of each alert and groups by itself"
         )
@@ -87,7 +95,8 @@ def _read_receiver(element: Value, seen: set[str]) -> Receiver:
         group=None if group is None else _read_grouping(group),
         mute_times=()
         if mute_times is None
-        else tuple(_read_mute_time(mute) for mute in mute_times.items()),
+        else tuple(read_mute_time(mute) for mute in mute_times.items()),
+        sends_resolved=resolved is None or resolved.choice("true", "false") == "true",
         sender="" if sender is None else sender.text(),
         recipients=() if recipients is None else tuple(r.text() for r in recipients.items()),
     )
@@ -147,7 +156,8 @@ def _read_grouping(value: Value) -> Grouping:
     )
 
 
-def _read_mute_time(value: Value) -> MuteTime:
+def read_mute_time(value: Value) -> MuteTime:
+    """Return a span such as `{days: [sat], from: '22:00', until: '06:00', timeZone: UTC}`."""
     section = value.section()
     days, zone = section.optional("days"), section.required("timeZone")
     from_, until = section.required("from"), section.required("until")

@@ -8,6 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
+from evenkeel.alert_routing import InhibitRule, Maintenance
 from evenkeel.slo import AlertWindow, Caution, Counts, Severity, WindowRule, alert_windows, exceeds
 from evenkeel.slo_budget_policy import BudgetStep
 from evenkeel.slo_calendar import Calendar
@@ -209,14 +210,6 @@ class Slo:
 
 
 @dataclass(frozen=True, slots=True)
-class Inhibition:
-    """While a source alert fires, alerts of the target severity of the same SLO are withheld."""
-
-    source: Severity
-    target: Severity
-
-
-@dataclass(frozen=True, slots=True)
 class SloFile:
     """A valid SLO file.
 
@@ -227,6 +220,7 @@ class SloFile:
         interval_s: Time between two evaluations.
         rules: Alerts beside the SLOs.
         inhibitions: Which alerts withhold which.
+        maintenance: Which alerts nobody is told of at times that come again.
     """
 
     path: Path
@@ -234,4 +228,5 @@ class SloFile:
     receivers: tuple[Receiver, ...] = ()
     interval_s: float = 5.0
     rules: tuple[Rule, ...] = ()
-    inhibitions: tuple[Inhibition, ...] = ()
+    inhibitions: tuple[InhibitRule, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()

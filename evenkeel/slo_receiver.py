@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, time
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
+from evenkeel.alert_routing import Route
 from evenkeel.errors import ConfigurationError
+from evenkeel.mute_time import MuteTime
 from evenkeel.settings import read_environment
 
 
@@ -56,33 +56,6 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
-class MuteTime:
-    """A daily span, on some weekdays, in which a receiver is left alone.
-
-    Attributes:
-        weekdays: 0 is Monday; the day on which the span begins.
-        from_: Local time, inclusive.
-        until: Local time, exclusive; at or before `from_` it is the next day's.
-        zone: An IANA time zone.
-    """
-
-    weekdays: tuple[int, ...]
-    from_: time
-    until: time
-    zone: ZoneInfo
-
-    def holds(self, now_ns: int) -> bool:
-        """Return whether the moment lies in the span."""
-        local = datetime.fromtimestamp(now_ns // 10**9, self.zone)
-        clock, weekday = local.time().replace(tzinfo=None), local.weekday()
-        if self.from_ < self.until:
-            return weekday in self.weekdays and self.from_ <= clock < self.until
-        if clock >= self.from_:
-            return weekday in self.weekdays
-        return clock < self.until and (weekday - 1) % 7 in self.weekdays
-
-
-@dataclass(frozen=True, slots=True)
 class Grouping:
     """Which alerts a receiver is told of together, and when.
 
@@ -117,6 +90,10 @@ class Receiver:
             0: never.
         group: Which alerts it is told of together; None: of each alone.
         mute_times: When firing alerts wait.
+        active_times: Outside which they wait too; empty: never.
+        sends_resolved: Whether it is told that an alert has ended.
+        route: The root of the routing tree; None: it is told of everything it wants.
+        base: Its name in the file where the tree gives it another grouping; '' otherwise.
         sender: Of e-mail.
         recipients: Of e-mail.
     """
@@ -133,14 +110,22 @@ class Receiver:
     mute_times: tuple[MuteTime, ...] = ()
     sender: str = ""
     recipients: tuple[str, ...] = ()
+    active_times: tuple[MuteTime, ...] = ()
+    sends_resolved: bool = True
+    route: Route | None = None
+    base: str = ""
 
-    def wants(self, severity: str) -> bool:
-        """Return whether it is told of alerts of that severity."""
-        return not self.severities or severity in self.severities
+    def wants(self, severity: str, labels: Mapping[str, str]) -> bool:
+        """Return whether it is told of an alert."""
+        if self.severities and severity not in self.severities:
+            return False
+        return self.route is None or self.name in self.route.receivers_of(labels)
 
     def is_muted(self, now_ns: int) -> bool:
         """Return whether firing alerts wait now."""
-        return any(mute.holds(now_ns) for mute in self.mute_times)
+        if any(mute.holds(now_ns) for mute in self.mute_times):
+            return True
+        return bool(self.active_times) and not any(t.holds(now_ns) for t in self.active_times)
 
     def lack(self) -> str | None:
         """Return what is wrong with the first secret that is not there; None if all are."""

@@ -19,6 +19,7 @@ from dashboard.alerts_model import (
     lasts_s,
     letter_words,
     links,
+    silenced_alerts,
     silenced_s,
     timeline,
 )
@@ -68,7 +69,8 @@ def _body(selection: Selection) -> None:
         (a["slo"], a["severity"]): a["acknowledged_by"] for a in (book or {}).get("alerts", ())
     }
     for number, alert in enumerate(active):
-        left_s = silenced_s(alert["slo"], (book or {}).get("silences", ()), now_ms())
+        kept = (book or {}).get("alerts", ())
+        left_s = silenced_s(alert["slo"], alert["severity"], kept, now_ms())
         taken_by = taken_on.get((alert["slo"], alert["severity"]))
         _show_active(number, alert, taken_by, left_s, selection)
     _show_timeline(found, window)
@@ -178,25 +180,36 @@ def _show_silences(book: dict[str, Any], active: list[str]) -> None:
         else:
             rows = [
                 [
-                    Cell(s["slo"]),
-                    Cell(wording.seconds(lasts_s(s["until"], now_ms())), is_number=True),
+                    Cell(", ".join(s["matchers"]), wraps=True),
+                    Cell(
+                        wording.seconds(lasts_s(s["until"], now_ms()))
+                        + ("" if s["is_in_force"] else ", not yet begun"),
+                        is_number=True,
+                    ),
                     Cell(s["comment"] or "–", wraps=True),
+                    Cell(s["by"] or "–"),
                     Cell(s["id"]),
                 ]
                 for s in silences
             ]
-            st.html(markup.table(("SLO", "left", "why", "id"), rows, "Silences in force"))
+            st.html(markup.table(("alerts with", "left", "why", "by", "id"), rows, "Silences"))
         if not may_act():
             return
-        with st.expander("Silence an SLO, or end a silence", key="silencing"):
+        with st.expander("Silence an SLO or labels, or end a silence", key="silencing"):
             known = sorted({a["slo"] for a in book["alerts"]} | set(active))
             with st.form("new-silence", border=False):
                 with st.container(horizontal=True, vertical_alignment="bottom"):
-                    slo = st.selectbox("SLO", known, accept_new_options=True, width=200)
+                    slo = st.selectbox(
+                        "SLO, or matchers",
+                        known,
+                        accept_new_options=True,
+                        width=320,
+                        help='matchers such as severity=~"page|ticket", tenant!=acme',
+                    )
                     duration = st.selectbox("for", _DURATIONS, 1, width=100)
                     author = author_field("new-silence")
                 comment = st.text_input("why")
-                order = {"slo": slo or "", "duration": duration, "comment": comment}
+                order = {**silenced_alerts(slo or ""), "duration": duration, "comment": comment}
                 if st.form_submit_button("Silence it") and perform(
                     "silence", order, author, f"{slo} is silenced."
                 ):

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from collector.alert_book import AlertBook, Notification, Silence, Update
+from collector.alert_book import AlertBook, Notification, Update
 from collector.alert_breaker import Breaker
 from collector.alert_engine import AlertEngine, Condition
 from collector.alert_outbox import Letter, Outbox
+from collector.alert_silence import Silence
 from collector.alert_state import Patience, State
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo import Severity
-from evenkeel.slo_model import Inhibition
+from evenkeel.slo_file_routing import by_severity
 from evenkeel.slo_receiver import Receiver
 
 S = 10**9
@@ -250,7 +251,7 @@ def test_who_wants_it_is_told_again_until_somebody_takes_it_on(book: AlertBook) 
 
 def test_a_page_withholds_the_ticket_of_the_same_slo(book: AlertBook) -> None:
     engine = AlertEngine(book)
-    engine.use_inhibitions([Inhibition(Severity.PAGE, Severity.TICKET)])
+    engine.use_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
     both = [condition(severity="page"), condition(severity="ticket")]
     other = condition(slo="other", severity="ticket")
     engine.observe([*both, other], RECEIVERS[:1], NOW)

@@ -11,12 +11,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from collector.alert_book import AlertBook, Silence
+from collector.alert_book import AlertBook
 from collector.alert_engine import AlertEngine, Condition
 from collector.alert_groups import Grouper
 from collector.alert_outbox import Letter, Outbox
+from collector.alert_silence import Silence
 from collector.alert_state import Patience
-from evenkeel.slo_receiver import Grouping, MuteTime, Receiver
+from evenkeel.mute_time import MuteTime
+from evenkeel.slo_receiver import Grouping, Receiver
 
 S = 10**9
 NOW = 1_795_168_800 * S

@@ -1,5 +1,6 @@
 """`evenkeel alerts` on a collector's folder."""
 
+import json
 import time
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from collector.alert_book import FILE_NAME, AlertBook, Notification
 from collector.alert_outbox import Outbox
 from collector.alerts_command import ALERTS
+from collector.audit import Audit
 from collector.slo_command import SLO
 from evenkeel.cli import main
 
@@ -49,6 +51,33 @@ def test_a_silence_of_what_is_not_there_is_refused(
     assert run(tmp_path, "silence", "slo=slow-tail") == 2
     assert "the collector evaluates none" in capsys.readouterr().err
     book.close()
+
+
+def test_a_silence_by_labels_is_listed_ended_and_written_down(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    AlertBook(tmp_path / FILE_NAME).close()
+    matchers = ['severity=~"page|ticket"', "tenant!=acme"]
+    said = [*matchers, "--by", "ann", "--comment", "load test", "--for", "2h"]
+    assert run(tmp_path, "silence", *said) == 0
+    assert capsys.readouterr().out.startswith("silence ")
+    assert run(tmp_path, "list", "--json") == 0
+    (listed,) = json.loads(capsys.readouterr().out)["silences"]
+    assert listed["matchers"] == ['severity=~"page|ticket"', 'tenant!="acme"']
+    assert (listed["by"], listed["comment"], listed["is_in_force"]) == ("ann", "load test", True)
+    assert run(tmp_path, "silence", "--end", listed["id"], "--by", "bob") == 0
+    assert run(tmp_path, "silence", "--end", listed["id"], "--by", "bob") == 2
+    audit = Audit(tmp_path / "audit.db")
+    assert [(e.author, e.action) for e in audit.newest(9)] == [
+        ("bob", "end-silence"),
+        ("ann", "silence"),
+    ]
+    audit.close()
+
+
+def test_a_silence_elsewhere_leaves_no_file(tmp_path: Path) -> None:
+    assert run(tmp_path, "silence", "slo=x") == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_correction_of_what_is_not_there_is_refused(

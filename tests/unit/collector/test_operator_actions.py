@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from collector.alert_book import AlertBook
+from collector.alert_silence import Silence
 from collector.audit import Audit, Entry
 from collector.operator_actions import ACTIONS, perform
 from collector.slo_corrections import Corrections
@@ -32,12 +35,57 @@ def do(path: Path, name: str, **fields: Any) -> dict[str, Any]:
 def test_a_silence_holds_until_it_is_ended(path: Path) -> None:
     made = do(path, "silence", slo="s", duration="2h", comment="load test")
     book = AlertBook(path)
-    assert [s.comment for s in book.silences(NOW_NS)] == ["load test (ann)"]
+    assert [(s.comment, s.author) for s in book.silences(NOW_NS)] == [("load test", "ann")]
     do(path, "end-silence", id=made["id"])
     assert book.silences(NOW_NS) == []
     book.close()
     with pytest.raises(ConfigurationError, match="no silence"):
         do(path, "end-silence", id=made["id"])
+
+
+def test_a_silence_by_labels_holds_from_one_moment_to_another(path: Path) -> None:
+    texts = ['severity=~"page|ticket"', "tenant!=acme"]
+    begin, end = "2027-01-15T10:00:00Z", "2027-01-15T12:00:00Z"
+    made = do(path, "silence", matchers=texts, begin=begin, end=end, comment="switch")
+    assert made["matchers"] == ['severity=~"page|ticket"', 'tenant!="acme"']
+    book = AlertBook(path)
+    assert book.silences(NOW_NS) == []
+    (silence,) = book.silences_until(NOW_NS)
+    assert book.silences(silence.from_ns) == [silence]
+    assert book.silences(silence.until_ns) == []
+    assert silence.covers("s", {"severity": "page"})
+    assert not silence.covers("s", {"severity": "page", "tenant": "acme"})
+    do(path, "end-silence", id=made["id"])
+    assert book.silences_until(NOW_NS) == []
+    book.close()
+
+
+def test_silences_are_bounded_in_number(path: Path) -> None:
+    book = AlertBook(path)
+    for number in range(1_000):
+        book.add_silence(Silence(str(number), "s", NOW_NS, NOW_NS + 1, ""), NOW_NS)
+    book.close()
+    with pytest.raises(ConfigurationError, match="1000 silences"):
+        do(path, "silence", slo="s")
+
+
+def test_a_book_of_version_3_keeps_its_silences(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    connection = sqlite3.connect(path)
+    for number in (1, 2, 3):
+        schema = files("collector") / f"alert_schema_{number}.sql"
+        connection.executescript(schema.read_text(encoding="utf-8"))
+    connection.execute(
+        "INSERT INTO silences VALUES ('a', 's', ?, ?, 'why (ann)')", (NOW_NS, NOW_NS + 1)
+    )
+    connection.commit()
+    connection.close()
+    book = AlertBook(path)
+    (silence,) = book.silences(NOW_NS)
+    book.close()
+    assert (silence.slo, silence.comment) == ("s", "why (ann)")
+    assert silence.covers("s", {}) and silence.covers("s gone", {"slo": "s"})
+    assert not silence.covers("t", {"slo": "t"})
 
 
 def test_a_correction_is_widened_to_minutes_and_revoked(path: Path) -> None:
@@ -56,6 +104,15 @@ def test_a_correction_is_widened_to_minutes_and_revoked(path: Path) -> None:
     [
         ("acknowledge", {"slo": "s"}, "no alert of 's' is firing"),
         ("silence", {"slo": "s", "duration": "31d"}, "up to 30d"),
+        ("silence", {}, "slo or matchers"),
+        ("silence", {"slo": "s", "matchers": ["a=b"]}, "slo or matchers"),
+        ("silence", {"matchers": ['slo="t"', "a=b"]}, "no SLO or rule is named 't'"),
+        ("silence", {"matchers": ['a=~".*"']}, "at least one matcher"),
+        ("silence", {"matchers": ["a=~("]}, "no RE2 pattern"),
+        ("silence", {"matchers": ["a"]}, "expected such as"),
+        ("silence", {"slo": "s", "duration": "1h", "end": "2027-01-16T00:00:00Z"}, "not both"),
+        ("silence", {"slo": "s", "end": "2026-01-01T00:00:00Z"}, "expected after now"),
+        ("silence", {"slo": "s", "begin": "2029-01-01T00:00:00Z"}, "within a year"),
         ("silence", {"slo": "t"}, "no SLO or rule is named 't'; there are s"),
         (
             "correct",

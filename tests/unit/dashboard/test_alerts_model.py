@@ -15,6 +15,7 @@ from dashboard.alerts_model import (
     lasts_s,
     letter_words,
     links,
+    silenced_alerts,
     silenced_s,
     timeline,
 )
@@ -90,14 +91,19 @@ def test_a_dead_letter_says_which_alert_it_was_about() -> None:
 
 
 def test_a_silence_that_is_over_silences_nobody() -> None:
-    silences = [
-        {"slo": "chat", "until": "1970-01-01T00:01:00Z"},
-        {"slo": "chat", "until": "1970-01-01T00:02:00Z"},
-        {"slo": "code", "until": "1970-01-01T01:00:00Z"},
+    alerts = [
+        {"slo": "chat", "severity": "page", "silenced_until": "1970-01-01T00:02:00Z"},
+        {"slo": "chat", "severity": "ticket", "silenced_until": None},
     ]
-    assert silenced_s("chat", silences, 30_000) == 90.0
-    assert silenced_s("chat", silences, 120_000) is None
-    assert silenced_s("batch", silences, 0) is None
+    assert silenced_s("chat", "page", alerts, 30_000) == 90.0
+    assert silenced_s("chat", "page", alerts, 120_000) is None
+    assert silenced_s("chat", "ticket", alerts, 0) is None
+    assert silenced_s("batch", "page", alerts, 0) is None
+
+
+def test_a_silence_is_of_an_slo_or_of_labels() -> None:
+    assert silenced_alerts("chat-ttft") == {"slo": "chat-ttft"}
+    assert silenced_alerts('severity=~"a|b"') == {"matchers": ['severity=~"a|b"']}
 
 
 def test_the_audit_says_what_an_action_was_done_to() -> None:

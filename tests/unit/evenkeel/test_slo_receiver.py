@@ -8,9 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.mute_time import MuteTime
+from evenkeel.slo import Severity
 from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_model import Inhibition
-from evenkeel.slo_receiver import Grouping, MuteTime, Receiver, ReceiverType, Secret
+from evenkeel.slo_file_routing import by_severity
+from evenkeel.slo_receiver import Grouping, Receiver, ReceiverType, Secret
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WEEKEND_NIGHTS = MuteTime((5, 6), time(22), time(6), BERLIN)
@@ -61,7 +63,7 @@ def read(tmp_path: Path, receiver: str) -> Receiver:
     path = tmp_path / "slos.yaml"
     path.write_text(FILE.replace("RECEIVER", receiver))
     file = read_slo_file(path)
-    assert [type(i) for i in file.inhibitions] == [Inhibition]
+    assert file.inhibitions == (by_severity(Severity.PAGE, Severity.TICKET),)
     return file.receivers[0]
 
 
@@ -73,7 +75,7 @@ def test_a_receiver_with_everything(tmp_path: Path) -> None:
     receiver = read(tmp_path, text)
     assert receiver.url == "https://events.pagerduty.com"
     assert receiver.secrets == (Secret("PD_KEY"), Secret(file=Path("/run/key")))
-    assert (receiver.wants("page"), receiver.wants("ticket")) == (True, False)
+    assert (receiver.wants("page", {}), receiver.wants("ticket", {})) == (True, False)
     assert (receiver.repeat_s, receiver.allow_private) == (4 * 3600, False)
     assert receiver.mute_times == (MuteTime((5,), time(22), time(6), ZoneInfo("UTC")),)
 

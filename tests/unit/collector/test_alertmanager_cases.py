@@ -1,0 +1,186 @@
+"""Alertmanager's acceptance cases as timelines; docs/alerts.md says which hold and which differ."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import time
+from fractions import Fraction
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from collector.alert_book import AlertBook
+from collector.alert_engine import AlertEngine, Condition
+from collector.alert_groups import Grouper
+from collector.alert_outbox import Outbox
+from collector.alert_silence import Silence
+from collector.alert_state import Patience
+from evenkeel.alert_routing import InhibitRule, Maintenance
+from evenkeel.matchers import parse_matchers
+from evenkeel.mute_time import MuteTime
+from evenkeel.slo_receiver import Grouping, Receiver
+
+S = 10**9
+TOGETHER = Grouping((), Fraction(1), Fraction(1))
+ALONE = Receiver("default", "http://127.0.0.1:1/")
+DEFAULT = replace(ALONE, group=TOGETHER)
+Told = list[tuple[str, str]]
+
+
+class Timeline:
+    """An engine, its groups and its outbox, stepped by hand; every receiver accepts at once."""
+
+    def __init__(self, book: AlertBook, *receivers: Receiver) -> None:
+        self.book, self.receivers = book, receivers
+        self.engine = AlertEngine(book)
+        self._known: dict[str, Mapping[str, str]] = {}
+
+    def at(self, seconds: float, firing: Mapping[str, Mapping[str, str]]) -> dict[str, Told]:
+        """Evaluate; return what each receiver is told: (alert, status), in order."""
+        now_ns = int(seconds * S)
+        self._known |= firing
+        conditions = [
+            Condition(name, "page", name in firing, Patience(), labels | {"slo": name}, {}, dict)
+            for name, labels in self._known.items()
+        ]
+        self.engine.observe(conditions, self.receivers, now_ns)
+        self.engine.repeat(self.receivers, now_ns)
+        Grouper(self.book).flush({r.name: r for r in self.receivers}, now_ns)
+        told: dict[str, Told] = {}
+        outbox = Outbox(self.book)
+        while due := outbox.due(now_ns):
+            for letter in due:
+                told.setdefault(letter.receiver, []).extend(
+                    (alert["labels"]["slo"], alert["status"])
+                    for alert in json.loads(letter.body)["alerts"]
+                )
+                outbox.mark_delivered(letter.number, now_ns)
+        return {name: sorted(alerts) for name, alerts in told.items()}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[AlertBook]:
+    book = AlertBook(tmp_path / "alerts.db")
+    yield book
+    book.close()
+
+
+def named(*names: str, **labels: str) -> dict[str, dict[str, str]]:
+    return {name: labels for name in names}
+
+
+def test_batching_and_merging(book: AlertBook) -> None:
+    line = Timeline(book, replace(DEFAULT, repeat_s=Fraction(5)))
+    assert line.at(1.1, named("1")) == {}
+    assert line.at(1.7, named("1", "5")) == {}
+    assert line.at(2.1, named("1", "5")) == {"default": [("1", "firing"), ("5", "firing")]}
+    everything = named("1", "2", "3", "5")
+    assert line.at(3.0, everything) == {}
+    assert line.at(4.1, everything) == {"default": [(name, "firing") for name in everything]}
+    assert line.at(9.0, everything) == {}
+    assert line.at(9.2, everything) == {"default": [(name, "firing") for name in everything]}
+
+
+def test_repeat_then_resolved(book: AlertBook) -> None:
+    line = Timeline(book, replace(DEFAULT, repeat_s=Fraction(1)))
+    line.at(1, named("a"))
+    assert line.at(2, named("a")) == {"default": [("a", "firing")]}
+    assert line.at(3, named("a")) == {"default": [("a", "firing")]}
+    # A change waits for `wait` in a group that has been told of, too.
+    assert line.at(4, {}) == {}
+    assert line.at(5, {}) == {"default": [("a", "resolved")]}
+    assert line.at(99, {}) == {}
+
+
+@pytest.mark.parametrize("group", [None, Grouping(("team",), Fraction(1), Fraction(1))])
+def test_a_receiver_that_wants_no_resolved(book: AlertBook, group: Grouping | None) -> None:
+    both = replace(ALONE, name="both", group=group)
+    quiet = replace(both, name="quiet", sends_resolved=False, repeat_s=Fraction(50))
+    line = Timeline(book, both, quiet)
+    told = [line.at(second, named("a", "b") if second < 5 else {}) for second in range(1, 99, 2)]
+    heard = {name: [a for step in told for a in step.get(name, [])] for name in ("both", "quiet")}
+    firing = [("a", "firing"), ("b", "firing")]
+    assert heard["quiet"] == firing
+    assert heard["both"] == [*firing, ("a", "resolved"), ("b", "resolved")]
+    # It fires again: that is told anew.
+    again = [line.at(second, named("a")) for second in (200, 202)]
+    assert [step["quiet"] for step in again if "quiet" in step] == [[("a", "firing")]]
+
+
+def test_silencing_from_a_moment_to_a_moment(book: AlertBook) -> None:
+    line = Timeline(book, replace(ALONE, repeat_s=Fraction(1)))
+    both = named("test1", "test2")
+    assert line.at(1, both) == {"default": [("test1", "firing"), ("test2", "firing")]}
+    matchers = parse_matchers('slo=~"test1"')
+    book.add_silence(Silence("s", "", int(2.5 * S), int(4.5 * S), "", matchers))
+    assert line.at(2, both) == {"default": [("test1", "firing"), ("test2", "firing")]}
+    assert line.at(3, both) == {"default": [("test2", "firing")]}
+    assert line.at(4, both) == {"default": [("test2", "firing")]}
+    assert line.at(5, both) == {"default": [("test1", "firing"), ("test2", "firing")]}
+
+
+def test_a_silence_ended_early_lets_the_alerts_through(book: AlertBook) -> None:
+    line = Timeline(book, ALONE)
+    book.add_silence(Silence("s", "", 1, 100 * S, "", parse_matchers('alertname=~".+"')))
+    both = named("test1", "test2", alertname="X")
+    assert line.at(2, both) == {}
+    assert book.end_silence("s", int(3.5 * S))
+    assert line.at(4, both) == {"default": [("test1", "firing"), ("test2", "firing")]}
+
+
+JOB_DOWN = InhibitRule(
+    parse_matchers("alertname=JobDown"), parse_matchers("alertname=InstanceDown"), ("job", "zone")
+)
+
+
+def test_inhibiting_by_equal_labels(book: AlertBook) -> None:
+    line = Timeline(book, ALONE)
+    line.engine.use_inhibitions([JOB_DOWN])
+    job = {"job": {"alertname": "JobDown", "job": "j", "zone": "aa"}}
+    instances = {
+        zone: {"alertname": "InstanceDown", "job": "j", "zone": zone} for zone in ("aa", "ab")
+    }
+    assert line.at(1, job | instances) == {"default": [("ab", "firing"), ("job", "firing")]}
+    assert line.at(2, instances) == {"default": [("job", "resolved")]}
+    assert line.at(3, instances) == {"default": [("aa", "firing")]}
+
+
+def test_always_inhibited_and_ended_together_tells_only_of_the_source(book: AlertBook) -> None:
+    line = Timeline(book, ALONE)
+    line.engine.use_inhibitions([JOB_DOWN])
+    both = {
+        "i": {"alertname": "InstanceDown", "job": "j"},
+        "j": {"alertname": "JobDown", "job": "j"},
+    }
+    assert line.at(1, both) == {"default": [("j", "firing")]}
+    assert line.at(3, {}) == {"default": [("j", "resolved")]}
+
+
+def test_what_is_source_and_target_does_not_withhold_itself(book: AlertBook) -> None:
+    line = Timeline(book, ALONE)
+    rule = InhibitRule(parse_matchers('slo=~".+"'), parse_matchers('slo=~"a|b"'), ())
+    line.engine.use_inhibitions([rule])
+    assert line.at(1, named("a", "b")) == {"default": [("a", "firing"), ("b", "firing")]}
+    line.engine.use_inhibitions([rule])
+    assert line.at(2, named("a", "b", "c")) == {"default": [("c", "firing")]}
+
+
+def test_a_maintenance_window_comes_again(book: AlertBook) -> None:
+    nightly = MuteTime((3,), time(0), time(1), ZoneInfo("UTC"))
+    window = Maintenance(parse_matchers("team=a"), (nightly,))
+    line = Timeline(book, ALONE)
+    line.engine.use_inhibitions((), [window])
+    # 1 January 1970 was a Thursday.
+    alerts: Mapping[str, Mapping[str, str]] = {"x": {"team": "a"}, "y": {"team": "b"}}
+    assert line.at(60, alerts) == {"default": [("y", "firing")]}
+    assert line.at(3600, alerts) == {"default": [("x", "firing")]}
+    line.at(3700, {})
+    assert line.at(86_400 + 60, alerts) == {"default": [("x", "firing"), ("y", "firing")]}
+    line.at(86_400 + 70, {})
+    assert line.at(7 * 86_400 + 60, alerts) == {"default": [("y", "firing")]}
+
+
+def test_a_restart_tells_nothing_twice(book: AlertBook) -> None:
+    assert Timeline(book, ALONE).at(1, named("a")) == {"default": [("a", "firing")]}
+    assert Timeline(book, ALONE).at(2, named("a")) == {}
