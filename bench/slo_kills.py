@@ -127,7 +127,7 @@ def _deliver_rest(path: Path, alone: AlertReceiver, grouped: AlertReceiver) -> N
         "on-call": Receiver("on-call", alone.url, allow_private=True),
         "team": Receiver("team", grouped.url, allow_private=True, group=Grouping(("slo",))),
     }
-    policy = DeliveryPolicy(timeout_s=60.0, max_attempts=1000, unit_s=0.01, poll_s=0.01)
+    policy = DeliveryPolicy(timeout_s=60.0, unit_s=0.01, poll_s=0.01)
     worker = DeliveryWorker(path, lambda: receivers, policy)
     stop = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(worker.run(stop)))

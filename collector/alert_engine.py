@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from collector.alert_book import Alert, AlertBook, Details, Notification, Transition, Update
+from collector.alert_endings import last_told, withdraw_repetitions
 from collector.alert_message import alertmanager_body, fingerprint
 from collector.alert_state import Life, Patience, State, step
 from evenkeel.slo_model import Inhibition
@@ -39,6 +40,10 @@ class Condition:
     describe: Callable[[], Mapping[str, str]]
 
 
+# It is told of a receiver, through all the others.
+DELIVERY_ALERT = "SloDeliveryFailing"
+
+
 class AlertEngine:
     """Steps alerts and writes each change, with what it owes the receivers, in one transaction.
 
@@ -51,7 +56,8 @@ class AlertEngine:
         self._book = book
         self._dashboard_url = dashboard_url
         self._inhibitions: tuple[Inhibition, ...] = ()
-        self._repeated: set[str] = set()
+        # What is silenced or inhibited, as the last observation saw it.
+        self._withheld: set[tuple[str, str]] = set()
         self._alerts = {(alert.slo, alert.severity): alert for alert in book.alerts()}
 
     @property
@@ -66,29 +72,56 @@ class AlertEngine:
     def repeat(self, receivers: Sequence[Receiver], now_ns: int) -> int:
         """Tell those who want it again of alerts that nobody took on; return how many.
 
-        The number of the repetition is part of its id, so none is sent twice after a restart.
+        At most one repetition waits for a receiver and alert: `repeat` counts from the last
+        notification that was delivered. Those that wait are withdrawn when nobody wants them:
+        the alert ended, was taken on, is silenced or inhibited.
         """
-        # Groups are repeated as a whole: see alert_groups.
-        wanting = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
-        firing = [a for a in self._alerts.values() if a.life.state is State.FIRING]
-        if not wanting or not firing:
-            return 0
         taken_on = self._book.acknowledged()
         silenced = {silence.slo for silence in self._book.silences(now_ns)}
-        letters = []
-        for alert in firing:
-            about = {alert.slo, alert.details.labels.get("slo", "")}
-            if not alert.is_notified or alert.alert_id in taken_on or about & silenced:
-                continue
-            for receiver in wanting:
-                number = (now_ns - alert.life.since_ns) // int(receiver.repeat_s * 10**9)
-                for letter in self._notifications(alert, [receiver], None):
-                    again = replace(letter, notification_id=f"{letter.notification_id}-{number}")
-                    key = f"{again.notification_id} {receiver.name}"
-                    if number > 0 and key not in self._repeated:
-                        self._repeated.add(key)
-                        letters.append(again)
+        firing = [a for a in self._alerts.values() if a.life.state is State.FIRING]
+        withheld = {
+            a.alert_id
+            for a in firing
+            if (a.slo, a.severity) in self._withheld
+            or {a.slo, a.details.labels.get("slo", "")} & silenced
+        }
+        if withheld != self._book.withheld():
+            self._book.use_withheld(withheld)
+        wanted = [
+            a
+            for a in firing
+            if a.is_notified and a.alert_id not in withheld and a.alert_id not in taken_on
+        ]
+        # Groups are repeated as a whole: see alert_groups.
+        wanting = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
+        with self._book.transaction():
+            withdraw_repetitions(self._book.connection, {a.alert_id for a in wanted}, now_ns)
+        letters = [
+            again
+            for alert in wanted
+            for receiver in wanting
+            if self._is_to_repeat(alert, receiver, now_ns)
+            for again in self._repetitions(alert, receiver, now_ns)
+        ]
         return self._book.add_notifications(letters, now_ns) if letters else 0
+
+    def _is_to_repeat(self, alert: Alert, receiver: Receiver, now_ns: int) -> bool:
+        labels = fingerprint(alert.details.labels)
+        told = last_told(self._book.connection, receiver.name, labels)
+        is_waiting, told_ns = told or (False, 0)
+        since_ns = max(told_ns, alert.life.since_ns)
+        return not is_waiting and now_ns - since_ns >= int(receiver.repeat_s * 10**9)
+
+    def _repetitions(
+        self, alert: Alert, receiver: Receiver, now_ns: int
+    ) -> tuple[Notification, ...]:
+        second = (now_ns - alert.life.since_ns) // 10**9
+        return tuple(
+            replace(
+                letter, notification_id=f"{letter.notification_id}-{second}", is_repetition=True
+            )
+            for letter in self._notifications(alert, [receiver], None)
+        )
 
     def observe(
         self, conditions: Sequence[Condition], receivers: Sequence[Receiver], now_ns: int
@@ -103,13 +136,20 @@ class AlertEngine:
         }
         updates = []
         for condition in conditions:
+            is_withheld = _is_in(condition, silenced) or self._is_inhibited(condition, burning)
+            self._note_withheld((condition.slo, condition.severity), is_withheld)
             if condition.holds is None:
                 continue
-            is_withheld = _is_in(condition, silenced) or self._is_inhibited(condition, burning)
             update = self._step(condition, receivers, now_ns, is_withheld)
             if update is not None:
                 updates.append(update)
         return self._commit(updates, now_ns)
+
+    def _note_withheld(self, key: tuple[str, str], is_withheld: bool) -> None:
+        if is_withheld:
+            self._withheld.add(key)
+        else:
+            self._withheld.discard(key)
 
     def _is_inhibited(self, condition: Condition, burning: Collection[tuple[str, str]]) -> bool:
         slo = condition.labels.get("slo", condition.slo)
@@ -231,8 +271,14 @@ class AlertEngine:
                 group_labels=_group_labels(receiver, alert),
             )
             for receiver in receivers
-            if receiver.wants(alert.severity)
+            if _is_told(receiver, alert)
         )
+
+
+def _is_told(receiver: Receiver, alert: Alert) -> bool:
+    if alert.details.labels.get("alertname") == DELIVERY_ALERT:
+        return alert.details.labels.get("receiver") != receiver.name
+    return receiver.wants(alert.severity)
 
 
 def _group_labels(receiver: Receiver, alert: Alert) -> str:

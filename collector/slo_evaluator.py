@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from collector.alert_book import AlertBook, Transition
+from collector.alert_delivery_health import delivery_conditions, delivery_key
 from collector.alert_engine import AlertEngine, Condition
 from collector.alert_state import Patience, State
 from collector.slo_absence import no_data_condition, no_data_key
@@ -151,12 +152,14 @@ class Evaluator:
             conditions += self._conditions(track.slo, verdict, now_ns)
             conditions.append(no_data_condition(track, now_ns, self._store))
         conditions += self._rules.conditions(self._file.rules, now_ns)
+        conditions += delivery_conditions(self._book, self._file.receivers, now_ns)
         self._engine.use_inhibitions(self._file.inhibitions)
         self._engine.observe(conditions, self._file.receivers, now_ns)
         self._engine.repeat(self._file.receivers, now_ns)
         present = {(slo.name, s.value) for slo in self._file.slos for s in slo.severities}
         present |= {no_data_key(slo) for slo in self._file.slos}
         present |= {(rule.name, rule.severity.value) for rule in self._file.rules}
+        present |= {delivery_key(receiver.name) for receiver in self._file.receivers}
         self._engine.resolve_absent(present, self._file.receivers, now_ns)
         self._write_status(verdicts, now_ns)
         self.store_transitions()

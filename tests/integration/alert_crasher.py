@@ -36,7 +36,7 @@ def flip(path: Path, receivers: tuple[Receiver, ...]) -> None:
 def live(path: Path, alone: Receiver, grouped: Receiver) -> None:
     """Evaluate and deliver until killed."""
     receivers = {receiver.name: receiver for receiver in (alone, grouped)}
-    policy = DeliveryPolicy(timeout_s=60.0, max_attempts=1000, unit_s=0.01, poll_s=0.005)
+    policy = DeliveryPolicy(timeout_s=60.0, unit_s=0.01, poll_s=0.005)
     worker = DeliveryWorker(path, lambda: receivers, policy)
     threading.Thread(target=flip, args=(path, (alone, grouped)), daemon=True).start()
     asyncio.run(worker.run(threading.Event()))

@@ -21,7 +21,7 @@ from tests.integration.slo.slo_requests import ALERTING, SLOW, insert, slo_text
 
 pytestmark = pytest.mark.integration
 
-QUICK = DeliveryPolicy(timeout_s=3.0, max_attempts=50, unit_s=0.01, poll_s=0.02)
+QUICK = DeliveryPolicy(timeout_s=3.0, unit_s=0.01, poll_s=0.02)
 
 
 def context(storage: Storage, tmp_path: Path, text: str, url: str) -> Context:
