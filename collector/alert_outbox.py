@@ -47,11 +47,11 @@ class Outbox:
         hears «resolved» before «firing».
         """
         rows = self._connection.execute(
-            "SELECT * FROM outbox AS letter WHERE state = 'waiting' AND next_attempt_ns <= :now"
+            "SELECT * FROM outbox WHERE number IN (SELECT min(number)"
+            " FROM outbox INDEXED BY outbox_waiting WHERE state = 'waiting'"
             + (" AND receiver = :receiver" if receiver is not None else "")
-            + " AND NOT EXISTS (SELECT 1 FROM outbox AS earlier WHERE earlier.state = 'waiting'"
-            " AND earlier.receiver = letter.receiver AND earlier.fingerprint = letter.fingerprint"
-            " AND earlier.number < letter.number) ORDER BY number LIMIT :limit",
+            + " GROUP BY receiver, fingerprint) AND next_attempt_ns <= :now"
+            " ORDER BY number LIMIT :limit",
             {"now": now_ns, "receiver": receiver, "limit": limit},
         )
         return [_letter(row) for row in rows]
