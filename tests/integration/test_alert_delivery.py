@@ -14,9 +14,11 @@ import httpx
 import pytest
 
 from bench.slo_kills import kill_again_and_again
+from collector.alert_address import Target
 from collector.alert_attempt import deliver
 from collector.alert_book import AlertBook
 from collector.alert_delivery import DeliveryPolicy, DeliveryWorker
+from collector.alert_email import send_email
 from collector.alert_engine import AlertEngine, Condition
 from collector.alert_message import alertmanager_body
 from collector.alert_outbox import Letter, Outbox
@@ -326,6 +328,34 @@ async def test_an_email_reaches_the_server() -> None:
     assert "Subject: Alert: It burns" in message
     assert "Message-ID: <abc-firing@evenkeel>" in message
     assert "To: ann@example.com, bob@example.com" in message
+
+
+class SlowMailHandler(socketserver.StreamRequestHandler):
+    """Greets byte by byte and never comes to an end."""
+
+    def handle(self) -> None:
+        try:
+            while True:
+                self.wfile.write(b"2")
+                time.sleep(0.05)
+        except OSError:
+            pass  # the client gave up, as it should
+
+
+def test_a_mail_server_that_never_ends_its_answer_holds_no_thread() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), SlowMailHandler) as server:
+        server.daemon_threads = True
+        port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            receiver = Receiver("mail", f"smtp://127.0.0.1:{port}", ReceiverType.EMAIL)
+            target = Target("127.0.0.1", "127.0.0.1", port)
+            with pytest.raises(OSError, match=r".*"):
+                send_email(receiver, apprise_letter(), target, 0.5)
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def apprise_letter(status: str = "firing") -> Letter:
