@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -44,8 +45,8 @@ def is_inside(address: str) -> bool:
     return not ip.is_global or ip.is_multicast
 
 
-async def find_target(url: str, allow_private: bool) -> Target:
-    """Return where a receiver is to be reached.
+async def find_target(url: str, allow_private: bool, threads: Executor | None = None) -> Target:
+    """Return where a receiver is to be reached; the name is looked up in one of `threads`.
 
     Raises:
         AddressRefused: If the name does not resolve, or one of its addresses is inside and that
@@ -56,7 +57,9 @@ async def find_target(url: str, allow_private: bool) -> Target:
     port = parts.port
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)
+        found = await loop.run_in_executor(
+            threads, socket.getaddrinfo, host, port or 0, 0, socket.SOCK_STREAM
+        )
     except (OSError, UnicodeError) as error:
         raise AddressRefused(f"{host} does not resolve: {error}", is_final=False) from error
     addresses = [str(info[4][0]) for info in found]

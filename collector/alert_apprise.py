@@ -22,18 +22,17 @@ class AppriseFailed(EvenkeelError):
         self.is_final = is_final
 
 
-async def send_apprise(receiver: Receiver, letter: Letter) -> None:
+async def send_apprise(receiver: Receiver, letter: Letter, address: str) -> None:
     """Send one notification; the process is killed where the caller stops waiting.
 
     Raises:
         AddressRefused: If it would have gone to an address inside, and that is not allowed.
         AppriseFailed: If apprise does not know the address, or the service did not take it.
-        ConfigurationError: If the secret that holds the address is not there.
     """
     content = json.loads(letter.body)
     # On standard input, not as an argument: the address is a secret.
     message = {
-        "url": receiver.address(),
+        "url": address,
         "title": title_of(content),
         "body": f"{text_of(content)}\nid: {letter.notification_id}",
         "is_firing": letter.status == "firing",

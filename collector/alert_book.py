@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
+from collector.alert_endings import end_firing
 from collector.alert_silence import Silence
 from collector.alert_state import Life, State
 from evenkeel.errors import ConfigurationError
 from evenkeel.private_files import FILE_MODE
 
 FILE_NAME = "alerts.db"
-_SCHEMAS = (1, 2, 3, 5)
-_VERSION = _SCHEMAS[-1]
+_VERSION = 5
 _MOST_SILENCES = 1_000
 
 
@@ -75,6 +75,12 @@ class Notification:
     status: str
     body: str
     group_labels: str = ""
+    is_repetition: bool = False
+
+    @property
+    def alert_id(self) -> str:
+        """What names the firing, or the group."""
+        return self.notification_id.partition("-")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,7 @@ class AlertBook:
                 raise ConfigurationError(
                     f"{path} has version {version}, this program knows {_VERSION}: upgrade it"
                 )
-            for number in (number for number in _SCHEMAS if number > version):
+            for number in range(version + 1, _VERSION + 1):
                 name = f"alert_schema_{number}.sql"
                 schema = (files("collector") / name).read_text(encoding="utf-8")
                 for statement in _statements(schema):
@@ -162,6 +168,8 @@ class AlertBook:
                 self._write_alert(update.alert)
                 if update.transition is not None:
                     self._write_transition(update.transition)
+                    if update.transition.state is State.RESOLVED:
+                        end_firing(self.connection, update.transition.alert_id, now_ns)
                 self.write_notifications(update.notifications, now_ns)
 
     def _write_alert(self, alert: Alert) -> None:
@@ -219,31 +227,18 @@ class AlertBook:
         self, notifications: Sequence[Notification], now_ns: int, or_else: str = ""
     ) -> None:
         """Owe receivers these, within a transaction of the caller's."""
+        alone = [n for n in notifications if not n.group_labels]
         self.connection.executemany(
             f"INSERT {or_else} INTO outbox (notification_id, receiver, fingerprint, status, body,"
-            " next_attempt_ns, created_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (n.notification_id, n.receiver, n.fingerprint, n.status, n.body, now_ns, now_ns)
-                for n in notifications
-                if not n.group_labels
-            ],
+            " next_attempt_ns, created_ns, alert_id, is_repetition)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*_content(n), now_ns, now_ns, n.alert_id, n.is_repetition) for n in alone],
         )
+        grouped = [n for n in notifications if n.group_labels]
         self.connection.executemany(
-            f"INSERT {or_else} INTO group_members (notification_id, receiver, group_labels,"
-            " fingerprint, status, body, created_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    x.notification_id,
-                    x.receiver,
-                    x.group_labels,
-                    x.fingerprint,
-                    x.status,
-                    x.body,
-                    now_ns,
-                )
-                for x in notifications
-                if x.group_labels
-            ],
+            f"INSERT {or_else} INTO group_members (notification_id, receiver, fingerprint, status,"
+            " body, group_labels, created_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(*_content(n), n.group_labels, now_ns) for n in grouped],
         )
 
     def transitions(self, limit: int) -> list[Transition]:
@@ -266,6 +261,18 @@ class AlertBook:
         self.connection.execute(
             "UPDATE transitions SET is_stored = 1 WHERE id = ?", (transition_id,)
         )
+
+    def use_withheld(self, alert_ids: Collection[str]) -> None:
+        """Keep which firings are silenced or inhibited now."""
+        with self.transaction():
+            self.connection.execute("DELETE FROM withheld")
+            self.connection.executemany(
+                "INSERT OR IGNORE INTO withheld VALUES (?)", [(i,) for i in alert_ids]
+            )
+
+    def withheld(self) -> set[str]:
+        """Return the ids of firings that are silenced or inhibited now."""
+        return {row[0] for row in self.connection.execute("SELECT alert_id FROM withheld")}
 
     def use_subjects(self, names: Collection[str]) -> None:
         """Keep the names of the SLOs and rules in force."""
@@ -334,10 +341,10 @@ class AlertBook:
         return cursor.rowcount > 0
 
     def forget_before(self, time_ns: int) -> None:
-        """Delete delivered notifications, stored transitions and silences that ended before."""
+        """Delete what ended before: notifications, stored transitions and silences."""
         with self.transaction():
             self.connection.execute(
-                "DELETE FROM outbox WHERE state = 'delivered' AND ended_ns < ?", (time_ns,)
+                "DELETE FROM outbox WHERE state != 'waiting' AND ended_ns < ?", (time_ns,)
             )
             self.connection.execute(
                 "DELETE FROM transitions WHERE is_stored = 1 AND time_ns < ?", (time_ns,)
@@ -352,6 +359,16 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+
+
+def _content(letter: Notification) -> tuple[str, ...]:
+    return (
+        letter.notification_id,
+        letter.receiver,
+        letter.fingerprint,
+        letter.status,
+        letter.body,
+    )
 
 
 def _dump_details(details: Details) -> str:

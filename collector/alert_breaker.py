@@ -19,17 +19,26 @@ class Breaker:
     num_failures: int = 0
     closed_from_ns: int = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether the receiver is left alone but for an attempt now and then."""
+        return self.num_failures >= FAILURES_TO_OPEN
+
+    def may_try(self, now_ns: int) -> bool:
+        """Return whether an attempt may be made, without taking the chance."""
+        return not self.is_open or now_ns >= self.closed_from_ns
+
     def lets_through(self, now_ns: int) -> bool:
         """Return whether an attempt may be made; while open, asking takes the one chance."""
-        if self.num_failures < FAILURES_TO_OPEN:
+        if not self.is_open:
             return True
-        if now_ns < self.closed_from_ns:
+        if not self.may_try(now_ns):
             return False
         self.closed_from_ns = now_ns + int(OPEN_UNITS * self.unit_s * 1e9)
         return True
 
     def note(self, is_reached: bool, now_ns: int) -> None:
-        """Take in how an attempt ended; a receiver that refuses for good was reached."""
+        """Take in how an attempt ended: whether the receiver takes notifications."""
         self.num_failures = 0 if is_reached else self.num_failures + 1
-        if self.num_failures >= FAILURES_TO_OPEN:
+        if self.is_open:
             self.closed_from_ns = now_ns + int(OPEN_UNITS * self.unit_s * 1e9)

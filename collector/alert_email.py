@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import smtplib
+import socket
 import ssl
+import threading
+from contextlib import suppress
 from email.message import EmailMessage
 from urllib.parse import urlsplit
 
@@ -28,7 +31,7 @@ def make_email(receiver: Receiver, letter: Letter) -> EmailMessage:
 
 
 def send_email(receiver: Receiver, letter: Letter, target: Target, timeout_s: float) -> None:
-    """Send it; blocks.
+    """Send it; blocks for about `timeout_s` at most.
 
     A user in the address logs in with the receiver's secret; `smtps` is TLS from the start, and
     `smtp` uses STARTTLS where the server offers it.
@@ -46,12 +49,25 @@ def send_email(receiver: Receiver, letter: Letter, target: Target, timeout_s: fl
         server = smtplib.SMTP(timeout=timeout_s)
     # Connects to the address that was checked; certificates are checked for the name.
     server._host = target.host  # type: ignore[attr-defined]
-    with server:
-        server.connect(target.address, target.port or (465 if parts.scheme == "smtps" else 25))
-        server.ehlo()
-        if parts.scheme == "smtp" and server.has_extn("starttls"):
-            server.starttls(context=context)
+    # The socket's own limit is for each answer: one that comes byte by byte would hold the thread.
+    cut_off = threading.Timer(timeout_s, _cut_off, [server])
+    cut_off.daemon = True
+    cut_off.start()
+    try:
+        with server:
+            server.connect(target.address, target.port or (465 if parts.scheme == "smtps" else 25))
             server.ehlo()
-        if parts.username and receiver.secrets:
-            server.login(parts.username, receiver.secrets[0].read())
-        server.send_message(make_email(receiver, letter))
+            if parts.scheme == "smtp" and server.has_extn("starttls"):
+                server.starttls(context=context)
+                server.ehlo()
+            if parts.username and receiver.secrets:
+                server.login(parts.username, receiver.secrets[0].read())
+            server.send_message(make_email(receiver, letter))
+    finally:
+        cut_off.cancel()
+
+
+def _cut_off(server: smtplib.SMTP) -> None:
+    if server.sock is not None:
+        with suppress(OSError):
+            server.sock.shutdown(socket.SHUT_RDWR)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from collector.alert_book import Alert, AlertBook, Details, Notification, Transition, Update
+from collector.alert_endings import last_told, withdraw_repetitions
 from collector.alert_message import alertmanager_body, fingerprint
 from collector.alert_silence import Silence, is_silenced
 from collector.alert_state import Life, Patience, State, step
@@ -40,6 +41,10 @@ class Condition:
     describe: Callable[[], Mapping[str, str]]
 
 
+# It is told of a receiver, through all the others.
+DELIVERY_ALERT = "SloDeliveryFailing"
+
+
 class AlertEngine:
     """Steps alerts and writes each change, with what it owes the receivers, in one transaction.
 
@@ -53,7 +58,8 @@ class AlertEngine:
         self._dashboard_url = dashboard_url
         self._inhibitions: tuple[InhibitRule, ...] = ()
         self._maintenance: tuple[Maintenance, ...] = ()
-        self._repeated: set[str] = set()
+        # What is silenced or inhibited, as the last observation saw it.
+        self._withheld: set[tuple[str, str]] = set()
         self._alerts = {(alert.slo, alert.severity): alert for alert in book.alerts()}
 
     @property
@@ -71,30 +77,56 @@ class AlertEngine:
     def repeat(self, receivers: Sequence[Receiver], now_ns: int) -> int:
         """Tell those who want it again of alerts that nobody took on; return how many.
 
-        The number of the repetition is part of its id, so none is sent twice after a restart.
+        At most one repetition waits for a receiver and alert: `repeat` counts from the last
+        notification that was delivered. Those that wait are withdrawn when nobody wants them:
+        the alert ended, was taken on, is silenced or inhibited.
         """
-        # Groups are repeated as a whole: see alert_groups.
-        wanting = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
-        firing = [a for a in self._alerts.values() if a.life.state is State.FIRING]
-        if not wanting or not firing:
-            return 0
         taken_on = self._book.acknowledged()
         silences = self._book.silences(now_ns)
-        letters = []
-        for alert in firing:
-            if not alert.is_notified or alert.alert_id in taken_on:
-                continue
-            if self._is_silenced(silences, alert.slo, alert.details.labels, now_ns):
-                continue
-            for receiver in wanting:
-                number = (now_ns - alert.life.since_ns) // int(receiver.repeat_s * 10**9)
-                for letter in self._notifications(alert, [receiver], None):
-                    again = replace(letter, notification_id=f"{letter.notification_id}-{number}")
-                    key = f"{again.notification_id} {receiver.name}"
-                    if number > 0 and key not in self._repeated:
-                        self._repeated.add(key)
-                        letters.append(again)
+        firing = [a for a in self._alerts.values() if a.life.state is State.FIRING]
+        withheld = {
+            a.alert_id
+            for a in firing
+            if (a.slo, a.severity) in self._withheld
+            or self._is_silenced(silences, a.slo, a.details.labels, now_ns)
+        }
+        if withheld != self._book.withheld():
+            self._book.use_withheld(withheld)
+        wanted = [
+            a
+            for a in firing
+            if a.is_notified and a.alert_id not in withheld and a.alert_id not in taken_on
+        ]
+        # Groups are repeated as a whole: see alert_groups.
+        wanting = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
+        with self._book.transaction():
+            withdraw_repetitions(self._book.connection, {a.alert_id for a in wanted}, now_ns)
+        letters = [
+            again
+            for alert in wanted
+            for receiver in wanting
+            if self._is_to_repeat(alert, receiver, now_ns)
+            for again in self._repetitions(alert, receiver, now_ns)
+        ]
         return self._book.add_notifications(letters, now_ns) if letters else 0
+
+    def _is_to_repeat(self, alert: Alert, receiver: Receiver, now_ns: int) -> bool:
+        labels = fingerprint(alert.details.labels)
+        told = last_told(self._book.connection, receiver.name, labels)
+        is_waiting, told_ns = told or (False, 0)
+        since_ns = max(told_ns, alert.life.since_ns)
+        return not is_waiting and now_ns - since_ns >= int(receiver.repeat_s * 10**9)
+
+    def _repetitions(
+        self, alert: Alert, receiver: Receiver, now_ns: int
+    ) -> tuple[Notification, ...]:
+        second = (now_ns - alert.life.since_ns) // 10**9
+        return tuple(
+            replace(
+                letter, notification_id=f"{letter.notification_id}-{second}", is_repetition=True
+            )
+            for letter in self._notifications(alert, [receiver], None)
+        )
 
     def observe(
         self, conditions: Sequence[Condition], receivers: Sequence[Receiver], now_ns: int
@@ -110,16 +142,23 @@ class AlertEngine:
         inhibitor = Inhibitor(self._inhibitions, burning)
         updates = []
         for condition in conditions:
-            if condition.holds is None:
-                continue
             labels = _identity(condition.slo, condition.severity, condition.labels)
             is_withheld = self._is_silenced(
                 silences, condition.slo, labels, now_ns
             ) or inhibitor.withholds(labels)
+            self._note_withheld((condition.slo, condition.severity), is_withheld)
+            if condition.holds is None:
+                continue
             update = self._step(condition, receivers, now_ns, is_withheld)
             if update is not None:
                 updates.append(update)
         return self._commit(updates, now_ns)
+
+    def _note_withheld(self, key: tuple[str, str], is_withheld: bool) -> None:
+        if is_withheld:
+            self._withheld.add(key)
+        else:
+            self._withheld.discard(key)
 
     def _is_silenced(
         self, silences: Collection[Silence], subject: str, labels: Mapping[str, str], now_ns: int
@@ -242,10 +281,22 @@ class AlertEngine:
                 group_labels=_group_labels(receiver, alert),
             )
             for receiver in receivers
-            if receiver.wants(alert.severity, labels)
+            if _is_told(receiver, alert, labels, receivers)
             # A group hears of the end: what has ended leaves it, and is not told.
             and (ends_at_ns is None or receiver.sends_resolved or receiver.group is not None)
         )
+
+
+def _is_told(
+    receiver: Receiver, alert: Alert, labels: Mapping[str, str], receivers: Sequence[Receiver]
+) -> bool:
+    if alert.details.labels.get("alertname") != DELIVERY_ALERT:
+        return receiver.wants(alert.severity, labels)
+    # Through every other one, once, whatever it is told of otherwise.
+    about = next((r for r in receivers if r.name == alert.details.labels.get("receiver")), None)
+    place = receiver.base or receiver.name
+    first = next(r for r in receivers if (r.base or r.name) == place)
+    return receiver is first and (about is None or (about.base or about.name) != place)
 
 
 def _identity(slo: str, severity: str, labels: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from collector.alert_book import AlertBook, Notification
+from collector.alert_endings import settle_group
 from collector.alert_message import fingerprint, group_body
 from collector.alert_silence import is_silenced
 from evenkeel.slo_receiver import Grouping, Receiver
@@ -67,10 +68,17 @@ class Grouper:
         if receiver is not None and not receiver.sends_resolved:
             members = self._without_ended(members)
         last = connection.execute(
-            "SELECT state, status, created_ns FROM outbox WHERE receiver = ? AND fingerprint = ?"
+            "SELECT * FROM outbox WHERE receiver = ? AND fingerprint = ?"
             " ORDER BY number DESC LIMIT 1",
             (name, key),
         ).fetchone()
+        newest = {member["fingerprint"]: member for member in members}
+        is_firing = any(member["status"] == "firing" for member in newest.values())
+        if last is not None and last["state"] == "waiting" and last["status"] == "firing":
+            is_kept = is_firing and grouping is not None
+            if last["is_repetition"]:
+                is_kept = is_kept and self._is_anybody_wanted(members, now_ns)
+            settle_group(connection, last["number"], is_kept, now_ns)
         if grouping is None and all(member["is_told"] for member in members):
             # The file has no such group any more: what ends is told elsewhere.
             self._keep_what_fires(members, {})
@@ -80,16 +88,14 @@ class Grouper:
             grouping is None or not self._is_to_repeat(members, last, receiver, now_ns)
         ):
             return 0
-        newest = {member["fingerprint"]: member for member in members}
         messages = [json.loads(member["body"]) for member in newest.values()]
         alerts = [message["alerts"][0] for message in messages]
         told = name if receiver is None else receiver.base or name
         body = group_body(told, labels, alerts, messages[0]["externalURL"], _MOST_ALERTS)
-        is_firing = any(member["status"] == "firing" for member in newest.values())
         status = "firing" if is_firing else "resolved"
         letter_id = f"{key}-{uuid4().hex[:16]}-{status}"
         # Members that come in meanwhile are not among those that were read, and stay untold.
-        letter = Notification(letter_id, name, key, status, body)
+        letter = Notification(letter_id, name, key, status, body, is_repetition=not is_due)
         with self._book.transaction():
             self._book.write_notifications([letter], now_ns)
             self._keep_what_fires(members, newest)
@@ -133,17 +139,18 @@ class Grouper:
             return False
         if not all(member["is_told"] for member in members):
             return False
-        is_time = now_ns - int(last["created_ns"]) >= int(receiver.repeat_s * _SECOND_NS)
+        told_ns = max(int(last["created_ns"]), int(last["ended_ns"] or 0))
+        is_time = now_ns - told_ns >= int(receiver.repeat_s * _SECOND_NS)
         return is_time and self._is_anybody_wanted(members, now_ns)
 
     def _is_anybody_wanted(self, members: Sequence[sqlite3.Row], now_ns: int) -> bool:
         """Return whether an alert fires that nobody took on and that is not silenced."""
-        taken_on = self._book.acknowledged()
+        unwanted = self._book.acknowledged().keys() | self._book.withheld()
         silences = self._book.silences(now_ns)
         for member in members:
             labels = json.loads(member["body"])["commonLabels"]
-            is_taken_on = member["notification_id"].partition("-")[0] in taken_on
-            if not is_taken_on and not is_silenced(silences, labels.get("slo", ""), labels):
+            is_unwanted = member["notification_id"].partition("-")[0] in unwanted
+            if not is_unwanted and not is_silenced(silences, labels.get("slo", ""), labels):
                 return True
         return False
 

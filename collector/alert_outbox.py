@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from collector.alert_book import AlertBook
+from collector.alert_endings import LONGEST_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,16 @@ class Letter:
     num_attempts: int
     created_ns: int
     last_error: str | None
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """What one receiver does not take; `since_ns` is when the oldest of it was written."""
+
+    num_letters: int
+    since_ns: int
+    error: str | None
 
 
 class Outbox:
@@ -29,44 +40,109 @@ class Outbox:
     def __init__(self, book: AlertBook) -> None:
         self._connection = book.connection
 
-    def due(self, now_ns: int, limit: int = 100) -> list[Letter]:
-        """Return what may be sent now, oldest first.
+    def due(self, now_ns: int, limit: int = 100, receiver: str | None = None) -> list[Letter]:
+        """Return what may be sent now, oldest first: to one receiver, or to all.
 
         Of one alert and receiver only the oldest waiting notification is due, so that nobody
         hears «resolved» before «firing».
         """
         rows = self._connection.execute(
-            "SELECT * FROM outbox AS letter WHERE state = 'waiting' AND next_attempt_ns <= ?"
-            " AND NOT EXISTS (SELECT 1 FROM outbox AS earlier WHERE earlier.state = 'waiting'"
-            " AND earlier.receiver = letter.receiver AND earlier.fingerprint = letter.fingerprint"
-            " AND earlier.number < letter.number) ORDER BY number LIMIT ?",
-            (now_ns, limit),
+            "SELECT * FROM outbox WHERE number IN (SELECT min(number)"
+            " FROM outbox INDEXED BY outbox_waiting WHERE state = 'waiting'"
+            + (" AND receiver = :receiver" if receiver is not None else "")
+            + " GROUP BY receiver, fingerprint) AND next_attempt_ns <= :now"
+            " ORDER BY number LIMIT :limit",
+            {"now": now_ns, "receiver": receiver, "limit": limit},
+        )
+        return [_letter(row) for row in rows]
+
+    def receivers(self) -> list[str]:
+        """Return the names of those who are owed something."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT receiver FROM outbox WHERE state = 'waiting'"
+        )
+        return [row[0] for row in rows]
+
+    def overdue(self, receiver: str, now_ns: int) -> list[Letter]:
+        """Return what is not tried any more: what fired has ended, or the time is over."""
+        rows = self._connection.execute(
+            "SELECT * FROM outbox WHERE state = 'waiting' AND receiver = ? AND give_up_ns <= ?"
+            " ORDER BY number LIMIT 100",
+            (receiver, now_ns),
         )
         return [_letter(row) for row in rows]
 
     def mark_delivered(self, number: int, now_ns: int) -> None:
         """The receiver accepted it."""
         self._connection.execute(
-            "UPDATE outbox SET state = 'delivered', ended_ns = ?, last_error = NULL"
-            " WHERE number = ?",
+            "UPDATE outbox SET state = 'delivered', ended_ns = ?, last_error = NULL,"
+            " is_refused = 0 WHERE number = ?",
             (now_ns, number),
         )
 
-    def mark_failed(self, number: int, error: str, next_attempt_ns: int) -> None:
-        """An attempt failed; another follows."""
+    def mark_failed(
+        self,
+        number: int,
+        error: str,
+        next_attempt_ns: int,
+        now_ns: int | None = None,
+        is_refused: bool = False,
+    ) -> None:
+        """An attempt failed; another follows, unless it was withdrawn meanwhile.
+
+        What is about no firing alert (any more) is tried for a day from its first failure on.
+        """
+        give_up_ns = (next_attempt_ns if now_ns is None else now_ns) + LONGEST_NS
         self._connection.execute(
             "UPDATE outbox SET num_attempts = num_attempts + 1, last_error = ?,"
-            " next_attempt_ns = ? WHERE number = ?",
-            (error, next_attempt_ns, number),
+            " next_attempt_ns = ?, is_refused = ?, give_up_ns = CASE"
+            " WHEN give_up_ns IS NOT NULL THEN give_up_ns"
+            " WHEN status = 'firing' AND (alert_id LIKE 'group%' OR EXISTS (SELECT 1 FROM alerts"
+            " WHERE alerts.alert_id = outbox.alert_id AND alerts.state = 'firing')) THEN NULL"
+            " ELSE ? END WHERE number = ? AND state = 'waiting'",
+            (error, next_attempt_ns, is_refused, give_up_ns, number),
         )
 
     def mark_dead(self, number: int, error: str, now_ns: int) -> None:
         """No further attempt: it stays as a dead letter until it is replayed."""
         self._connection.execute(
             "UPDATE outbox SET state = 'dead', num_attempts = num_attempts + 1, last_error = ?,"
-            " ended_ns = ? WHERE number = ?",
+            " ended_ns = ? WHERE number = ? AND state = 'waiting'",
             (error, now_ns, number),
         )
+
+    def give_up(self, letter: Letter, now_ns: int) -> str:
+        """End what is overdue; return the state it ends in.
+
+        A firing is withdrawn, for its end is told; anything else is a dead letter.
+        """
+        state = "withdrawn" if letter.status == "firing" else "dead"
+        self._connection.execute(
+            "UPDATE outbox SET state = ?, ended_ns = ? WHERE number = ? AND state = 'waiting'",
+            (state, now_ns, letter.number),
+        )
+        return state
+
+    def hasten(self, receiver: str, now_ns: int) -> None:
+        """Make due what waits for a receiver that works again."""
+        self._connection.execute(
+            "UPDATE outbox SET next_attempt_ns = ? WHERE state = 'waiting' AND receiver = ?"
+            " AND next_attempt_ns > ?",
+            (now_ns, receiver, now_ns),
+        )
+
+    def failing(self, now_ns: int, patience_ns: int) -> dict[str, Failing]:
+        """Return the receivers that refuse, or that did not take something for long, by name."""
+        rows = self._connection.execute(
+            "SELECT receiver, count(*) AS num, min(created_ns) AS since_ns,"
+            " max(last_error) AS error FROM outbox WHERE num_attempts > 0 AND ("
+            "(state = 'waiting' AND (is_refused OR created_ns <= ?))"
+            " OR (state = 'dead' AND is_refused AND NOT EXISTS (SELECT 1 FROM outbox AS later"
+            " WHERE later.receiver = outbox.receiver AND later.state = 'delivered'"
+            " AND later.ended_ns >= outbox.ended_ns))) GROUP BY receiver",
+            (now_ns - patience_ns,),
+        )
+        return {row["receiver"]: Failing(row["num"], row["since_ns"], row["error"]) for row in rows}
 
     def dead(self) -> list[Letter]:
         """Return the dead letters, oldest first."""
@@ -81,7 +157,8 @@ class Outbox:
         """
         return self._connection.execute(
             "UPDATE outbox SET state = 'waiting', num_attempts = 0, next_attempt_ns = ?,"
-            " ended_ns = NULL WHERE state = 'dead' AND (? IS NULL OR number = ?)"
+            " is_refused = 0, give_up_ns = NULL, ended_ns = NULL"
+            " WHERE state = 'dead' AND (? IS NULL OR number = ?)"
             " AND NOT EXISTS (SELECT 1 FROM outbox AS later WHERE later.state = 'delivered'"
             " AND later.receiver = outbox.receiver AND later.fingerprint = outbox.fingerprint"
             " AND later.number > outbox.number)",
@@ -89,7 +166,7 @@ class Outbox:
         ).rowcount
 
     def count_by_state(self) -> Mapping[str, int]:
-        """Return how many notifications are waiting, delivered and dead."""
+        """Return how many notifications are waiting, delivered, dead, and withdrawn if any are."""
         rows = self._connection.execute("SELECT state, count(*) FROM outbox GROUP BY state")
         return {"waiting": 0, "delivered": 0, "dead": 0} | {row[0]: row[1] for row in rows}
 
@@ -104,4 +181,5 @@ def _letter(row: sqlite3.Row) -> Letter:
         row["num_attempts"],
         row["created_ns"],
         row["last_error"],
+        row["fingerprint"],
     )

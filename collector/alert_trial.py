@@ -9,9 +9,10 @@ from uuid import uuid4
 
 import httpx
 
-from collector.alert_delivery import DeliveryPolicy, deliver
+from collector.alert_attempt import deliver
 from collector.alert_message import alertmanager_body
 from collector.alert_outbox import Letter
+from collector.alert_queue import DeliveryPolicy
 from evenkeel.slo_receiver import Receiver
 
 

@@ -130,6 +130,7 @@ def listing_text(listing: Listing) -> str:
         "",
         f"notifications: {counts['waiting']} waiting, {counts['delivered']} delivered, "
         f"{counts['dead']} dead"
+        + (f", {counts['withdrawn']} withdrawn" if counts.get("withdrawn") else "")
         + (f"; {listing.num_in_groups} changes wait in groups" if listing.num_in_groups else ""),
     ]
     lines += [

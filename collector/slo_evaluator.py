@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from collector.alert_book import AlertBook, Transition
+from collector.alert_delivery_health import delivery_conditions, delivery_key
 from collector.alert_engine import AlertEngine, Condition
 from collector.alert_state import Patience, State
 from collector.slo_absence import no_data_condition, no_data_key
@@ -153,6 +154,7 @@ class Evaluator:
             conditions += budget_conditions(track.slo, verdict)
             conditions.append(no_data_condition(track, now_ns, self._store))
         conditions += self._rules.conditions(self._file.rules, now_ns)
+        conditions += delivery_conditions(self._book, self._file.receivers, now_ns)
         self._engine.use_inhibitions(self._file.inhibitions, self._file.maintenance)
         self._engine.observe(conditions, self._file.receivers, now_ns)
         self._engine.repeat(self._file.receivers, now_ns)
@@ -160,6 +162,7 @@ class Evaluator:
         present |= {no_data_key(slo) for slo in self._file.slos}
         present |= {key for slo in self._file.slos for key in budget_keys(slo)}
         present |= {(rule.name, rule.severity.value) for rule in self._file.rules}
+        present |= {delivery_key(receiver.name) for receiver in self._file.receivers}
         self._engine.resolve_absent(present, self._file.receivers, now_ns)
         self._write_status(verdicts, now_ns)
         self.store_transitions()

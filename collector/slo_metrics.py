@@ -35,7 +35,7 @@ class SloMetrics:
         )
         self.deliveries = Counter(
             "evenkeel_alert_deliveries",
-            "Attempts to deliver a notification: delivered, failed (to be retried), dead, error.",
+            "Attempts to deliver: delivered, failed (retried), given up (dead, withdrawn), error.",
             ["outcome"],
             registry=registry,
         )

@@ -98,7 +98,9 @@ def delivery_words(notifications: Mapping[str, int]) -> str:
     """Return what became of the notices in a sentence."""
     waiting, dead = notifications.get("waiting", 0), notifications.get("dead", 0)
     text = f"{notifications.get('delivered', 0)} delivered, {waiting} on their way"
-    return f"{text}, {dead} dead" if dead else f"{text}, none dead"
+    text += f", {dead} dead" if dead else ", none dead"
+    withdrawn = notifications.get("withdrawn", 0)
+    return f"{text}, {withdrawn} withdrawn" if withdrawn else text
 
 
 def letter_words(letter: Row, history: Sequence[Row]) -> str:

@@ -51,6 +51,11 @@ class AlertReceiver:
             self.received.append(Received(notification_id, body, answer.status, answer.is_lost))
             return answer
 
+    def mend(self) -> None:
+        """Forget the script: from now on answer with 200."""
+        with self._lock:
+            self._script.clear()
+
     def accepted(self) -> list[Received]:
         """Return what was answered with 200."""
         with self._lock:

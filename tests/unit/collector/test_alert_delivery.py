@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from collector.alert_delivery import backoff_s, read_outcome
+from collector.alert_attempt import read_outcome
 from collector.alert_message import alertmanager_body, fingerprint, rfc3339
+from collector.alert_queue import backoff_s
 
 NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
 
@@ -19,17 +20,26 @@ def test_the_wait_doubles_up_to_a_minute(num_failures: int, seconds: float) -> N
 
 
 ANSWERS = [
-    ("accepted", 202, None, (True, False, None)),
-    ("a redirect is not followed", 302, None, (False, True, None)),
-    ("a bad request will not improve", 400, None, (False, True, None)),
-    ("gone, whatever it asks", 404, "5", (False, True, None)),
-    ("too many, in seconds", 429, "7", (False, False, 7.0)),
-    ("too many, until a date", 429, "Fri, 20 Nov 2026 10:00:30 GMT", (False, False, 30.0)),
-    ("a date that has passed", 503, "Fri, 20 Nov 2026 09:00:00 GMT", (False, False, 0.0)),
-    ("a wait of a week is cut to an hour", 503, "604800", (False, False, 3600.0)),
-    ("a wait that is no wait", 503, "soon", (False, False, None)),
-    ("a server error", 500, None, (False, False, None)),
-    ("a slow client", 408, None, (False, False, None)),
+    ("accepted", 202, None, (True, False, False, False, None)),
+    ("a redirect is not followed", 302, None, (False, True, False, False, None)),
+    ("a bad request, others may be good", 400, None, (False, True, True, False, None)),
+    ("a wrong key", 401, "5", (False, True, False, False, None)),
+    ("nothing there, whatever it asks", 404, "5", (False, True, False, False, None)),
+    ("gone", 410, None, (False, True, False, False, None)),
+    ("too large, others may fit", 413, None, (False, True, True, False, None)),
+    ("too many, in seconds", 429, "7", (False, False, False, True, 7.0)),
+    ("too many", 429, None, (False, False, False, True, None)),
+    (
+        "too many, until a date",
+        429,
+        "Fri, 20 Nov 2026 10:00:30 GMT",
+        (False, False, False, True, 30.0),
+    ),
+    ("a past date", 503, "Fri, 20 Nov 2026 09:00:00 GMT", (False, False, False, False, 0.0)),
+    ("a wait of a week is cut to an hour", 503, "604800", (False, False, False, False, 3600.0)),
+    ("a wait that is no wait", 503, "soon", (False, False, False, False, None)),
+    ("a server error", 500, None, (False, False, False, False, None)),
+    ("a slow client", 408, None, (False, False, False, False, None)),
 ]
 
 
@@ -39,10 +49,16 @@ ANSWERS = [
     ids=[case[0] for case in ANSWERS],
 )
 def test_what_an_answer_means(
-    status: int, retry_after: str | None, expected: tuple[bool, bool, float | None]
+    status: int, retry_after: str | None, expected: tuple[bool, bool, bool, bool, float | None]
 ) -> None:
     outcome = read_outcome(status, retry_after, NOW)
-    assert (outcome.is_delivered, outcome.is_final, outcome.retry_after_s) == expected
+    assert (
+        outcome.is_delivered,
+        outcome.is_refused,
+        outcome.is_about_letter,
+        outcome.is_busy,
+        outcome.retry_after_s,
+    ) == expected
     assert (outcome.error == "") is outcome.is_delivered
 
 

@@ -46,13 +46,13 @@ def condition(
     )
 
 
-def waiting(book: AlertBook) -> list[Letter]:
-    """Everything that is still owed, in order, whatever blocks it."""
+def waiting(book: AlertBook, now_ns: int = 2**62) -> list[Letter]:
+    """Everything that is still owed, in order, whatever blocks it; delivered at `now_ns`."""
     outbox, letters = Outbox(book), []
-    while due := outbox.due(10**18):
+    while due := outbox.due(2**62):
         for letter in due:
             letters.append(letter)
-            outbox.mark_delivered(letter.number, 10**18)
+            outbox.mark_delivered(letter.number, now_ns)
     return letters
 
 
@@ -238,11 +238,13 @@ def test_who_wants_it_is_told_again_until_somebody_takes_it_on(book: AlertBook) 
     receivers = (again, RECEIVERS[1])
     engine = AlertEngine(book)
     engine.observe([condition()], receivers, NOW)
+    assert len(waiting(book, NOW)) == 2
     assert engine.repeat(receivers, NOW + 59 * S) == 0
     assert engine.repeat(receivers, NOW + 61 * S) == 1
     # Neither the same program nor the next one sends a repetition twice.
     assert engine.repeat(receivers, NOW + 62 * S) == 0
     assert AlertEngine(book).repeat(receivers, NOW + 63 * S) == 0
+    assert len(waiting(book, NOW + 64 * S)) == 1
     (alert,) = book.alerts()
     book.acknowledge(alert.alert_id, "ann", "on it", NOW + 70 * S)
     assert engine.repeat(receivers, NOW + 200 * S) == 0

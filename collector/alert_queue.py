@@ -1,0 +1,186 @@
+"""The queue of one receiver: its order, its limit, its circuit breaker; nothing is shared.
+
+What a receiver does or fails to do delays its own notifications alone: connections and threads are
+its own as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import httpx
+
+from collector.alert_attempt import Outcome, deliver
+from collector.alert_breaker import Breaker
+from collector.alert_outbox import Letter, Outbox
+from evenkeel.slo_receiver import Receiver, ReceiverType
+
+logger = logging.getLogger(__name__)
+
+_MAX_IN_FLIGHT = 8
+# Each is a process that imports a large library.
+_MAX_PROCESSES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPolicy:
+    """How hard to try.
+
+    Attributes:
+        timeout_s: For one attempt, from the connection to the answer.
+        unit_s: What the back-off counts in; a second except in tests.
+        poll_s: How often the outbox is looked at.
+    """
+
+    timeout_s: float = 10.0
+    unit_s: float = 1.0
+    poll_s: float = 0.25
+
+
+def backoff_s(num_failures: int, jitter: float, unit_s: float = 1.0) -> float:
+    """Return min(2^n + jitter, 60) units after n + 1 failures; `jitter` is from 0 to 1."""
+    return min(2.0 ** min(num_failures - 1, 10) + jitter, 60.0) * unit_s
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a queue needs of the worker: the receivers in force, the policy, where to count."""
+
+    find_receivers: Callable[[], Mapping[str, Receiver]]
+    policy: DeliveryPolicy
+    count: Callable[[str], None]
+    note_error: Callable[[BaseException], None]
+
+
+class ReceiverQueue:
+    """Delivers what one receiver is owed until it is cancelled.
+
+    Args:
+        name: The receiver's.
+        outbox: Of the thread in which the loop runs.
+        around: What the worker lends.
+    """
+
+    def __init__(self, name: str, outbox: Outbox, around: Surroundings) -> None:
+        self._name = name
+        self._outbox = outbox
+        self._around = around
+        self._breaker = Breaker(around.policy.unit_s)
+        self._busy_until_ns = 0
+        self._in_flight: dict[asyncio.Task[None], Letter] = {}
+
+    async def run(self) -> None:
+        """Deliver; attempts under way are cut off on cancellation, and made again later."""
+        policy = self._around.policy
+        threads = ThreadPoolExecutor(_MAX_IN_FLIGHT, f"alerts-{self._name}")
+        try:
+            async with httpx.AsyncClient(timeout=policy.timeout_s) as client:
+                while True:
+                    try:
+                        self._drop_ended()
+                        self._give_up()
+                        self._start_due(client, threads)
+                    except sqlite3.Error as error:
+                        self._around.note_error(error)
+                    await asyncio.sleep(policy.poll_s)
+        finally:
+            for task in self._in_flight:
+                task.cancel()
+            await asyncio.gather(*self._in_flight, return_exceptions=True)
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    def _drop_ended(self) -> None:
+        for task in [task for task in self._in_flight if task.done()]:
+            del self._in_flight[task]
+            error = task.exception()
+            if error is not None:
+                self._around.note_error(error)
+
+    def _give_up(self) -> None:
+        busy = {letter.number for letter in self._in_flight.values()}
+        now_ns = time.time_ns()
+        for letter in self._outbox.overdue(self._name, now_ns):
+            if letter.number not in busy:
+                state = self._outbox.give_up(letter, now_ns)
+                self._around.count(state)
+                self._log_given_up(letter, state, letter.last_error or "never tried")
+
+    def _start_due(self, client: httpx.AsyncClient, threads: ThreadPoolExecutor) -> None:
+        now_ns = time.time_ns()
+        receiver = self._around.find_receivers().get(self._name)
+        if receiver is None:
+            self._refuse_all(now_ns)
+            return
+        is_slow = receiver.type is ReceiverType.APPRISE
+        num_free = (_MAX_PROCESSES if is_slow else _MAX_IN_FLIGHT) - len(self._in_flight)
+        is_held = now_ns < self._busy_until_ns or receiver.is_muted(now_ns)
+        if is_held or num_free <= 0 or not self._breaker.may_try(now_ns):
+            return
+        # One that is withdrawn while it is under way does not wait any more, and is still first.
+        busy = {letter.fingerprint for letter in self._in_flight.values()}
+        due = self._outbox.due(now_ns, num_free + len(busy), self._name)
+        for letter in [letter for letter in due if letter.fingerprint not in busy][:num_free]:
+            if not self._breaker.lets_through(now_ns):
+                return
+            attempt = self._deliver(client, threads, receiver, letter)
+            self._in_flight[asyncio.create_task(attempt)] = letter
+
+    def _refuse_all(self, now_ns: int) -> None:
+        error = "the SLO file no longer has this receiver"
+        for letter in self._outbox.due(2**62, receiver=self._name):
+            self._outbox.mark_dead(letter.number, error, now_ns)
+            self._around.count("dead")
+            self._log_given_up(letter, "dead", error)
+
+    async def _deliver(
+        self,
+        client: httpx.AsyncClient,
+        threads: ThreadPoolExecutor,
+        receiver: Receiver,
+        letter: Letter,
+    ) -> None:
+        outcome = await deliver(client, receiver, letter, self._around.policy.timeout_s, threads)
+        self._note(letter, outcome)
+
+    def _note(self, letter: Letter, outcome: Outcome) -> None:
+        now_ns, policy = time.time_ns(), self._around.policy
+        was_open = self._breaker.is_open
+        if not outcome.is_busy:
+            self._breaker.note(outcome.is_delivered or outcome.is_about_letter, now_ns)
+        if outcome.is_delivered:
+            self._outbox.mark_delivered(letter.number, now_ns)
+            self._around.count("delivered")
+            if was_open:
+                self._outbox.hasten(self._name, now_ns)
+            return
+        asked_ns = int((outcome.retry_after_s or 0.0) * 1e9)
+        if outcome.is_busy:
+            self._busy_until_ns = max(self._busy_until_ns, now_ns + asked_ns)
+        wait_s = backoff_s(letter.num_attempts + 1, random.random(), policy.unit_s)
+        next_ns = now_ns + max(int(wait_s * 1e9), asked_ns)
+        self._outbox.mark_failed(letter.number, outcome.error, next_ns, now_ns, outcome.is_refused)
+        self._around.count("failed")
+        if outcome.is_refused and letter.num_attempts == 0:
+            logger.warning(
+                "notification refused, trying again receiver=%s id=%s error=%r",
+                letter.receiver,
+                letter.notification_id,
+                outcome.error,
+            )
+
+    def _log_given_up(self, letter: Letter, state: str, error: str) -> None:
+        logger.error(
+            "notification given up receiver=%s id=%s state=%s attempts=%d error=%r",
+            letter.receiver,
+            letter.notification_id,
+            state,
+            letter.num_attempts,
+            error,
+        )
