@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from collector.alert_book import AlertBook
-from collector.slo_evaluator import LONG_LOOK_EVERY_NS, Evaluator
+from collector.slo_evaluator import Evaluator
 from collector.slo_store import SloStore
+from collector.slo_tracks import LONG_LOOK_EVERY_NS
 from collector.storage import open_embedded
 from evenkeel.slo_file import read_slo_file
 

@@ -19,7 +19,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.private_files import FILE_MODE
 
 FILE_NAME = "alerts.db"
-_VERSION = 3
+_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class Transition:
 class Notification:
     """What one receiver is owed about one transition; `notification_id` is the transition's.
 
-    With `group_labels` (JSON) it waits in that group, and is told with its other members.
+    With `group_labels` (JSON) it waits in that group, and is told with its other members. Others
+    are due after `hold_ns`.
     """
 
     notification_id: str
@@ -72,15 +73,20 @@ class Notification:
     status: str
     body: str
     group_labels: str = ""
+    hold_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One alert's new state, with the transition and the notifications that belong to it."""
+    """One alert's new state, with the transition and the notifications that belong to it.
+
+    With `awaits_evidence` its evidence is still to come, and the history waits for it.
+    """
 
     alert: Alert
     transition: Transition | None = None
     notifications: tuple[Notification, ...] = ()
+    awaits_evidence: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +134,10 @@ class AlertBook:
                     f"{path} has version {version}, this program knows {_VERSION}: upgrade it"
                 )
             for number in range(version + 1, _VERSION + 1):
-                name = f"alert_schema_{number}.sql"
-                schema = (files("collector") / name).read_text(encoding="utf-8")
-                for statement in _statements(schema):
+                step = files("collector") / f"alert_schema_{number}.sql"
+                if not step.is_file():
+                    continue
+                for statement in _statements(step.read_text(encoding="utf-8")):
                     self.connection.execute(statement)
 
     @contextmanager
@@ -171,6 +178,11 @@ class AlertBook:
                 if update.transition is not None:
                     self._write_transition(update.transition)
                 self.write_notifications(update.notifications, now_ns)
+                if update.awaits_evidence:
+                    self.connection.execute(
+                        "INSERT OR IGNORE INTO evidence VALUES (?, ?, NULL, NULL)",
+                        (update.alert.alert_id, now_ns),
+                    )
 
     def _write_alert(self, alert: Alert) -> None:
         life = alert.life
@@ -231,7 +243,15 @@ class AlertBook:
             f"INSERT {or_else} INTO outbox (notification_id, receiver, fingerprint, status, body,"
             " next_attempt_ns, created_ns) VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
-                (n.notification_id, n.receiver, n.fingerprint, n.status, n.body, now_ns, now_ns)
+                (
+                    n.notification_id,
+                    n.receiver,
+                    n.fingerprint,
+                    n.status,
+                    n.body,
+                    now_ns + n.hold_ns,
+                    now_ns,
+                )
                 for n in notifications
                 if not n.group_labels
             ],
@@ -262,9 +282,11 @@ class AlertBook:
         return [_transition(row) for row in rows]
 
     def transitions_to_store(self, limit: int = 100) -> list[Transition]:
-        """Return the oldest transitions that the store does not have yet."""
+        """Return the oldest transitions that the store lacks and that have their evidence."""
         rows = self.connection.execute(
-            "SELECT * FROM transitions WHERE is_stored = 0 ORDER BY time_ns, rowid LIMIT ?",
+            "SELECT * FROM transitions WHERE is_stored = 0 AND NOT EXISTS (SELECT 1 FROM evidence"
+            " WHERE evidence.alert_id = transitions.alert_id AND facts IS NULL)"
+            " ORDER BY time_ns, rowid LIMIT ?",
             (limit,),
         )
         return [_transition(row) for row in rows]

@@ -254,7 +254,7 @@ class DeliveryWorker:
         now_ns, num_failures = time.time_ns(), letter.num_attempts + 1
         self._breaker(letter.receiver).note(outcome.is_delivered or outcome.is_final, now_ns)
         if outcome.is_delivered:
-            outbox.mark_delivered(letter.number, now_ns)
+            outbox.mark_delivered(letter.number, now_ns, letter.body)
             self._count("delivered")
         elif outcome.is_final or num_failures >= self._policy.max_attempts:
             outbox.mark_dead(letter.number, outcome.error, now_ns)
