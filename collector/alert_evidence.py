@@ -88,9 +88,9 @@ class EvidenceDesk:
         """Answer a request."""
         self._found.put((alert_id, facts))
 
-    def is_open(self, alert_id: str) -> bool:
-        """Return whether a request waits for its answer."""
-        return alert_id in self._open
+    def num_waiting(self) -> int:
+        """Return about how many requests nobody has begun."""
+        return self._wanted.qsize()
 
     def take(self) -> dict[str, Mapping[str, str]]:
         """Return the answers since the last call, by alert id."""

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 # What one firing's evidence may take, and how long after the firing it is still worth the queries.
 ALERT_S = 10.0
 OVERALL_S = 60.0
+LEAST_S = 0.2
 NUM_WORKERS = 2
 _POLL_S = 0.25
 _MOST_SHARED = 64
@@ -60,8 +61,10 @@ class EvidenceStore(SloStore):
             return self._shared[key]
         left_s = self._until_s - time.monotonic()
         if left_s <= 0:
-            raise StoreError(f"the {ALERT_S:g} s that there are for it are used up")
-        rows = super()._query(name, parameters, {"max_execution_time": max(left_s, 0.1)})
+            raise StoreError("the time that there is for one alert is used up")
+        # One thread each: evaluation and delivery need the other cores.
+        limits = {"max_execution_time": max(left_s, 0.1), "max_threads": 1}
+        rows = super()._query(name, parameters, limits)
         if key is not None:
             if len(self._shared) >= _MOST_SHARED:
                 self._shared.clear()
@@ -133,7 +136,7 @@ class Gatherer:
                     if client is None:
                         client = self._connect()
                     store = store or EvidenceStore(client, self._shared)
-                    facts = gather_one(request, store)
+                    facts = gather_one(request, store, self._desk.num_waiting())
                 except Exception as error:
                     facts = {ANNOTATION: f"not available: {error}"}
                 self._add(evidence, request.alert_id, facts)
@@ -170,12 +173,17 @@ class Gatherer:
                 return
 
 
-def gather_one(request: Request, store: EvidenceStore) -> Mapping[str, str]:
-    """Return the evidence of one firing within its budget; why there is none otherwise."""
+def gather_one(request: Request, store: EvidenceStore, num_waiting: int = 0) -> Mapping[str, str]:
+    """Return the evidence of one firing within its budget; why there is none otherwise.
+
+    Where many wait, each gets its share of what is left, so that all have what matters most: the
+    facts that are read first.
+    """
     left_s = request.asked_s + OVERALL_S - time.monotonic()
     if left_s <= 0:
         return _TOO_LATE
-    store.begin(min(ALERT_S, left_s))
+    share_s = max(left_s * NUM_WORKERS / (num_waiting + 1), LEAST_S)
+    store.begin(min(ALERT_S, left_s, share_s))
     try:
         return request.gather(store)
     except Exception as error:

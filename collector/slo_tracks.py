@@ -116,8 +116,8 @@ class Tracks:
         self._is_gone = None
         well = [track for track in self._tracks if track.slo.name not in self._failures]
         reach = self._reach(now_ns)
-        fresh = self._read_cold([track for track in well if track.is_cold], now_ns)
         warm = [track for track in well if not track.is_cold]
+        fresh = self._read_cold([track for track in well if track.is_cold], now_ns)
         of_answers = [track for track in warm if _counts_answers(track)]
         of_requests = [track for track in warm if not _counts_answers(track)]
         fresh += self._read_apart(of_requests, now_ns, reach.late_ns, reach.look_ns)

@@ -85,7 +85,7 @@ def slo_file(num: int) -> SloFile:
         Slo(f"slo-{i}", f"SLO {i}", Indicator(Metric.TTFT, 0.5, {}), Fraction(99, 100), 60, ())
         for i in range(num)
     )
-    return SloFile(slos)
+    return SloFile(Path("slos.yaml"), slos)
 
 
 def fired(book: AlertBook, failures: dict[str, str], seconds: range, is_gone: bool) -> list[str]:
