@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 # What one firing's evidence may take, and how long after the firing it is still worth the queries.
 ALERT_S = 10.0
 OVERALL_S = 60.0
-LEAST_S = 0.2
+LEAST_S = 1.0
 NUM_WORKERS = 2
 _POLL_S = 0.25
 _MOST_SHARED = 64
