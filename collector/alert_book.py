@@ -11,17 +11,16 @@ import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 
 from collector.alert_endings import end_firing
+from collector.alert_schema import upgrade
 from collector.alert_silence import Silence
 from collector.alert_state import Life, State
 from evenkeel.errors import ConfigurationError
 from evenkeel.private_files import FILE_MODE
 
 FILE_NAME = "alerts.db"
-_VERSION = 5
 _MOST_SILENCES = 1_000
 
 
@@ -66,7 +65,8 @@ class Transition:
 class Notification:
     """What one receiver is owed about one transition; `notification_id` is the transition's.
 
-    With `group_labels` (JSON) it waits in that group, and is told with its other members.
+    With `group_labels` (JSON) it waits in that group, and is told with its other members. Others
+    are due after `hold_ns`.
     """
 
     notification_id: str
@@ -76,6 +76,7 @@ class Notification:
     body: str
     group_labels: str = ""
     is_repetition: bool = False
+    hold_ns: int = 0
 
     @property
     def alert_id(self) -> str:
@@ -85,11 +86,15 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One alert's new state, with the transition and the notifications that belong to it."""
+    """One alert's new state, with the transition and the notifications that belong to it.
+
+    With `awaits_evidence` its evidence is still to come, and the history waits for it.
+    """
 
     alert: Alert
     transition: Transition | None = None
     notifications: tuple[Notification, ...] = ()
+    awaits_evidence: bool = False
 
 
 class AlertBook:
@@ -114,22 +119,10 @@ class AlertBook:
             self.connection.execute("PRAGMA journal_mode = WAL")
             # FULL: a commit is on the disk when it returns, so a power cut loses nothing either.
             self.connection.execute("PRAGMA synchronous = FULL")
-            self._migrate(path)
+            with self.transaction():
+                upgrade(self.connection, path)
         except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(f"{path} cannot be used for alerts: {error}") from error
-
-    def _migrate(self, path: Path) -> None:
-        with self.transaction():
-            version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
-            if version > _VERSION:
-                raise ConfigurationError(
-                    f"{path} has version {version}, this program knows {_VERSION}: upgrade it"
-                )
-            for number in range(version + 1, _VERSION + 1):
-                name = f"alert_schema_{number}.sql"
-                schema = (files("collector") / name).read_text(encoding="utf-8")
-                for statement in _statements(schema):
-                    self.connection.execute(statement)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -171,6 +164,11 @@ class AlertBook:
                     if update.transition.state is State.RESOLVED:
                         end_firing(self.connection, update.transition.alert_id, now_ns)
                 self.write_notifications(update.notifications, now_ns)
+                if update.awaits_evidence:
+                    self.connection.execute(
+                        "INSERT OR IGNORE INTO evidence VALUES (?, ?, NULL, NULL)",
+                        (update.alert.alert_id, now_ns),
+                    )
 
     def _write_alert(self, alert: Alert) -> None:
         life = alert.life
@@ -232,7 +230,10 @@ class AlertBook:
             f"INSERT {or_else} INTO outbox (notification_id, receiver, fingerprint, status, body,"
             " next_attempt_ns, created_ns, alert_id, is_repetition)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(*_content(n), now_ns, now_ns, n.alert_id, n.is_repetition) for n in alone],
+            [
+                (*_content(n), now_ns + n.hold_ns, now_ns, n.alert_id, n.is_repetition)
+                for n in alone
+            ],
         )
         grouped = [n for n in notifications if n.group_labels]
         self.connection.executemany(
@@ -249,9 +250,11 @@ class AlertBook:
         return [_transition(row) for row in rows]
 
     def transitions_to_store(self, limit: int = 100) -> list[Transition]:
-        """Return the oldest transitions that the store does not have yet."""
+        """Return the oldest transitions that the store lacks and that have their evidence."""
         rows = self.connection.execute(
-            "SELECT * FROM transitions WHERE is_stored = 0 ORDER BY time_ns, rowid LIMIT ?",
+            "SELECT * FROM transitions WHERE is_stored = 0 AND NOT EXISTS (SELECT 1 FROM evidence"
+            " WHERE evidence.alert_id = transitions.alert_id AND facts IS NULL)"
+            " ORDER BY time_ns, rowid LIMIT ?",
             (limit,),
         )
         return [_transition(row) for row in rows]
@@ -350,15 +353,6 @@ class AlertBook:
                 "DELETE FROM transitions WHERE is_stored = 1 AND time_ns < ?", (time_ns,)
             )
             self.connection.execute("DELETE FROM silences WHERE until_ns < ?", (time_ns,))
-
-
-def _statements(script: str) -> Iterator[str]:
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
 
 
 def _content(letter: Notification) -> tuple[str, ...]:

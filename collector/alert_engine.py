@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import uuid4
 
 from collector.alert_book import Alert, AlertBook, Details, Notification, Transition, Update
 from collector.alert_endings import last_told, withdraw_repetitions
+from collector.alert_evidence import ANNOTATION, GATHERING, EvidenceDesk, complete, hold_ns
 from collector.alert_message import alertmanager_body, fingerprint
 from collector.alert_silence import Silence, is_silenced
 from collector.alert_state import Life, Patience, State, step
 from evenkeel.alert_routing import Inhibitor, InhibitRule, Maintenance
 from evenkeel.slo_receiver import Receiver
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,9 @@ class Condition:
         patience: How long to wait before firing and resolving.
         labels: Identify the alert.
         figures: The numbers behind the finding.
-        describe: Gathers the annotations; called only when the alert fires, for it may query.
+        describe: Returns the annotations that are known without a query; called when the alert
+            fires.
+        gather: Reads the evidence from a store, of any thread; None where there is none to read.
     """
 
     slo: str
@@ -39,6 +46,7 @@ class Condition:
     labels: Mapping[str, str]
     figures: Mapping[str, float | None]
     describe: Callable[[], Mapping[str, str]]
+    gather: Callable[[Any], Mapping[str, str]] | None = None
 
 
 # It is told of a receiver, through all the others.
@@ -51,16 +59,27 @@ class AlertEngine:
     Args:
         book: Where alerts are kept; of the calling thread.
         dashboard_url: Where notifications lead, or None.
+        desk: Where the evidence of what fires is asked for; without one it is not gathered.
+        owns: Which alerts are its own, by their `slo`; the others are another engine's.
     """
 
-    def __init__(self, book: AlertBook, dashboard_url: str | None = None) -> None:
+    def __init__(
+        self,
+        book: AlertBook,
+        dashboard_url: str | None = None,
+        desk: EvidenceDesk | None = None,
+        owns: Callable[[str], bool] = lambda slo: True,
+    ) -> None:
         self._book = book
+        self._desk = desk
         self._dashboard_url = dashboard_url
         self._inhibitions: tuple[InhibitRule, ...] = ()
         self._maintenance: tuple[Maintenance, ...] = ()
         # What is silenced or inhibited, as the last observation saw it.
         self._withheld: set[tuple[str, str]] = set()
-        self._alerts = {(alert.slo, alert.severity): alert for alert in book.alerts()}
+        self._alerts = {
+            (alert.slo, alert.severity): alert for alert in book.alerts() if owns(alert.slo)
+        }
 
     @property
     def alerts(self) -> Mapping[tuple[str, str], Alert]:
@@ -131,7 +150,11 @@ class AlertEngine:
     def observe(
         self, conditions: Sequence[Condition], receivers: Sequence[Receiver], now_ns: int
     ) -> list[Transition]:
-        """Step the alert of each condition; return the transitions, all committed."""
+        """Step the alert of each condition; return the transitions, all committed.
+
+        A condition that cannot be stepped is logged and leaves its alert as it is.
+        """
+        self._take_evidence(now_ns)
         silences = self._book.silences(now_ns)
         burning = [_identity(c.slo, c.severity, c.labels) for c in conditions if c.holds]
         burning += [
@@ -149,10 +172,39 @@ class AlertEngine:
             self._note_withheld((condition.slo, condition.severity), is_withheld)
             if condition.holds is None:
                 continue
-            update = self._step(condition, receivers, now_ns, is_withheld)
+            try:
+                update = self._step(condition, receivers, now_ns, is_withheld)
+            except Exception:
+                # One alert that cannot be made must not keep the others from being told.
+                logger.exception("alert cannot be made slo=%s", condition.slo)
+                continue
             if update is not None:
                 updates.append(update)
-        return self._commit(updates, now_ns)
+        transitions = self._commit(updates, now_ns)
+        self._ask_for_evidence(conditions)
+        return transitions
+
+    def _take_evidence(self, now_ns: int) -> None:
+        """Take over the evidence that the book has been given meanwhile."""
+        found = self._desk.take() if self._desk is not None else {}
+        updates = []
+        for alert in self._alerts.values():
+            facts = found.get(alert.alert_id)
+            if facts is not None:
+                annotations = complete(alert.details.annotations, facts)
+                details = replace(alert.details, annotations=annotations)
+                updates.append(Update(replace(alert, details=details)))
+        self._commit(updates, now_ns)
+
+    def _ask_for_evidence(self, conditions: Sequence[Condition]) -> None:
+        """Ask for what fires and has none: also for what fired before a restart."""
+        if self._desk is None:
+            return
+        for condition in conditions:
+            alert = self._alerts.get((condition.slo, condition.severity))
+            if alert is None or condition.gather is None or not _awaits_evidence(alert):
+                continue
+            self._desk.ask(alert.alert_id, alert.severity, condition.gather)
 
     def _note_withheld(self, key: tuple[str, str], is_withheld: bool) -> None:
         if is_withheld:
@@ -204,7 +256,10 @@ class AlertEngine:
         if life.state is alert.life.state:
             return self._hold(alert, life, receivers, is_withheld)
         if life.state is State.FIRING:
-            details = Details(condition.labels, condition.describe(), condition.figures)
+            annotations = dict(condition.describe())
+            if condition.gather is not None and self._desk is not None:
+                annotations[ANNOTATION] = GATHERING
+            details = Details(condition.labels, annotations, condition.figures)
         elif life.state is State.RESOLVED:
             # The labels and the evidence of the firing: they say what has ended.
             details = replace(alert.details, figures=condition.figures)
@@ -257,13 +312,17 @@ class AlertEngine:
         elif life.state is State.RESOLVED and alert.is_notified:
             # Also while silenced: who was told of the firing must hear of its end.
             notifications = self._notifications(after, receivers, now_ns)
-        return Update(after, transition, notifications)
+        return Update(after, transition, notifications, _awaits_evidence(after))
 
     def _notifications(
         self, alert: Alert, receivers: Sequence[Receiver], ends_at_ns: int | None
     ) -> tuple[Notification, ...]:
         status = "firing" if ends_at_ns is None else "resolved"
         labels = _identity(alert.slo, alert.severity, alert.details.labels)
+        annotations = alert.details.annotations
+        if ends_at_ns is not None:
+            # An end does not wait for the evidence of its beginning.
+            annotations = complete(annotations, {})
         return tuple(
             Notification(
                 notification_id=f"{alert.alert_id}-{status}",
@@ -273,12 +332,13 @@ class AlertEngine:
                 body=alertmanager_body(
                     receiver.base or receiver.name,
                     alert.details.labels,
-                    alert.details.annotations,
+                    annotations,
                     alert.life.since_ns,
                     ends_at_ns,
                     self._dashboard_url,
                 ),
                 group_labels=_group_labels(receiver, alert),
+                hold_ns=hold_ns(receiver) if _awaits_evidence(alert) else 0,
             )
             for receiver in receivers
             if _is_told(receiver, alert, labels, receivers)
@@ -302,6 +362,11 @@ def _is_told(
 def _identity(slo: str, severity: str, labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels of an alert, which an SLO and a severity are always of."""
     return {"slo": slo, "severity": severity, **labels}
+
+
+def _awaits_evidence(alert: Alert) -> bool:
+    is_to_come = alert.details.annotations.get(ANNOTATION) == GATHERING
+    return is_to_come and alert.life.state is State.FIRING
 
 
 def _group_labels(receiver: Receiver, alert: Alert) -> str:

@@ -72,12 +72,12 @@ class Outbox:
         )
         return [_letter(row) for row in rows]
 
-    def mark_delivered(self, number: int, now_ns: int) -> None:
-        """The receiver accepted it."""
+    def mark_delivered(self, number: int, now_ns: int, body: str | None = None) -> None:
+        """The receiver accepted it, with this body: evidence may have completed it since."""
         self._connection.execute(
             "UPDATE outbox SET state = 'delivered', ended_ns = ?, last_error = NULL,"
-            " is_refused = 0 WHERE number = ?",
-            (now_ns, number),
+            " is_refused = 0, body = coalesce(?, body) WHERE number = ?",
+            (now_ns, body, number),
         )
 
     def mark_failed(

@@ -155,7 +155,7 @@ class ReceiverQueue:
         if not outcome.is_busy:
             self._breaker.note(outcome.is_delivered or outcome.is_about_letter, now_ns)
         if outcome.is_delivered:
-            self._outbox.mark_delivered(letter.number, now_ns)
+            self._outbox.mark_delivered(letter.number, now_ns, letter.body)
             self._around.count("delivered")
             if was_open:
                 self._outbox.hasten(self._name, now_ns)

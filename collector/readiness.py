@@ -1,4 +1,4 @@
-"""Says whether the intake takes what is sent: what `/readyz` answers."""
+"""Says whether the collector does its work: what `/readyz` answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OURS = (LogFullError, LogWriteError, BusyError)
 
 
 class Readiness:
-    """What keeps the intake from taking anything, now or a moment ago.
+    """What keeps the intake from taking anything, or the SLOs from being evaluated.
 
     Args:
         log: Which may be full.
@@ -34,6 +34,11 @@ class Readiness:
         self._memory = memory
         self._clock = clock
         self._refusal: tuple[float, str] | None = None
+        self._others: list[Callable[[], str | None]] = []
+
+    def watch(self, why_not: Callable[[], str | None]) -> None:
+        """Let another part say why it does not do its work; it must answer at once."""
+        self._others.append(why_not)
 
     def note(self, error: Exception) -> None:
         """Remember a refusal."""
@@ -45,11 +50,11 @@ class Readiness:
         self._refusal = None
 
     def why_not(self) -> str | None:
-        """Return why requests are refused; None if they are taken."""
+        """Return why requests are refused or another part is stuck; None if all is well."""
         if self._log.is_full():
             return "the log is full: the store does not keep up"
         if self._memory.num_bytes >= self._memory.limit_bytes:
             return "too many requests are being read"
         if self._refusal is not None and self._clock() - self._refusal[0] < SHOWN_S:
             return f"a request was refused a moment ago: {self._refusal[1]}"
-        return None
+        return next((reason for other in self._others if (reason := other())), None)

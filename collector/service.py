@@ -167,7 +167,7 @@ async def run(
             use_slos=partial(_follow_slos, storage, treatment),
             prompts_dir=settings.prompts_dir,
         )
-        await _start_slos(stack, context)
+        await _start_slos(stack, context, readiness)
 
         if query_socket is not None and storage.embedded_path is not None:
             server = _make_query_server(
@@ -227,9 +227,13 @@ def _make_treatment(
     return Treatment(redaction.build(), sampler, metrics)
 
 
-async def _start_slos(stack: contextlib.AsyncExitStack, context: Context) -> None:
+async def _start_slos(
+    stack: contextlib.AsyncExitStack, context: Context, readiness: Readiness
+) -> None:
     """Start SLO evaluation and alert delivery, which end before the store does."""
-    stack.push_async_callback(slo_service.start(context).close)
+    service = slo_service.start(context)
+    stack.push_async_callback(service.close)
+    readiness.watch(service.why_not)
 
 
 async def _drain(log: WriteAheadLog, inserter: Inserter) -> None:

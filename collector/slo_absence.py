@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from collector.alert_engine import Condition
 from collector.alert_state import Patience
 from collector.slo_background import what_changed
-from collector.slo_store import SloStore
+from collector.slo_evidence import collect
 from collector.slo_track import Track
 from evenkeel.durations import format_duration
-from evenkeel.errors import StoreError
 from evenkeel.slo import Severity
 from evenkeel.slo_model import Slo
 
@@ -20,7 +21,7 @@ def no_data_key(slo: Slo) -> tuple[str, str]:
     return f"{slo.name}/no-data", Severity.TICKET.value
 
 
-def no_data_condition(track: Track, now_ns: int, store: SloStore) -> Condition:
+def no_data_condition(track: Track, now_ns: int) -> Condition:
     """Return whether the SLO's events have been missing for too long."""
     slo = track.slo
     name, severity = no_data_key(slo)
@@ -38,23 +39,19 @@ def no_data_condition(track: Track, now_ns: int, store: SloStore) -> Condition:
             "objective": slo.indicator.metric.value,
         },
         figures={},
-        describe=lambda: _describe(slo, now_ns, store),
+        describe=partial(_describe, slo),
+        gather=lambda store: collect(what_changed(slo, now_ns, store)),
     )
 
 
-def _describe(slo: Slo, now_ns: int, store: SloStore) -> dict[str, str]:
+def _describe(slo: Slo) -> dict[str, str]:
     duration = format_duration(slo.scaled_no_data_s)
     where = ", ".join(f"{name}={value}" for name, value in slo.indicator.select.items())
-    try:
-        changed = what_changed(slo, now_ns, store)
-    except StoreError as error:
-        changed = {"evidence": f"not available: {error}"}
     return {
         "summary": f"{slo.title}: no data for {duration}",
         "description": (
             f"No valid event ({where or 'any request'}) ended in the last {duration}. Whether the "
             "objective is met is unknown; alerts of this SLO stay as they were."
         ),
-        **{name: text for name, text in changed.items() if text},
         "silence": f"evenkeel alerts silence slo={slo.name} --for 1h",
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from collector.alert_message import rfc3339
@@ -23,40 +23,38 @@ _MOST_GATES = 8
 _BASELINE_WINDOWS = 6
 
 
-def read_background(slo: Slo, from_ns: int, to_ns: int, store: SloStore) -> dict[str, str]:
-    """Return what is known of the surroundings of the window that fired, one fact a key.
+def read_background(
+    slo: Slo, from_ns: int, to_ns: int, store: SloStore
+) -> Iterator[tuple[str, str | None]]:
+    """Yield what is known of the surroundings of the window that fired, fact by fact.
 
     Raises:
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is gone or refuses a query; what was yielded before holds.
     """
     before_ns = max(_BASELINE_WINDOWS * (to_ns - from_ns), 3600 * 10**9)
     recent = store.evidence("slo_cohorts", slo, from_ns, to_ns)
     baseline = store.evidence("slo_cohorts", slo, from_ns - before_ns, from_ns)
+    yield "worst_cohorts", worst_cohorts(recent, baseline)
     start_ns = max(from_ns - before_ns, to_ns - _MOST_MINUTES * MINUTE_NS)
     minutes = store.evidence("slo_minutes", slo, start_ns, to_ns)
-    facts = {
-        "worst_cohorts": worst_cohorts(recent, baseline),
-        "change_point": nearest_change(minutes, from_ns),
-        **what_changed(slo, to_ns, store),
-        "eval_verdict": _eval_verdict(to_ns, store),
-    }
-    return {name: text for name, text in facts.items() if text}
+    yield "change_point", nearest_change(minutes, from_ns)
+    yield "eval_verdict", _eval_verdict(to_ns, store)
+    yield from what_changed(slo, to_ns, store)
 
 
-def what_changed(slo: Slo, to_ns: int, store: SloStore) -> dict[str, str | None]:
-    """Return the last deploy, prompt change and control action; None where there was none.
+def what_changed(slo: Slo, to_ns: int, store: SloStore) -> Iterator[tuple[str, str | None]]:
+    """Yield the last prompt change, deploy and control action; None where there was none.
 
     Raises:
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is gone or refuses a query; what was yielded before holds.
     """
-    facts = {"prompt_change": _prompt_change(slo, to_ns, store)}
+    yield "prompt_change", _prompt_change(slo, to_ns, store)
     try:
-        facts["last_deploy"] = _last_deploy(slo, to_ns, store)
-        facts["control_action"] = _control_action(to_ns, store)
-    except StoreError as error:
         # Both scan a day of spans, which may take too long: the rest is told without them.
-        facts["evidence"] = f"incomplete: {error}"
-    return facts
+        yield "last_deploy", _last_deploy(slo, to_ns, store)
+        yield "control_action", _control_action(to_ns, store)
+    except StoreError as error:
+        yield "evidence", f"incomplete: {error}"
 
 
 def worst_cohorts(

@@ -6,30 +6,31 @@ A cycle reads only the newest buckets from the store; a restart reads a whole pe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from math import isfinite
+from typing import Any
 
 from collector.alert_book import AlertBook, Transition
 from collector.alert_delivery_health import delivery_conditions, delivery_key
 from collector.alert_engine import AlertEngine, Condition
+from collector.alert_evidence import EvidenceDesk
 from collector.alert_state import Patience, State
 from collector.slo_absence import no_data_condition, no_data_key
-from collector.slo_arrivals import Arrivals
 from collector.slo_budget import budget_conditions, budget_keys, budget_labels
-from collector.slo_corrections import Corrections, corrections_of
-from collector.slo_evidence import describe
+from collector.slo_corrections import Corrections
+from collector.slo_evidence import describe, gather
+from collector.slo_failure import failure_conditions, failure_keys
 from collector.slo_rule_evaluator import RuleEvaluator
-from collector.slo_store import SloStore, status_row
-from collector.slo_track import LATE_NS, LONG_LATE_NS, SECOND_NS, Track
+from collector.slo_store import SloStore, status_row, unknown_row
+from collector.slo_track import SECOND_NS
+from collector.slo_tracks import Tracks
+from collector.slo_watch import STALLED
 from evenkeel.errors import StoreError
 from evenkeel.slo import Counts, Severity
 from evenkeel.slo_model import Slo, SloFile
-from evenkeel.slo_query import MAX_REQUEST_NS, Span
 from evenkeel.slo_series import Verdict, WindowBurn
 
-# Rows are found by their start: a short look misses requests that lasted longer, a long look,
-# taken now and then, finds them.
-SHORT_LOOK_NS = 600 * SECOND_NS
-LONG_LOOK_EVERY_NS = 300 * SECOND_NS
 ALERT_NAME = "SloBudgetBurn"
 
 
@@ -42,6 +43,8 @@ class Evaluator:
         book: Where alerts are kept.
         dashboard_url: Where notifications lead, or None.
         note_failure: Told of each SLO that could not be read.
+        desk: Where the evidence of what fires is asked for.
+        long_read: Entered around a read of whole periods, which may take long.
     """
 
     def __init__(
@@ -50,19 +53,19 @@ class Evaluator:
         store: SloStore,
         book: AlertBook,
         dashboard_url: str | None = None,
-        note_failure: Callable[[StoreError], None] = lambda error: None,
+        note_failure: Callable[[Exception], None] = lambda error: None,
+        desk: EvidenceDesk | None = None,
+        long_read: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._store = store
         self._book = book
         self._dashboard_url = dashboard_url
         self._note_failure = note_failure
-        self._engine = AlertEngine(book, dashboard_url)
+        self._engine = AlertEngine(book, dashboard_url, desk, owns=lambda slo: slo != STALLED)
         self._corrections = Corrections(book)
-        self._arrivals = Arrivals(store)
+        self._tracks = Tracks(store, note_failure, long_read)
         self._rules = RuleEvaluator(store, note_failure, dashboard_url)
         self.use_file(file)
-        self._tracks: list[Track] = []
-        self._looked_long_ns = 0
         self._latest_ns = 0
 
     def use_file(self, file: SloFile) -> None:
@@ -70,90 +73,34 @@ class Evaluator:
         self._file = file
         self._book.use_subjects([slo.name for slo in file.slos] + [r.name for r in file.rules])
 
-    def _follow(self, now_ns: int) -> None:
-        """Keep a track an SLO; what changed, the SLO or its corrections, begins anew."""
-        in_force = self._corrections.all()
-        kept = {(track.slo.name): track for track in self._tracks}
-        tracks = []
-        for slo in self._file.slos:
-            corrections = corrections_of(slo.name, in_force)
-            track = kept.get(slo.name)
-            if track is None or track.slo != slo or track.corrections != corrections:
-                track = Track(slo, corrections, now_ns)
-            tracks.append(track)
-        self._tracks = tracks
-
-    def _refresh(self, now_ns: int) -> list[Track]:
-        """Bring the counts up to date; return the tracks that are, those that cannot keep theirs.
-
-        Tracks that only need the newest buckets share one query.
-        """
-        is_long = now_ns - self._looked_long_ns >= LONG_LOOK_EVERY_NS
-        cold = [track for track in self._tracks if track.is_cold]
-        warm = [track for track in self._tracks if not track.is_cold]
-        late_ns, look_ns = LATE_NS, SHORT_LOOK_NS
-        if is_long:
-            late_ns, look_ns = self._late_ns(now_ns), MAX_REQUEST_NS
-        fresh: list[Track] = []
-        if self._read(cold, now_ns, LATE_NS, MAX_REQUEST_NS):
-            fresh += cold
-        if self._read(warm, now_ns, late_ns, look_ns):
-            fresh += warm
-            if is_long:
-                self._looked_long_ns = now_ns
-                self._arrivals.note()
-        return [track for track in self._tracks if track in fresh]
-
-    def _late_ns(self, now_ns: int) -> int:
-        """Return how far back a long look reads: to the oldest request that came since the last.
-
-        Looked at before the counts are read, so that a row in between is seen by the next one.
-        """
-        oldest_ns = min((track.oldest_ns(now_ns) for track in self._tracks), default=now_ns)
-        try:
-            late_since_ns = self._arrivals.since(oldest_ns, now_ns)
-        except StoreError as error:
-            self._note_failure(error)
-            return LONG_LATE_NS
-        return max(LONG_LATE_NS, now_ns - (late_since_ns or now_ns))
-
-    def _read(self, tracks: Sequence[Track], now_ns: int, late_ns: int, look_ns: int) -> bool:
-        if not tracks:
-            return True
-        first = {track.slo.name: track.first_bucket(now_ns, late_ns) for track in tracks}
-        from_ns = min(first[track.slo.name] * track.width_ns for track in tracks)
-        parts = [part for track in tracks for part in track.parts]
-        try:
-            counts = self._store.counts(parts, Span(from_ns, now_ns + 1, look_ns))
-        except StoreError as error:
-            self._note_failure(error)
-            return False
-        at = 0
-        for track in tracks:
-            num_parts = len(track.slo.indicator.parts)
-            track.take(first[track.slo.name], now_ns, counts[at : at + num_parts])
-            at += num_parts
-        return True
-
     def cycle(self, now_ns: int) -> Mapping[str, Verdict]:
         """Evaluate once: read, judge, alert, write; return the verdicts by SLO.
 
-        An SLO whose requests cannot be read, or that has none to tell by, keeps its alerts.
+        An SLO whose requests cannot be read, or that has none to tell by, keeps its alerts; one
+        that fails alone is `unknown`, and an alert says so.
 
         Raises:
             StoreError: If the verdicts cannot be written; the alerts are committed before.
         """
         # A clock that is set back counts as standing still: buckets only ever move on.
         now_ns = self._latest_ns = max(now_ns, self._latest_ns)
-        self._follow(now_ns)
+        self._tracks.follow(self._file.slos, self._corrections.all(), now_ns)
         verdicts: dict[str, Verdict] = {}
         conditions: list[Condition] = []
-        for track in self._refresh(now_ns):
-            verdict = verdicts[track.slo.name] = track.verdict(now_ns)
-            conditions += self._conditions(track.slo, verdict, now_ns)
-            conditions += budget_conditions(track.slo, verdict)
-            conditions.append(no_data_condition(track, now_ns, self._store))
+        for track in self._tracks.refresh(now_ns):
+            try:
+                verdict = _finite(track.verdict(now_ns))
+                found = self._conditions(track.slo, verdict, now_ns)
+                found += budget_conditions(track.slo, verdict)
+                found.append(no_data_condition(track, now_ns))
+            except Exception as error:
+                self._tracks.fail(track.slo.name, error, now_ns)
+                self._tracks.forget(track)
+                continue
+            verdicts[track.slo.name] = verdict
+            conditions += found
         conditions += self._rules.conditions(self._file.rules, now_ns)
+        conditions += self._failure_conditions(now_ns)
         conditions += delivery_conditions(self._book, self._file.receivers, now_ns)
         self._engine.use_inhibitions(self._file.inhibitions, self._file.maintenance)
         self._engine.observe(conditions, self._file.receivers, now_ns)
@@ -163,10 +110,27 @@ class Evaluator:
         present |= {key for slo in self._file.slos for key in budget_keys(slo)}
         present |= {(rule.name, rule.severity.value) for rule in self._file.rules}
         present |= {delivery_key(receiver.name) for receiver in self._file.receivers}
+        present |= failure_keys(self._file)
         self._engine.resolve_absent(present, self._file.receivers, now_ns)
-        self._write_status(verdicts, now_ns)
+        if not self.is_store_gone:
+            self._write_status(verdicts, now_ns)
         self.store_transitions()
         return verdicts
+
+    @property
+    def is_store_gone(self) -> bool:
+        """Whether the last cycle could read nothing at all: it is none that was finished."""
+        return self._tracks.is_store_gone
+
+    def _failure_conditions(self, now_ns: int) -> list[Condition]:
+        failures = {**self._tracks.failures, **self._rules.failures}
+        is_gone = bool(failures) and self._tracks.check_store(now_ns)
+        alerting = {
+            alert.slo
+            for alert in self._engine.alerts.values()
+            if alert.life.state in (State.PENDING, State.FIRING)
+        }
+        return failure_conditions(self._file, failures, alerting, is_gone or self.is_store_gone)
 
     def _conditions(self, slo: Slo, verdict: Verdict, now_ns: int) -> list[Condition]:
         patience = Patience(
@@ -193,8 +157,13 @@ class Evaluator:
                         "objective": slo.indicator.metric.value,
                     },
                     figures=_figures(verdict, shown),
-                    describe=partial(
-                        describe, slo, verdict, shown, now_ns, self._store, self._dashboard_url
+                    describe=partial(describe, slo, verdict, shown, now_ns, self._dashboard_url),
+                    gather=partial(
+                        gather,
+                        slo,
+                        now_ns - int(shown.window.long_s * SECOND_NS),
+                        now_ns,
+                        self._dashboard_url,
                     ),
                 )
             )
@@ -203,7 +172,7 @@ class Evaluator:
     @property
     def counted(self) -> Mapping[str, Counts]:
         """Events of each SLO since it is followed; these never fall."""
-        return {track.slo.name: track.counted for track in self._tracks if not track.is_cold}
+        return {track.slo.name: track.counted for track in self._tracks.all if not track.is_cold}
 
     def _write_status(self, verdicts: Mapping[str, Verdict], now_ns: int) -> None:
         rows = []
@@ -212,8 +181,32 @@ class Evaluator:
             if verdict is not None:
                 state, severity = self._state(slo, verdict)
                 rows.append(status_row(slo, verdict, state, severity, now_ns))
-        if rows:
+            elif slo.name in self._tracks.failures:
+                rows.append(unknown_row(slo, now_ns))
+        for name in self._write_rows(rows, now_ns):
+            if name in verdicts:
+                self._tracks.clear(name)
+
+    def _write_rows(self, rows: Sequence[Mapping[str, Any]], now_ns: int) -> list[str]:
+        """Write rows together; where that fails, in halves; return whose row was written.
+
+        Raises:
+            StoreError: If the store is gone or refuses them.
+        """
+        if not rows:
+            return []
+        try:
             self._store.write_status(rows)
+        except Exception as error:
+            if isinstance(error, StoreError):
+                raise
+            # No store refused this: a row holds what cannot be sent.
+            if len(rows) == 1:
+                self._tracks.fail(rows[0]["slo"], error, now_ns)
+                return []
+            middle = len(rows) // 2
+            return self._write_rows(rows[:middle], now_ns) + self._write_rows(rows[middle:], now_ns)
+        return [row["slo"] for row in rows]
 
     def _state(self, slo: Slo, verdict: Verdict) -> tuple[str, str | None]:
         """Return the state and severity that `slo_status` shows, the most urgent one."""
@@ -234,9 +227,26 @@ class Evaluator:
         """
         transitions = self._book.transitions_to_store()
         for transition in transitions:
-            self._store.write_transition(transition)
+            try:
+                self._store.write_transition(transition)
+            except StoreError:
+                raise
+            except Exception as error:
+                # It holds what cannot be sent; those behind it must not wait for it for ever.
+                self._note_failure(error)
             self._book.mark_stored(transition.id)
         return transitions
+
+
+def _finite(verdict: Verdict) -> Verdict:
+    """Return the verdict.
+
+    Raises:
+        StoreError: If it is made of counts that are no numbers.
+    """
+    if not (isfinite(verdict.counts.total) and isfinite(verdict.counts.bad)):
+        raise StoreError(f"counts are {verdict.counts.bad} bad of {verdict.counts.total} requests")
+    return verdict
 
 
 def _closest(verdict: Verdict, severity: Severity) -> WindowBurn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -29,13 +29,9 @@ def describe(
     verdict: Verdict,
     burn: WindowBurn,
     now_ns: int,
-    store: SloStore,
     dashboard_url: str | None,
 ) -> dict[str, str]:
-    """Return the annotations of an alert that fires: text for people, one fact a key.
-
-    Evidence that cannot be read is left out and the reason given: an alert does not wait for it.
-    """
+    """Return what is known without a query of an alert that fires: text for people, by fact."""
     long, short = (format_duration(float(s)) for s in (burn.window.long_s, burn.window.short_s))
     annotations = {
         "summary": f"{slo.title}: the error budget burns {_times(burn.burn_long)} too fast",
@@ -57,11 +53,24 @@ def describe(
     from_ns = now_ns - int(burn.window.long_s * 10**9)
     if dashboard_url is not None:
         annotations["dashboard"] = window_link(dashboard_url, slo, from_ns, now_ns)
-    try:
-        annotations |= read_evidence(slo, from_ns, now_ns, store, dashboard_url)
-    except StoreError as error:
-        annotations["evidence"] = f"not available: {error}"
     return annotations
+
+
+def gather(
+    slo: Slo, from_ns: int, to_ns: int, dashboard_url: str | None, store: SloStore
+) -> dict[str, str]:
+    """Return the evidence of a window; of what cannot be read, `evidence` says why."""
+    return collect(_facts(slo, from_ns, to_ns, store, dashboard_url))
+
+
+def collect(facts: Iterator[tuple[str, str | None]]) -> dict[str, str]:
+    """Return the facts that are known up to the first that cannot be read."""
+    found: dict[str, str] = {}
+    try:
+        found.update((name, text) for name, text in facts if text)
+    except StoreError as error:
+        found["evidence"] = f"{'incomplete' if found else 'not available'}: {error}"
+    return found
 
 
 def read_evidence(
@@ -72,21 +81,25 @@ def read_evidence(
     Raises:
         StoreError: If the store is gone or refuses a query.
     """
+    return {n: text for n, text in _facts(slo, from_ns, to_ns, store, dashboard_url) if text}
+
+
+def _facts(
+    slo: Slo, from_ns: int, to_ns: int, store: SloStore, dashboard_url: str | None
+) -> Iterator[tuple[str, str | None]]:
     if any(member.indicator.metric is Metric.EVAL_PASS for member in slo.indicator.parts):
         # Answers of evaluations, not requests: there are no phases and no cohorts of them.
-        return {}
-    facts: dict[str, str | None] = {}
+        return
     causes = store.evidence("slo_causes", slo, from_ns, to_ns)[0]
-    facts["bad_requests"] = bad_requests(causes)
+    yield "bad_requests", bad_requests(causes)
     ledger = store.evidence("slo_ledger", slo, from_ns, to_ns)
     phases = phases_of(slo)
-    facts["top_cause"] = ledger_cause(ledger, phases) or top_cause(causes, phases)
-    sizes = store.evidence("slo_prompt_sizes", slo, from_ns, to_ns)
-    facts["bad_by_prompt_size"] = bad_by_prompt_size(sizes)
+    yield "top_cause", ledger_cause(ledger, phases) or top_cause(causes, phases)
     exemplars = store.evidence("slo_exemplars", slo, from_ns, to_ns)
-    facts["exemplars"] = "\n".join(_exemplar(row, dashboard_url) for row in exemplars)
-    facts |= read_background(slo, from_ns, to_ns, store)
-    return {name: text for name, text in facts.items() if text}
+    yield "exemplars", "\n".join(_exemplar(row, dashboard_url) for row in exemplars)
+    sizes = store.evidence("slo_prompt_sizes", slo, from_ns, to_ns)
+    yield "bad_by_prompt_size", bad_by_prompt_size(sizes)
+    yield from read_background(slo, from_ns, to_ns, store)
 
 
 def phases_of(slo: Slo) -> tuple[str, ...]:

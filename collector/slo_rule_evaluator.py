@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from collector.alert_engine import Condition
 from collector.alert_state import Patience
-from collector.slo_evidence import read_evidence, window_link
+from collector.slo_evidence import gather, window_link
 from collector.slo_store import SloStore
 from evenkeel.durations import format_duration
-from evenkeel.errors import EvenkeelError, StoreError
+from evenkeel.errors import StoreError
 from evenkeel.slo_model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Slo
 from evenkeel.slo_query import MAX_REQUEST_NS
 from evenkeel.slo_rules import (
@@ -45,15 +45,16 @@ class RuleEvaluator:
     def __init__(
         self,
         store: SloStore,
-        note_failure: Callable[[StoreError], None],
+        note_failure: Callable[[Exception], None],
         dashboard_url: str | None = None,
     ) -> None:
         self._store = store
         self._dashboard_url = dashboard_url
         self._note_failure = note_failure
         self._next_ns: dict[str, int] = {}
+        self._failures: dict[str, str] = {}
 
-    def conditions(self, rules: Iterable[Rule], now_ns: int) -> list[Condition]:
+    def conditions(self, rules: Sequence[Rule], now_ns: int) -> list[Condition]:
         """Return the conditions of the rules that are due; one that fails keeps its alert."""
         conditions = []
         for rule in rules:
@@ -62,11 +63,20 @@ class RuleEvaluator:
             self._next_ns[rule.name] = now_ns + min(EVERY_NS, int(rule.window_s * _SECOND_NS) // 5)
             try:
                 conditions.append(self._condition(rule, self._judge(rule, now_ns), now_ns))
-            except StoreError as error:
-                self._note_failure(error)
-            except EvenkeelError as error:
+            except Exception as error:
+                # Odd data or a wrong rule: the other rules are judged all the same.
                 self._note_failure(StoreError(f"rule {rule.name!r}: {error}"))
+                self._failures[rule.name] = str(error).partition("\n")[0][:500]
+            else:
+                self._failures.pop(rule.name, None)
+        names = {rule.name for rule in rules}
+        self._failures = {name: why for name, why in self._failures.items() if name in names}
         return conditions
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Why rules could not be judged when last looked at, by name."""
+        return self._failures
 
     def _judge(self, rule: Rule, now_ns: int) -> Finding:
         from_ns = now_ns - int(rule.window_s * _SECOND_NS)
@@ -89,7 +99,17 @@ class RuleEvaluator:
             },
             figures={},
             describe=partial(self._describe, rule, finding, now_ns),
+            gather=self._gathering(rule, finding, now_ns),
         )
+
+    def _gathering(
+        self, rule: Rule, finding: Finding, now_ns: int
+    ) -> Callable[[SloStore], dict[str, str]] | None:
+        slo = judged_by(rule, finding)
+        if slo is None:
+            return None
+        from_ns = now_ns - int(rule.window_s * _SECOND_NS)
+        return partial(gather, slo, from_ns, now_ns, self._dashboard_url)
 
     def _describe(self, rule: Rule, finding: Finding, now_ns: int) -> dict[str, str]:
         annotations = {
@@ -98,15 +118,9 @@ class RuleEvaluator:
             "silence": f"evenkeel alerts silence slo={rule.name} --for 1h",
         }
         slo = judged_by(rule, finding)
-        if slo is None:
-            return annotations
-        from_ns = now_ns - int(rule.window_s * _SECOND_NS)
-        if self._dashboard_url is not None:
+        if slo is not None and self._dashboard_url is not None:
+            from_ns = now_ns - int(rule.window_s * _SECOND_NS)
             annotations["dashboard"] = window_link(self._dashboard_url, slo, from_ns, now_ns)
-        try:
-            annotations |= read_evidence(slo, from_ns, now_ns, self._store, self._dashboard_url)
-        except StoreError as error:
-            annotations["evidence"] = f"not available: {error}"
         return annotations
 
 

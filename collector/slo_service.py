@@ -11,11 +11,14 @@ from collections.abc import Mapping
 
 from collector.alert_book import FILE_NAME, AlertBook
 from collector.alert_delivery import DeliveryPolicy, DeliveryWorker
+from collector.alert_evidence import EvidenceDesk
 from collector.context import Context
 from collector.slo_budget import promotion_freezes
 from collector.slo_evaluator import Evaluator
+from collector.slo_gathering import Gatherer
 from collector.slo_metrics import SloMetrics
 from collector.slo_store import SloStore
+from collector.slo_watch import Heartbeat, watch
 from collector.watched_file import WatchedFile
 from evenkeel.errors import EvenkeelError
 from evenkeel.prompt_freeze import read_freezes, write_freezes
@@ -51,7 +54,17 @@ class SloService:
         self._worker = DeliveryWorker(
             self._book_path, self._find_receivers, policy, self._count_delivery
         )
-        for name, target in (("slo-evaluation", self._evaluate), ("alert-delivery", self._deliver)):
+        self._heartbeat = Heartbeat(lambda: float(self._file.current.interval_s))
+        self._desk = EvidenceDesk(time.monotonic)
+        gatherer = Gatherer(
+            context.connect, self._book_path, self._desk, self._find_receivers, self._stop
+        )
+        self._threads += gatherer.start()
+        for name, target in (
+            ("slo-evaluation", self._evaluate),
+            ("slo-watch", self._watch),
+            ("alert-delivery", self._deliver),
+        ):
             thread = threading.Thread(target=target, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -67,6 +80,19 @@ class SloService:
         self._stop.set()
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
+
+    def why_not(self) -> str | None:
+        """Return why SLOs are not evaluated any more; None if they are, or if there are none."""
+        return self._heartbeat.why_not() if self._threads else None
+
+    def _watch(self) -> None:
+        watch(
+            self._heartbeat,
+            self._book_path,
+            lambda: self._file.current.receivers,
+            self._context.dashboard_url,
+            self._stop,
+        )
 
     def _warn_of_lacks(self) -> None:
         """Say at once what would otherwise be known only when it is wanted."""
@@ -106,6 +132,8 @@ class SloService:
                 book,
                 self._context.dashboard_url,
                 failures.note,
+                self._desk,
+                self._heartbeat.long_read,
             )
             next_forget_ns = 0
             while not self._stop.is_set():
@@ -120,13 +148,15 @@ class SloService:
                 now_ns = time.time_ns()
                 try:
                     self._context.use_slos(self._file.current.slos)
-                except EvenkeelError as error:
+                except Exception as error:
                     failures.note(error)
                 try:
                     verdicts = evaluator.cycle(now_ns)
                     self._metrics.show(verdicts)
                     self._freeze_promotions(verdicts, now_ns)
                     self._metrics.show_events(evaluator.counted)
+                    if not evaluator.is_store_gone:
+                        self._heartbeat.beat()
                 except (EvenkeelError, sqlite3.Error) as error:
                     failures.note(error)
                 if failures.num_failures == num_before:

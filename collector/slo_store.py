@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 
 from collector.alert_book import Transition
 from collector.alert_message import fingerprint
@@ -64,6 +64,14 @@ class SloStore:
                     found[i].bad[place] += row["bad_sum"]
         return found
 
+    def check(self, now_ns: int) -> None:
+        """Count nothing: whether any request could be counted.
+
+        Raises:
+            StoreError: If the store is gone, or requests cannot be read at all.
+        """
+        self._read_rows(Span(now_ns, now_ns + 1, 0), wanted_values([]))
+
     def _read_rows(self, span: Span, wanted: Wanted) -> bytes:
         parameters = {
             **wanted,
@@ -98,9 +106,16 @@ class SloStore:
         """
         return self._query(name, parameters)
 
-    def _query(self, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _query(
+        self,
+        name: str,
+        parameters: Mapping[str, Any],
+        settings: Mapping[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
         try:
-            result = self._client.query(read_query(name), parameters=dict(parameters))
+            result = self._client.query(
+                read_query(name), parameters=dict(parameters), settings=dict(settings or {})
+            )
         except (ClickHouseError, OSError) as error:
             raise _refusal(name, error) from error
         return list(result.named_results())
@@ -150,6 +165,9 @@ class SloStore:
                 column_names=columns,
                 settings=settings,
             )
+        except DataError:
+            # Not the store's word: the client cannot send what a row holds.
+            raise
         except (ClickHouseError, OSError) as error:
             raise _refusal(table, error) from error
 
@@ -164,14 +182,7 @@ def status_row(
     """Return a row of `slo_status`."""
     windows = [burn.window for burn in verdict.burns]
     return {
-        "time": to_datetime(now_ns),
-        "slo": slo.name,
-        "objective": slo.indicator.metric.value,
-        "threshold_s": slo.indicator.threshold_s,
-        "target": float(slo.target),
-        "period_s": float(slo.scaled_period_s),
-        "scale": float(slo.scale),
-        "selector": dict(slo.indicator.select),
+        **_definition(slo, now_ns),
         "state": state,
         "severity": severity,
         "good": verdict.counts.good,
@@ -184,6 +195,34 @@ def status_row(
         "windows.short_s": [float(window.short_s) for window in windows],
         "windows.burn_long": [burn.burn_long for burn in verdict.burns],
         "windows.burn_short": [burn.burn_short for burn in verdict.burns],
+    }
+
+
+def unknown_row(slo: Slo, now_ns: int) -> dict[str, Any]:
+    """Return the row of `slo_status` of an SLO that could not be evaluated."""
+    windows = ("severity", "factor", "long_s", "short_s", "burn_long", "burn_short")
+    return {
+        **_definition(slo, now_ns),
+        "state": "unknown",
+        "severity": None,
+        "good": 0.0,
+        "total": 0.0,
+        "sli": None,
+        "budget_left_ratio": None,
+        **{f"windows.{name}": [] for name in windows},
+    }
+
+
+def _definition(slo: Slo, now_ns: int) -> dict[str, Any]:
+    return {
+        "time": to_datetime(now_ns),
+        "slo": slo.name,
+        "objective": slo.indicator.metric.value,
+        "threshold_s": slo.indicator.threshold_s,
+        "target": float(slo.target),
+        "period_s": float(slo.scaled_period_s),
+        "scale": float(slo.scale),
+        "selector": dict(slo.indicator.select),
     }
 
 

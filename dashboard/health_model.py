@@ -157,6 +157,8 @@ def _slo_state(row: Row) -> tuple[str, str]:
         return "bad", f"firing: {row['severity'] or 'alert'}"
     if row["state"] == "no_data":
         return "unknown", wording.NO_DATA
+    if row["state"] == "unknown":
+        return "unknown", "cannot be evaluated"
     if row["state"] == "pending":
         return "warning", "pending"
     if row["budget_left_ratio"] is not None and row["budget_left_ratio"] <= 0:

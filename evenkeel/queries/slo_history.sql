@@ -9,6 +9,6 @@ SELECT
 FROM evenkeel.slo_status
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64})
   AND time < fromUnixTimestamp64Milli({to_ms:Int64})
-  AND state != 'no_data'
+  AND state NOT IN ('no_data', 'unknown')
 GROUP BY slo, bucket
 ORDER BY slo, bucket

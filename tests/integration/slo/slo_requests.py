@@ -1,11 +1,14 @@
 """Requests in the real store, and an evaluator of a file over them."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from collector.alert_book import AlertBook
+from collector.alert_evidence import EvidenceBook, EvidenceDesk
 from collector.slo_evaluator import Evaluator
+from collector.slo_gathering import EvidenceStore, gather_one
 from collector.slo_store import SloStore, to_datetime
 from evenkeel.slo_file import read_slo_file
 
@@ -86,7 +89,26 @@ def evaluator(
     path = tmp_path / "slos.yaml"
     path.write_text(ALERTING.format(url=url) + text)
     book = AlertBook(tmp_path / "alerts.db")
-    return Evaluator(read_slo_file(path), SloStore(client), book, "http://127.0.0.1:8501")
+    desk = DeskWithoutThreads(client, tmp_path / "alerts.db")
+    store = SloStore(client)
+    return Evaluator(read_slo_file(path), store, book, "http://127.0.0.1:8501", desk=desk)
+
+
+class DeskWithoutThreads(EvidenceDesk):
+    """Has the evidence gathered within the cycle that asks for it."""
+
+    def __init__(self, client: Any, book_path: Path) -> None:
+        super().__init__(time.monotonic)
+        self._store = EvidenceStore(client, {})
+        self._evidence = EvidenceBook(AlertBook(book_path))
+
+    def ask(self, alert_id: str, severity: str, gather: Callable[[Any], Mapping[str, str]]) -> None:
+        super().ask(alert_id, severity, gather)
+        request = self.next(0)
+        if request is not None:
+            facts = gather_one(request, self._store)
+            self._evidence.add(alert_id, facts, time.time_ns())
+            self.hand_in(alert_id, facts)
 
 
 NOW = 1_795_168_800 * S

@@ -78,3 +78,14 @@ def test_a_full_log_is_said(tmp_path: Path) -> None:
     log.append(b"x" * 70, 1).result(10)
     assert readiness.why_not() == "the log is full: the store does not keep up"
     log.close()
+
+
+def test_another_part_that_is_stuck_is_said(tmp_path: Path) -> None:
+    log = WriteAheadLog(tmp_path, "node")
+    readiness = Readiness(log, MemoryBudget(100))
+    reasons: list[str | None] = [None, "no cycle was finished"]
+    readiness.watch(lambda: reasons[0])
+    assert readiness.why_not() is None
+    readiness.watch(lambda: reasons[1])
+    assert readiness.why_not() == "no cycle was finished"
+    log.close()
