@@ -25,10 +25,13 @@ def add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def _run_export(args: argparse.Namespace) -> int:
     from evenkeel.slo_file import read_slo_file
-    from evenkeel.slo_openslo import openslo_documents
+    from evenkeel.slo_openslo import openslo_documents, openslo_file
     from evenkeel.slo_prometheus import Counters, prometheus_rules
 
     file = read_slo_file(args.slo)
+    if args.openslo and args.name is None:
+        print(openslo_file(file), end="")
+        return 0
     slos = [slo for slo in file.slos if args.name in (None, slo.name)]
     if not slos:
         names = ", ".join(slo.name for slo in file.slos)

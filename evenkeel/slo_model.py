@@ -158,6 +158,8 @@ class Slo:
         labels: Go on every alert of this SLO.
         slicing: How slices of time are judged; None: every event counts once.
         calendar: Whose current period the budget belongs to; None: a rolling one.
+        kept: What its document says beside, by path, such as `spec.alertPolicies`; written again
+            on export and used for nothing.
     """
 
     name: str
@@ -175,6 +177,7 @@ class Slo:
     labels: Mapping[str, str] = field(default_factory=dict)
     slicing: Slicing | None = None
     calendar: Calendar | None = None
+    kept: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def scaled_period_s(self) -> Fraction:
@@ -214,6 +217,21 @@ class Inhibition:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignSlo:
+    """An SLO that was read and is kept, but not evaluated.
+
+    Attributes:
+        name: As its document says.
+        reason: Why it is not evaluated, with file and line.
+        document: The whole document, in OpenSLO v1 or v1alpha.
+    """
+
+    name: str
+    reason: str
+    document: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class SloFile:
     """A valid SLO file.
 
@@ -224,6 +242,10 @@ class SloFile:
         interval_s: Time between two evaluations.
         rules: Alerts beside the SLOs.
         inhibitions: Which alerts withhold which.
+        foreign: SLOs over other systems' metrics.
+        kept: OpenSLO's documents of other kinds; used for nothing but references.
+        own: Our documents of kind Alerting and Rule, as text and numbers.
+        notes: What of the file is not used, a line each.
     """
 
     path: Path
@@ -232,3 +254,7 @@ class SloFile:
     interval_s: float = 5.0
     rules: tuple[Rule, ...] = ()
     inhibitions: tuple[Inhibition, ...] = ()
+    foreign: tuple[ForeignSlo, ...] = ()
+    kept: tuple[Mapping[str, object], ...] = ()
+    own: tuple[Mapping[str, object], ...] = ()
+    notes: tuple[str, ...] = ()
