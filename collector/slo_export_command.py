@@ -33,6 +33,8 @@ def _run_export(args: argparse.Namespace) -> int:
         print(openslo_file(file), end="")
         return 0
     slos = [slo for slo in file.slos if args.name in (None, slo.name)]
+    if not file.slos:
+        raise ConfigurationError(f"{args.slo} has no SLO that evenkeel evaluates")
     if not slos:
         names = ", ".join(slo.name for slo in file.slos)
         raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {names}")

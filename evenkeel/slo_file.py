@@ -24,7 +24,7 @@ from evenkeel.slo_file_document import (
 from evenkeel.slo_file_objective import duration_s, read_indicator, read_objective, read_period
 from evenkeel.slo_file_receiver import read_receivers
 from evenkeel.slo_file_rule import read_rule
-from evenkeel.slo_model import ForeignSlo, Indicator, Inhibition, Slo, SloFile
+from evenkeel.slo_model import ForeignSlo, Indicator, Inhibition, Metric, Slo, SloFile
 from evenkeel.slo_receiver import Receiver
 from evenkeel.slo_rules import Rule
 from evenkeel.yaml_source import Section, Value
@@ -159,7 +159,8 @@ def _read_slos(section: Section, known: _Known) -> tuple[list[Slo], list[Foreign
     reason = why_foreign(spec_value, known.documents)
     if reason is not None:
         reason = reason.removeprefix(f"SLO {name!r}: ")
-        return [], [ForeignSlo(name, reason, section.value.plain())]
+        replayed = _counted_elsewhere(name, spec_value, known.scale)
+        return [], [ForeignSlo(name, reason, section.value.plain(), replayed)]
     draft, annotations = _read_metadata(metadata_value, name)
     section.close()
 
@@ -219,6 +220,35 @@ def _read_slos(section: Section, known: _Known) -> tuple[list[Slo], list[Foreign
             slo = _with_alerting(slo, alerting.section())
         slos.append(_checked(slo, spec_value))
     return slos, []
+
+
+def _counted_elsewhere(name: str, spec: Value, scale: Fraction) -> tuple[Slo, ...]:
+    """Return the objectives of an SLO that is not evaluated; none if they cannot be read."""
+    objectives, window = spec.at("objectives"), spec.at("timeWindow") or spec.at("timeWindows")
+    if objectives is None or window is None:
+        return ()
+    slos = []
+    try:
+        period = read_period(window)
+        elements = list(objectives.items())
+        for number, element in enumerate(elements, 1):
+            objective = read_objective(element, spec.at("budgetingMethod"))
+            of_name = name if len(elements) == 1 else f"{name}-{number}"
+            slo = Slo(
+                of_name,
+                of_name,
+                Indicator(Metric.AVAILABILITY, None),
+                objective.target,
+                period.length_s,
+                DEFAULT_RULES,
+                scale,
+                slicing=objective.slicing,
+                calendar=period.calendar,
+            )
+            slos.append(_checked(slo, spec))
+    except ConfigurationError:
+        return ()
+    return tuple(slos)
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,11 +224,14 @@ class ForeignSlo:
         name: As its document says.
         reason: Why it is not evaluated, with file and line.
         document: The whole document, in OpenSLO v1 or v1alpha.
+        slos: Its objectives, for a replay of counts from elsewhere: their indicator says nothing.
+            None where an objective or the period cannot be read.
     """
 
     name: str
     reason: str
     document: Mapping[str, object]
+    slos: tuple[Slo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,3 +44,25 @@ def test_import_prints_the_file_alone(path: Path, capsys: pytest.CaptureFixture[
     captured = capsys.readouterr()
     assert captured.out.startswith("apiVersion: openslo/v1\n")
     assert "not evaluated: SLO 'theirs'" in captured.err
+
+
+def test_counts_from_elsewhere_replay_an_slo_that_is_not_evaluated(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = path.parent / "minutes.csv"
+    events.write_text("minute,total,bad\n" + "".join(f"{m},10,5\n" for m in range(1000, 1100)))
+    command = ["slo", "backtest", "--slo", str(path), "--events", str(events), "--json"]
+    assert main(command) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["sli"] == 0.5
+    assert answer["alerts"][0]["slo"] == "theirs"
+
+
+@pytest.mark.parametrize(
+    "verb", [["backtest", "--days", "1"], ["export", "--prometheus"]], ids=["backtest", "export"]
+)
+def test_a_file_without_an_slo_to_evaluate_is_one_line(
+    path: Path, verb: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["slo", verb[0], "--slo", str(path), *verb[1:]]) == 2
+    assert "has no SLO that evenkeel evaluates" in capsys.readouterr().err

@@ -205,7 +205,7 @@ def test_a_latency_over_a_histogram_of_vllm_becomes_ours(tmp_path: Path) -> None
     assert notes == () and file.foreign == ()
     assert (slo.indicator.metric, slo.indicator.threshold_s) == ("ttft", 0.5)
     assert (slo.indicator.select, slo.labels["team"]) == ({"model": "m"}, "chat")
-    assert (slo.target, slo.period_s) == (Fraction("0.99"), 14 * 86400)
+    assert (slo.target, slo.period_s) == (Fraction("0.99"), Fraction(14 * 86400))
 
 
 def test_any_other_pyrra_indicator_is_kept(tmp_path: Path) -> None:
@@ -217,3 +217,8 @@ def test_a_file_of_another_tool_names_the_import(tmp_path: Path) -> None:
     for text in (SLOTH, PYRRA):
         with pytest.raises(ConfigurationError, match=r"evenkeel slo import .*slos\.yaml"):
             read(tmp_path, text)
+
+
+def test_a_deep_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nested too deeply.*slos\.yaml:1"):
+        read(tmp_path, "a: " + "[" * 200 + "]" * 200)
