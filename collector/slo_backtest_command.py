@@ -70,10 +70,18 @@ def _run_backtest(args: argparse.Namespace) -> int:
     file = read_slo_file(args.slo)
     if args.days is not None:
         check_days(args.days)
-    names = [slo.name for slo in file.slos]
+    # Counts of yours need no metric source: any objective can be replayed with them.
+    known = list(file.slos)
+    if args.events is not None:
+        known += (slo for foreign in file.foreign for slo in foreign.slos)
+    names = [slo.name for slo in known]
+    if not names:
+        raise ConfigurationError(
+            f"{args.slo} has no SLO that evenkeel evaluates; evenkeel slo check says why"
+        )
     if args.name is not None and args.name not in names:
         raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(names)}")
-    wanted = [slo for slo in file.slos if args.name in (None, slo.name)]
+    wanted = [slo for slo in known if args.name in (None, slo.name)]
     marked = [] if args.incidents is None else read_incidents(args.incidents)
     if args.events is not None:
         if len(wanted) > 1:

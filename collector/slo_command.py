@@ -13,6 +13,7 @@ from collector.slo_burned_command import add_burned
 from collector.slo_correct_command import add_correct
 from collector.slo_diff_command import add_diff
 from collector.slo_export_command import add_export
+from collector.slo_import_command import add_import
 from collector.slo_report_command import add_report, parse_period
 from collector.slo_templates_command import add_templates
 from evenkeel.cli import Command
@@ -31,6 +32,7 @@ examples:
       --reason maintenance --by ann --comment 'node drained'
   evenkeel slo templates --show chat >> slos.yaml
   evenkeel slo export --slo slos.yaml --prometheus > rules.yml
+  evenkeel slo import sloth.yml > imported.yaml
 """
 
 
@@ -45,6 +47,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_burned(verbs)
     add_correct(verbs)
     add_export(verbs)
+    add_import(verbs)
     add_templates(verbs)
 
 
@@ -52,6 +55,9 @@ def _add_check(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     check = verbs.add_parser("check", help="validate an SLO file and say when it alerts")
     check.add_argument("file", type=Path, metavar="FILE")
     check.add_argument("--json", action="store_true", help="print JSON")
+    check.add_argument(
+        "--strict", action="store_true", help="refuse SLOs that evenkeel cannot evaluate"
+    )
     check.set_defaults(run=_run_check)
 
 
@@ -76,6 +82,13 @@ def _run_check(args: argparse.Namespace) -> int:
     from evenkeel.slo_file import read_slo_file
 
     file = read_slo_file(args.file)
+    if args.strict and file.foreign:
+        first = file.foreign[0]
+        more = len(file.foreign) - 1
+        raise ConfigurationError(
+            f"SLO {first.name!r} cannot be evaluated: {first.reason}"
+            + (f"; nor can {more} more" if more else "")
+        )
     if args.json:
         slos = [
             {
@@ -106,7 +119,17 @@ def _run_check(args: argparse.Namespace) -> int:
             for slo in file.slos
         ]
         receivers = [receiver.name for receiver in file.receivers]
-        print(json.dumps({"slos": slos, "receivers": receivers, "interval_s": file.interval_s}))
+        print(
+            json.dumps(
+                {
+                    "slos": slos,
+                    "receivers": receivers,
+                    "interval_s": file.interval_s,
+                    "not_evaluated": [{"name": f.name, "reason": f.reason} for f in file.foreign],
+                    "notes": list(file.notes),
+                }
+            )
+        )
     else:
         print(check_text(file))
     return 0

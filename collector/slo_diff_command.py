@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ def _run_diff(args: argparse.Namespace) -> int:
     check_days(args.days)
     old, new = ({slo.name: slo for slo in read_slo_file(p).slos} for p in (args.old, args.new))
     names = [*old, *(name for name in new if name not in old)]
-    changed = [name for name in names if old.get(name) != new.get(name)]
+    changed = [name for name in names if _judged(old.get(name)) != _judged(new.get(name))]
     before, after = (
         _replayed(args, [file[name] for name in changed if name in file]) for file in (old, new)
     )
@@ -82,6 +82,11 @@ def _run_diff(args: argparse.Namespace) -> int:
     else:
         print(diff_text(diffs, args.days))
     return 0
+
+
+def _judged(slo: Slo | None) -> Slo | None:
+    """Return what of an SLO decides its alerts."""
+    return slo and replace(slo, title="", kept={}, labels={})
 
 
 def _replayed(args: argparse.Namespace, slos: Sequence[Slo]) -> dict[str, Sequence[AlertSpan]]:

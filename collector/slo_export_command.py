@@ -25,12 +25,17 @@ def add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def _run_export(args: argparse.Namespace) -> int:
     from evenkeel.slo_file import read_slo_file
-    from evenkeel.slo_openslo import openslo_documents
+    from evenkeel.slo_openslo import openslo_documents, openslo_file
     from evenkeel.slo_prometheus import Counters, prometheus_rules
 
     file = read_slo_file(args.slo)
+    if args.openslo and args.name is None:
+        print(openslo_file(file), end="")
+        return 0
     slos = [slo for slo in file.slos if args.name in (None, slo.name)]
-    if not slos and (args.name is not None or not file.rules):
+    if not file.slos and (args.openslo or args.name is not None or not file.rules):
+        raise ConfigurationError(f"{args.slo} has no SLO that evenkeel evaluates")
+    if not slos and args.name is not None:
         names = ", ".join(slo.name for slo in file.slos)
         raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {names}")
     if args.openslo:

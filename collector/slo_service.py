@@ -49,6 +49,8 @@ class SloService:
         self._metrics = SloMetrics(context.metrics)
         self._file = WatchedFile(context.slo_file, read_slo_file, self._metrics.rejected_files.inc)
         self._warn_of_lacks()
+        for note in self._file.current.notes:
+            logger.warning("slo file: %s", note)
         self._book_path = context.data_dir / FILE_NAME
         AlertBook(self._book_path).close()
         self._worker = DeliveryWorker(

@@ -89,7 +89,11 @@ def check_text(file: SloFile) -> str:
         for i in file.inhibitions
     ]
     receivers = ", ".join(_receiver_text(receiver) for receiver in file.receivers)
+    if file.notes:
+        blocks.append("\n".join(file.notes))
     listed = f"{_number(file.slos, 'SLO')} and {_number(file.rules, 'rule')}"
+    if file.foreign:
+        listed += f"; {len(file.foreign)} not evaluated"
     blocks.append(
         f"valid: {listed}; evaluated every {format_duration(file.interval_s)}; "
         f"receivers: {receivers or 'none, alerts are only recorded'}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from fractions import Fraction
 from zoneinfo import ZoneInfo
@@ -27,6 +28,7 @@ _NOMINAL_DAYS = {
     CalendarUnit.QUARTER: 91,
     CalendarUnit.YEAR: 365,
 }
+_MONTHS = {CalendarUnit.MONTH: 1, CalendarUnit.QUARTER: 3, CalendarUnit.YEAR: 12}
 _MOST_DAYS = {
     CalendarUnit.DAY: 1,
     CalendarUnit.WEEK: 7,
@@ -38,34 +40,65 @@ _MOST_DAYS = {
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Periods that begin at local midnight: weeks on Monday, months on the 1st.
+    """Periods by local time: from a start, or weeks from Monday and months from the 1st, midnight.
 
     Attributes:
         unit: The kind of period.
         zone: An IANA time zone.
+        count: How many units a period has; above 1 only with a start.
+        start: Local time at which a period begins, and with it all others, before and after; None:
+            midnight of the unit's first day.
     """
 
     unit: CalendarUnit
     zone: ZoneInfo
+    count: int = 1
+    start: datetime | None = None
 
     @property
     def nominal_s(self) -> Fraction:
         """The length that alert factors are worked out from: 30 days for a month, and so on."""
-        return Fraction(_NOMINAL_DAYS[self.unit] * 86400)
+        return Fraction(_NOMINAL_DAYS[self.unit] * 86400 * self.count)
 
     @property
     def longest_s(self) -> Fraction:
         """No period is longer; a day may have 25 hours."""
-        return Fraction(_MOST_DAYS[self.unit] * 86400 + 3600)
+        return Fraction(_MOST_DAYS[self.unit] * 86400 * self.count + 3600)
 
     def start_ns(self, now_ns: int) -> int:
         """Return when the period that holds `now_ns` began, in unix nanoseconds."""
+        if self.start is not None:
+            return self._start_from(self.start, now_ns)
         today = datetime.fromtimestamp(now_ns // 10**9, self.zone).date()
-        return self._midnight_ns(_first_day(self.unit, today))
+        first = _first_day(self.unit, today)
+        return self._moment_ns(datetime.combine(first, time()))
 
-    def _midnight_ns(self, day: date) -> int:
-        # Through UTC: where clocks change at midnight, the later, existing moment is meant.
-        local = datetime(day.year, day.month, day.day, tzinfo=self.zone)
+    def _start_from(self, start: datetime, now_ns: int) -> int:
+        today = datetime.fromtimestamp(now_ns // 10**9, self.zone).date()
+        if self.unit in _MONTHS:
+            months = (today.year - start.year) * 12 + today.month - start.month
+            step = months // (_MONTHS[self.unit] * self.count)
+        else:
+            step = (today - start.date()).days // (_NOMINAL_DAYS[self.unit] * self.count)
+        # The day tells the period but for the hours before the start's own time of day.
+        for earlier in range(-1, 2):
+            moment_ns = self._moment_ns(self._begin(start, step - earlier))
+            if moment_ns <= now_ns:
+                return moment_ns
+        return self._moment_ns(self._begin(start, step - 2))
+
+    def _begin(self, start: datetime, step: int) -> datetime:
+        """Return the local begin of a period: on the month's last day if it lacks the start's."""
+        if self.unit not in _MONTHS:
+            return start + timedelta(days=step * _NOMINAL_DAYS[self.unit] * self.count)
+        year, month = divmod(start.month - 1 + step * _MONTHS[self.unit] * self.count, 12)
+        year += start.year
+        day = min(start.day, monthrange(year, month + 1)[1])
+        return start.replace(year=year, month=month + 1, day=day)
+
+    def _moment_ns(self, naive: datetime) -> int:
+        # Through UTC: where clocks change at that time, the later, existing moment is meant.
+        local = naive.replace(tzinfo=self.zone)
         moment = local.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
         return int(moment / timedelta(seconds=1)) * 10**9
 

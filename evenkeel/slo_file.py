@@ -9,12 +9,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import inf, nextafter
 from pathlib import Path
 
 from evenkeel.alert_routing import InhibitRule, Maintenance
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo import Severity, WindowRule, default_rules
 from evenkeel.slo_budget_policy import read_budget_policy
+from evenkeel.slo_file_document import (
+    Documents,
+    no_documents,
+    sorted_documents,
+    why_foreign,
+)
 from evenkeel.slo_file_objective import duration_s, read_indicator, read_objective, read_period
 from evenkeel.slo_file_receiver import read_receivers
 from evenkeel.slo_file_routing import (
@@ -24,14 +31,16 @@ from evenkeel.slo_file_routing import (
     read_time_intervals,
 )
 from evenkeel.slo_file_rule import read_rule
-from evenkeel.slo_model import Indicator, Slo, SloFile
+from evenkeel.slo_model import ForeignSlo, Indicator, Metric, Slo, SloFile
 from evenkeel.slo_receiver import Receiver
 from evenkeel.slo_rules import Rule
-from evenkeel.yaml_source import Section, Value, read_documents
+from evenkeel.yaml_source import Section, Value
 
-OPENSLO_VERSION = "openslo/v1"
-OUR_VERSION = "evenkeel/v1"
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+# What OpenSLO has no place for, in an exported document: the alerting mapping, the exact target.
+ALERTING_ANNOTATION = "evenkeel/alerting"
+BUDGET_ANNOTATION = "evenkeel/budgetPolicy"
+TARGET_ANNOTATION = "evenkeel/target"
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
 _OWN_LABELS = ("alertname", "slo", "severity", "service")
 _SHORTEST_WINDOW_S = Fraction(1)
 
@@ -43,46 +52,25 @@ def read_slo_file(path: Path) -> SloFile:
         ConfigurationError: On anything missing, unknown, repeated or out of range; the message
             names the value, the file and the line.
     """
-    slo_sections: list[Section] = []
-    slis: dict[str, Value] = {}
-    rule_sections: list[Section] = []
-    alerting: Section | None = None
-    for document in read_documents(path):
-        section = document.section()
-        version, kind = section.required("apiVersion"), section.required("kind")
-        match kind.choice("SLO", "SLI", "Service", "Alerting", "Rule"):
-            case "SLO":
-                version.choice(OPENSLO_VERSION)
-                slo_sections.append(section)
-            case "SLI":
-                version.choice(OPENSLO_VERSION)
-                name, slis_spec = _name_and_spec(section)
-                slis[name] = slis_spec
-            case "Rule":
-                version.choice(OUR_VERSION)
-                rule_sections.append(section)
-            case "Service":
-                # OpenSLO describes services apart; nothing of it is needed to evaluate.
-                version.choice(OPENSLO_VERSION)
-            case _:
-                version.choice(OUR_VERSION)
-                if alerting is not None:
-                    raise kind.complaint("the file has a second document of kind Alerting")
-                alerting = section
-    if not slo_sections and not rule_sections:
-        raise ConfigurationError(f"{path} has no document of kind SLO or Rule")
-    settings = _read_alerting(alerting)
-    known = _Known(settings.scale, slis, {})
-    slos = []
-    for section in slo_sections:
-        slo = _read_slo(section, known)
-        if slo.name in known.indicators:
-            raise _repeated(section)
-        slos.append(slo)
-        known.indicators[slo.name] = slo.indicator
-    names = set(known.indicators)
+    documents = sorted_documents(path)
+    if not documents.slos and not documents.rules:
+        raise no_documents(path)
+    settings = _read_alerting(documents.alerting)
+    known = _Known(settings.scale, documents, {})
+    slos: list[Slo] = []
+    foreign: list[ForeignSlo] = []
+    names: set[str] = set()
+    for section in documents.slos:
+        read, others = _read_slos(section, known)
+        for name in [slo.name for slo in read] + [other.name for other in others]:
+            if name in names:
+                raise _repeated(section)
+            names.add(name)
+        slos += read
+        foreign += others
+        known.indicators.update({slo.name: slo.indicator for slo in read})
     rules: list[Rule] = []
-    for section in rule_sections:
+    for section in documents.rules:
         rule = read_rule(section)
         if rule.name in names:
             raise _repeated(section)
@@ -96,25 +84,24 @@ def read_slo_file(path: Path) -> SloFile:
         tuple(rules),
         settings.inhibitions,
         settings.maintenance,
+        tuple(foreign),
+        tuple(kept.plain() for kept in documents.kept),
+        tuple(own.plain() for own in documents.own),
+        (*documents.notes, *(f"not evaluated: SLO {f.name!r}: {f.reason}" for f in foreign)),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What an SLO may refer to: the file's scale, its SLIs, and the SLOs before it."""
+    """What an SLO may refer to: the file's scale, its documents, and the SLOs before it."""
 
     scale: Fraction
-    slis: dict[str, Value]
+    documents: Documents
     indicators: dict[str, Indicator]
 
 
 def _repeated(section: Section) -> ConfigurationError:
     return section.value.complaint("an SLO or rule further up has this name; names are unique")
-
-
-def _name_and_spec(section: Section) -> tuple[str, Value]:
-    metadata = section.required("metadata").section()
-    return metadata.required("name").text(), section.required("spec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,60 +136,172 @@ def _read_alerting(section: Section | None) -> _Alerting:
     return _Alerting(float(interval_s), scale or Fraction(1), receivers, inhibitions, maintenance)
 
 
-def _indicator_value(spec: Section, known: _Known) -> Value:
-    """Return the indicator written in place, or the one of kind SLI that is referred to."""
-    reference = spec.optional("indicatorRef")
-    if reference is None:
-        return spec.required("indicator")
-    if reference.text() not in known.slis:
-        raise reference.complaint(f"the file has no SLI {reference.text()!r}")
-    return known.slis[reference.text()]
+def _indicator_value(spec: Value, objective: Value, known: _Known) -> Value:
+    """Return the indicator: the objective's own, the SLO's, or the SLI that one refers to."""
+    for holder in (objective, spec):
+        reference, indicator = holder.at("indicatorRef"), holder.at("indicator")
+        if reference is not None:
+            return known.documents.slis[reference.text()]
+        if indicator is not None:
+            return indicator
+        if holder.at("ratioMetrics") is not None:
+            return holder
+    return spec.section().required("indicator")
 
 
-def _read_slo(section: Section, known: _Known) -> Slo:
+def _read_slos(section: Section, known: _Known) -> tuple[list[Slo], list[ForeignSlo]]:
+    """Return one SLO per objective, or the document if its metrics are not ours."""
     metadata_value, spec_value = section.required("metadata"), section.required("spec")
     name_value = metadata_value.section().required("name")
     name = name_value.text()
     if not _NAME.fullmatch(name):
-        raise name_value.error("lower-case letters, digits and dashes, 63 at most")
+        raise name_value.error("letters, digits, dashes, dots and underscores, 253 at most")
     # From here on, messages say which SLO they are about.
     for value in (section.value, metadata_value, spec_value):
         value.subject = f"SLO {name!r}"
-    metadata = metadata_value.section()
-    metadata.required("name")
-    title = metadata.optional("displayName")
-    labels_value = metadata.optional("labels")
-    labels = {} if labels_value is None else labels_value.section().texts()
-    for label in _OWN_LABELS:
-        if labels_value is not None and label in labels:
-            raise labels_value.complaint(f"label {label!r} is set by evenkeel")
-    metadata.close()
+    reason = why_foreign(spec_value, known.documents)
+    if reason is not None:
+        reason = reason.removeprefix(f"SLO {name!r}: ")
+        replayed = _counted_elsewhere(name, spec_value, known.scale)
+        return [], [ForeignSlo(name, reason, section.value.plain(), replayed)]
+    draft, annotations = _read_metadata(metadata_value, name)
     section.close()
 
     spec = spec_value.section()
-    spec.optional("description")
-    service = spec.optional("service")
-    if service is not None:
-        labels["service"] = service.text()
-    objective = read_objective(spec.required("objectives"), spec.optional("budgetingMethod"))
-    indicator = read_indicator(_indicator_value(spec, known), objective.threshold, known.indicators)
-    period = read_period(spec.required("timeWindow"))
-    alerting_value, policy = spec.optional("alerting"), spec.optional("budgetPolicy")
+    description, service = spec.optional("description"), spec.optional("service")
+    method = spec.optional("budgetingMethod")
+    for taken in ("indicator", "indicatorRef"):
+        spec.optional(taken)
+    objectives = list(spec.required("objectives").items())
+    if not objectives:
+        raise spec_value.complaint("objectives is empty, expected at least one")
+    window = spec.optional("timeWindows") or spec.required("timeWindow")
+    policies, alerting = spec.optional("alertPolicies"), spec.optional("alerting")
+    budget = spec.optional("budgetPolicy")
     spec.close()
-    slo = Slo(
-        name=name,
-        title=name if title is None else title.text(),
-        indicator=indicator,
-        target=objective.target,
-        period_s=period.length_s,
-        rules=default_rules(period.length_s),
-        scale=known.scale,
-        labels=labels,
-        slicing=objective.slicing,
-        calendar=period.calendar,
-        budget_policy=() if policy is None else read_budget_policy(policy, _OWN_LABELS),
+    alerting = _or_stored(alerting, annotations.pop(ALERTING_ANNOTATION, None), ALERTING_ANNOTATION)
+    budget = _or_stored(budget, annotations.pop(BUDGET_ANNOTATION, None), BUDGET_ANNOTATION)
+    exact = annotations.pop(TARGET_ANNOTATION, None)
+    kept: dict[str, object] = {}
+    if annotations:
+        kept["metadata.annotations"] = {key: value.plain() for key, value in annotations.items()}
+    if description is not None:
+        kept["spec.description"] = description.plain()
+    if policies is not None:
+        kept["spec.alertPolicies"] = policies.plain()
+        known.documents.notes.append(
+            str(policies.complaint("alertPolicies is kept, not used: alerting says when it alerts"))
+        )
+    labels = dict(draft.labels) | ({} if service is None else {"service": service.text()})
+    period = read_period(window)
+    slos = []
+    for number, element in enumerate(objectives, 1):
+        objective = read_objective(element, method)
+        indicator_value = _indicator_value(spec_value, element, known)
+        indicator = read_indicator(indicator_value, objective.threshold, known.indicators)
+        if objective.is_strict and indicator.threshold_s is not None:
+            # Durations are floats: below a limit is up to the float before it.
+            indicator = replace(indicator, threshold_s=nextafter(indicator.threshold_s, -inf))
+        shown = element.at("displayName")
+        is_one = len(objectives) == 1
+        slo = Slo(
+            name=name if is_one else f"{name}-{number}",
+            title=draft.title if is_one or shown is None else f"{draft.title}: {shown.text()}",
+            indicator=indicator,
+            target=objective.target if exact is None else _exact(exact),
+            period_s=period.length_s,
+            rules=default_rules(period.length_s),
+            scale=known.scale,
+            labels=labels,
+            slicing=objective.slicing,
+            calendar=period.calendar,
+            budget_policy=() if budget is None else read_budget_policy(budget, _OWN_LABELS),
+            kept=kept,
+        )
+        if alerting is not None:
+            slo = _with_alerting(slo, alerting.section())
+        slos.append(_checked(slo, spec_value))
+    return slos, []
+
+
+def _or_stored(given: Value | None, stored: Value | None, name: str) -> Value | None:
+    """Return what is written, or what an annotation holds of it."""
+    if stored is None:
+        return given
+    if given is not None:
+        raise given.complaint(f"give {given.name} or the annotation {name}")
+    return next(iter(stored.embedded()), stored)
+
+
+def _counted_elsewhere(name: str, spec: Value, scale: Fraction) -> tuple[Slo, ...]:
+    """Return the objectives of an SLO that is not evaluated; none if they cannot be read."""
+    objectives, window = spec.at("objectives"), spec.at("timeWindow") or spec.at("timeWindows")
+    if objectives is None or window is None:
+        return ()
+    slos = []
+    try:
+        period = read_period(window)
+        elements = list(objectives.items())
+        for number, element in enumerate(elements, 1):
+            objective = read_objective(element, spec.at("budgetingMethod"))
+            of_name = name if len(elements) == 1 else f"{name}-{number}"
+            slo = Slo(
+                of_name,
+                of_name,
+                Indicator(Metric.AVAILABILITY, None),
+                objective.target,
+                period.length_s,
+                default_rules(period.length_s),
+                scale,
+                slicing=objective.slicing,
+                calendar=period.calendar,
+            )
+            slos.append(_checked(slo, spec))
+    except ConfigurationError:
+        return ()
+    return tuple(slos)
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    title: str
+    labels: dict[str, str]
+
+
+def _read_metadata(value: Value, name: str) -> tuple[_Metadata, dict[str, Value]]:
+    section = value.section()
+    section.required("name")
+    title, labels = section.optional("displayName"), section.optional("labels")
+    annotations = section.optional("annotations")
+    section.close()
+    return (
+        _Metadata(
+            name if title is None or title.is_empty else title.text(),
+            {} if labels is None or labels.is_empty else _labels(labels),
+        ),
+        {} if annotations is None or annotations.is_empty else annotations.section().values(),
     )
-    slo = slo if alerting_value is None else _with_alerting(slo, alerting_value.section())
+
+
+def _labels(value: Value) -> dict[str, str]:
+    labels = {
+        key: ",".join(e.text() for e in label.items()) if label.is_list else label.text()
+        for key, label in value.section().values().items()
+    }
+    for label in _OWN_LABELS:
+        if label in labels:
+            raise value.complaint(f"label {label!r} is set by evenkeel")
+    return labels
+
+
+def _exact(value: Value) -> Fraction:
+    target = value.number("a fraction such as 2/3")
+    if not 0 < target < 1:
+        raise value.error("a fraction such as 2/3")
+    return target
+
+
+def _checked(slo: Slo, spec_value: Value) -> Slo:
     shortest_s = min(window.short_s for window in slo.windows)
     if shortest_s < _SHORTEST_WINDOW_S:
         raise spec_value.complaint(

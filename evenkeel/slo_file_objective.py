@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -22,19 +24,24 @@ from evenkeel.slo_model import (
     Slicing,
     Treatment,
 )
-from evenkeel.yaml_source import Value
+from evenkeel.yaml_source import Section, Value
 
 OUR_SOURCE = "evenkeel"
+OPERATORS = ("lte", "lt", "gte", "gt")
 _WRITTEN_METRICS = tuple(m for m in Metric if m not in (Metric.JOINT, Metric.COMPOSITE))
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """The first and only element of `objectives`; `threshold` is read with the indicator."""
+    """An element of `objectives`; `threshold` is read with the indicator.
+
+    `is_strict`: only what is below the threshold is good, not what equals it.
+    """
 
     target: Fraction
     threshold: Value | None
     slicing: Slicing | None
+    is_strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +52,17 @@ class Period:
     calendar: Calendar | None = None
 
 
-def read_objective(objectives: Value, method_value: Value | None) -> Objective:
-    """Return the objective.
+def read_objective(element: Value, method_value: Value | None) -> Objective:
+    """Return one element of `objectives`.
 
     Raises:
-        ConfigurationError: If it is not one, or its target is no fraction.
+        ConfigurationError: If its target is no fraction, or what it says of time slices does not
+            fit the budgeting method.
     """
-    elements = list(objectives.items())
-    if len(elements) != 1:
-        raise objectives.complaint(f"objectives has {len(elements)} elements, expected one")
-    section = elements[0].section()
-    section.optional("displayName")
-    target = _fraction(section.required("target"))
+    section = element.section()
+    for name in ("displayName", "indicator", "indicatorRef", "ratioMetrics"):
+        section.optional(name)
+    target = _read_target(section)
     op, threshold = section.optional("op"), section.optional("value")
     slice_target, window = (
         section.optional("timeSliceTarget"),
@@ -64,21 +70,36 @@ def read_objective(objectives: Value, method_value: Value | None) -> Objective:
     )
     section.close()
     if op is not None:
-        op.choice("lte")
+        op.choice(*OPERATORS)
+    is_strict = op is not None and op.text() == "lt"
     method = Method.OCCURRENCES if method_value is None else Method(method_value.choice(*Method))
     if method is Method.OCCURRENCES:
         for value in (slice_target, window):
             if value is not None:
                 raise value.complaint(f"{value.name} belongs to a budgetingMethod of time slices")
-        return Objective(target, threshold, None)
+        return Objective(target, threshold, None, is_strict)
     length_s = Fraction(60) if window is None else duration_s(window)
     if method is Method.RATIO_TIMESLICES:
         if slice_target is not None:
             raise slice_target.complaint("timeSliceTarget belongs to Timeslices: here ratios count")
-        return Objective(target, threshold, Slicing(method, length_s))
+        return Objective(target, threshold, Slicing(method, length_s), is_strict)
     if slice_target is None:
-        raise objectives.complaint("Timeslices needs objectives[0].timeSliceTarget")
-    return Objective(target, threshold, Slicing(method, length_s, _fraction(slice_target)))
+        raise element.complaint(f"Timeslices needs {element.name}.timeSliceTarget")
+    slicing = Slicing(method, length_s, _fraction(slice_target))
+    return Objective(target, threshold, slicing, is_strict)
+
+
+def _read_target(section: Section) -> Fraction:
+    percent = section.optional("targetPercent")
+    if percent is None:
+        return _fraction(section.required("target"))
+    number = percent.number("a percentage such as 99.5")
+    if not 0 < number < 100:
+        raise percent.error("a percentage such as 99.5")
+    target = section.optional("target")
+    if target is not None and _fraction(target) != number / 100:
+        raise percent.complaint("target and targetPercent differ; give one")
+    return number / 100
 
 
 def _fraction(value: Value) -> Fraction:
@@ -136,16 +157,19 @@ def _treatment(value: Value | None, usual: Treatment) -> Treatment:
 
 def _unwrapped(value: Value) -> Value:
     """Return our words out of OpenSLO's `spec.ratioMetric.total.metricSource.spec`."""
-    section = value.section()
-    spec = section.optional("spec")
-    if spec is None and "ratioMetric" in section.names:
-        spec = value
-    if spec is None:
-        return value
-    ratio = spec.section().required("ratioMetric").section()
-    source = ratio.required("total").section().required("metricSource").section()
-    source.required("type").choice(OUR_SOURCE)
-    return source.required("spec")
+    spec = value.at("spec") or value
+    for kind in ("ratioMetric", "ratioMetrics", "thresholdMetric"):
+        metric = spec.at(kind)
+        if metric is None:
+            continue
+        part = metric.at("total") or metric.at("good") or metric.at("bad") or metric
+        query = part.at("query")
+        if query is not None:
+            # v1alpha has text alone: our words in a line.
+            return next(iter(query.embedded()), query)
+        source = part.at("metricSource") or part
+        return source.at("spec") or source.section().required("spec")
+    return value
 
 
 def _read_threshold(metric: Metric, at: Value, threshold: Value | None) -> float | None:
@@ -196,11 +220,17 @@ def _read_members(value: Value, others: Mapping[str, Indicator]) -> tuple[Member
     members = []
     for element in value.items():
         section = element.section()
-        name, weight_value = section.required("slo"), section.optional("weight")
+        written, weight_value = section.optional("indicator"), section.optional("weight")
+        threshold = section.optional("value")
+        if written is None:
+            name = section.required("slo")
+            found = others.get(name.text())
+            if found is None or found.members or threshold is not None:
+                raise name.error("the name of a plain SLO further up in the file")
+            indicator = found
+        else:
+            indicator = read_indicator(written, threshold, {})
         section.close()
-        indicator = others.get(name.text())
-        if indicator is None or indicator.members:
-            raise name.error("the name of a plain SLO further up in the file")
         weight = Fraction(1) if weight_value is None else weight_value.number("a positive weight")
         if weight_value is not None and weight <= 0:
             raise weight_value.error("a positive weight")
@@ -220,34 +250,92 @@ def read_period(value: Value) -> Period:
     if len(elements) != 1:
         raise value.complaint(f"timeWindow has {len(elements)} elements, expected one")
     section = elements[0].section()
-    duration, is_rolling = section.required("duration"), section.required("isRolling")
-    calendar_value = section.optional("calendar")
+    calendar_value, rolling = section.optional("calendar"), section.optional("isRolling")
+    unit, count = section.optional("unit"), section.optional("count")
+    duration = section.required("duration") if unit is None else None
     section.close()
-    if is_rolling.choice("true", "false") == "false":
-        if calendar_value is None:
-            raise is_rolling.complaint("a period that is not rolling needs calendar.timeZone")
-        calendar = _read_calendar(duration, calendar_value)
-        return Period(calendar.nominal_s, calendar)
-    if calendar_value is not None:
-        raise calendar_value.complaint("a rolling period has no calendar")
-    period_s = duration_s(duration)
-    if period_s > 400 * 86400:
-        raise duration.error("at most 400d")
-    return Period(period_s)
+    is_rolling = calendar_value is None
+    if rolling is not None:
+        is_rolling = rolling.choice("true", "false") == "true"
+        if not is_rolling and calendar_value is None:
+            raise rolling.complaint("a period that is not rolling needs calendar.timeZone")
+    at, (number, letter) = _length(duration, unit, count)
+    if is_rolling:
+        if calendar_value is not None:
+            raise calendar_value.complaint("a rolling period has no calendar")
+        # Months and longer roll by their nominal length.
+        is_calendar_unit = letter in (CalendarUnit.MONTH, CalendarUnit.QUARTER, CalendarUnit.YEAR)
+        nominal = Calendar(CalendarUnit(letter), ZoneInfo("UTC")) if is_calendar_unit else None
+        period_s = duration_s(at) if nominal is None and unit is None else Fraction(0)
+        if nominal is not None:
+            period_s = nominal.nominal_s * number
+        elif unit is not None:
+            period_s = Fraction(_V1ALPHA_SECONDS[letter] * number)
+        if period_s > 400 * 86400:
+            raise at.error("at most 400d")
+        return Period(period_s)
+    assert calendar_value is not None
+    calendar = _read_calendar(at, number, letter, calendar_value)
+    if calendar.nominal_s > 400 * 86400:
+        raise at.error("at most 400d")
+    return Period(calendar.nominal_s, calendar)
 
 
-def _read_calendar(duration: Value, value: Value) -> Calendar:
-    letters = {f"1{unit}": unit for unit in CalendarUnit}
-    unit = letters[duration.choice(*letters)]
+# What v1alpha writes in words, as OpenSLO v1's letters.
+_V1ALPHA_UNITS = {
+    "Second": "s", "Minute": "m", "Hour": "h", "Day": "d", "Week": "w", "Month": "M",
+    "Quarter": "Q", "Year": "Y",
+}  # fmt: skip
+_V1ALPHA_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
+_LENGTH = re.compile(r"(\d{1,4})([dwMQYm])", re.ASCII)
+
+
+def _length(
+    duration: Value | None, unit: Value | None, count: Value | None
+) -> tuple[Value, tuple[int, str]]:
+    """Return the value that says the length, how many units it has, and the unit's letter."""
+    if duration is not None:
+        match = _LENGTH.fullmatch(duration.text())
+        return duration, (int(match[1]), match[2]) if match and int(match[1]) else (0, "")
+    assert unit is not None
+    number = Fraction(1) if count is None else count.number("a whole number such as 30")
+    if number.denominator != 1 or number < 1:
+        assert count is not None
+        raise count.error("a whole number such as 30")
+    # Two spellings are found, Day and day.
+    letter = _V1ALPHA_UNITS.get(unit.text().capitalize())
+    if letter is None:
+        raise unit.error(" or ".join(_V1ALPHA_UNITS))
+    return unit, (int(number), letter)
+
+
+def _read_calendar(at: Value, number: int, letter: str, value: Value) -> Calendar:
+    # No budget lasts a calendar minute: as in OpenSLO's own example, m means a month here.
+    letter = "M" if letter == "m" else letter
+    if not number or letter not in tuple(CalendarUnit):
+        raise at.error(
+            "a calendar period such as " + ", ".join(f"1{unit}" for unit in CalendarUnit)
+        )
     section = value.section()
-    zone = section.required("timeZone")
-    # OpenSLO asks for a start; periods here begin with the day, week, month, quarter or year.
-    section.optional("startTime")
+    zone, start_value = section.required("timeZone"), section.optional("startTime")
     section.close()
+    start = None if start_value is None else _start(start_value)
+    if start is None and number > 1:
+        raise at.complaint(f"{at.name} is {at.text()}: several units need calendar.startTime")
     try:
-        return Calendar(unit, ZoneInfo(zone.text()))
+        return Calendar(CalendarUnit(letter), ZoneInfo(zone.text()), number, start)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise zone.error("an IANA time zone such as Europe/Berlin") from None
+
+
+def _start(value: Value) -> datetime:
+    try:
+        start = datetime.fromisoformat(value.text())
+    except ValueError:
+        start = None
+    if start is None or start.tzinfo is not None or not 1970 <= start.year <= 2200:
+        raise value.error("a local time such as 2026-01-01 00:00:00, without a zone")
+    return start
 
 
 def duration_s(value: Value) -> Fraction:

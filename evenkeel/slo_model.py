@@ -161,6 +161,8 @@ class Slo:
         slicing: How slices of time are judged; None: every event counts once.
         calendar: Whose current period the budget belongs to; None: a rolling one.
         budget_policy: What is done when shares of the budget are spent, the least first.
+        kept: What its document says beside, by path, such as `spec.alertPolicies`; written again
+            on export and used for nothing.
     """
 
     name: str
@@ -179,6 +181,7 @@ class Slo:
     slicing: Slicing | None = None
     calendar: Calendar | None = None
     budget_policy: tuple[BudgetStep, ...] = ()
+    kept: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def scaled_period_s(self) -> Fraction:
@@ -210,6 +213,24 @@ class Slo:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignSlo:
+    """An SLO that was read and is kept, but not evaluated.
+
+    Attributes:
+        name: As its document says.
+        reason: Why it is not evaluated, with file and line.
+        document: The whole document, in OpenSLO v1 or v1alpha.
+        slos: Its objectives, for a replay of counts from elsewhere: their indicator says nothing.
+            None where an objective or the period cannot be read.
+    """
+
+    name: str
+    reason: str
+    document: Mapping[str, object]
+    slos: tuple[Slo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SloFile:
     """A valid SLO file.
 
@@ -221,6 +242,10 @@ class SloFile:
         rules: Alerts beside the SLOs.
         inhibitions: Which alerts withhold which.
         maintenance: Which alerts nobody is told of at times that come again.
+        foreign: SLOs over other systems' metrics.
+        kept: OpenSLO's documents of other kinds; used for nothing but references.
+        own: Our documents of kind Alerting and Rule, as text and numbers.
+        notes: What of the file is not used, a line each.
     """
 
     path: Path
@@ -230,3 +255,7 @@ class SloFile:
     rules: tuple[Rule, ...] = ()
     inhibitions: tuple[InhibitRule, ...] = ()
     maintenance: tuple[Maintenance, ...] = ()
+    foreign: tuple[ForeignSlo, ...] = ()
+    kept: tuple[Mapping[str, object], ...] = ()
+    own: tuple[Mapping[str, object], ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,42 +1,69 @@
-"""Writes SLOs as OpenSLO v1 documents; `read_slo_file` reads them again.
+"""Writes SLO files as OpenSLO v1 documents; `read_slo_file` reads the same file again.
 
 OpenSLO leaves a metric's source to its vendor: ours is of type `evenkeel`, and its spec holds the
-keys of our indicator. Alert windows have no place in OpenSLO and are left out.
+keys of our indicator. What OpenSLO has no place for stands in annotations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
 import yaml
 
-from evenkeel.errors import ConfigurationError
-from evenkeel.slo_calendar import Calendar
-from evenkeel.slo_model import Indicator, Method, Metric, Slo
+from evenkeel.slo_budget_policy import BudgetStep
+from evenkeel.slo_calendar import Calendar, CalendarUnit
+from evenkeel.slo_file import ALERTING_ANNOTATION, BUDGET_ANNOTATION, TARGET_ANNOTATION
+from evenkeel.slo_file_document import DOCUMENTS_ANNOTATION
+from evenkeel.slo_model import Indicator, Method, Metric, Slo, SloFile
 
+# Where a calendar period of ours begins: weeks on a Monday.
 _START = "2026-01-01 00:00:00"
+_WEEK_START = "2026-01-05 00:00:00"
+
+
+def openslo_file(file: SloFile) -> str:
+    """Return everything that an SLO file says, what is not evaluated included."""
+    documents: list[Mapping[str, Any]] = []
+    if file.own:
+        own = yaml.safe_dump_all(file.own, sort_keys=False, allow_unicode=True)
+        documents.append(
+            {
+                "apiVersion": "openslo/v1",
+                "kind": "Service",
+                "metadata": {"name": "evenkeel", "annotations": {DOCUMENTS_ANNOTATION: own}},
+                "spec": {"description": "Receivers, intervals and rules of evenkeel."},
+            }
+        )
+    documents += file.kept
+    documents += (slo_document(slo) for slo in file.slos)
+    documents += (foreign.document for foreign in file.foreign)
+    return dump_documents(documents)
 
 
 def openslo_documents(slos: Sequence[Slo]) -> str:
-    """Return one YAML document an SLO.
-
-    Raises:
-        ConfigurationError: If an SLO is a composite, which OpenSLO v1 does not know.
-    """
-    documents = [_document(slo) for slo in slos]
-    return str(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
+    """Return one YAML document per SLO."""
+    return dump_documents([slo_document(slo) for slo in slos])
 
 
-def _document(slo: Slo) -> dict[str, Any]:
-    if slo.indicator.members:
-        raise ConfigurationError(f"SLO {slo.name!r} is a composite, which OpenSLO v1 does not know")
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: object) -> bool:
+        # A reference to a document further up is hard to read, and some readers refuse it.
+        return True
+
+
+def dump_documents(documents: Sequence[Mapping[str, Any]]) -> str:
+    """Return YAML documents in the order of their keys, without references."""
+    return str(yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
+def slo_document(slo: Slo) -> dict[str, Any]:
+    """Return an SLO as an OpenSLO v1 document."""
     labels = {name: value for name, value in slo.labels.items() if name != "service"}
-    # One each: YAML would write the second as a reference to the first.
-    good, total = (
-        {"metricSource": {"type": "evenkeel", "spec": _indicator(slo.indicator)}} for _ in range(2)
-    )
+    source = {"metricSource": {"type": "evenkeel", "spec": _indicator(slo.indicator)}}
     objective: dict[str, Any] = {"target": float(slo.target)}
     if slo.indicator.threshold_s is not None:
         objective |= {"op": "lte", "value": slo.indicator.threshold_s}
@@ -45,7 +72,26 @@ def _document(slo: Slo) -> dict[str, Any]:
         method = slo.slicing.method
         objective["timeSliceWindow"] = _duration(slo.slicing.length_s)
         if slo.slicing.target is not None:
-            objective["timeSliceTarget"] = float(slo.slicing.target)
+            objective["timeSliceTarget"] = exact_number(slo.slicing.target)
+    written = slo.kept.get("metadata.annotations")
+    annotations = dict(written) if isinstance(written, Mapping) else {}
+    annotations[ALERTING_ANNOTATION] = json.dumps(_alerting(slo))
+    if slo.budget_policy:
+        annotations[BUDGET_ANNOTATION] = json.dumps([_step(step) for step in slo.budget_policy])
+    if Fraction(repr(objective["target"])) != slo.target:
+        annotations[TARGET_ANNOTATION] = str(slo.target)
+    spec = {
+        "description": slo.kept.get("spec.description"),
+        "service": slo.labels.get("service"),
+        "indicator": {
+            "metadata": {"name": slo.name},
+            "spec": {"ratioMetric": {"counter": True, "good": source, "total": source}},
+        },
+        "timeWindow": [_window(slo.period_s, slo.calendar)],
+        "budgetingMethod": method.value,
+        "objectives": [objective],
+        "alertPolicies": slo.kept.get("spec.alertPolicies"),
+    }
     return {
         "apiVersion": "openslo/v1",
         "kind": "SLO",
@@ -53,17 +99,43 @@ def _document(slo: Slo) -> dict[str, Any]:
             "name": slo.name,
             "displayName": slo.title,
             **({"labels": labels} if labels else {}),
+            "annotations": annotations,
         },
-        "spec": {
-            **({"service": slo.labels["service"]} if "service" in slo.labels else {}),
-            "indicator": {
-                "metadata": {"name": slo.name},
-                "spec": {"ratioMetric": {"counter": True, "good": good, "total": total}},
-            },
-            "timeWindow": [_window(slo.period_s, slo.calendar)],
-            "budgetingMethod": method.value,
-            "objectives": [objective],
-        },
+        "spec": {key: value for key, value in spec.items() if value is not None},
+    }
+
+
+def _alerting(slo: Slo) -> dict[str, Any]:
+    alerting: dict[str, Any] = {
+        "windows": [
+            {
+                "severity": rule.severity.value,
+                "budget": exact_number(rule.budget_ratio),
+                "long": _duration(rule.long_s),
+                "short": _duration(rule.short_s),
+            }
+            for rule in slo.rules
+        ],
+        "minBad": slo.min_bad,
+        "scale": exact_number(slo.scale),
+    }
+    if slo.pending_s:
+        alerting["for"] = _duration(slo.pending_s)
+    if slo.keep_firing_s:
+        alerting["keepFiringFor"] = _duration(slo.keep_firing_s)
+    if slo.confidence is not None:
+        alerting["confidence"] = exact_number(slo.confidence)
+    if slo.no_data_s is not None:
+        alerting["noData"] = _duration(slo.no_data_s) if slo.no_data_s else "never"
+    return alerting
+
+
+def _step(step: BudgetStep) -> dict[str, Any]:
+    return {
+        "spent": exact_number(step.spent_ratio),
+        **({"alert": step.severity.value} if step.severity else {}),
+        **({"labels": dict(step.labels)} if step.labels else {}),
+        **({"freeze": "prompts"} if step.freezes_promotions else {}),
     }
 
 
@@ -71,6 +143,21 @@ def _indicator(indicator: Indicator) -> dict[str, Any]:
     what: dict[str, Any] = {"metric": indicator.metric.value}
     if indicator.metric is Metric.JOINT:
         what = {"all": {metric.value: limit for metric, limit in indicator.limits.items()}}
+    if indicator.members:
+        return {
+            "composite": [
+                {
+                    "indicator": _indicator(member.indicator),
+                    **(
+                        {}
+                        if member.indicator.threshold_s is None
+                        else {"value": member.indicator.threshold_s}
+                    ),
+                    "weight": exact_number(member.weight),
+                }
+                for member in indicator.members
+            ]
+        }
     return {
         **what,
         **({"select": dict(indicator.select)} if indicator.select else {}),
@@ -83,10 +170,13 @@ def _indicator(indicator: Indicator) -> dict[str, Any]:
 def _window(period_s: Fraction, calendar: Calendar | None) -> dict[str, Any]:
     if calendar is None:
         return {"duration": _duration(period_s), "isRolling": True}
+    start: str = _WEEK_START if calendar.unit is CalendarUnit.WEEK else _START
+    if calendar.start is not None:
+        start = calendar.start.isoformat(" ")
     return {
-        "duration": f"1{calendar.unit}",
+        "duration": f"{calendar.count}{calendar.unit}",
         "isRolling": False,
-        "calendar": {"startTime": _START, "timeZone": calendar.zone.key},
+        "calendar": {"startTime": start, "timeZone": calendar.zone.key},
     }
 
 
@@ -94,4 +184,13 @@ def _duration(seconds: Fraction) -> str:
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds % length == 0:
             return f"{seconds // length}{unit}"
-    return f"{float(seconds):g}s"
+    return f"{exact_number(seconds)}s"
+
+
+def exact_number(number: Fraction) -> str:
+    """Return a number as a decimal if it is one, else as a ratio such as 1/60."""
+    with localcontext() as context:
+        context.prec = 40
+        decimal = Decimal(number.numerator) / Decimal(number.denominator)
+        text = format(decimal.normalize(), "f")
+    return text if Fraction(text) == number and len(text) < 18 else str(number)

@@ -6,14 +6,21 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from evenkeel.errors import ConfigurationError
 
 _MAX_BYTES = 1 << 20
+_EMPTY = "tag:yaml.org,2002:null"
+# As decimal digits alone: 010 and 1_000 mean something else to other readers and stay text.
+_PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?", re.ASCII)
+# Counted as a reader meets them: what an alias repeats counts again.
+_MAX_NODES = 100_000
+_MAX_DEPTH = 64
 # A decimal or a ratio; an exponent of nine digits would be worked out in full.
-_NUMBER = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?([eE][+-]?\d{1,2})?|\d{1,18}/\d{1,18})", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d{1,18}(\.\d{0,30})?([eE][+-]?\d{1,2})?|\d{1,18}/\d{1,18})", re.ASCII)
 
 
 class Value:
@@ -67,6 +74,63 @@ class Value:
             raise self.error("a list")
         for index, node in enumerate(self.node.value):
             yield Value(node, self.path, f"{self.name}[{index}]", self.subject)
+
+    def at(self, *names: str) -> Value | None:
+        """Return what lies under these keys, one below the other; None where one is absent."""
+        found = self
+        for name in names:
+            if not isinstance(found.node, yaml.MappingNode):
+                return None
+            nodes = [node for key, node in found.node.value if key.value == name]
+            if not nodes:
+                return None
+            found = Value(nodes[0], self.path, name, self.subject)
+        return found
+
+    @property
+    def is_list(self) -> bool:
+        """Whether this is a list."""
+        return isinstance(self.node, yaml.SequenceNode)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written here."""
+        return bool(self.node.tag == _EMPTY)
+
+    def plain(self) -> Any:
+        """Return lists, dictionaries, text, numbers and None, to be written as YAML again.
+
+        Dates and what YAML has no plain form for stay text.
+        """
+        if isinstance(self.node, yaml.MappingNode):
+            return {
+                str(key.value): Value(node, self.path, self.name).plain()
+                for key, node in self.node.value
+            }
+        if isinstance(self.node, yaml.SequenceNode):
+            return [Value(node, self.path, self.name).plain() for node in self.node.value]
+        text = str(self.node.value)
+        match self.node.tag.rpartition(":")[2]:
+            case "null":
+                return None
+            case "bool":
+                return text.lower() in ("true", "yes", "on", "y")
+            case "int" | "float" if _PLAIN_NUMBER.fullmatch(text):
+                return float(text) if set(text) & set(".eE") else int(text)
+        return text
+
+    def embedded(self) -> list[Value]:
+        """Return the YAML documents that this text holds; errors name this text's line.
+
+        Raises:
+            ConfigurationError: If the text is not YAML or too large.
+        """
+        values = _compose(self.text(), self.path)
+        for value in values:
+            for node in _each_node(value.node, value.path):
+                node.start_mark = self.node.start_mark
+            value.subject = self.subject
+        return values
 
     def section(self) -> Section:
         """Return this mapping; its keys are then taken one by one."""
@@ -125,6 +189,12 @@ class Section:
         self._left.clear()
         return taken
 
+    def values(self) -> dict[str, Value]:
+        """Take every key."""
+        taken = dict(self._left)
+        self._left.clear()
+        return taken
+
     def close(self) -> None:
         """Refuse what nobody took.
 
@@ -149,9 +219,14 @@ def read_documents(path: Path) -> list[Value]:
         content = path.read_bytes()
         if len(content) > _MAX_BYTES:
             raise ConfigurationError(f"{path} has {len(content)} bytes, more than 1 MiB")
-        nodes = list(yaml.compose_all(content.decode("utf-8"), Loader=yaml.SafeLoader))
+        return _compose(content.decode("utf-8"), path)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
+
+
+def _compose(text: str, path: Path) -> list[Value]:
+    try:
+        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -160,9 +235,38 @@ def read_documents(path: Path) -> list[Value]:
         raise ConfigurationError(f"{path} is nested too deeply") from error
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path} is not YAML: {error}".splitlines()[0]) from error
-    empty = "tag:yaml.org,2002:null"
-    return [
+    values = [
         Value(node, path, "the document")
         for node in nodes
-        if node is not None and node.tag != empty
+        if node is not None and node.tag != _EMPTY
     ]
+    num_nodes = 0
+    for value in values:
+        for _ in _each_node(value.node, value.path):
+            num_nodes += 1
+            if num_nodes > _MAX_NODES:
+                raise value.complaint(
+                    f"aliases included, the file has more than {_MAX_NODES} values; split it"
+                )
+    return values
+
+
+def _each_node(root: yaml.Node, path: Path) -> Iterator[yaml.Node]:
+    """Yield every node as often as it is met.
+
+    Raises:
+        ConfigurationError: If one lies too deep, as in an alias of itself.
+    """
+    left = [(root, 0)]
+    while left:
+        node, depth = left.pop()
+        if depth > _MAX_DEPTH:
+            raise ConfigurationError(
+                f"nested too deeply, more than {_MAX_DEPTH} levels ({path}:"
+                f"{node.start_mark.line + 1})"
+            )
+        yield node
+        if isinstance(node, yaml.MappingNode):
+            left += [(inner, depth + 1) for pair in node.value for inner in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            left += [(inner, depth + 1) for inner in node.value]

@@ -101,8 +101,8 @@ MISTAKES = [
         "an unknown key",
         ("service: chat", "servise: chat"),
         "SLO 'chat-ttft': servise is not a key of spec; known: description, service, "
-        "objectives, budgetingMethod, indicatorRef, indicator, timeWindow, alerting, "
-        "budgetPolicy (slos.yaml:19)",
+        "budgetingMethod, indicator, indicatorRef, objectives, timeWindows, timeWindow, "
+        "alertPolicies, alerting, budgetPolicy (slos.yaml:19)",
     ),
     (
         "a repeated key",
@@ -186,8 +186,8 @@ MISTAKES = [
     (
         "a name with spaces",
         ("name: chat-ttft", "name: Chat TTFT"),
-        "name is 'Chat TTFT', expected lower-case letters, digits and dashes, 63 at most "
-        "(slos.yaml:13)",
+        "document 2: name is 'Chat TTFT', expected letters, digits, dashes, dots and underscores, "
+        "253 at most (slos.yaml:13)",
     ),
     (
         "an address without a scheme",
@@ -206,13 +206,15 @@ MISTAKES = [
     ),
     (
         "an unknown kind",
-        ("kind: SLO", "kind: DataSource"),
-        "kind is 'DataSource', expected SLO or SLI or Service or Alerting or Rule (slos.yaml:11)",
+        ("kind: SLO", "kind: Slo"),
+        "document 2: kind is 'Slo', expected SLO or SLI or Service or DataSource or AlertPolicy or "
+        "AlertCondition or AlertNotificationTarget or Alerting or Rule (slos.yaml:11)",
     ),
     (
         "another version",
         ("openslo/v1\n", "openslo/v2\n"),
-        "apiVersion is 'openslo/v2', expected openslo/v1 (slos.yaml:10)",
+        "document 2: apiVersion is 'openslo/v2', expected openslo/v1 or openslo/v1alpha "
+        "(slos.yaml:10)",
     ),
     (
         "broken YAML",
@@ -247,10 +249,10 @@ def test_a_mistake_is_one_line_with_value_file_and_line(
     [
         ("", "has no document of kind SLO or Rule"),
         ("---\n---\n", "has no document of kind SLO or Rule"),
-        ("[1, 2]", "the document is a list, expected a mapping"),
+        ("[1, 2]", "the document is 1, expected a mapping"),
         (GOOD + "---\n" + GOOD.split("---\n")[1], "SLO 'chat-ttft': .* has this name.*:\\d+"),
         (GOOD + "---\n" + GOOD.split("---\n")[0], "a second document of kind Alerting"),
-        ("a: &x [*x]", "not a key|missing"),
+        ("a: &x [*x]", "nested too deeply"),
         ("\x00", "not YAML"),
     ],
     ids=["empty", "empty documents", "a list", "same name", "two Alerting", "a loop", "a NUL"],

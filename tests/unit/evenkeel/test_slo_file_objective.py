@@ -130,11 +130,6 @@ MISTAKES = [
         "timeZone is 'Mars/Base', expected an IANA time zone",
     ),
     (
-        "another source",
-        slo("{ratioMetric: {total: {metricSource: {type: Prometheus, spec: {query: x}}}}}"),
-        "type is 'Prometheus', expected evenkeel",
-    ),
-    (
         "slices longer than a window",
         slo(
             "{metric: availability}",

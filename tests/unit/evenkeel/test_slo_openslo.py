@@ -1,13 +1,17 @@
 """What is written as OpenSLO is read again as it was."""
 
 from dataclasses import replace
+from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 
-import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.slo import Severity, WindowRule
 from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_openslo import openslo_documents
+from evenkeel.slo_model import Indicator, Metric, Slo, Treatment
+from evenkeel.slo_openslo import openslo_documents, openslo_file
 
 ROOT = Path(__file__).parents[3]
 MORE = """---
@@ -36,13 +40,114 @@ def test_openslo_is_read_as_it_was_written(tmp_path: Path) -> None:
     path.write_text((ROOT / "slos.yaml").read_text() + MORE)
     slos = read_slo_file(path).slos
     path.write_text(openslo_documents(slos))
-    # Alert windows and their patience have no place in OpenSLO: the defaults are read.
-    plain = [replace(slo, min_bad=1, confidence=None, keep_firing_s=slo.pending_s) for slo in slos]
-    assert list(read_slo_file(path).slos) == plain
+    read = read_slo_file(path).slos
+    assert [in_full(slo) for slo in read] == [in_full(slo) for slo in slos]
 
 
-def test_a_composite_cannot_be_written(tmp_path: Path) -> None:
+def in_full(slo: Slo) -> Slo:
+    """Return the SLO as written in full: a calendar's usual start is a start."""
+    if slo.calendar is None or slo.calendar.start is not None:
+        return slo
+    start = datetime.fromisoformat("2026-01-01")
+    return replace(slo, calendar=replace(slo.calendar, start=start))
+
+
+def test_a_composite_is_written_with_its_members(tmp_path: Path) -> None:
     path = tmp_path / "slos.yaml"
     path.write_text((ROOT / "slos.yaml").read_text() + COMPOSITE)
-    with pytest.raises(ConfigurationError, match="SLO 'both' is a composite"):
-        openslo_documents(read_slo_file(path).slos)
+    composite = read_slo_file(path).slos[-1]
+    path.write_text(openslo_documents([composite]))
+    assert read_slo_file(path).slos == (composite,)
+
+
+RULE = """---
+apiVersion: evenkeel/v1
+kind: Rule
+metadata: {name: slow}
+spec: {threshold: {measure: ttft_p95_s, op: gt, value: 2, over: 5m}}
+"""
+
+
+def test_a_file_is_written_with_receivers_rules_and_what_is_not_evaluated(tmp_path: Path) -> None:
+    path = tmp_path / "slos.yaml"
+    receivers = "receivers: [{name: a, url: 'https://alerts.example.com/hook'}]"
+    text = (ROOT / "slos.yaml").read_text().replace("receivers: []", receivers)
+    path.write_text(text + RULE + FOREIGN)
+    first = read_slo_file(path)
+    path.write_text(openslo_file(first))
+    again = read_slo_file(path)
+    assert (again.slos, again.receivers, again.rules) == (first.slos, first.receivers, first.rules)
+    assert again.inhibitions == first.inhibitions
+    assert [f.document for f in again.foreign] == [f.document for f in first.foreign]
+    assert len(again.kept) == len(first.kept) == 1
+    kinds = [line for line in path.read_text().splitlines() if line.startswith("apiVersion")]
+    assert set(kinds) == {"apiVersion: openslo/v1"}
+
+
+FOREIGN = """---
+apiVersion: openslo/v1
+kind: DataSource
+metadata: {name: prom}
+spec: {type: Prometheus, connectionDetails: {url: 'http://prometheus.example.com'}}
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: theirs, labels: {team: [a, b]}}
+spec:
+  service: shop
+  indicator: {spec: {thresholdMetric: {metricSource: {metricSourceRef: prom, spec: {query: up}}}}}
+  timeWindow: [{duration: 2w, isRolling: true}]
+  budgetingMethod: Occurrences
+  objectives: [{op: gt, value: 1, targetPercent: 99.5}]
+  alertPolicies: [page]
+"""
+
+_ratios = st.fractions(min_value=Fraction(1, 1000), max_value=Fraction(999, 1000)).filter(
+    lambda ratio: ratio.denominator < 10**6
+)
+_seconds = st.integers(1, 10**7).map(lambda ms: Fraction(ms * 60, 1000)).filter(lambda s: s >= 10)
+
+
+@st.composite
+def slos(draw: st.DrawFn) -> Slo:
+    metric = draw(st.sampled_from([Metric.TTFT, Metric.E2E, Metric.AVAILABILITY]))
+    limit = None
+    if metric is not Metric.AVAILABILITY:
+        limit = draw(st.floats(min_value=1e-3, max_value=1e5))
+    texts = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1)
+    indicator = Indicator(
+        metric,
+        limit,
+        draw(st.dictionaries(st.sampled_from(["tenant", "model", "route"]), texts)),
+        *(draw(st.sampled_from(Treatment)) for _ in range(3)),
+    )
+    short_s = draw(_seconds)
+    rules = tuple(
+        WindowRule(severity, draw(_ratios), short_s * draw(st.integers(1, 20)), short_s)
+        for severity in draw(st.lists(st.sampled_from(Severity), min_size=1, max_size=3))
+    )
+    return Slo(
+        name="drawn",
+        title=draw(texts),
+        indicator=indicator,
+        target=draw(_ratios),
+        period_s=Fraction(draw(st.integers(1, 400)) * 86400),
+        rules=rules,
+        scale=draw(st.sampled_from([Fraction(1), Fraction(1, 2), Fraction(1, 3)])),
+        pending_s=draw(st.sampled_from([Fraction(0), Fraction(90), Fraction(1, 8)])),
+        keep_firing_s=draw(st.sampled_from([Fraction(0), Fraction(300)])),
+        min_bad=draw(st.integers(1, 1000)),
+        confidence=draw(st.sampled_from([None, Fraction("0.95"), Fraction(2, 3)])),
+        no_data_s=draw(st.sampled_from([None, Fraction(0), Fraction(3600)])),
+        labels=draw(st.dictionaries(st.sampled_from(["team", "service"]), texts)),
+    )
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(slo=slos())
+def test_any_slo_is_read_as_it_was_written(tmp_path: Path, slo: Slo) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(openslo_documents([slo]))
+    assert read_slo_file(path).slos == (slo,)
