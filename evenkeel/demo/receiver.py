@@ -32,7 +32,7 @@ class Receiver:
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self.notifications: list[Notification] = []
-        notifications = self.notifications
+        notifications, known = self.notifications, set[str]()
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
@@ -40,11 +40,17 @@ class Receiver:
                 if length > MAX_BODY_BYTES:
                     self.send_error(413)
                     return
+                # The same id again is the same notification: completed, or its answer was lost.
+                key = self.headers.get("Idempotency-Key")
                 try:
-                    notifications.extend(parse(self.rfile.read(length)))
+                    found = parse(self.rfile.read(length))
                 except (ValueError, KeyError, TypeError, AttributeError):
                     self.send_error(400)
                     return
+                if key is None or key not in known:
+                    notifications.extend(found)
+                if key is not None:
+                    known.add(key)
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()

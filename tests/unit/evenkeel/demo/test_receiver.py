@@ -34,6 +34,13 @@ def test_it_keeps_what_arrives(receiver: Receiver) -> None:
     assert notification.severity == "page"
 
 
+def test_the_same_id_again_is_the_same_notification(receiver: Receiver) -> None:
+    for key in ("a-firing", "a-firing", "a-resolved"):
+        answer = httpx.post(receiver.url, json=BODY, headers={"Idempotency-Key": key})
+        assert answer.status_code == 200
+    assert len(receiver.notifications) == 2
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"alerts": [{}]}', b'{"alerts": 3}'])
 def test_it_refuses_what_is_not_a_notification(receiver: Receiver, body: bytes) -> None:
     assert httpx.post(receiver.url, content=body).status_code == 400
