@@ -89,12 +89,21 @@ class ReceiverQueue:
                         self._start_due(client, threads)
                     except sqlite3.Error as error:
                         self._around.note_error(error)
-                    await asyncio.sleep(policy.poll_s)
+                    await self._pause(policy.poll_s)
         finally:
             for task in self._in_flight:
                 task.cancel()
             await asyncio.gather(*self._in_flight, return_exceptions=True)
             threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _pause(self, longest_s: float) -> None:
+        """Wait a moment; with all places taken, until one is free."""
+        if len(self._in_flight) < _MAX_IN_FLIGHT:
+            await asyncio.sleep(longest_s)
+        else:
+            await asyncio.wait(
+                self._in_flight, timeout=longest_s, return_when=asyncio.FIRST_COMPLETED
+            )
 
     def _drop_ended(self) -> None:
         for task in [task for task in self._in_flight if task.done()]:
