@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.slo_stored_minutes import check_days, stored_minutes
+from collector.slo_stored_minutes import add_store_arguments, check_days, stored_minutes
 from evenkeel.errors import ConfigurationError
-from evenkeel.secret_text import address_argument
 
 if TYPE_CHECKING:
     from evenkeel.slo import Counts
@@ -48,17 +47,7 @@ def add_backtest(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="columns from, until, name: what should have alerted; added to the incidents that "
         "`slo correct --reason incident` marked",
     )
-    backtest.add_argument(
-        "--url",
-        type=address_argument,
-        default="http://127.0.0.1:8123",
-        help="the store, or @FILE that holds its address (default %(default)s)",
-    )
-    backtest.add_argument(
-        "--data-dir",
-        type=Path,
-        help="the collector's folder, for its corrections (also EVENKEEL_DATA_DIR)",
-    )
+    add_store_arguments(backtest)
     backtest.add_argument("--json", action="store_true", help="print JSON")
     backtest.set_defaults(run=_run_backtest)
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.slo_stored_minutes import check_days, stored_minutes
-from evenkeel.secret_text import address_argument
+from collector.slo_stored_minutes import add_store_arguments, check_days, stored_minutes
 
 if TYPE_CHECKING:
     from evenkeel.slo_backtest import AlertSpan
@@ -48,17 +47,7 @@ def add_diff(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     diff.add_argument(
         "--days", type=int, default=30, metavar="N", help="how far back (default %(default)s)"
     )
-    diff.add_argument(
-        "--url",
-        type=address_argument,
-        default="http://127.0.0.1:8123",
-        help="the store, or @FILE that holds its address (default %(default)s)",
-    )
-    diff.add_argument(
-        "--data-dir",
-        type=Path,
-        help="the collector's folder, for its corrections (also EVENKEEL_DATA_DIR)",
-    )
+    add_store_arguments(diff)
     diff.add_argument("--json", action="store_true", help="print JSON")
     diff.set_defaults(run=_run_diff)
 

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from collector.alert_book import FILE_NAME, AlertBook
 from collector.alert_delivery import DeliveryPolicy, DeliveryWorker
@@ -20,8 +21,8 @@ from collector.slo_metrics import SloMetrics
 from collector.slo_store import SloStore
 from collector.slo_watch import Heartbeat, watch
 from collector.watched_file import WatchedFile
-from evenkeel.errors import EvenkeelError
-from evenkeel.prompt_freeze import read_freezes, write_freezes
+from evenkeel.errors import ConfigurationError, EvenkeelError
+from evenkeel.prompt_freeze import Freeze, read_freezes, write_freezes
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_receiver import Receiver
 from evenkeel.slo_series import Verdict
@@ -48,6 +49,7 @@ class SloService:
             return
         self._metrics = SloMetrics(context.metrics)
         self._file = WatchedFile(context.slo_file, read_slo_file, self._metrics.rejected_files.inc)
+        self._freeze_error = ""
         self._warn_of_lacks()
         for note in self._file.current.notes:
             logger.warning("slo file: %s", note)
@@ -155,10 +157,10 @@ class SloService:
                 try:
                     verdicts = evaluator.cycle(now_ns)
                     self._metrics.show(verdicts)
-                    self._freeze_promotions(verdicts, now_ns)
                     self._metrics.show_events(evaluator.counted)
                     if not evaluator.is_store_gone:
                         self._heartbeat.beat()
+                    self._freeze_promotions(verdicts, now_ns)
                 except (EvenkeelError, sqlite3.Error) as error:
                     failures.note(error)
                 if failures.num_failures == num_before:
@@ -174,15 +176,27 @@ class SloService:
             client.close()
 
     def _freeze_promotions(self, verdicts: Mapping[str, Verdict], now_ns: int) -> None:
-        """Write down which prompts may not be promoted, where that changed."""
+        """Write down which prompts may not be promoted, where that changed.
+
+        What the folder of prompts refuses is logged once, and is no failure of the evaluation.
+        """
         folder = self._context.prompts_dir
         if folder is None:
             return
-        before = read_freezes(folder)
-        now = promotion_freezes(self._file.current.slos, verdicts, before, now_ns)
-        if now != before:
-            write_freezes(folder, now)
-            logger.warning("promotions frozen by slos=%s", [f.slo for f in now] or "none")
+        before: list[Freeze] | None = None
+        try:
+            # A file that is damaged is written anew.
+            with suppress(ConfigurationError):
+                before = read_freezes(folder)
+            now = promotion_freezes(self._file.current.slos, verdicts, before or [], now_ns)
+            if now != before:
+                write_freezes(folder, now)
+                logger.warning("promotions frozen by slos=%s", [f.slo for f in now] or "none")
+            self._freeze_error = ""
+        except ConfigurationError as error:
+            if str(error) != self._freeze_error:
+                logger.error("promotions cannot be frozen, trying again error=%s", error)
+            self._freeze_error = str(error)
 
     def _deliver(self) -> None:
         """Run the worker until stopped; should it ever end by itself, begin anew."""

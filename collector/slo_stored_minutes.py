@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from collector.slo_correct_command import book_path, read_corrections
 from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import address_argument
 
 if TYPE_CHECKING:
     from evenkeel.slo import Counts
@@ -34,6 +36,21 @@ class StoredMinutes:
     minutes: dict[int, Counts]
     incidents: list[Incident]
     until: int
+
+
+def add_store_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where the minutes come from: `--url` and `--data-dir`."""
+    parser.add_argument(
+        "--url",
+        type=address_argument,
+        default="http://127.0.0.1:8123",
+        help="the store, or @FILE that holds its address (default %(default)s)",
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        help="the collector's folder, for its corrections (also EVENKEEL_DATA_DIR)",
+    )
 
 
 def check_days(days: int) -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.synced_text import write_synced
+from evenkeel.synced_text import replace_text
 
 FILE_NAME = "frozen.json"
 
@@ -55,7 +55,7 @@ def write_freezes(folder: Path, freezes: Sequence[Freeze]) -> None:
     """
     path = folder / FILE_NAME
     if freezes:
-        write_synced(path, json.dumps([asdict(freeze) for freeze in freezes], indent=1) + "\n")
+        replace_text(path, json.dumps([asdict(freeze) for freeze in freezes], indent=1) + "\n")
         return
     try:
         path.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompt_freeze import check_not_frozen
-from evenkeel.synced_text import write_synced
+from evenkeel.synced_text import replace_text
 
 DRAFT = "draft"
 LABELS = ("production", "canary")
@@ -144,7 +144,7 @@ class PromptRegistry:
         """Keep a text as a version; one that is kept already stays as it is."""
         path = self._folder / "versions" / _checked(prompt.name) / f"{prompt.version}.toml"
         if not path.exists():
-            write_synced(path, f"system = {json.dumps(prompt.system, ensure_ascii=False)}\n")
+            replace_text(path, f"system = {json.dumps(prompt.system, ensure_ascii=False)}\n")
 
     def labels(self, name: str) -> dict[str, str]:
         """Return which version each label means."""
@@ -172,7 +172,7 @@ class PromptRegistry:
         """
         moves = [asdict(entry) for entry in [*self.history(name), move]]
         path = self._folder / "labels" / f"{_checked(name)}.json"
-        write_synced(path, json.dumps(moves, indent=1, ensure_ascii=False) + "\n")
+        replace_text(path, json.dumps(moves, indent=1, ensure_ascii=False) + "\n")
 
     def previous(self, name: str, label: str) -> str | None:
         """Return what a label goes back to; None if there is nothing.

@@ -8,7 +8,7 @@ from pathlib import Path
 from evenkeel.errors import ConfigurationError
 
 
-def write_synced(path: Path, text: str) -> None:
+def replace_text(path: Path, text: str) -> None:
     """Write or replace a file, its folders made where they lack.
 
     Raises:

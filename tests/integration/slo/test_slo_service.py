@@ -16,6 +16,7 @@ from collector.alert_delivery import DeliveryPolicy
 from collector.context import Context
 from collector.storage import Storage
 from evenkeel.errors import ConfigurationError
+from evenkeel.prompt_freeze import read_freezes
 from tests.integration.alert_receiver import Answer, serve_alerts
 from tests.integration.slo.slo_requests import ALERTING, SLOW, insert, slo_text
 
@@ -79,6 +80,31 @@ async def test_the_service_tells_a_flaky_receiver_of_a_breach_and_its_end(
     last = {received.notification_id: received.body for received in receiver.accepted()}
     firing = [body["alerts"][0] for body in last.values() if body["status"] == "firing"]
     assert all("bad_requests" in alert["annotations"] for alert in firing)
+
+
+async def test_a_spent_budget_freezes_promotions_whatever_the_folder_is_like(
+    storage: Storage, client: Any, tmp_path: Path
+) -> None:
+    prompts = tmp_path / "prompts"
+    policy = "  budgetPolicy: [{spent: 1, freeze: prompts}]\n"
+    there = context(storage, tmp_path, slo_text() + policy, "http://127.0.0.1:9/")
+    # A file where the folder should be: nothing can be frozen, and all else goes on.
+    prompts.write_text("")
+    service = slo_service.start(replace(there, prompts_dir=prompts), QUICK)
+    cycles = "evenkeel_slo_evaluation_seconds_count"
+    try:
+        insert(client, *({"end_ns": time.time_ns()} | SLOW for _ in range(20)))
+        before = _value(there.metrics, cycles)
+        await _until(lambda: _value(there.metrics, cycles) > before + 2)
+        assert service.why_not() is None
+        assert _value(there.metrics, "evenkeel_slo_evaluation_failures_total") == 0
+        prompts.unlink()
+        prompts.mkdir()
+        (prompts / "frozen.json").write_text("{damaged")
+        await _until(lambda: "chat" in (prompts / "frozen.json").read_text())
+    finally:
+        await service.close()
+    assert [freeze.slo for freeze in read_freezes(prompts)] == ["chat"]
 
 
 async def test_a_wrong_file_is_refused_at_the_start_and_ignored_later(
