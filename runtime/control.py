@@ -16,10 +16,10 @@ from time import monotonic
 
 from runtime.caller import Caller
 from runtime.control_config import ControlConfig, Mode
-from runtime.control_gate import Gate, GateFullError, Ticket
+from runtime.control_gate import Gate, GateFullError, Room, Ticket
 from runtime.control_ladder import Change, Ladder, Limits, Reading
 from runtime.control_limits import EngineLimits, LimitsFile
-from runtime.control_pace import FirstTokens, Places
+from runtime.control_pace import FOR_PATIENT, FOR_URGENT, FirstTokens, Places
 from runtime.control_quota import Quotas
 from runtime.control_visit import ControlCounts, RefusedError, Visit
 from runtime.control_window import Window
@@ -34,8 +34,9 @@ _MAX_SIZE_FACTOR, _MAX_SIZE_S = 8.0, 4.0
 _MAX_NAMES_WARNED = 20
 # So much faster than ever of late the gate would have to go for a request that is shed at once.
 _SHED_MARGIN = 2.0
-# Of the gate's places, as many again for requests that are due before others inside.
-_SPARE_RATIO = 0.5
+# Where even those that cannot wait are held back, so much of their places is left to others: what
+# has gone in stays, and the next of them would find no place.
+_OTHERS_RATIO = 0.75
 _UNLIMITED = 1 << 30
 
 
@@ -60,10 +61,11 @@ class Control:
         self._num_slots = num_slots
         self._limits_file = limits_file
         self._clock = clock
-        self._gate = Gate(num_slots, clock=clock)
-        self._shadow = Gate(num_slots, clock=clock)
+        self._gate = Gate(Room.for_all(num_slots), clock=clock)
+        self._shadow = Gate(Room.for_all(num_slots), clock=clock)
         self._first_tokens = FirstTokens()
-        self._places = Places(num_slots)
+        self._patient = Places(num_slots, FOR_PATIENT)
+        self._urgent = Places(num_slots, FOR_URGENT)
         self._visits: dict[int, Visit] = {}
         self._unknown: set[str] = set()
         self.counts = ControlCounts()
@@ -221,7 +223,9 @@ class Control:
         if visit.entered_s is not None and known is not None:
             took_s = now_s - visit.entered_s
             self._first_tokens.note(visit.slo_class, took_s)
-            if self._places.note(took_s, known.ttft_s, self._gate.num_inside):
+            sample = (took_s, known.ttft_s, self._gate.num_inside)
+            changes = [places.note(*sample) for places in (self._patient, self._urgent)]
+            if any(changes):
                 self._resize()
 
     def leave(self, visit: Visit, tokens: int) -> None:
@@ -308,17 +312,19 @@ class Control:
         """Put the limits of the ladder in force, or none in a dry run."""
         acts = self.config.mode is Mode.ACT
         limits = self.limits if acts else Limits()
-        self._places.resize(self.config.max_active or self._num_slots)
+        for places in (self._patient, self._urgent):
+            places.resize(self.config.max_active or self._num_slots)
         self._resize()
         if self._limits_file is not None:
             self._limits_file.write(EngineLimits(limits.prefill_ratio, limits.draft_ratio))
 
     def _resize(self) -> None:
         """Give the gate its places; in a dry run to its shadow, and everybody goes in."""
-        places = self._places.num
-        spare = max(0, min(int(places * _SPARE_RATIO), self._num_slots - places))
-        self._shadow.resize(places, spare)
-        if self.config.mode is Mode.ACT:
-            self._gate.resize(places, spare)
-        else:
-            self._gate.resize(_UNLIMITED)
+        urgent = others = self._urgent.num
+        if not self._urgent.are_all:
+            others = math.ceil(_OTHERS_RATIO * urgent)
+        patient = min(self._patient.num, others)
+        room = Room(urgent, patient, late=others, urgent_s=self._urgent.limit_s)
+        self._shadow.resize(room)
+        acts = self.config.mode is Mode.ACT
+        self._gate.resize(room if acts else Room.for_all(_UNLIMITED))

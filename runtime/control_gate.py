@@ -29,6 +29,28 @@ class Standing(IntEnum):
     LATE = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many requests may be inside for another one to go in.
+
+    Attributes:
+        urgent: One that can be in time and is due within `urgent_s`.
+        patient: One that can be in time and is due later.
+        late: One that is late, or probably will be.
+        urgent_s: Seconds.
+    """
+
+    urgent: int
+    patient: int
+    late: int
+    urgent_s: float = 0.0
+
+    @classmethod
+    def for_all(cls, num: int) -> Room:
+        """Return the same number for everybody."""
+        return cls(num, num, num)
+
+
 class GateFullError(EvenkeelError):
     """Nobody more may wait, and who came would be last."""
 
@@ -59,56 +81,48 @@ class Ticket:
     is_inside: bool = field(default=False, compare=False)
     was_pushed_out: bool = field(default=False, compare=False)
 
-    @property
-    def urgency_s(self) -> float:
-        """Its deadline, or never where it is late: nobody has to make room for it."""
-        return math.inf if self.standing is Standing.LATE else self.deadline_s
-
 
 class Gate:
     """Lets requests in by earliest deadline first, which is also what ages them.
 
     Requests that can still be in time go before those that probably cannot, and those before the
-    ones that are late: under overload, when not all can be in time, as many as possible are, and
-    no place stays empty while anybody waits. A request that is due before one inside goes in
-    beside it, up to `spare` beyond the capacity: nobody can be put out of the engine again.
+    ones that are late: under overload, when not all can be in time, as many as possible are. Nobody
+    can be put out of the engine again, so there may be less room for those that can wait, and for
+    those that are late, than for those that cannot wait.
 
     Args:
-        capacity: Most requests inside.
-        spare: Most beyond that, for those that are due before others inside.
+        room: How many may be inside.
         max_waiting: Most requests that wait.
         clock: Monotonic seconds.
     """
 
     def __init__(
         self,
-        capacity: int,
-        spare: int = 0,
+        room: Room,
         max_waiting: int = MAX_WAITING,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._capacity = capacity
-        self._spare = spare
+        self._room = room
         self._max_waiting = max_waiting
         self._clock = clock
         self._queue: list[Ticket] = []
-        self._inside: list[float] = []
+        self._num_inside = 0
         self._numbers = count()
         self._pace = Pace()
 
     @property
     def num_inside(self) -> int:
         """Requests inside."""
-        return len(self._inside)
+        return self._num_inside
 
     @property
-    def capacity(self) -> int:
-        """Most requests inside."""
-        return self._capacity
+    def room(self) -> Room:
+        """How many may be inside."""
+        return self._room
 
-    def resize(self, capacity: int, spare: int = 0) -> None:
+    def resize(self, room: Room) -> None:
         """Change how many may be inside; nobody is thrown out."""
-        self._capacity, self._spare = capacity, spare
+        self._room = room
         self._let_in()
 
     def count_waiting(self) -> Counter[str]:
@@ -164,7 +178,7 @@ class Gate:
         """Free the place of a request that is over, or that gives up waiting."""
         if ticket.is_inside:
             ticket.is_inside = False
-            del self._inside[bisect_left(self._inside, ticket.urgency_s)]
+            self._num_inside -= 1
         elif not ticket.let_in.done():
             del self._queue[bisect_left(self._queue, ticket)]
         ticket.let_in.cancel()
@@ -196,10 +210,10 @@ class Gate:
                 self._queue.pop(0)
                 first.standing = Standing.LATE
                 insort(self._queue, first)
-            elif self._has_place(first):
+            elif self._num_inside < self._places_for(first, now_s):
                 self._queue.pop(0)
                 first.is_inside = True
-                insort(self._inside, first.urgency_s)
+                self._num_inside += 1
                 first.let_in.set_result(None)
                 self._pace.note(first.limit_s, now_s)
             else:
@@ -207,11 +221,8 @@ class Gate:
                 return
         self._pace.pause()
 
-    def _has_place(self, ticket: Ticket) -> bool:
-        beyond = len(self._inside) - self._capacity
-        if beyond < 0:
-            return True
-        if beyond >= self._spare or ticket.standing is not Standing.IN_TIME:
-            return False
-        num_later = len(self._inside) - bisect_right(self._inside, ticket.deadline_s)
-        return num_later > beyond
+    def _places_for(self, ticket: Ticket, now_s: float) -> int:
+        if ticket.standing is not Standing.IN_TIME:
+            return self._room.late
+        is_urgent = ticket.deadline_s - now_s <= self._room.urgent_s
+        return self._room.urgent if is_urgent else self._room.patient

@@ -8,15 +8,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 # Turns that are remembered, and how many a forecast needs.
 _NUM_TURNS = 64
 _LEAST_TURNS = 16
 _NUM_FIRST_TOKENS = 64
-# Of a class's limit, what the first token may take from its turn on; and where there is room.
-_BUSY_RATIO, _CALM_RATIO = 0.6, 0.4
 _FEWEST_PLACES = 16
-_SHRINK, _GROW = 0.85, 1.05
+_GROW = 1.05
 # First tokens between two changes, so that each shows its effect.
 _SAMPLES_PER_CHANGE = 16
 _QUANTILE = 0.9
@@ -83,19 +82,43 @@ class FirstTokens:
         return min(self._seen.get(slo_class, ()), default=0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When places become fewer, and more again.
+
+    Attributes:
+        busy_ratio: What the first token may take from its turn on, as a share of the limit.
+        calm_ratio: Under which share there is room.
+        shrink: What is kept of the places that are used.
+    """
+
+    busy_ratio: float
+    calm_ratio: float
+    shrink: float
+
+
+# Those that can wait are held back before anybody is late, and what is in the engine ends soon.
+FOR_PATIENT = Rule(busy_ratio=0.6, calm_ratio=0.4, shrink=0.85)
+# To hold back those that cannot wait makes them late: only where the engine would as well, and in
+# small steps, since nobody at all goes in until so many have ended.
+FOR_URGENT = Rule(busy_ratio=1.0, calm_ratio=0.8, shrink=0.97)
+
+
 class Places:
-    """How many requests may be in the engine before those that can wait are held back.
+    """How many requests may be in the engine before some are held back.
 
     As many as vLLM runs, while first tokens of the class with the shortest limit follow their turns
-    well within it; fewer where they do not, because each running request makes every step longer.
+    within it; fewer where they do not, because each running request makes every step longer.
     Where fewer do not bring them sooner, it is something else that they wait for, such as prompts
     of their own, and all places are given back: the engine is not kept from work for nothing.
 
     Args:
         most: Most places, such as vLLM's `--max-num-seqs`.
+        rule: When they become fewer.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, rule: Rule) -> None:
+        self._rule = rule
         self._most = self._now = float(most)
         self._limit_s = math.inf
         self._num_others = 0
@@ -107,6 +130,16 @@ class Places:
     def num(self) -> int:
         """Places now."""
         return int(self._now)
+
+    @property
+    def are_all(self) -> bool:
+        """Whether there are as many as there can be."""
+        return self._now == self._most
+
+    @property
+    def limit_s(self) -> float:
+        """The shortest limit of those that ask at present; infinite before the first of them."""
+        return self._limit_s
 
     def resize(self, most: int) -> None:
         """Put another greatest number in force, and begin with it."""
@@ -132,9 +165,9 @@ class Places:
         high = sorted(self._ratios)[int(_QUANTILE * _SAMPLES_PER_CHANGE)]
         self._ratios.clear()
         before = self._now
-        if high > _BUSY_RATIO and not self._pause:
+        if high > self._rule.busy_ratio and not self._pause:
             self._shrink(high, num_inside)
-        elif high < _CALM_RATIO:
+        elif high < self._rule.calm_ratio:
             self._now = min(self._most, self._now * _GROW)
             self._checked = None
         return self._now != before
@@ -165,4 +198,4 @@ class Places:
                 self._now, self._pause, self._checked = self._most, _PAUSE, None
                 return
             self._checked = used, high
-        self._now = min(self._now, max(min(_FEWEST_PLACES, self._most), used * _SHRINK))
+        self._now = min(self._now, max(min(_FEWEST_PLACES, self._most), used * self._rule.shrink))

@@ -103,7 +103,7 @@ class ControlService:
     def describe(self) -> dict[str, Any]:
         """Return the state for `GET /control`."""
         control, config = self.control, self.control.config
-        limits = control.limits
+        limits, room = control.limits, control.gate.room
         last = self._last_change
         return {
             "mode": config.mode.value,
@@ -113,7 +113,10 @@ class ControlService:
                 "draft_ratio": limits.draft_ratio,
             },
             "burn": round(control.burn(), 3),
-            "capacity": control.gate.capacity if config.mode is Mode.ACT else None,
+            "capacity": room.urgent if config.mode is Mode.ACT else None,
+            "places": {"urgent": room.urgent, "patient": room.patient, "late": room.late}
+            if config.mode is Mode.ACT
+            else None,
             "inside": control.gate.num_inside,
             "waiting": dict(control.gate.count_waiting()),
             "classes": {

@@ -1,8 +1,8 @@
 """A model of vLLM's continuous batching, in simulated time, with control before it or without.
 
 A step lets every running request decode one token and spends what is left of its tokens on
-prompts; it takes a fixed time, more for each running request, and more for each prompt token. The
-constants are of the order of the demo model's on two cores. Control is the real one, with its own
+prompts; it takes a fixed time, more for each running request, and more for each prompt token.
+Control is the real one, with its own
 gate, forecasts and ladder; only the clock and the engine are modelled.
 """
 
@@ -19,8 +19,22 @@ from runtime.control import Control
 from runtime.control_config import ControlConfig
 from runtime.control_visit import RefusedError, Visit
 
-STEP_S, PER_SEQUENCE_S, PER_PROMPT_TOKEN_S = 0.004, 0.00025, 0.00002
 TOKENS_PER_STEP, SLOTS = 2048, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a step takes in seconds: at least, more for each request, more for each prompt token."""
+
+    step_s: float
+    per_sequence_s: float
+    per_prompt_token_s: float
+
+
+# Of the order of the demo model on two cores. On the second a larger batch brings nearly nothing:
+# what it was measured like where its cores are slow.
+BATCHING = Machine(0.004, 0.00025, 0.00002)
+COMPUTING = Machine(0.002, 0.0008, 0.0001)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,7 @@ class Simulated:
 class Engine:
     """The engine's queue and its running requests."""
 
+    machine: Machine = BATCHING
     waiting: list[tuple[tuple[float, ...], int, Simulated]] = field(default_factory=list)
     running: list[Simulated] = field(default_factory=list)
     num_added: int = 0
@@ -84,8 +99,9 @@ class Engine:
             chunk = min(request.prompt_left, budget, longest_chunk)
             budget -= chunk
             prompt_tokens += self._advance(request, chunk, emitting)
-        took_s = STEP_S + PER_SEQUENCE_S * len(self.running) + PER_PROMPT_TOKEN_S * prompt_tokens
-        end_s = now_s + took_s
+        end_s = now_s + self.machine.step_s
+        end_s += self.machine.per_sequence_s * len(self.running)
+        end_s += self.machine.per_prompt_token_s * prompt_tokens
         for request in emitting:
             request.output_left -= 1
             if request.ttft_s is None:
@@ -121,9 +137,11 @@ def make_load(
     return load
 
 
-def sustainable(kinds: Mapping[str, Kind], shares: Mapping[str, float]) -> float:
+def sustainable(
+    kinds: Mapping[str, Kind], shares: Mapping[str, float], machine: Machine = BATCHING
+) -> float:
     """Return the requests per second that 16 clients get through, each asking again at once."""
-    engine, now_s, done, number = Engine(), 0.0, 0, 0
+    engine, now_s, done, number = Engine(machine), 0.0, 0, 0
     random_ = random.Random(1)
     names, weights = list(shares), list(shares.values())
 
@@ -143,19 +161,23 @@ def sustainable(kinds: Mapping[str, Kind], shares: Mapping[str, float]) -> float
     return done / now_s
 
 
-def simulate(load: Sequence[Simulated], config: ControlConfig | None) -> None:
+def simulate(
+    load: Sequence[Simulated], config: ControlConfig | None, machine: Machine = BATCHING
+) -> None:
     """Serve a load to its end; without a configuration, in the order of arrival."""
 
     async def run() -> None:
-        _Simulation(load, config).run()
+        _Simulation(load, config, machine).run()
 
     asyncio.run(run())
 
 
 class _Simulation:
-    def __init__(self, load: Sequence[Simulated], config: ControlConfig | None) -> None:
+    def __init__(
+        self, load: Sequence[Simulated], config: ControlConfig | None, machine: Machine
+    ) -> None:
         self.now_s = 0.0
-        self.engine = Engine()
+        self.engine = Engine(machine)
         self.coming = sorted(load, key=lambda request: request.at_s)[::-1]
         self.held: list[Simulated] = []
         self.control = None if config is None else Control(config, SLOTS, clock=lambda: self.now_s)

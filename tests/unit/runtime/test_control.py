@@ -384,7 +384,7 @@ def test_a_file_read_again_keeps_the_steps_that_mean_the_same() -> None:
         control.configure(more)
         assert (control.level, control.limits) == (2, limits)
         assert control.burn() == burning
-        assert control.gate.capacity == 3
+        assert control.gate.room.urgent == 3
         # A dry run's steps are nobody's: acting begins at the first.
         control.configure(replace(control.config, mode=Mode.DRY_RUN))
         assert control.level == 0

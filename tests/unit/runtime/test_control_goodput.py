@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import pytest
 
 from runtime.control_config import ControlConfig, SloClass
-from tests.unit.runtime.engine_model import Kind, Simulated, make_load, simulate, sustainable
+from tests.unit.runtime.engine_model import (
+    BATCHING,
+    COMPUTING,
+    Kind,
+    Machine,
+    Simulated,
+    make_load,
+    simulate,
+    sustainable,
+)
 
 KINDS = {
     "interactive": Kind(limit_s=0.2, prompt_tokens=30, output_tokens=24),
@@ -36,9 +45,16 @@ class Outcome:
     completed: int
 
 
-def serve(shares: dict[str, float], times: float, config: ControlConfig | None) -> Outcome:
-    load = make_load(KINDS, shares, times * sustainable(KINDS, shares), SECONDS, seed=7)
-    simulate(load, config)
+def serve(
+    shares: dict[str, float],
+    times: float,
+    config: ControlConfig | None,
+    machine: Machine = BATCHING,
+    seed: int = 7,
+) -> Outcome:
+    rate = times * sustainable(KINDS, shares, machine)
+    load = make_load(KINDS, shares, rate, SECONDS, seed)
+    simulate(load, config, machine)
     return Outcome(
         asked=Counter(r.slo_class for r in load),
         good=Counter(r.slo_class for r in load if r.is_good),
@@ -79,6 +95,15 @@ def test_control_costs_no_goodput_and_no_batch_request(
     top = min(shares, key=lambda name: KINDS[name].limit_s)
     enough = min(1.5 * plain.good[top], 0.95 * plain.asked[top])
     assert controlled.good[top] >= enough or times < 1.5
+
+
+@pytest.mark.parametrize("name", ["interactive", "chat"])
+def test_a_class_alone_is_held_back_only_where_the_engine_would_be_late(name: str) -> None:
+    good: Counter[str] = Counter()
+    for seed in (7, 8, 9):
+        for key, config in (("plain", None), ("control", CONFIG)):
+            good[key] += serve({name: 1.0}, 1.5, config, COMPUTING, seed).good.total()
+    assert good["control"] >= 0.99 * good["plain"]
 
 
 def test_a_load_beyond_every_limit_is_shed_from_its_own_hopeless_requests() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.control_pace import FirstTokens, Pace, Places
+from runtime.control_pace import FOR_PATIENT, FOR_URGENT, FirstTokens, Pace, Places
 
 
 def test_the_pace_is_known_after_some_turns_and_by_limit() -> None:
@@ -59,7 +59,7 @@ def give(places: Places, took_s: float, times: int, num_inside: int, limit_s: fl
 
 
 def test_places_are_vllms_until_first_tokens_take_too_much_of_their_limits() -> None:
-    places = Places(256)
+    places = Places(256, FOR_PATIENT)
     assert give(places, 0.5, 10, 200) == 256
     # What is not used is taken away first.
     assert give(places, 0.9, 1, 100) == 85
@@ -78,7 +78,7 @@ def test_places_are_vllms_until_first_tokens_take_too_much_of_their_limits() -> 
 
 def test_places_that_bring_nothing_are_given_back() -> None:
     """First tokens wait for their own long prompts: with fewer requests inside for as long."""
-    places = Places(256)
+    places = Places(256, FOR_PATIENT)
     seen = [give(places, 0.9, 1, 256) for _ in range(100)]
     assert min(seen) > 100
     # It is not tried again at once.
@@ -86,7 +86,7 @@ def test_places_that_bring_nothing_are_given_back() -> None:
 
 
 def test_the_class_with_the_shortest_limit_decides_while_it_asks() -> None:
-    places = Places(256)
+    places = Places(256, FOR_PATIENT)
     for _ in range(40):
         places.note(0.18, 0.2, 256)
         for _ in range(20):
@@ -98,7 +98,7 @@ def test_the_class_with_the_shortest_limit_decides_while_it_asks() -> None:
 
 
 def test_no_more_places_than_the_file_allows() -> None:
-    places = Places(8)
+    places = Places(8, FOR_PATIENT)
     assert give(places, 0.9, 10, 8) == 8
     places.resize(4)
     assert give(places, 0.1, 10, 4) == 4
@@ -106,7 +106,17 @@ def test_no_more_places_than_the_file_allows() -> None:
 
 @pytest.mark.parametrize("most", [17, 20, 24, 26])
 def test_few_places_are_given_back_as_well(most: int) -> None:
-    places = Places(most)
+    places = Places(most, FOR_PATIENT)
     seen = [give(places, 0.9, 1, most) for _ in range(100)]
     assert min(seen) == 16
     assert seen.count(most) > 50
+
+
+def test_who_cannot_wait_is_held_back_late_and_little() -> None:
+    places = Places(256, FOR_URGENT)
+    assert give(places, 0.99, 10, 200) == 256
+    assert places.are_all
+    assert give(places, 1.1, 1, 200) == 194
+    assert not places.are_all
+    assert give(places, 0.9, 10, 194) == 194
+    assert give(places, 0.7, 20, 256) == 256
