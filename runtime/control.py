@@ -19,7 +19,7 @@ from runtime.control_config import ControlConfig, Mode
 from runtime.control_gate import Gate, GateFullError, Room, Ticket
 from runtime.control_ladder import Change, Ladder, Limits, Reading
 from runtime.control_limits import EngineLimits, LimitsFile
-from runtime.control_pace import FOR_PATIENT, FOR_URGENT, FirstTokens, Places
+from runtime.control_pace import FOR_PATIENT, FOR_URGENT, Asking, FirstTokens, Places
 from runtime.control_quota import Quotas
 from runtime.control_visit import ControlCounts, RefusedError, Visit
 from runtime.control_window import Window
@@ -64,6 +64,8 @@ class Control:
         self._gate = Gate(Room.for_all(num_slots), clock=clock)
         self._shadow = Gate(Room.for_all(num_slots), clock=clock)
         self._first_tokens = FirstTokens()
+        self._asking = Asking()
+        self._shortest_s = math.inf
         self._patient = Places(num_slots, FOR_PATIENT)
         self._urgent = Places(num_slots, FOR_URGENT)
         self._visits: dict[int, Visit] = {}
@@ -127,11 +129,23 @@ class Control:
         size_factor = max(1.0, size_bytes / self.config.long_prompt_bytes)
         longer_s = limit_s * (min(size_factor, _MAX_SIZE_FACTOR) - 1)
         due_s = now_s + limit_s + min(longer_s, _MAX_SIZE_S)
+        self._note_asking(limit_s, now_s)
         accounts = self._quotas.begin(tenant, session, now_s)
         is_overdrawn = overdrawn is not None
         visit = Visit(name, now_s, now_s + limit_s, due_s, tenant, session, accounts, is_overdrawn)
         self._visits[id(visit)] = visit
         return visit
+
+    def _note_asking(self, limit_s: float, now_s: float) -> None:
+        """Have the shortest limit decide about the places; what another brought is forgotten."""
+        self._asking.note(limit_s, now_s)
+        shortest_s = self._asking.shortest_s(now_s)
+        if shortest_s == self._shortest_s:
+            return
+        self._shortest_s = shortest_s
+        self._patient.begin()
+        self._urgent.begin()
+        self._resize()
 
     def queue(self, visit: Visit) -> Ticket:
         """Have a visit wait for a place in the engine; it may go in when its ticket says so.
@@ -223,10 +237,11 @@ class Control:
         if visit.entered_s is not None and known is not None:
             took_s = now_s - visit.entered_s
             self._first_tokens.note(visit.slo_class, took_s)
-            sample = (took_s, known.ttft_s, self._gate.num_inside)
-            changes = [places.note(*sample) for places in (self._patient, self._urgent)]
-            if any(changes):
-                self._resize()
+            if known.ttft_s <= self._shortest_s:
+                sample = (took_s / known.ttft_s, self._gate.num_inside)
+                changes = [places.note(*sample) for places in (self._patient, self._urgent)]
+                if any(changes):
+                    self._resize()
 
     def leave(self, visit: Visit, tokens: int) -> None:
         """Count a request that is over; `tokens` are charged to its quotas."""
@@ -324,7 +339,7 @@ class Control:
         if not self._urgent.are_all:
             others = math.ceil(_OTHERS_RATIO * urgent)
         patient = min(self._patient.num, others)
-        room = Room(urgent, patient, late=others, urgent_s=self._urgent.limit_s)
+        room = Room(urgent, patient, late=others, urgent_s=self._shortest_s)
         self._shadow.resize(room)
         acts = self.config.mode is Mode.ACT
         self._gate.resize(room if acts else Room.for_all(_UNLIMITED))

@@ -21,8 +21,10 @@ _SAMPLES_PER_CHANGE = 16
 _QUANTILE = 0.9
 # With so many of the places left first tokens have to come so much sooner, or it was not them.
 _CHECKED_RATIO, _EFFECT_RATIO = 0.6, 0.85
-# First tokens for which nothing more is tried then, and after which an absent class is forgotten.
-_PAUSE, _FORGOTTEN = 1024, 256
+# First tokens for which nothing more is tried then.
+_PAUSE = 1024
+# A class that nobody has asked for so long does not ask at present.
+_ASKING_S = 3.0
 
 
 class Pace:
@@ -82,6 +84,24 @@ class FirstTokens:
         return min(self._seen.get(slo_class, ()), default=0.0)
 
 
+class Asking:
+    """Which limits the requests have that come at present."""
+
+    def __init__(self) -> None:
+        self._last_s: dict[float, float] = {}
+
+    def note(self, limit_s: float, now_s: float) -> None:
+        """Note that a request of a class with this limit came."""
+        self._last_s[limit_s] = now_s
+
+    def shortest_s(self, now_s: float) -> float:
+        """Return the shortest of them; infinite where nobody asks."""
+        gone = [each for each, at_s in self._last_s.items() if now_s - at_s > _ASKING_S]
+        for limit_s in gone:
+            del self._last_s[limit_s]
+        return min(self._last_s, default=math.inf)
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """When places become fewer, and more again.
@@ -107,8 +127,9 @@ FOR_URGENT = Rule(busy_ratio=1.0, calm_ratio=0.8, shrink=0.97)
 class Places:
     """How many requests may be in the engine before some are held back.
 
-    As many as vLLM runs, while first tokens of the class with the shortest limit follow their turns
-    within it; fewer where they do not, because each running request makes every step longer.
+    As many as vLLM runs, while first tokens follow their turns within their limit; fewer where they
+    do not, because each running request makes every step longer. Those count that have the shortest
+    limit of all that ask at present.
     Where fewer do not bring them sooner, it is something else that they wait for, such as prompts
     of their own, and all places are given back: the engine is not kept from work for nothing.
 
@@ -120,8 +141,6 @@ class Places:
     def __init__(self, most: int, rule: Rule) -> None:
         self._rule = rule
         self._most = self._now = float(most)
-        self._limit_s = math.inf
-        self._num_others = 0
         self._ratios: list[float] = []
         self._checked: tuple[float, float] | None = None
         self._pause = 0
@@ -136,30 +155,27 @@ class Places:
         """Whether there are as many as there can be."""
         return self._now == self._most
 
-    @property
-    def limit_s(self) -> float:
-        """The shortest limit of those that ask at present; infinite before the first of them."""
-        return self._limit_s
-
     def resize(self, most: int) -> None:
         """Put another greatest number in force, and begin with it."""
         if most != self._most:
-            self._most = self._now = float(most)
-            self._ratios.clear()
-            self._checked = None
+            self._most = float(most)
+            self.begin()
 
-    def note(self, took_s: float, limit_s: float, num_inside: int) -> bool:
+    def begin(self) -> None:
+        """Give all places back: those who ask have another limit than before."""
+        self._now = self._most
+        self._ratios.clear()
+        self._checked = None
+
+    def note(self, ratio: float, num_inside: int) -> bool:
         """Count a first token; returns whether the number of places changed.
 
         Args:
-            took_s: Seconds from its turn.
-            limit_s: The limit of its class.
+            ratio: What it took from its turn on, as a share of its limit.
             num_inside: Requests in the engine.
         """
         self._pause = max(0, self._pause - 1)
-        if not self._is_decisive(limit_s):
-            return False
-        self._ratios.append(took_s / limit_s)
+        self._ratios.append(ratio)
         if len(self._ratios) < _SAMPLES_PER_CHANGE:
             return False
         high = sorted(self._ratios)[int(_QUANTILE * _SAMPLES_PER_CHANGE)]
@@ -171,19 +187,6 @@ class Places:
             self._now = min(self._most, self._now * _GROW)
             self._checked = None
         return self._now != before
-
-    def _is_decisive(self, limit_s: float) -> bool:
-        """Whether a class has the shortest limit of those that ask at present."""
-        if limit_s > self._limit_s:
-            self._num_others += 1
-            if self._num_others <= _FORGOTTEN:
-                return False
-        if limit_s != self._limit_s:
-            self._limit_s = limit_s
-            self._ratios.clear()
-            self._checked = None
-        self._num_others = 0
-        return True
 
     def _shrink(self, high: float, num_inside: int) -> None:
         # What is not used is no lever.

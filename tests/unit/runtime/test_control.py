@@ -400,3 +400,28 @@ def test_limits_of_processes_that_ended_are_removed(tmp_path: Path) -> None:
         path.touch()
     assert limits_path(tmp_path) == tmp_path / f"limits-{os.getpid()}"
     assert [path.exists() for path in others] == [False, True, True]
+
+
+def test_what_requests_were_held_back_for_is_forgotten_with_the_class() -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        config = ControlConfig(classes=CLASSES, default_class="interactive")
+        control = Control(config, num_slots=64, clock=clock)
+        for _ in range(32):
+            visit = control.arrive(Caller(slo_class="interactive"), 100)
+            control.queue(visit)
+            control.enter(visit)
+            clock.now_s += 0.19
+            control.note_first_token(visit)
+            control.leave(visit, 10)
+        room = control.gate.room
+        assert (room.urgent, room.patient, room.urgent_s) == (64, 16, 0.2)
+        control.arrive(Caller(slo_class="batch"), 100)
+        assert control.gate.room == room
+        # Nobody interactive any more: batch is served as if it had always been alone.
+        clock.now_s += 4
+        control.arrive(Caller(slo_class="batch"), 100)
+        room = control.gate.room
+        assert (room.urgent, room.patient, room.urgent_s) == (64, 64, 30.0)
+
+    in_loop(scenario)

@@ -1,8 +1,10 @@
 """What is measured behind the gate: its pace, first tokens, and the places that they allow."""
 
+import math
+
 import pytest
 
-from runtime.control_pace import FOR_PATIENT, FOR_URGENT, FirstTokens, Pace, Places
+from runtime.control_pace import FOR_PATIENT, FOR_URGENT, Asking, FirstTokens, Pace, Places
 
 
 def test_the_pace_is_known_after_some_turns_and_by_limit() -> None:
@@ -52,9 +54,9 @@ def test_the_least_time_to_a_first_token_is_of_its_class_and_of_late() -> None:
     assert seen.least_s("chat") == 0.0
 
 
-def give(places: Places, took_s: float, times: int, num_inside: int, limit_s: float = 1.0) -> int:
+def give(places: Places, ratio: float, times: int, num_inside: int) -> int:
     for _ in range(times * 16):
-        places.note(took_s, limit_s, min(num_inside, places.num))
+        places.note(ratio, min(num_inside, places.num))
     return places.num
 
 
@@ -65,12 +67,12 @@ def test_places_are_vllms_until_first_tokens_take_too_much_of_their_limits() -> 
     assert give(places, 0.9, 1, 100) == 85
     assert give(places, 0.5, 10, 85) == 85
     # The fewer, the sooner: so it goes on, down to the fewest.
-    took_s = 0.9
+    ratio = 0.9
     while places.num > 16:
-        took_s = max(0.61, took_s * 0.9)
-        give(places, took_s, 1, 256)
+        ratio = max(0.61, ratio * 0.9)
+        give(places, ratio, 1, 256)
         assert places.num < 256
-        if took_s == 0.61:
+        if ratio == 0.61:
             break
     assert places.num < 60
     assert give(places, 0.1, 100, 16) == 256
@@ -85,16 +87,16 @@ def test_places_that_bring_nothing_are_given_back() -> None:
     assert seen.count(256) > 60
 
 
-def test_the_class_with_the_shortest_limit_decides_while_it_asks() -> None:
-    places = Places(256, FOR_PATIENT)
-    for _ in range(40):
-        places.note(0.18, 0.2, 256)
-        for _ in range(20):
-            places.note(0.5, 30.0, 256)
-    fewer = places.num
-    assert fewer < 256
-    # It has gone: nobody is slow any more.
-    assert give(places, 0.5, 100, 256, limit_s=30.0) == 256
+def test_the_shortest_limit_is_that_of_those_who_ask_at_present() -> None:
+    asking = Asking()
+    assert asking.shortest_s(0.0) == math.inf
+    asking.note(30.0, 1.0)
+    asking.note(0.2, 1.0)
+    asking.note(0.5, 2.0)
+    assert asking.shortest_s(4.0) == 0.2
+    assert asking.shortest_s(4.5) == 0.5
+    asking.note(30.0, 5.5)
+    assert asking.shortest_s(6.0) == 30.0
 
 
 def test_no_more_places_than_the_file_allows() -> None:
