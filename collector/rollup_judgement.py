@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from evenkeel.slo_model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Treatment
+from evenkeel.slo_query import STATUS_KINDS, status_ranges
 
 COLUMN_OF_METRIC = {
     Metric.TTFT: "ttft_s",
@@ -57,7 +58,17 @@ def _judged(counted: Sequence[Counted]) -> str:
         "errors": _array(str(_endings(each, Treatment.BAD)) for each in counted),
         "left_out": _array(str(_endings(each, Treatment.EXCLUDED)) for each in counted),
     }
-    conditions = ["NOT bitTest(left_out, ending)"]
+    is_error, is_left_out = "bitTest(errors, ending)", "bitTest(left_out, ending)"
+    if any(each.indicator.statuses for each in counted):
+        arguments["statuses"] = _array(str(status_ranges(each.indicator)) for each in counted)
+        kind = f"arrayFirst(each -> {_STATUS} BETWEEN each[1] AND each[2], statuses)[3]"
+        bad, excluded = STATUS_KINDS[Treatment.BAD], STATUS_KINDS[Treatment.EXCLUDED]
+        is_error = f"if({kind} > 0, {kind} = {bad}, {is_error})"
+        is_left_out = f"if({kind} > 0, {kind} = {excluded}, {is_left_out})"
+    conditions = [f"NOT {is_left_out}"]
+    if any(each.indicator.filters for each in counted):
+        arguments["filters"] = _array(_filters(each.indicator) for each in counted)
+        conditions.append(f"arrayAll(each -> match({_VALUE}, each[2]) != (each[3] = '1'), filters)")
     for column in SELECTOR_COLUMNS:
         if any(column in each.indicator.select for each in counted):
             wanted = [quote(each.indicator.select.get(column, "")) for each in counted]
@@ -83,7 +94,7 @@ def _judged(counted: Sequence[Counted]) -> str:
     arguments["is_always"] = _array(
         str(int(each.indicator.metric is Metric.AVAILABILITY)) for each in counted
     )
-    is_bad = " OR ".join(["bitTest(errors, ending)", *missed])
+    is_bad = " OR ".join([is_error, *missed])
     share = f"multiIf({is_bad}, (0., weight), {is_judged}, (weight, 0.), (0., 0.))"
     tokens = [m for m in _TOKENS if any(each.indicator.metric is m for each in counted)]
     if tokens:
@@ -92,7 +103,7 @@ def _judged(counted: Sequence[Counted]) -> str:
             whole, part = _TOKENS[metric]
             share = (
                 f"if(unit = {_UNITS[metric]}, if(isNull({whole}) OR isNull({part}), (0., 0.),"
-                f" if(bitTest(errors, ending), (0., weight * assumeNotNull({whole})),"
+                f" if({is_error}, (0., weight * assumeNotNull({whole})),"
                 f" (weight * assumeNotNull(least({part}, {whole})),"
                 f" weight * assumeNotNull({whole} - least({part}, {whole}))))), {share})"
             )
@@ -103,11 +114,29 @@ def _judged(counted: Sequence[Counted]) -> str:
     )
 
 
+_STATUS = "ifNull(requests.http_status, 0)"
+# The column that a filter is about.
+_VALUE = (
+    "multiIf("
+    + ", ".join(
+        f"each[1] = '{column}', ifNull(toString(requests.{column}), '')"
+        for column in SELECTOR_COLUMNS
+    )
+    + ", '')"
+)
 _TOKENS = {
     Metric.ACCEPTANCE: ("requests.drafted_tokens", "requests.accepted_tokens"),
     Metric.CACHE_HIT: ("requests.input_tokens", "requests.cached_tokens"),
 }
 _UNITS = {Metric.ACCEPTANCE: 1, Metric.CACHE_HIT: 2}
+
+
+def _filters(indicator: Indicator) -> str:
+    """Return filters as [column, RE2, 1 where what matches is left out], a literal of the store."""
+    return _array(
+        _array(map(quote, (each.column, each.pattern, str(int(each.is_excluding)))))
+        for each in indicator.filters
+    )
 
 
 def _endings(counted: Counted, treatment: Treatment) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from collector.rollup_judgement import Counted
 from evenkeel.slo_model import Indicator, Metric, Slo, Treatment
+from evenkeel.slo_selection import Filter, StatusRange, Test
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -80,6 +81,11 @@ def parts_of(counted: Sequence[CountedSlo]) -> list[Counted]:
 
 def write_definition(indicator: Indicator) -> str:
     """Return what decides about an event as JSON; equal for equal indicators."""
+    more: dict[str, Any] = {}
+    if indicator.filters:
+        more["filters"] = [[f.column, f.test.value, *f.values] for f in indicator.filters]
+    if indicator.statuses:
+        more["statuses"] = [[s.first, s.last, s.treatment] for s in indicator.statuses]
     return json.dumps(
         {
             "metric": indicator.metric.value,
@@ -88,6 +94,8 @@ def write_definition(indicator: Indicator) -> str:
             "error": indicator.error.value,
             "aborted": indicator.aborted.value,
             "shed": indicator.shed.value,
+            # Absent where there are none: what an older version wrote stays equal.
+            **more,
         },
         sort_keys=True,
     )
@@ -104,4 +112,9 @@ def read_definition(text: str) -> Indicator:
         aborted=Treatment(value["aborted"]),
         shed=Treatment(value["shed"]),
         limits={Metric(metric): limit for metric, limit in value["limits"].items()},
+        filters=tuple(
+            Filter(column, Test(test), tuple(values))
+            for column, test, *values in value.get("filters", ())
+        ),
+        statuses=tuple(StatusRange(*each) for each in value.get("statuses", ())),
     )

@@ -46,7 +46,7 @@ def no_data_condition(track: Track, now_ns: int) -> Condition:
 
 def _describe(slo: Slo) -> dict[str, str]:
     duration = format_duration(slo.scaled_no_data_s)
-    where = ", ".join(f"{name}={value}" for name, value in slo.indicator.select.items())
+    where = slo.indicator.selection
     return {
         "summary": f"{slo.title}: no data for {duration}",
         "description": (

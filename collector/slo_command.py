@@ -96,6 +96,8 @@ def _run_check(args: argparse.Namespace) -> int:
                 "objective": slo.indicator.metric.value,
                 "threshold_s": slo.indicator.threshold_s,
                 "select": dict(slo.indicator.select),
+                "filters": [str(each) for each in slo.indicator.filters],
+                "http_status": [str(each) for each in slo.indicator.statuses],
                 "target": float(slo.target),
                 "period_s": float(slo.scaled_period_s),
                 "scale": float(slo.scale),

@@ -14,7 +14,7 @@ from collector.alert_book import Transition
 from collector.alert_message import fingerprint
 from collector.alert_state import State
 from evenkeel.errors import StoreError
-from evenkeel.slo_judgement import Buckets, Rows, Wanted, wanted_values
+from evenkeel.slo_judgement import Buckets, Rows, Wanted, read_together, wanted_values
 from evenkeel.slo_model import Metric, Slo
 from evenkeel.slo_query import (
     Part,
@@ -43,19 +43,22 @@ class SloStore:
     def counts(self, parts: Sequence[Part], span: Span) -> list[Buckets]:
         """Return the events of each part by bucket.
 
-        Each request is read once, however many parts there are, a day at a time.
+        Each request is read once, a day at a time, however many parts there are; once more for each
+        further MOST_FILTERS patterns.
 
         Raises:
             StoreError: If the store is gone or refuses the query.
         """
         found = [Buckets.covering(span, part.width_ns) for part in parts]
         of_requests = [i for i, part in enumerate(parts) if not _is_eval(part)]
-        wanted = wanted_values([parts[i] for i in of_requests])
-        for from_ns in range(span.from_ns, span.to_ns, _PIECE_NS) if of_requests else ():
-            piece = replace(span, from_ns=from_ns, to_ns=min(from_ns + _PIECE_NS, span.to_ns))
-            rows = Rows(self._read_rows(piece, wanted), wanted)
-            for i in of_requests:
-                rows.count(parts[i], found[i])
+        for group in read_together([parts[i] for i in of_requests]):
+            together = [of_requests[place] for place in group]
+            wanted = wanted_values([parts[i] for i in together])
+            for from_ns in range(span.from_ns, span.to_ns, _PIECE_NS):
+                piece = replace(span, from_ns=from_ns, to_ns=min(from_ns + _PIECE_NS, span.to_ns))
+                rows = Rows(self._read_rows(piece, wanted), wanted)
+                for i in together:
+                    rows.count(parts[i], found[i])
         for i, part in enumerate(parts):
             if _is_eval(part):
                 for row in self._query("slo_eval_counts", eval_parameters(part, span)):

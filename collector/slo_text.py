@@ -131,11 +131,13 @@ def _indicator_text(indicator: Indicator) -> str:
         good += f" <= {indicator.threshold_s:g} s"
     elif limits:
         good = " and ".join(f"{name} <= {seconds:g} s" for name, seconds in limits)
-    where = ", ".join(f"{name}={value}" for name, value in indicator.select.items())
-    return (
-        f"{good}; for {where or 'every request'}; "
+    text = (
+        f"{good}; for {indicator.selection or 'every request'}; "
         f"error {indicator.error}, aborted {indicator.aborted}, shed {indicator.shed}"
     )
+    if indicator.statuses:
+        text += f"; HTTP {', '.join(map(str, indicator.statuses))}"
+    return text
 
 
 def _slo_text(slo: Slo) -> str:

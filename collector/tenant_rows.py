@@ -22,8 +22,9 @@ TENANT_OF: Mapping[str, str] = {
     "slo_status": "selector['tenant']",
     "alert_history": "labels['tenant']",
 }
-# Objectives are of everybody, unless they select a tenant.
+# Objectives are of everybody, unless they select tenants.
 OBJECTIVE_OF = "JSONExtractString(definition, 'select', 'tenant')"
+NAMES_TENANTS = "arrayExists(each -> each[1] = 'tenant', JSONExtract(definition, 'filters', 'Array(Array(String))'))"
 # What the engine says of itself, and clients ask for.
 OPEN_SYSTEM_TABLES = frozenset({
     "collations", "data_type_families", "formats", "functions", "numbers", "numbers_mt", "one",
@@ -86,7 +87,7 @@ def _filter(tenant: str, table: Table) -> str:
     if table.database != DATABASE:
         return NOTHING
     if table.name == "slo_objectives":
-        return f"{OBJECTIVE_OF} IN ('', {quote(tenant)})"
+        return f"{OBJECTIVE_OF} IN ('', {quote(tenant)}) AND NOT {NAMES_TENANTS}"
     expression = TENANT_OF.get(table.name)
     return NOTHING if expression is None else f"{expression} = {quote(tenant)}"
 

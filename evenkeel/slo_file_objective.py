@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo_calendar import Calendar, CalendarUnit
+from evenkeel.slo_file_select import read_selection, read_statuses
 from evenkeel.slo_model import (
     DURATIONS,
     EVAL_SELECTOR_COLUMNS,
@@ -140,12 +141,20 @@ def read_indicator(
         metric = Metric(given[0].choice(*_WRITTEN_METRICS))
         threshold_s, joint = _read_threshold(metric, given[0], threshold), {}
     columns = EVAL_SELECTOR_COLUMNS if metric is Metric.EVAL_PASS else SELECTOR_COLUMNS
-    select = read_select(section.optional("select"), columns)
+    select, filters = read_selection(section.optional("select"), columns)
+    statuses_value = section.optional("httpStatus")
     # Tokens of a request that failed were drafted and cached like any other.
     usual = Treatment.MEASURED if metric in TOKEN_RATIOS else Treatment.BAD
     error, aborted, shed = (_treatment(section.optional(k), usual) for k in _TREATED)
     section.close()
-    return Indicator(metric, threshold_s, select, error, aborted, shed, joint)
+    if metric is Metric.EVAL_PASS and (filters or statuses_value is not None):
+        raise section.value.complaint(
+            "eval_pass selects single values, and its answers have no httpStatus"
+        )
+    statuses = read_statuses(statuses_value)
+    return Indicator(
+        metric, threshold_s, select, error, aborted, shed, joint, (), filters, statuses
+    )
 
 
 _TREATED = ("error", "aborted", "shed")
@@ -200,20 +209,6 @@ def _read_limits(value: Value) -> dict[Metric, float]:
     if not limits:
         raise value.complaint(f"all is empty; name some of {', '.join(DURATIONS)}")
     return limits
-
-
-def read_select(value: Value | None, columns: tuple[str, ...]) -> dict[str, str]:
-    """Return the columns that must have a value; none are wanted where there is no `select`."""
-    if value is None:
-        return {}
-    section = value.section()
-    select = {
-        column: wanted.text()
-        for column in columns
-        if (wanted := section.optional(column)) is not None
-    }
-    section.close()
-    return select
 
 
 def _read_members(value: Value, others: Mapping[str, Indicator]) -> tuple[Member, ...]:

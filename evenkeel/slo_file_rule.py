@@ -6,7 +6,8 @@ import re
 from fractions import Fraction
 
 from evenkeel.slo import Severity
-from evenkeel.slo_file_objective import duration_s, read_select
+from evenkeel.slo_file_objective import duration_s
+from evenkeel.slo_file_select import read_select
 from evenkeel.slo_model import SELECTOR_COLUMNS
 from evenkeel.slo_rules import (
     CACHE_MEASURES,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenkeel.slo_model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Treatment
-from evenkeel.slo_query import Part, Span
+from evenkeel.slo_query import STATUS_KINDS, Part, Span, status_ranges
+from evenkeel.slo_selection import MOST_STATUS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -22,8 +24,11 @@ ROW = np.dtype(
     [("end_ns", "<i8"), ("ending", "u1")]
     + [(name, "<f8") for name in _NUMBERS]
     + [(f"{column}_code", "<u2") for column in SELECTOR_COLUMNS]
+    + [("http_status", "<u2"), ("matched", "<u8")]
 )
-Wanted = Mapping[str, Sequence[str]]
+# Bits of a row's `matched`.
+MOST_FILTERS = 64
+Wanted = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,35 @@ class Buckets:
             self.bad[:] += np.bincount(places, weights=bad, minlength=len(self.bad))
 
 
-def wanted_values(parts: Sequence[Part]) -> dict[str, list[str]]:
-    """Return the values that any part selects, by column: the parameters of `slo_rows`."""
-    return {
+def wanted_values(parts: Sequence[Part]) -> dict[str, list[Any]]:
+    """Return the values that any part selects, by column, and its filters' patterns.
+
+    They are the parameters of `slo_rows`; parts have MOST_FILTERS patterns together at most.
+    """
+    values: dict[str, list[Any]] = {
         column: sorted({p.indicator.select[column] for p in parts if column in p.indicator.select})
         for column in SELECTOR_COLUMNS
     }
+    patterns = sorted({pattern for part in parts for pattern in _patterns(part.indicator)})
+    return {**values, "filters": [list(pattern) for pattern in patterns]}
+
+
+def read_together(parts: Sequence[Part]) -> list[list[int]]:
+    """Return the places of parts in groups, so that none has too many patterns for one read."""
+    groups: list[list[int]] = []
+    patterns: set[tuple[str, str]] = set()
+    for place, part in enumerate(parts):
+        own = set(_patterns(part.indicator))
+        if not groups or len(patterns | own) > MOST_FILTERS:
+            groups.append([])
+            patterns = set()
+        groups[-1].append(place)
+        patterns |= own
+    return groups
+
+
+def _patterns(indicator: Indicator) -> list[tuple[str, str]]:
+    return [(each.column, each.pattern) for each in indicator.filters]
 
 
 class Rows:
@@ -69,7 +97,8 @@ class Rows:
         rows = np.frombuffer(content, dtype=ROW)
         self._columns = {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
         self._codes = {c: {v: i + 1 for i, v in enumerate(wanted[c])} for c in SELECTOR_COLUMNS}
-        self._selected: dict[tuple[tuple[str, str], ...], dict[str, NDArray[np.generic]]] = {}
+        self._bits = {(c, p): np.uint64(1 << i) for i, (c, p) in enumerate(wanted["filters"])}
+        self._selected: dict[Any, dict[str, NDArray[np.generic]]] = {}
 
     def count(self, part: Part, into: Buckets) -> None:
         """Add the part's events to its buckets."""
@@ -81,11 +110,14 @@ class Rows:
 
     def _select(self, indicator: Indicator) -> dict[str, NDArray[np.generic]]:
         """Return the rows that an indicator selects; shared by all with the same selector."""
-        key = tuple(sorted(indicator.select.items()))
+        key = (tuple(sorted(indicator.select.items())), indicator.filters)
         if key not in self._selected:
             mask = np.ones(len(self._columns["end_ns"]), dtype=bool)
-            for column, value in key:
+            for column, value in key[0]:
                 mask &= self._columns[f"{column}_code"] == self._codes[column][value]
+            for each in indicator.filters:
+                is_found = self._columns["matched"] & self._bits[each.column, each.pattern] != 0
+                mask &= is_found != each.is_excluding
             self._selected[key] = {name: values[mask] for name, values in self._columns.items()}
         return self._selected[key]
 
@@ -101,6 +133,10 @@ def judge(
     ending = columns["ending"].astype(np.int64)
     is_bad = np.array([t is Treatment.BAD for t in treatments])[ending]
     is_in = np.array([t is not Treatment.EXCLUDED for t in treatments])[ending]
+    if indicator.statuses:
+        kind = _status_kinds(indicator)[columns["http_status"].astype(np.int64)]
+        is_bad = np.where(kind > 0, kind == STATUS_KINDS[Treatment.BAD], is_bad)
+        is_in = np.where(kind > 0, kind != STATUS_KINDS[Treatment.EXCLUDED], is_in)
     number = {name: columns[name].astype(np.float64, copy=False) for name in _NUMBERS}
     weight = number["weight"]
     if indicator.metric in (Metric.ACCEPTANCE, Metric.CACHE_HIT):
@@ -121,6 +157,13 @@ def judge(
     is_valid = is_in & (is_bad | is_judged)
     total = np.where(is_valid, weight, 0.0)
     return total, np.where(is_bad | is_missed, total, 0.0)
+
+
+def _status_kinds(indicator: Indicator) -> NDArray[np.uint8]:
+    kinds = np.zeros(MOST_STATUS + 1, dtype=np.uint8)
+    for first, last, kind in status_ranges(indicator):
+        kinds[first : last + 1] = kind
+    return kinds
 
 
 def _judge_durations(

@@ -14,6 +14,7 @@ from evenkeel.slo_budget_policy import BudgetStep
 from evenkeel.slo_calendar import Calendar
 from evenkeel.slo_receiver import Receiver
 from evenkeel.slo_rules import Rule
+from evenkeel.slo_selection import Filter, StatusRange, selection_text
 
 
 class Metric(StrEnum):
@@ -90,6 +91,9 @@ class Indicator:
         limits: Of a joint objective: each duration's threshold in seconds. A request is good that
             meets all that it has; one that has none of them is no event.
         members: Of a composite: the other SLOs' indicators and what an event of each weighs.
+        filters: What columns must be beyond `select`.
+        statuses: How requests count that were answered with these HTTP statuses, whatever `error`,
+            `aborted` and `shed` say; they do not overlap.
     """
 
     metric: Metric
@@ -100,6 +104,13 @@ class Indicator:
     shed: Treatment = Treatment.BAD
     limits: Mapping[Metric, float] = field(default_factory=dict)
     members: tuple[Member, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    statuses: tuple[StatusRange, ...] = ()
+
+    @property
+    def selection(self) -> str:
+        """What it selects, for people; '' where that is everything."""
+        return selection_text(self.select, self.filters)
 
     @property
     def judged(self) -> Mapping[Metric, float]:

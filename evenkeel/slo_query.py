@@ -14,10 +14,15 @@ from evenkeel.slo_model import (
     TOKEN_RATIOS,
     Indicator,
     Slo,
+    Treatment,
 )
 
 # A request that takes longer is not seen by a query that reads its end; see slo_judged.
 MAX_REQUEST_NS = 3600 * 10**9
+
+
+# 0 is a status that no range has.
+STATUS_KINDS = {Treatment.MEASURED: 1, Treatment.BAD: 2, Treatment.EXCLUDED: 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +74,23 @@ def event_parameters(parts: Sequence[Part], span: Span) -> dict[str, object]:
             column: [indicator.select.get(column, "") for indicator in indicators]
             for column in SELECTOR_COLUMNS
         },
+        "filters": [
+            [[each.column, each.pattern, str(int(each.is_excluding))] for each in indicator.filters]
+            for indicator in indicators
+        ],
+        "statuses": [status_ranges(indicator) for indicator in indicators],
         "from_ns": span.from_ns,
         "to_ns": span.to_ns,
         "max_request_ns": span.max_request_ns,
     }
+
+
+def status_ranges(indicator: Indicator) -> list[list[int]]:
+    """Return how HTTP statuses count, each as [first, last, kind]; STATUS_KINDS says which."""
+    return [
+        [each.first, each.last, STATUS_KINDS[Treatment(each.treatment)]]
+        for each in indicator.statuses
+    ]
 
 
 def count_parameters(parts: Sequence[Part], span: Span) -> dict[str, object]:

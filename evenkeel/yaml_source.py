@@ -93,6 +93,11 @@ class Value:
         return isinstance(self.node, yaml.SequenceNode)
 
     @property
+    def is_section(self) -> bool:
+        """Whether this is a mapping."""
+        return isinstance(self.node, yaml.MappingNode)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing was written here."""
         return bool(self.node.tag == _EMPTY)

@@ -13,6 +13,7 @@ FROM slo_judged(
     tenant = {tenant:Array(String)}, slo_class = {slo_class:Array(String)},
     route = {route:Array(String)}, prompt_name = {prompt_name:Array(String)},
     prompt_version = {prompt_version:Array(String)},
+    filters = {filters:Array(Array(Array(String)))}, statuses = {statuses:Array(Array(Array(UInt16)))},
     from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
 )
 GROUP BY minute

@@ -27,7 +27,21 @@ SELECT
     toUInt16(indexOf({prompt_name:Array(String)}, ifNull(toString(requests.prompt_name), '')))
         AS prompt_name_code,
     toUInt16(indexOf({prompt_version:Array(String)}, ifNull(toString(requests.prompt_version), '')))
-        AS prompt_version_code
+        AS prompt_version_code,
+    toUInt16(ifNull(if(http_status BETWEEN 100 AND 599, http_status, 0), 0)) AS http_status,
+    -- Bit i: whether the pattern of filter i, [column, RE2], is found in the column.
+    toUInt64(arraySum(
+        (filter, bit) -> bitShiftLeft(toUInt64(match(multiIf(
+            filter[1] = 'model', toString(requests.model),
+            filter[1] = 'tenant', ifNull(toString(requests.tenant), ''),
+            filter[1] = 'slo_class', ifNull(toString(requests.slo_class), ''),
+            filter[1] = 'route', ifNull(toString(requests.route), ''),
+            filter[1] = 'prompt_name', ifNull(toString(requests.prompt_name), ''),
+            filter[1] = 'prompt_version', ifNull(toString(requests.prompt_version), ''),
+            ''), filter[2])), bit),
+        {filters:Array(Array(String))},
+        range(length({filters:Array(Array(String))}))
+    )) AS matched
 FROM requests
 WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - {max_request_ns:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')

@@ -14,6 +14,7 @@ from collector.storage import Storage, open_embedded
 from evenkeel.errors import StoreError
 from evenkeel.slo_model import DURATIONS, Indicator, Member, Metric, Slo, Treatment
 from evenkeel.slo_query import Part, Span
+from tests.integration.slo.slo_requests import random_filters, random_statuses
 
 pytestmark = pytest.mark.integration
 
@@ -107,6 +108,8 @@ def random_slos(choose: random.Random, num: int) -> list[Slo]:
             aborted=choose.choice(list(Treatment)),
             shed=choose.choice(list(Treatment)),
             limits=limits if metric is Metric.JOINT else {},
+            filters=random_filters(choose),
+            statuses=random_statuses(choose),
         )
         slos.append(slo(f"it's {number}", indicator))
     return slos

@@ -1,5 +1,6 @@
 """Requests in the real store, and an evaluator of a file over them."""
 
+import random
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,8 @@ from collector.slo_evaluator import Evaluator
 from collector.slo_gathering import EvidenceStore, gather_one
 from collector.slo_store import SloStore, to_datetime
 from evenkeel.slo_file import read_slo_file
+from evenkeel.slo_model import Treatment
+from evenkeel.slo_selection import Filter, StatusRange, Test, disjoint_ranges
 
 S = 10**9
 
@@ -78,6 +81,36 @@ def insert(client: Any, *rows: Mapping[str, Any]) -> None:
         complete.append(values)
     columns = list(complete[0])
     client.insert("requests", [[v[c] for c in columns] for v in complete], column_names=columns)
+
+
+def random_filters(choose: random.Random) -> tuple[Filter, ...]:
+    """Return none, one or two conditions on tenants and models."""
+    return tuple(
+        choose.choice(
+            [
+                Filter("tenant", Test.IN, ("a", "b")),
+                Filter("tenant", Test.NOT, ("a",)),
+                Filter("tenant", Test.MATCHES, ("[ac]|",)),
+                Filter("model", Test.NOT_MATCHES, ("sup.*t",)),
+                Filter("model", Test.IN, ("sup", "support.", "other")),
+            ]
+        )
+        for _ in range(choose.choice([0, 0, 1, 2]))
+    )
+
+
+def random_statuses(choose: random.Random) -> tuple[StatusRange, ...]:
+    """Return none, or how some HTTP statuses count."""
+    if choose.random() < 0.6:
+        return ()
+    kinds = [choose.choice(list(Treatment)).value for _ in range(3)]
+    return disjoint_ranges(
+        [
+            StatusRange(400, 499, kinds[0]),
+            StatusRange(429, 429, kinds[1]),
+            StatusRange(100, 299, kinds[2]),
+        ]
+    )
 
 
 SLOW = {"ttft_s": 2.0, "queue_s": 1.6, "prefill_s": 0.4, "e2e_s": 2.3, "input_tokens": 900}

@@ -14,7 +14,16 @@ from collector.slo_store import SloStore, to_datetime
 from evenkeel.errors import StoreError
 from evenkeel.slo_model import DURATIONS, Indicator, Metric, Treatment
 from evenkeel.slo_query import Part, Span, count_parameters
-from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
+from tests.integration.slo.slo_requests import (
+    NOW,
+    SLOW,
+    S,
+    evaluator,
+    insert,
+    random_filters,
+    random_statuses,
+    slo_text,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -170,6 +179,68 @@ def test_late_requests_are_found_after_an_erasure_and_after_a_look_that_failed(
     assert look(2100) == found
 
 
+SELECTIONS: list[tuple[str, list[str | None], float]] = [
+    ("tenant: [acme, globex]", ["acme", "globex", "other", None], 2),
+    ("tenant: {not: acme}", ["acme", "globex", None], 2),
+    ("tenant: {not: [acme, globex]}", ["acme", "globex", "other", None], 2),
+    ('tenant: {matches: "acme-.*"}', ["acme-1", "acme", "x-acme-1", "acme-\n2"], 2),
+    ('tenant: {notMatches: "acme-.*"}', ["acme-1", "acme", None], 2),
+    ('tenant: {matches: "acme.*", not: acme-test}', ["acme", "acme-test", "acme-1"], 2),
+    ('tenant: ["a.b", "c|d"]', ["a.b", "axb", "c|d", "c", "d"], 2),
+    ('tenant: ["it\'s", "müller", "a\\\\b"]', ["it's", "müller", "a\\b", "its"], 3),
+]
+
+
+@pytest.mark.parametrize(
+    ("select", "tenants", "expected"), SELECTIONS, ids=[case[0] for case in SELECTIONS]
+)
+def test_selectors_take_lists_negation_and_patterns(
+    client: Any, tmp_path: Path, select: str, tenants: list[str | None], expected: float
+) -> None:
+    insert(client, *({"end_ns": NOW - S, "tenant": tenant} for tenant in tenants))
+    text = slo_text(select=f"model: support, {select}")
+    assert evaluator(client, tmp_path, text).cycle(NOW)["chat"].counts.total == expected
+
+
+def test_more_patterns_than_one_read_has_room_for(client: Any, tmp_path: Path) -> None:
+    insert(client, *({"end_ns": NOW - S, "tenant": f"t{i}"} for i in range(100)))
+    text = "---\n".join(
+        slo_text(f"slo-{i}", select=f'tenant: {{matches: "t{i}|t0"}}') for i in range(1, 100)
+    )
+    verdicts = evaluator(client, tmp_path, text).cycle(NOW)
+    assert {verdict.counts.total for verdict in verdicts.values()} == {2}
+
+
+HTTP: list[tuple[str, list[dict[str, Any]], tuple[float, float]]] = [
+    ("{bad: 5xx}", [{"status": "ok", "http_status": 503}, {}], (2, 1)),
+    ("{bad: [404]}", [{"status": "error", "http_status": 404}], (1, 1)),
+    (
+        "{excluded: [429, 503]}",
+        [{"status": "error", "http_status": code} for code in (429, 503, 500)],
+        (1, 1),
+    ),
+    (
+        "{bad: 4xx, measured: 404, excluded: 420-429}",
+        [{"status": "error", "http_status": code} for code in (400, 404, 429, 500)],
+        (3, 2),
+    ),
+]
+
+
+@pytest.mark.parametrize(("statuses", "rows", "expected"), HTTP, ids=[case[0] for case in HTTP])
+def test_requests_count_by_their_http_status(
+    client: Any,
+    tmp_path: Path,
+    statuses: str,
+    rows: list[dict[str, Any]],
+    expected: tuple[float, float],
+) -> None:
+    insert(client, *({"end_ns": NOW - S} | row for row in rows))
+    text = slo_text(metric="availability").replace("aborted:", f"httpStatus: {statuses}, aborted:")
+    verdict = evaluator(client, tmp_path, text).cycle(NOW)["chat"]
+    assert (verdict.counts.total, verdict.counts.bad) == expected
+
+
 JOINT = "{all: {ttft: 0.5, tpot: 0.05, stall: 1}}"
 
 
@@ -241,7 +312,7 @@ def test_vectors_and_sql_judge_alike(client: Any, tmp_path: Path) -> None:
     ]
     insert(client, *rows)
     parts = []
-    for _ in range(40):
+    for _ in range(60):
         metric = choose.choice([m for m in Metric if m not in (Metric.EVAL_PASS, Metric.COMPOSITE)])
         limits = {m: choose.choice([0.1, 0.5, 1.0]) for m in choose.sample(DURATIONS, 2)}
         indicator = Indicator(
@@ -250,6 +321,8 @@ def test_vectors_and_sql_judge_alike(client: Any, tmp_path: Path) -> None:
             choose.choice([{}, {"tenant": "a"}, {"model": "other", "tenant": "b"}]),
             *(choose.choice(list(Treatment)) for _ in range(3)),
             limits if metric is Metric.JOINT else {},
+            filters=random_filters(choose),
+            statuses=random_statuses(choose),
         )
         parts.append(Part(indicator, Fraction(9, 10), 7 * S))
     span = Span(NOW - 100 * S, NOW + 1)
