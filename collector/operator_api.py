@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,7 @@ from collector.write_ahead_log import LogFullError, LogWriteError
 from evenkeel.errors import ConfigurationError, EvenkeelError, StoreError
 from evenkeel.prompts import PromptRegistry
 from evenkeel.slo_file import read_slo_file
+from evenkeel.slo_groups import with_groups
 from evenkeel.slo_query import Span
 from evenkeel.store import read_query
 
@@ -296,7 +297,9 @@ class OperatorApi:
                 book.close()
         client = self._context.connect()
         try:
-            report = measure(_Reader(client), file, Span(from_ns, to_ns), corrections)
+            reader = _Reader(client)
+            slos = tuple(with_groups(file.slos, reader.rows, to_ns, to_ns - from_ns))
+            report = measure(reader, replace(file, slos=slos), Span(from_ns, to_ns), corrections)
         finally:
             client.close()
         if parameters.get("format") == "markdown":

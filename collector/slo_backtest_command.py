@@ -68,9 +68,11 @@ def _run_backtest(args: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"{args.slo} has no SLO that evenkeel evaluates; evenkeel slo check says why"
         )
-    if args.name is not None and args.name not in names:
+    # A group's name begins with its definition's.
+    definition = None if args.name is None else args.name.partition("/")[0]
+    if definition is not None and definition not in names:
         raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(names)}")
-    wanted = [slo for slo in known if args.name in (None, slo.name)]
+    wanted = [slo for slo in known if definition in (None, slo.name)]
     marked = [] if args.incidents is None else read_incidents(args.incidents)
     if args.events is not None:
         if len(wanted) > 1:
@@ -79,7 +81,14 @@ def _run_backtest(args: argparse.Namespace) -> int:
             )
         _show_one(args, _try_events(args.events, wanted[0], marked))
     else:
-        _show_all(args, _try_days(args, wanted, marked))
+        tried = _try_days(args, wanted, marked)
+        if args.name != definition:
+            tried = [each for each in tried if each.slo.name == args.name]
+            if not tried:
+                raise ConfigurationError(
+                    f"no request of the last {args.days} days is of {args.name!r}"
+                )
+        _show_all(args, tried)
     return 0
 
 

@@ -39,23 +39,25 @@ def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def _run_burned(args: argparse.Namespace) -> int:
     from evenkeel.slo_file import read_slo_file
+    from evenkeel.slo_groups import with_groups
     from evenkeel.slo_model import Metric
     from evenkeel.slo_query import slo_parts
     from evenkeel.store import Store
 
     if not 1 <= args.limit <= _MOST_ROWS:
         raise ConfigurationError(f"--limit is {args.limit}, expected 1 to {_MOST_ROWS}")
-    slos = {slo.name: slo for slo in read_slo_file(args.slo).slos}
-    if args.name not in slos:
-        raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(slos)}")
-    parts = slo_parts(slos[args.name])
-    if any(part.indicator.metric is Metric.EVAL_PASS for part in parts):
-        raise ConfigurationError(
-            f"SLO {args.name!r} counts answers of evaluations, which `evenkeel eval` lists"
-        )
+    written = read_slo_file(args.slo).slos
     span = _span(args)
     store = Store(args.url)
     try:
+        slos = {slo.name: slo for slo in with_groups(written, store.rows, span.to_ns)}
+        if args.name not in slos:
+            raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(slos)}")
+        parts = slo_parts(slos[args.name])
+        if any(part.indicator.metric is Metric.EVAL_PASS for part in parts):
+            raise ConfigurationError(
+                f"SLO {args.name!r} counts answers of evaluations, which `evenkeel eval` lists"
+            )
         if args.json:
             rows = _read(store, parts, span, args.limit)
             print(json.dumps({"slo": args.name, "requests": [_shown(row) for row in rows]}))

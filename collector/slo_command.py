@@ -98,6 +98,10 @@ def _run_check(args: argparse.Namespace) -> int:
                 "select": dict(slo.indicator.select),
                 "filters": [str(each) for each in slo.indicator.filters],
                 "http_status": [str(each) for each in slo.indicator.statuses],
+                "group_by": list(grouping.columns)
+                if (grouping := slo.indicator.grouping) is not None
+                else [],
+                "max_groups": grouping.most if grouping is not None else None,
                 "target": float(slo.target),
                 "period_s": float(slo.scaled_period_s),
                 "scale": float(slo.scale),

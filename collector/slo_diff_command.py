@@ -62,9 +62,13 @@ def _run_diff(args: argparse.Namespace) -> int:
     before, after = (
         _replayed(args, [file[name] for name in changed if name in file]) for file in (old, new)
     )
+    # A grouped SLO is replayed as those of its groups.
+    replayed = [*before, *(name for name in after if name not in before)]
     diffs = [
-        compare_alerts(name, before.get(name, ()), after.get(name, ()), name in old, name in new)
-        for name in changed
+        compare_alerts(
+            name, before.get(name, ()), after.get(name, ()), name in before, name in after
+        )
+        for name in replayed
     ]
     if args.json:
         print(json.dumps({"days": args.days, "slos": [diff_json(diff) for diff in diffs]}))

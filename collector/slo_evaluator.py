@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -21,6 +22,7 @@ from collector.slo_budget import budget_conditions, budget_keys, budget_labels
 from collector.slo_corrections import Corrections
 from collector.slo_evidence import describe, gather
 from collector.slo_failure import failure_conditions, failure_keys
+from collector.slo_groups import Groups
 from collector.slo_rule_evaluator import RuleEvaluator
 from collector.slo_store import SloStore, status_row, unknown_row
 from collector.slo_track import SECOND_NS
@@ -64,14 +66,36 @@ class Evaluator:
         self._engine = AlertEngine(book, dashboard_url, desk, owns=lambda slo: slo != STALLED)
         self._corrections = Corrections(book)
         self._tracks = Tracks(store, note_failure, long_read)
+        self._groups = Groups(store, note_failure)
         self._rules = RuleEvaluator(store, note_failure, dashboard_url)
         self.use_file(file)
         self._latest_ns = 0
 
     def use_file(self, file: SloFile) -> None:
         """Put another file in force; SLOs that did not change keep their counts."""
-        self._file = file
+        self._written = self._file = file
+        self._use_subjects()
+
+    def _use_subjects(self) -> None:
+        file = self._file
         self._book.use_subjects([slo.name for slo in file.slos] + [r.name for r in file.rules])
+
+    def _expand(self, now_ns: int) -> None:
+        """Have the file with the SLOs of groups in place of those that are grouped."""
+        slos = self._groups.expand(self._written.slos, now_ns)
+        if slos != self._file.slos:
+            self._file = replace(self._written, slos=slos)
+            self._use_subjects()
+
+    @property
+    def slos(self) -> Sequence[Slo]:
+        """The SLOs that are evaluated, those of groups among them."""
+        return self._file.slos
+
+    @property
+    def groups_left_out(self) -> Mapping[str, int]:
+        """How many groups have no SLO because there are too many, by definition."""
+        return self._groups.left_out
 
     def cycle(self, now_ns: int) -> Mapping[str, Verdict]:
         """Evaluate once: read, judge, alert, write; return the verdicts by SLO.
@@ -84,6 +108,7 @@ class Evaluator:
         """
         # A clock that is set back counts as standing still: buckets only ever move on.
         now_ns = self._latest_ns = max(now_ns, self._latest_ns)
+        self._expand(now_ns)
         self._tracks.follow(self._file.slos, self._corrections.all(), now_ns)
         verdicts: dict[str, Verdict] = {}
         conditions: list[Condition] = []
@@ -111,6 +136,8 @@ class Evaluator:
         present |= {(rule.name, rule.severity.value) for rule in self._file.rules}
         present |= {delivery_key(receiver.name) for receiver in self._file.receivers}
         present |= failure_keys(self._file)
+        unknown = self._groups.unknown
+        present |= {key for key in self._engine.alerts if key[0].partition("/")[0] in unknown}
         self._engine.resolve_absent(present, self._file.receivers, now_ns)
         if not self.is_store_gone:
             self._write_status(verdicts, now_ns)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Summary
 
 from evenkeel.slo import Counts
+from evenkeel.slo_model import Slo
 from evenkeel.slo_series import Verdict
 
 if TYPE_CHECKING:
@@ -65,9 +66,28 @@ class SloMetrics:
             registry=registry,
         )
         self._shown: dict[str, Counts] = {}
+        self._groups_left_out = Gauge(
+            "evenkeel_slo_groups_left_out",
+            "Groups of a grouped SLO that are not evaluated, since there are more than maxGroups.",
+            ["slo"],
+            registry=registry,
+        )
 
-    def show_events(self, counted: Mapping[str, Counts]) -> None:
-        """Count up to the newest counts; those of an SLO that began anew are added."""
+    def show_groups_left_out(self, left_out: Mapping[str, int]) -> None:
+        """Show how many groups have no SLO, by definition."""
+        self._groups_left_out.clear()
+        for name, num in left_out.items():
+            self._groups_left_out.labels(name).set(num)
+
+    def show_events(self, counted: Mapping[str, Counts], slos: Iterable[Slo]) -> None:
+        """Count up to the newest counts; those of an SLO that began anew are added.
+
+        Series of SLOs that are none of `slos` any more are removed.
+        """
+        for name in self._shown.keys() - {slo.name for slo in slos}:
+            self._events.remove(name)
+            self._bad_events.remove(name)
+            del self._shown[name]
         for name, counts in counted.items():
             before = self._shown.get(name, Counts(0.0, 0.0))
             if counts.total < before.total or counts.bad < before.bad:

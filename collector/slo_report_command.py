@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
@@ -61,6 +62,7 @@ def _run_report(args: argparse.Namespace) -> int:
     from collector.slo_report import measure
     from collector.slo_report_text import report_html, report_json, report_markdown
     from evenkeel.slo_file import read_slo_file
+    from evenkeel.slo_groups import with_groups
     from evenkeel.slo_query import Span
     from evenkeel.store import Store
 
@@ -74,7 +76,8 @@ def _run_report(args: argparse.Namespace) -> int:
     store = Store(args.url)
     try:
         corrections = read_corrections(book_path(args.data_dir))
-        report = measure(store, file, span, corrections, zone)
+        slos = tuple(with_groups(file.slos, store.rows, span.to_ns, span.to_ns - span.from_ns))
+        report = measure(store, replace(file, slos=slos), span, corrections, zone)
     finally:
         store.close()
     if args.json:

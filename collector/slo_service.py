@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from collector.alert_book import FILE_NAME, AlertBook
@@ -24,6 +24,7 @@ from collector.watched_file import WatchedFile
 from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel.prompt_freeze import Freeze, read_freezes, write_freezes
 from evenkeel.slo_file import read_slo_file
+from evenkeel.slo_model import Slo
 from evenkeel.slo_receiver import Receiver
 from evenkeel.slo_series import Verdict
 
@@ -157,10 +158,11 @@ class SloService:
                 try:
                     verdicts = evaluator.cycle(now_ns)
                     self._metrics.show(verdicts)
-                    self._metrics.show_events(evaluator.counted)
+                    self._metrics.show_events(evaluator.counted, evaluator.slos)
+                    self._metrics.show_groups_left_out(evaluator.groups_left_out)
                     if not evaluator.is_store_gone:
                         self._heartbeat.beat()
-                    self._freeze_promotions(verdicts, now_ns)
+                    self._freeze_promotions(evaluator.slos, verdicts, now_ns)
                 except (EvenkeelError, sqlite3.Error) as error:
                     failures.note(error)
                 if failures.num_failures == num_before:
@@ -175,7 +177,9 @@ class SloService:
             book.close()
             client.close()
 
-    def _freeze_promotions(self, verdicts: Mapping[str, Verdict], now_ns: int) -> None:
+    def _freeze_promotions(
+        self, slos: Sequence[Slo], verdicts: Mapping[str, Verdict], now_ns: int
+    ) -> None:
         """Write down which prompts may not be promoted, where that changed.
 
         What the folder of prompts refuses is logged once, and is no failure of the evaluation.
@@ -188,7 +192,7 @@ class SloService:
             # A file that is damaged is written anew.
             with suppress(ConfigurationError):
                 before = read_freezes(folder)
-            now = promotion_freezes(self._file.current.slos, verdicts, before or [], now_ns)
+            now = promotion_freezes(slos, verdicts, before or [], now_ns)
             if now != before:
                 write_freezes(folder, now)
                 logger.warning("promotions frozen by slos=%s", [f.slo for f in now] or "none")

@@ -68,6 +68,8 @@ def stored_minutes(
 ) -> Iterator[StoredMinutes]:
     """Count the stored requests of the last days by the minute, one SLO after the other.
 
+    A grouped SLO is counted for each of its groups.
+
     Args:
         url: The store.
         data_dir: The collector's folder, for its corrections; None: the setting's.
@@ -83,6 +85,7 @@ def stored_minutes(
     from collector.slo_corrections import Reason, corrections_of
     from collector.slo_history import count_buckets
     from evenkeel.slo_backtest_score import Incident
+    from evenkeel.slo_groups import with_groups
     from evenkeel.slo_query import Span
     from evenkeel.store import Store
 
@@ -91,7 +94,7 @@ def stored_minutes(
     in_force = read_corrections(book_path(data_dir))
     store = Store(url)
     try:
-        for slo in slos:
+        for slo in with_groups(slos, store.rows, to_ns, to_ns - span.from_ns):
             if slo.slicing is not None and slo.slicing.length_s != 60:
                 raise ConfigurationError(
                     f"SLO {slo.name!r}: slices of {float(slo.slicing.length_s):g} s cannot be "

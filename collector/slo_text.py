@@ -148,6 +148,13 @@ def _slo_text(slo: Slo) -> str:
     for member in slo.indicator.parts:
         weight = f"weight {float(member.weight):g}: " if slo.indicator.members else ""
         head += f"\n  good: {weight}{_indicator_text(member.indicator)}"
+    grouping = slo.indicator.grouping
+    if grouping is not None:
+        each = ",".join(column.upper() for column in grouping.columns)
+        head += (
+            f"\n  one SLO for each {' and '.join(grouping.columns)} that requests had, named "
+            f"{slo.name}/{each}; {grouping.most} at most"
+        )
     if slo.slicing is not None:
         head += f"\n  counted in slices of {format_duration(slo.slicing.length_s)}"
     if slo.calendar is not None:

@@ -62,7 +62,9 @@ class Track:
         """Return the oldest bucket that must be read to be up to date at `now_ns`."""
         oldest = self.oldest_ns(now_ns) // self.width_ns
         if self._read_until_ns is None:
-            return oldest
+            # There is nothing of a group before its first request.
+            since_ns = 0 if self.slo.group is None else self.slo.group.since_ns
+            return max(oldest, since_ns // self.width_ns)
         return max((self._read_until_ns - late_ns) // self.width_ns, oldest)
 
     def take(self, first: int, now_ns: int, counts: Sequence[Buckets]) -> None:
@@ -81,6 +83,11 @@ class Track:
             for place in np.flatnonzero(total):
                 events = self.slo.slicing.slice_of(Counts(float(total[place]), float(bad[place])))
                 total[place], bad[place] = events.total, events.bad
+        if self._read_until_ns is None:
+            # Late rows may be older than what is read for the first time.
+            num_before = max(first - self.oldest_ns(now_ns) // self.width_ns, 0)
+            first -= num_before
+            total, bad = (np.concatenate([np.zeros(num_before), each]) for each in (total, bad))
         self._series.replace_tail_arrays(first, total, bad)
         self._read_until_ns = now_ns
         self._settle(end)

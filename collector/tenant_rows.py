@@ -24,7 +24,10 @@ TENANT_OF: Mapping[str, str] = {
 }
 # Objectives are of everybody, unless they select tenants.
 OBJECTIVE_OF = "JSONExtractString(definition, 'select', 'tenant')"
-NAMES_TENANTS = "arrayExists(each -> each[1] = 'tenant', JSONExtract(definition, 'filters', 'Array(Array(String))'))"
+NAMES_TENANTS = (
+    "arrayExists(each -> each[1] = 'tenant', "
+    "JSONExtract(definition, 'filters', 'Array(Array(String))'))"
+)
 # What the engine says of itself, and clients ask for.
 OPEN_SYSTEM_TABLES = frozenset({
     "collations", "data_type_families", "formats", "functions", "numbers", "numbers_mt", "one",

@@ -38,7 +38,7 @@ _MAX_KEPT = 500
 
 _T = TypeVar("_T")
 # Hashable, so that answers can be kept by them: lists are tuples here.
-Value = str | int | float | tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
+Value = str | int | float | tuple[Any, ...]
 Parameters = Mapping[str, Value]
 Rows = Callable[[], list[dict[str, Any]]]
 Sorted = tuple[tuple[str, Value], ...]
@@ -131,7 +131,11 @@ def _read_frame(source: _Source, name: str, parameters: Sorted) -> pd.DataFrame:
 
 def _as_sent(parameters: Sorted) -> dict[str, object]:
     """Return parameters as the client takes them: a tuple would be a tuple in SQL."""
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in parameters}
+    return {name: _as_lists(value) for name, value in parameters}
+
+
+def _as_lists(value: Any) -> Any:
+    return [_as_lists(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _begin(

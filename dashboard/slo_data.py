@@ -17,6 +17,7 @@ from dashboard.selection import Selection, Window, parse_time_ms
 from dashboard.signing_in import identity, settings
 from dashboard.slo_page_model import (
     DAY_MS,
+    MINUTE_MS,
     Bucket,
     buckets,
     draft,
@@ -26,7 +27,8 @@ from dashboard.slo_page_model import (
 )
 from evenkeel.slo_backtest import Replay, replay
 from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_model import Metric, Slo
+from evenkeel.slo_groups import with_groups
+from evenkeel.slo_model import SELECTOR_COLUMNS, Group, Metric, Slo
 from evenkeel.slo_query import Span, count_parameters, event_parameters, slo_parts
 
 Read = Callable[[str, reading.Parameters], reading.Rows]
@@ -40,15 +42,20 @@ MAX_BURNED = 150_000
 
 
 def read_slos() -> list[Slo]:
-    """Return the SLOs of the file given with `--slos`; [] without one.
+    """Return the SLOs of the file given with `--slos`, those of groups among them; [] without one.
 
     Raises:
         ConfigurationError: If the file is wrong.
+        StoreError: If an SLO is grouped and the store is gone.
     """
     path = settings().slos
     if path is None:
         return []
-    return _kept_slos(str(path), path.stat().st_mtime_ns if path.exists() else 0)
+    written = _kept_slos(str(path), path.stat().st_mtime_ns if path.exists() else 0)
+    now_ns = now_ms() // MINUTE_MS * MINUTE_MS * 1_000_000
+    return with_groups(
+        written, lambda name, sent: reading.slow_rows_later(name, _hashable(sent))(), now_ns
+    )
 
 
 def _read_file(path: str, changed_ns: int) -> list[Slo]:
@@ -101,7 +108,12 @@ def _counts_later(
     parameters = _hashable(count_parameters(slo_parts(slo, width_ns), span))
     if not is_busy:
         return read("slo_counts", parameters)
-    rolled: reading.Parameters = {"slo_name": slo.name, "width_s": width_ns // 10**9}
+    group = Group(slo.name, {}, 0) if slo.group is None else slo.group
+    rolled: reading.Parameters = {
+        "slo_name": group.definition,
+        "width_s": width_ns // 10**9,
+        **{column: group.values.get(column, "") for column in SELECTOR_COLUMNS},
+    }
     counted = read("slo_rollup_counts", {**range_of(window), **rolled})
     # The rollup knows nothing from before it counted this SLO.
     return lambda: counted() or read("slo_counts", parameters)()
@@ -210,4 +222,8 @@ def read_draft(
 
 
 def _hashable(parameters: dict[str, object]) -> dict[str, Any]:
-    return {n: tuple(v) if isinstance(v, list) else v for n, v in parameters.items()}
+    return {name: _as_tuples(value) for name, value in parameters.items()}
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value

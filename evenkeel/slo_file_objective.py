@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo_calendar import Calendar, CalendarUnit
-from evenkeel.slo_file_select import read_selection, read_statuses
+from evenkeel.slo_file_select import read_grouping, read_selection, read_statuses
 from evenkeel.slo_model import (
     DURATIONS,
     EVAL_SELECTOR_COLUMNS,
@@ -132,9 +132,12 @@ def read_indicator(
         raise section.value.complaint("give one of metric, all and composite")
     if threshold is not None and (composite is not None or limits is not None):
         raise threshold.complaint("value belongs to a single metric, not to all or composite")
+    group_by, most = section.optional("groupBy"), section.optional("maxGroups")
     if composite is not None:
         section.close()
-        return Indicator(Metric.COMPOSITE, None, members=_read_members(composite, others))
+        members = _read_members(composite, others)
+        grouping = read_grouping(group_by, most, ())
+        return Indicator(Metric.COMPOSITE, None, members=members, grouping=grouping)
     if limits is not None:
         metric, threshold_s, joint = Metric.JOINT, None, _read_limits(limits)
     else:
@@ -147,14 +150,16 @@ def read_indicator(
     usual = Treatment.MEASURED if metric in TOKEN_RATIOS else Treatment.BAD
     error, aborted, shed = (_treatment(section.optional(k), usual) for k in _TREATED)
     section.close()
-    if metric is Metric.EVAL_PASS and (filters or statuses_value is not None):
+    if metric is Metric.EVAL_PASS and (filters or statuses_value or group_by):
         raise section.value.complaint(
-            "eval_pass selects single values, and its answers have no httpStatus"
+            "eval_pass selects single values; its answers have no httpStatus and no groups"
         )
-    statuses = read_statuses(statuses_value)
     return Indicator(
-        metric, threshold_s, select, error, aborted, shed, joint, (), filters, statuses
-    )
+        metric, threshold_s, select, error, aborted, shed, joint,
+        filters=filters,
+        statuses=read_statuses(statuses_value),
+        grouping=read_grouping(group_by, most, tuple(select)),
+    )  # fmt: skip
 
 
 _TREATED = ("error", "aborted", "shed")
@@ -222,9 +227,11 @@ def _read_members(value: Value, others: Mapping[str, Indicator]) -> tuple[Member
             found = others.get(name.text())
             if found is None or found.members or threshold is not None:
                 raise name.error("the name of a plain SLO further up in the file")
-            indicator = found
+            indicator = replace(found, grouping=None)
         else:
             indicator = read_indicator(written, threshold, {})
+            if indicator.grouping is not None:
+                raise written.complaint("groupBy belongs to the composite, not to a member")
         section.close()
         weight = Fraction(1) if weight_value is None else weight_value.number("a positive weight")
         if weight_value is not None and weight <= 0:

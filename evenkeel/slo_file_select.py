@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.matchers import Matcher, Operator
-from evenkeel.slo_model import Treatment
+from evenkeel.slo_model import SELECTOR_COLUMNS, Grouping, Treatment
 from evenkeel.slo_selection import (
     LEAST_STATUS,
     MOST_STATUS,
@@ -18,6 +18,8 @@ from evenkeel.slo_selection import (
 )
 from evenkeel.yaml_source import Value
 
+USUAL_GROUPS, MOST_GROUPS = 500, 2_000
+_SHORT_COLUMNS = {"prompt": "prompt_name"}
 MOST_VALUES, MOST_FILTERS, LONGEST_VALUE = 1_000, 20, 1_000
 _CODES = re.compile(r"([1-5])xx|(\d{3})(?:-(\d{3}))?", re.ASCII | re.IGNORECASE)
 
@@ -101,6 +103,34 @@ def _read_pattern(value: Value, column: str) -> str:
     except ConfigurationError as error:
         raise value.complaint(str(error)) from None
     return text
+
+
+def read_grouping(
+    value: Value | None, most_value: Value | None, selected: Sequence[str]
+) -> Grouping | None:
+    """Return by which columns there are many SLOs, and how many at most; None without `groupBy`.
+
+    Raises:
+        ConfigurationError: On a column that is none, that comes twice, or that is selected.
+    """
+    if value is None:
+        if most_value is not None:
+            raise most_value.complaint("maxGroups belongs to groupBy")
+        return None
+    columns: list[str] = []
+    for element in value.items() if value.is_list else (value,):
+        name = element.choice(*SELECTOR_COLUMNS, *_SHORT_COLUMNS)
+        column = _SHORT_COLUMNS.get(name, name)
+        if column in columns or column in selected:
+            twice = "selects" if column in selected else "has"
+            raise element.complaint(f"groupBy has {name}, which it {twice} already")
+        columns.append(column)
+    if not columns:
+        raise value.complaint(f"groupBy is empty; name some of {', '.join(SELECTOR_COLUMNS)}")
+    most = USUAL_GROUPS if most_value is None else most_value.number("a whole number")
+    if most_value is not None and (not 1 <= most <= MOST_GROUPS or most.denominator != 1):
+        raise most_value.error(f"1 to {MOST_GROUPS}")
+    return Grouping(tuple(columns), int(most))
 
 
 def read_statuses(value: Value | None) -> tuple[StatusRange, ...]:

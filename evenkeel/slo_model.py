@@ -92,6 +92,7 @@ class Indicator:
             meets all that it has; one that has none of them is no event.
         members: Of a composite: the other SLOs' indicators and what an event of each weighs.
         filters: What columns must be beyond `select`.
+        grouping: By which columns it is many SLOs; None: it is one.
         statuses: How requests count that were answered with these HTTP statuses, whatever `error`,
             `aborted` and `shed` say; they do not overlap.
     """
@@ -106,6 +107,7 @@ class Indicator:
     members: tuple[Member, ...] = ()
     filters: tuple[Filter, ...] = ()
     statuses: tuple[StatusRange, ...] = ()
+    grouping: Grouping | None = None
 
     @property
     def selection(self) -> str:
@@ -121,6 +123,29 @@ class Indicator:
     def parts(self) -> tuple[Member, ...]:
         """What is counted: this indicator, or the members of a composite."""
         return self.members or (Member(self, Fraction(1)),)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """One SLO for each combination of values that these columns had, `most` at a time."""
+
+    columns: tuple[str, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Which group of a definition an SLO is about.
+
+    Attributes:
+        definition: The name of the SLO in the file.
+        values: Of its columns.
+        since_ns: No request of the group is older, in unix nanoseconds.
+    """
+
+    definition: str
+    values: Mapping[str, str]
+    since_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +199,7 @@ class Slo:
         budget_policy: What is done when shares of the budget are spent, the least first.
         kept: What its document says beside, by path, such as `spec.alertPolicies`; written again
             on export and used for nothing.
+        group: Of what definition it is a part; None where it is one itself.
     """
 
     name: str
@@ -193,6 +219,7 @@ class Slo:
     calendar: Calendar | None = None
     budget_policy: tuple[BudgetStep, ...] = ()
     kept: Mapping[str, object] = field(default_factory=dict)
+    group: Group | None = None
 
     @property
     def scaled_period_s(self) -> Fraction:

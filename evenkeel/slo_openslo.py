@@ -157,15 +157,23 @@ def _indicator(indicator: Indicator) -> dict[str, Any]:
                     "weight": exact_number(member.weight),
                 }
                 for member in indicator.members
-            ]
+            ],
+            **_grouping(indicator),
         }
     return {
         **what,
         **_selection(indicator),
+        **_grouping(indicator),
         "error": indicator.error.value,
         "aborted": indicator.aborted.value,
         "shed": indicator.shed.value,
     }
+
+
+def _grouping(indicator: Indicator) -> dict[str, Any]:
+    if indicator.grouping is None:
+        return {}
+    return {"groupBy": list(indicator.grouping.columns), "maxGroups": indicator.grouping.most}
 
 
 def _selection(indicator: Indicator) -> dict[str, Any]:

@@ -74,15 +74,17 @@ def event_parameters(parts: Sequence[Part], span: Span) -> dict[str, object]:
             column: [indicator.select.get(column, "") for indicator in indicators]
             for column in SELECTOR_COLUMNS
         },
-        "filters": [
-            [[each.column, each.pattern, str(int(each.is_excluding))] for each in indicator.filters]
-            for indicator in indicators
-        ],
+        "filters": [filter_arrays(indicator) for indicator in indicators],
         "statuses": [status_ranges(indicator) for indicator in indicators],
         "from_ns": span.from_ns,
         "to_ns": span.to_ns,
         "max_request_ns": span.max_request_ns,
     }
+
+
+def filter_arrays(indicator: Indicator) -> list[list[str]]:
+    """Return an indicator's filters as [column, RE2, 1 where what matches is left out]."""
+    return [[each.column, each.pattern, str(int(each.is_excluding))] for each in indicator.filters]
 
 
 def status_ranges(indicator: Indicator) -> list[list[int]]:

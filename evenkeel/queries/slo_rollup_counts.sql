@@ -1,4 +1,5 @@
--- Valid and bad events of one SLO in buckets, from the hour rollup; no row before it was counted.
+-- Valid and bad events of one SLO in buckets, from the hour rollup; no row before it was counted. A
+-- group's are those of its definition with its values.
 SELECT
     toUInt32(0) AS slo,
     intDiv(toUnixTimestamp(hour), {width_s:UInt32}) AS bucket,
@@ -6,6 +7,12 @@ SELECT
     sum(bad) AS bad_sum
 FROM slo_counts_1h AS c
 WHERE c.slo = {slo_name:String}
+    AND ({model:String} = '' OR model = {model:String})
+    AND ({tenant:String} = '' OR tenant = {tenant:String})
+    AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
+    AND ({route:String} = '' OR route = {route:String})
+    AND ({prompt_name:String} = '' OR prompt_name = {prompt_name:String})
+    AND ({prompt_version:String} = '' OR prompt_version = {prompt_version:String})
     AND hour >= toDateTime(intDiv({from_ms:Int64}, 1000))
     AND hour < toDateTime(intDiv({to_ms:Int64} + 999, 1000))
 GROUP BY bucket
