@@ -19,6 +19,7 @@ import yaml
 
 from evenkeel.durations import prometheus_duration
 from evenkeel.slo import DAY_S, MINUTE_S, AlertWindow, Severity, confidence_z
+from evenkeel.slo_groups import GROUP_LABEL
 from evenkeel.slo_model import Slo
 from evenkeel.slo_prometheus_rule import rule_group
 from evenkeel.slo_rules import Rule
@@ -33,16 +34,25 @@ NO_DATA_NAME = "SloNoData"
 class Counters:
     """The two counters that rules are built on.
 
-    A name alone gets the matcher `slo="NAME"`; one with braces is taken as it is.
+    A name alone gets the matcher `slo="NAME"`, of a grouped SLO one for all of its groups, which
+    are counted apart; one with braces is taken as it is.
     """
 
     events: str = EVENTS_METRIC
     bad: str = BAD_METRIC
 
-    def increase(self, counter: str, slo: str, window_s: Fraction) -> str:
+    def increase(self, counter: str, slo: Slo, window_s: Fraction) -> str:
         """Return the PromQL for the events of one SLO within a window."""
-        selector = counter if counter.endswith("}") else f'{counter}{{slo="{slo}"}}'
-        return f"sum(increase({selector}[{prometheus_duration(window_s)}]))"
+        selector = counter if counter.endswith("}") else f"{counter}{{{_matcher(slo)}}}"
+        by = "" if slo.indicator.grouping is None else " by (slo) "
+        return f"sum{by}(increase({selector}[{prometheus_duration(window_s)}]))"
+
+
+def _matcher(slo: Slo) -> str:
+    if slo.indicator.grouping is None:
+        return f'slo="{slo.name}"'
+    # A name has letters, digits, dashes, dots and underscores.
+    return f'slo=~"{slo.name.replace(".", "[.]")}/.+"'
 
 
 def prometheus_rules(
@@ -62,7 +72,11 @@ def prometheus_rules(
         ConfigurationError: If a window cannot be written in Prometheus' durations.
     """
     counters = counters or Counters()
-    groups = [group for slo in slos for group in (_group(slo, counters), _sloth(slo, counters))]
+    groups: list[dict[str, Any]] = []
+    for slo in slos:
+        groups.append(_group(slo, counters))
+        # Sloth's dashboards know SLOs that are in a file, not those that come and go.
+        groups += [_sloth(slo, counters)] if slo.indicator.grouping is None else []
     others, lacking = rule_group(rules)
     groups += [others] if others["rules"] else []
     comments = "".join(f"# {line}\n" for line in lacking)
@@ -75,9 +89,9 @@ def _group(slo: Slo, counters: Counters) -> dict[str, Any]:
     rules: list[dict[str, Any]] = [
         {
             "record": _recorded(length_s),
-            "expr": f"{counters.increase(counters.bad, slo.name, length_s)}"
-            f" / {counters.increase(counters.events, slo.name, length_s)}",
-            "labels": {"slo": slo.name},
+            "expr": f"{counters.increase(counters.bad, slo, length_s)}"
+            f" / {counters.increase(counters.events, slo, length_s)}",
+            "labels": _own_label(slo),
         }
         for length_s in lengths
     ]
@@ -86,9 +100,11 @@ def _group(slo: Slo, counters: Counters) -> dict[str, Any]:
         rules.append(
             {
                 "alert": ALERT_NAME,
-                "expr": " or ".join(_condition(slo, w, counters) for w in of_severity),
+                "expr": _with_values(
+                    slo, " or ".join(_condition(slo, w, counters) for w in of_severity)
+                ),
                 **_patience(slo),
-                "labels": {**slo.labels, "slo": slo.name, "severity": severity.value},
+                "labels": {**slo.labels, **_own_label(slo), "severity": severity.value},
                 "annotations": {
                     "summary": f"{slo.title}: the error budget burns too fast",
                     "description": "Budget share, long and short window: "
@@ -100,18 +116,38 @@ def _group(slo: Slo, counters: Counters) -> dict[str, Any]:
                 },
             }
         )
-    if slo.scaled_no_data_s:
+    if slo.scaled_no_data_s and (slo.indicator.grouping is None or slo.no_data_s is not None):
         rules.append(_no_data(slo, counters))
     return {"name": f"evenkeel-slo-{slo.name}", "rules": rules}
 
 
+def _own_label(slo: Slo) -> dict[str, str]:
+    """Return the label that tells the SLO; a group's is in its counters already."""
+    if slo.indicator.grouping is None:
+        return {"slo": slo.name}
+    return {GROUP_LABEL: slo.name}
+
+
+def _with_values(slo: Slo, expr: str) -> str:
+    """Return an alert's expression, with the values of groups as labels, out of their names."""
+    if slo.indicator.grouping is None:
+        return expr
+    columns = slo.indicator.grouping.columns
+    name = slo.name.replace(".", "[.]")
+    for place, column in enumerate(columns):
+        values = ["([^,]*)" if each == place else "[^,]*" for each in range(len(columns))]
+        expr = f'label_replace({expr}, "{column}", "$1", "slo", "{name}/{",".join(values)}")'
+    return expr
+
+
 def _no_data(slo: Slo, counters: Counters) -> dict[str, Any]:
-    events = counters.increase(counters.events, slo.name, slo.scaled_no_data_s)
+    events = counters.increase(counters.events, slo, slo.scaled_no_data_s)
+    # Also where the counter itself is gone; of groups only those that are there can be told.
+    or_gone = f"({events} or vector(0))" if slo.indicator.grouping is None else events
     return {
         "alert": NO_DATA_NAME,
-        # Also where the counter itself is gone.
-        "expr": f"({events} or vector(0)) == 0",
-        "labels": {**slo.labels, "slo": slo.name, "severity": Severity.TICKET.value},
+        "expr": _with_values(slo, f"{or_gone} == 0"),
+        "labels": {**slo.labels, **_own_label(slo), "severity": Severity.TICKET.value},
         "annotations": {"summary": f"{slo.title}: no data"},
     }
 
@@ -136,8 +172,8 @@ def _sloth(slo: Slo, counters: Counters) -> dict[str, Any]:
         ratio = (
             f'max({_recorded(length_s)}{{slo="{slo.name}"}})'
             if length_s in windows
-            else f"{counters.increase(counters.bad, slo.name, length_s)}"
-            f" / {counters.increase(counters.events, slo.name, length_s)}"
+            else f"{counters.increase(counters.bad, slo, length_s)}"
+            f" / {counters.increase(counters.events, slo, length_s)}"
         )
         record(f"slo:sli_error:ratio_rate{window}", ratio, sloth_window=window)
     record("slo:objective:ratio", f"vector({float(slo.target)!r})")
@@ -172,20 +208,27 @@ def _patience(slo: Slo) -> dict[str, str]:
 def _condition(slo: Slo, window: AlertWindow, counters: Counters) -> str:
     """Return when a pair burns; the limit is one literal, for 14.4 * 0.001 is not 0.0144."""
     limit = repr(float(window.error_limit(slo.target)))
-    long, short = (f'{_recorded(s)}{{slo="{slo.name}"}}' for s in (window.long_s, window.short_s))
+    long, short = (f"{_recorded(s)}{{{_own(slo)}}}" for s in (window.long_s, window.short_s))
     # sum() has no labels and the recorded ratio has one: match on none of them.
+    on = "on()" if slo.indicator.grouping is None else "on(slo)"
     parts = [f"{long} > {limit}", f"{short} > {limit}"]
     if slo.min_bad > 1:
-        bad = counters.increase(counters.bad, slo.name, window.long_s)
-        parts.append(f"on() {bad} >= {slo.min_bad}")
+        bad = counters.increase(counters.bad, slo, window.long_s)
+        parts.append(f"{on} {bad} >= {slo.min_bad}")
     if slo.confidence is not None and window.severity is Severity.PAGE:
-        n = counters.increase(counters.events, slo.name, window.long_s)
-        parts.append(f"on() {_wilson(slo.confidence, long, n)} > {limit}")
+        n = counters.increase(counters.events, slo, window.long_s)
+        ratio = f"sum({long})" if slo.indicator.grouping is None else f"sum by (slo) ({long})"
+        parts.append(f"{on} {_wilson(slo.confidence, ratio, n)} > {limit}")
     return "(" + " and ".join(parts) + ")"
+
+
+def _own(slo: Slo) -> str:
+    """Return the matcher of recorded ratios."""
+    return ", ".join(f'{name}="{value}"' for name, value in _own_label(slo).items())
 
 
 def _wilson(confidence: Fraction, ratio: str, n: str) -> str:
     z = confidence_z(confidence)
-    p, half = f"sum({ratio})", repr(z * z / 2)
+    p, half = ratio, repr(z * z / 2)
     root = f"sqrt({p} * (1 - {p}) / {n} + {z * z / 4!r} / {n} ^ 2)"
     return f"(({p} + {half} / {n} - {z!r} * {root}) / (1 + {z * z!r} / {n}))"
