@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from evenkeel.slo_model import SELECTOR_COLUMNS, Group, Indicator, Member, Slo
@@ -100,8 +99,6 @@ def group_slo(slo: Slo, group: SeenGroup) -> Slo:
         name=f"{slo.name}/{','.join(_as_name(value) for value in group.values)}",
         title=f"{slo.title}, {', '.join(group.values)}",
         indicator=_of_group(slo.indicator, values),
-        # A group comes and goes: that nobody asks is told only where the file wants it.
-        no_data_s=Fraction(0) if slo.no_data_s is None else slo.no_data_s,
         labels={**slo.labels, GROUP_LABEL: slo.name},
         group=Group(slo.name, values, group.first_ns),
     )

@@ -192,7 +192,7 @@ class Slo:
         confidence: Of the one-sided interval whose lower end must lie above a page's limit too;
             None: the observed ratio alone decides.
         no_data_s: How long without any valid event before `SloNoData` fires, before scaling;
-            None: the longest short window; 0: never.
+            None: the longest short window, never for groups; 0: never.
         labels: Go on every alert of this SLO.
         slicing: How slices of time are judged; None: every event counts once.
         calendar: Whose current period the budget belongs to; None: a rolling one.
@@ -239,6 +239,9 @@ class Slo:
     @property
     def scaled_no_data_s(self) -> Fraction:
         """How long without valid events before that is an alert of its own; 0: never."""
+        if self.no_data_s is None and (self.indicator.grouping or self.group):
+            # A group comes and goes: that nobody asks is told only where the file wants it.
+            return Fraction(0)
         if self.no_data_s is None:
             return max(window.short_s for window in self.windows)
         return self.no_data_s * self.scale

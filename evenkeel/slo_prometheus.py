@@ -116,7 +116,7 @@ def _group(slo: Slo, counters: Counters) -> dict[str, Any]:
                 },
             }
         )
-    if slo.scaled_no_data_s and (slo.indicator.grouping is None or slo.no_data_s is not None):
+    if slo.scaled_no_data_s:
         rules.append(_no_data(slo, counters))
     return {"name": f"evenkeel-slo-{slo.name}", "rules": rules}
 

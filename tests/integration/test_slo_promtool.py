@@ -123,6 +123,50 @@ EXPECTED = """\
 """
 
 
+GROUPED = """\
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: chat.v2}
+spec:
+  service: support
+  indicator: {metric: ttft, groupBy: [tenant, route]}
+  objectives: [{target: 0.9, value: 0.5}]
+  timeWindow: [{duration: 2d, isRolling: true}]
+  alerting: {noData: 30m, minBad: 3, confidence: 0.95}
+"""
+# Half of one group's requests are bad; the other's are good, and end after an hour.
+GROUPS = """\
+  - {series: 'evenkeel_slo_events_total{slo="chat.v2/acme,/v1/chat"}', values: '0+20x600'}
+  - {series: 'evenkeel_slo_bad_events_total{slo="chat.v2/acme,/v1/chat"}', values: '0+20x600'}
+  - {series: 'evenkeel_slo_events_total{slo="chat.v2/globex,mail"}', values: '0+20x60 1200x600'}
+  - {series: 'evenkeel_slo_bad_events_total{slo="chat.v2/globex,mail"}', values: '0x600'}
+  - {series: 'evenkeel_slo_events_total{slo="chatxv2/other,mail"}', values: '0+20x600'}
+  - {series: 'evenkeel_slo_bad_events_total{slo="chatxv2/other,mail"}', values: '0+20x600'}
+"""
+GROUPS_EXPECTED = """\
+  promql_expr_test:
+  - {expr: 'sum by (alertname, slo_group, tenant, route) (ALERTS{severity="page"})',
+    eval_time: 59m, exp_samples: [{labels: '{alertname="SloBudgetBurn", slo_group="chat.v2",
+      tenant="acme", route="/v1/chat"}', value: 1}]}
+  - {expr: 'sum by (alertname, slo) (ALERTS{alertname="SloNoData"})', eval_time: 2h,
+    exp_samples: [{labels: '{alertname="SloNoData", slo="chat.v2/globex,mail"}', value: 1}]}
+"""
+
+
+def test_prometheus_judges_each_group_for_itself(tmp_path: Path) -> None:
+    slos, rules, test = (tmp_path / name for name in ("slos.yaml", "rules.yml", "test.yml"))
+    slos.write_text(GROUPED)
+    rules.write_text(prometheus_rules(read_slo_file(slos).slos))
+    test.write_text(
+        f"rule_files: [{rules}]\nevaluation_interval: 1m\ntests:\n- interval: 1m\n"
+        f"  input_series:\n{GROUPS}{GROUPS_EXPECTED}"
+    )
+    result = subprocess.run(
+        [find_promtool(), "test", "rules", str(test)], capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 def test_prometheus_judges_rules_and_missing_data_and_has_what_sloths_dashboards_read(
     tmp_path: Path,
 ) -> None:

@@ -54,6 +54,14 @@ def test_a_composite_weighs_the_slos_before_it(tmp_path: Path) -> None:
     ]
 
 
+def test_the_narrowest_statuses_decide(tmp_path: Path) -> None:
+    text = "{metric: availability, httpStatus: {bad: [4xx, 5xx], measured: 404, excluded: 420-429}}"
+    (read_slo,) = read(tmp_path, slo(text))
+    assert [str(each) for each in read_slo.indicator.statuses] == [
+        "400-403 bad", "404 measured", "405-419 bad", "420-429 excluded", "430-599 bad",
+    ]  # fmt: skip
+
+
 def test_tokens_of_failed_requests_count_like_any_other(tmp_path: Path) -> None:
     (tokens,) = read(tmp_path, slo("{metric: acceptance, select: {prompt_name: chat}}"))
     assert tokens.indicator.error is Treatment.MEASURED
@@ -137,6 +145,41 @@ MISTAKES = [
             more="  budgetingMethod: RatioTimeslices\n",
         ),
         "timeSliceWindow is longer than the shortest alert window",
+    ),
+    *(
+        (text, slo(f"{{metric: availability, {text}}}"), message)
+        for text, message in (
+            ("select: {tenant: []}", "tenant is a list of 1 to 1000 values"),
+            ("select: {tenant: {}}", "tenant is empty; give in, not, matches, notMatches"),
+            ("select: {tenant: {like: a}}", "like"),
+            ("select: {tenant: {matches: '('}}", "no RE2 pattern"),
+            ("select: {tenant: {matches: [a, b]}}", "matches is a list, expected text"),
+            ("select: {tenants: [a]}", "tenants"),
+            ("httpStatus: {}", "httpStatus is empty; give bad, measured, excluded"),
+            ("httpStatus: {bad: 6xx}", "expected a status such as 429, 5xx or 400-499"),
+            ("httpStatus: {bad: 499-400}", "expected a status such as 429"),
+            ("httpStatus: {bad: 429, excluded: [429]}", "429 is both bad and excluded"),
+            ("groupBy: []", "groupBy is empty"),
+            ("groupBy: [user]", "groupBy[0] is 'user', expected model or tenant"),
+            ("groupBy: [prompt, prompt_name]", "groupBy has prompt_name, which it has already"),
+            ("select: {tenant: a}, groupBy: tenant", "tenant, which it selects already"),
+            ("maxGroups: 5", "maxGroups belongs to groupBy"),
+            ("groupBy: tenant, maxGroups: 0", "maxGroups is 0, expected 1 to 2000"),
+            ("groupBy: tenant, maxGroups: 1.5", "maxGroups is 1.5, expected 1 to 2000"),
+        )
+    ),
+    (
+        "answers with lists",
+        slo("{metric: eval_pass, select: {model: [a, b]}}"),
+        "eval_pass selects single values",
+    ),
+    (
+        "a member with groups",
+        slo(
+            "{composite: [{indicator: {metric: availability, groupBy: tenant}},"
+            " {indicator: {metric: availability}}]}"
+        ),
+        "groupBy belongs to the composite",
     ),
 ]
 

@@ -24,12 +24,30 @@ spec:
   objectives: [{target: 0.99, timeSliceTarget: 0.95, timeSliceWindow: 5m}]
   timeWindow: [{duration: 1M, isRolling: false, calendar: {timeZone: Europe/Berlin}}]
 """
+SELECTED = """---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: selected}
+spec:
+  indicator:
+    metric: availability
+    select:
+      tenant: [acme, "it's, odd"]
+      model: {not: [a, b], matches: "gpt-.*|llama"}
+      route: {notMatches: "/health.*"}
+      slo_class: [chat]
+    httpStatus: {bad: [5xx, 404], measured: 400-403, excluded: 503}
+    groupBy: [prompt]
+    maxGroups: 7
+  objectives: [{target: 0.99}]
+  timeWindow: [{duration: 30d, isRolling: true}]
+"""
 COMPOSITE = """---
 apiVersion: openslo/v1
 kind: SLO
 metadata: {name: both}
 spec:
-  indicator: {composite: [{slo: support-ttft}, {slo: support-availability}]}
+  indicator: {composite: [{slo: support-ttft}, {slo: support-availability}], groupBy: [tenant]}
   objectives: [{target: 0.9}]
   timeWindow: [{duration: 30d, isRolling: true}]
 """
@@ -37,7 +55,7 @@ spec:
 
 def test_openslo_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "slos.yaml"
-    path.write_text((ROOT / "slos.yaml").read_text() + MORE)
+    path.write_text((ROOT / "slos.yaml").read_text() + MORE + SELECTED)
     slos = read_slo_file(path).slos
     path.write_text(openslo_documents(slos))
     read = read_slo_file(path).slos
