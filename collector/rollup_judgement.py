@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from evenkeel.slo_model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Treatment
-from evenkeel.slo_query import STATUS_KINDS, filter_arrays, status_ranges
+from evenkeel.slo_query import STATUS_KINDS, status_ranges
 
 COLUMN_OF_METRIC = {
     Metric.TTFT: "ttft_s",
@@ -132,7 +132,11 @@ _UNITS = {Metric.ACCEPTANCE: 1, Metric.CACHE_HIT: 2}
 
 
 def _filters(indicator: Indicator) -> str:
-    return _array(_array(map(quote, each)) for each in filter_arrays(indicator))
+    """Return filters as [column, RE2, 1 where what matches is left out], a literal of the store."""
+    return _array(
+        _array(map(quote, (each.column, each.pattern, str(int(each.is_excluding)))))
+        for each in indicator.filters
+    )
 
 
 def _endings(counted: Counted, treatment: Treatment) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evenkeel.slo_model import SELECTOR_COLUMNS, Group, Indicator, Member, Slo
-from evenkeel.slo_query import filter_arrays
+from evenkeel.slo_query import filter_parameters
 
 Read = Callable[[str, dict[str, Any]], Sequence[Mapping[str, Any]]]
 # The label by which all alerts of a definition are found.
@@ -16,6 +16,8 @@ GROUP_LABEL = "slo_group"
 # Values are what callers send: longer ones, and those with control characters, make no group.
 LONGEST_VALUE = 128
 _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Between the values of a known group; no group's values have it.
+_SEPARATOR = "\x1f"
 # What would make two names alike, or one look like a part of another.
 _SEPARATORS = re.compile(r"[/,%]")
 _HOUR_NS = 3600 * 10**9
@@ -75,8 +77,9 @@ def read_groups(
             "from_s": from_ns // width_ns * width_ns // 10**9,
             "to_s": to_ns // 10**9,
             **{name: indicator.select.get(name, "") for name in SELECTOR_COLUMNS},
-            "filters": filter_arrays(indicator),
-            "known": [list(values) for values in known],
+            **filter_parameters(indicator),
+            "known": [_SEPARATOR.join(values) for values in known],
+            "separator": _SEPARATOR,
             "longest": LONGEST_VALUE,
             "most": grouping.most,
         },

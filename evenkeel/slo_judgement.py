@@ -64,7 +64,11 @@ def wanted_values(parts: Sequence[Part]) -> dict[str, list[Any]]:
         for column in SELECTOR_COLUMNS
     }
     patterns = sorted({pattern for part in parts for pattern in _patterns(part.indicator)})
-    return {**values, "filters": [list(pattern) for pattern in patterns]}
+    return {
+        **values,
+        "filter_column": [column for column, _ in patterns],
+        "filter_pattern": [pattern for _, pattern in patterns],
+    }
 
 
 def read_together(parts: Sequence[Part]) -> list[list[int]]:
@@ -97,7 +101,8 @@ class Rows:
         rows = np.frombuffer(content, dtype=ROW)
         self._columns = {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
         self._codes = {c: {v: i + 1 for i, v in enumerate(wanted[c])} for c in SELECTOR_COLUMNS}
-        self._bits = {(c, p): np.uint64(1 << i) for i, (c, p) in enumerate(wanted["filters"])}
+        patterns = zip(wanted["filter_column"], wanted["filter_pattern"], strict=True)
+        self._bits = {pattern: np.uint64(1 << place) for place, pattern in enumerate(patterns)}
         self._selected: dict[Any, dict[str, NDArray[np.generic]]] = {}
 
     def count(self, part: Part, into: Buckets) -> None:

@@ -74,17 +74,38 @@ def event_parameters(parts: Sequence[Part], span: Span) -> dict[str, object]:
             column: [indicator.select.get(column, "") for indicator in indicators]
             for column in SELECTOR_COLUMNS
         },
-        "filters": [filter_arrays(indicator) for indicator in indicators],
-        "statuses": [status_ranges(indicator) for indicator in indicators],
+        **_flat_filters(indicators),
+        **_flat_statuses(indicators),
         "from_ns": span.from_ns,
         "to_ns": span.to_ns,
         "max_request_ns": span.max_request_ns,
     }
 
 
-def filter_arrays(indicator: Indicator) -> list[list[str]]:
-    """Return an indicator's filters as [column, RE2, 1 where what matches is left out]."""
-    return [[each.column, each.pattern, str(int(each.is_excluding))] for each in indicator.filters]
+def _flat_filters(indicators: Sequence[Indicator]) -> dict[str, object]:
+    """Return all filters in four arrays: arrays of arrays that are empty have no type over HTTP."""
+    found = [(place, each) for place, one in enumerate(indicators) for each in one.filters]
+    return {
+        "filter_slo": [place for place, _ in found],
+        "filter_column": [each.column for _, each in found],
+        "filter_pattern": [each.pattern for _, each in found],
+        "filter_excludes": [int(each.is_excluding) for _, each in found],
+    }
+
+
+def _flat_statuses(indicators: Sequence[Indicator]) -> dict[str, object]:
+    found = [(place, each) for place, one in enumerate(indicators) for each in one.statuses]
+    return {
+        "status_slo": [place for place, _ in found],
+        "status_first": [each.first for _, each in found],
+        "status_last": [each.last for _, each in found],
+        "status_kind": [STATUS_KINDS[Treatment(each.treatment)] for _, each in found],
+    }
+
+
+def filter_parameters(indicator: Indicator) -> dict[str, object]:
+    """Return the filters of one indicator, as a query takes them that is about it alone."""
+    return {key: value for key, value in _flat_filters([indicator]).items() if key != "filter_slo"}
 
 
 def status_ranges(indicator: Indicator) -> list[list[int]]:

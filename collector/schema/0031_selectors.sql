@@ -25,11 +25,14 @@ FROM
         unit,
         target,
         -- 0: no range has its HTTP status; 1 measured, 2 bad, 3 excluded.
-        arrayFirst(
-            each -> ifNull(http_status BETWEEN each[1] AND each[2], 0), wanted_statuses
-        )[3] AS status_kind,
+        arrayMax(
+            (of_slo, first, last, kind) ->
+                if(of_slo = slo AND ifNull(http_status BETWEEN first AND last, 0), kind, 0),
+            arrayPushBack({status_slo:Array(UInt32)}, 0), arrayPushBack({status_first:Array(UInt16)}, 1),
+            arrayPushBack({status_last:Array(UInt16)}, 0), arrayPushBack({status_kind:Array(UInt8)}, 0)
+        ) AS kind_of_status,
         multiIf(
-            status_kind = 1, 'measured', status_kind = 2, 'bad', status_kind = 3, 'excluded',
+            kind_of_status = 1, 'measured', kind_of_status = 2, 'bad', kind_of_status = 3, 'excluded',
             status = 'error'
                 AND ifNull(http_status BETWEEN 400 AND 499 AND http_status NOT IN (408, 429), 0),
             'excluded',
@@ -79,9 +82,7 @@ FROM
         {slo_class:Array(String)} AS wanted_slo_class,
         {route:Array(String)} AS wanted_route,
         {prompt_name:Array(String)} AS wanted_prompt_name,
-        {prompt_version:Array(String)} AS wanted_prompt_version,
-        {filters:Array(Array(Array(String)))} AS wanted_filters,
-        {statuses:Array(Array(Array(UInt16)))} AS wanted_statuses
+        {prompt_version:Array(String)} AS wanted_prompt_version
     WHERE end_ns >= {from_ns:Int64}
         AND end_ns < {to_ns:Int64}
         AND (wanted_model = '' OR model = wanted_model)
@@ -90,17 +91,17 @@ FROM
         AND (wanted_route = '' OR route = wanted_route)
         AND (wanted_prompt_name = '' OR prompt_name = wanted_prompt_name)
         AND (wanted_prompt_version = '' OR prompt_version = wanted_prompt_version)
-        -- Each is [column, RE2, 1 where what matches is left out].
+        -- Patterns are RE2; what matches one that excludes is left out.
         AND arrayAll(
-            each -> match(multiIf(
-                each[1] = 'model', toString(model),
-                each[1] = 'tenant', ifNull(toString(tenant), ''),
-                each[1] = 'slo_class', ifNull(toString(slo_class), ''),
-                each[1] = 'route', ifNull(toString(route), ''),
-                each[1] = 'prompt_name', ifNull(toString(prompt_name), ''),
-                each[1] = 'prompt_version', ifNull(toString(prompt_version), ''),
-                ''), each[2]) != (each[3] = '1'),
-            wanted_filters
+            (of_slo, column, pattern, excludes) -> of_slo != slo OR match(multiIf(
+                column = 'model', toString(model),
+                column = 'tenant', ifNull(toString(tenant), ''),
+                column = 'slo_class', ifNull(toString(slo_class), ''),
+                column = 'route', ifNull(toString(route), ''),
+                column = 'prompt_name', ifNull(toString(prompt_name), ''),
+                ifNull(toString(prompt_version), '')), pattern) != excludes,
+            {filter_slo:Array(UInt32)}, {filter_column:Array(String)},
+            {filter_pattern:Array(String)}, {filter_excludes:Array(UInt8)}
         )
 )
 WHERE treatment != 'excluded'

@@ -19,14 +19,16 @@ WHERE {time:Identifier} >= toDateTime({from_s:UInt32})
     AND ({prompt_name:String} = '' OR prompt_name = {prompt_name:String})
     AND ({prompt_version:String} = '' OR prompt_version = {prompt_version:String})
     AND arrayAll(
-        each -> match(multiIf(
-            each[1] = 'model', toString(model), each[1] = 'tenant', toString(tenant),
-            each[1] = 'slo_class', toString(slo_class), each[1] = 'route', toString(route),
-            each[1] = 'prompt_name', toString(prompt_name), toString(prompt_version)
-        ), each[2]) != (each[3] = '1'),
-        {filters:Array(Array(String))}
+        (column, pattern, excludes) -> match(multiIf(
+            column = 'model', toString(model), column = 'tenant', toString(tenant),
+            column = 'slo_class', toString(slo_class), column = 'route', toString(route),
+            column = 'prompt_name', toString(prompt_name), toString(prompt_version)
+        ), pattern) != excludes,
+        {filter_column:Array(String)}, {filter_pattern:Array(String)}, {filter_excludes:Array(UInt8)}
     )
 GROUP BY group_values
 HAVING arrayAll(value -> lengthUTF8(value) BETWEEN 1 AND {longest:UInt32}, group_values)
-ORDER BY has({known:Array(Array(String))}, group_values) DESC, sum(num_requests) DESC, group_values
+ORDER BY
+    has({known:Array(String)}, arrayStringConcat(group_values, {separator:String})) DESC,
+    sum(num_requests) DESC, group_values
 LIMIT {most:UInt32}

@@ -12,7 +12,11 @@ FROM slo_judged(
     tenant = {tenant:Array(String)}, slo_class = {slo_class:Array(String)},
     route = {route:Array(String)}, prompt_name = {prompt_name:Array(String)},
     prompt_version = {prompt_version:Array(String)},
-    filters = {filters:Array(Array(Array(String)))}, statuses = {statuses:Array(Array(Array(UInt16)))},
+    filter_slo = {filter_slo:Array(UInt32)}, filter_column = {filter_column:Array(String)},
+    filter_pattern = {filter_pattern:Array(String)},
+    filter_excludes = {filter_excludes:Array(UInt8)},
+    status_slo = {status_slo:Array(UInt32)}, status_first = {status_first:Array(UInt16)},
+    status_last = {status_last:Array(UInt16)}, status_kind = {status_kind:Array(UInt8)},
     from_ns = {from_ns:Int64}, to_ns = {to_ns:Int64}, max_request_ns = {max_request_ns:Int64}
 )
 WHERE input_tokens IS NOT NULL

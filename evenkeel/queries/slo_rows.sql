@@ -29,18 +29,18 @@ SELECT
     toUInt16(indexOf({prompt_version:Array(String)}, ifNull(toString(requests.prompt_version), '')))
         AS prompt_version_code,
     toUInt16(ifNull(if(http_status BETWEEN 100 AND 599, http_status, 0), 0)) AS http_status,
-    -- Bit i: whether the pattern of filter i, [column, RE2], is found in the column.
+    -- Bit i: whether pattern i is found in its column.
     toUInt64(arraySum(
-        (filter, bit) -> bitShiftLeft(toUInt64(match(multiIf(
-            filter[1] = 'model', toString(requests.model),
-            filter[1] = 'tenant', ifNull(toString(requests.tenant), ''),
-            filter[1] = 'slo_class', ifNull(toString(requests.slo_class), ''),
-            filter[1] = 'route', ifNull(toString(requests.route), ''),
-            filter[1] = 'prompt_name', ifNull(toString(requests.prompt_name), ''),
-            filter[1] = 'prompt_version', ifNull(toString(requests.prompt_version), ''),
-            ''), filter[2])), bit),
-        {filters:Array(Array(String))},
-        range(length({filters:Array(Array(String))}))
+        (column, pattern, bit) -> bitShiftLeft(toUInt64(match(multiIf(
+            column = 'model', toString(requests.model),
+            column = 'tenant', ifNull(toString(requests.tenant), ''),
+            column = 'slo_class', ifNull(toString(requests.slo_class), ''),
+            column = 'route', ifNull(toString(requests.route), ''),
+            column = 'prompt_name', ifNull(toString(requests.prompt_name), ''),
+            ifNull(toString(requests.prompt_version), '')), pattern)), bit),
+        {filter_column:Array(String)},
+        {filter_pattern:Array(String)},
+        range(length({filter_column:Array(String)}))
     )) AS matched
 FROM requests
 WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - {max_request_ns:Int64}, 'UTC')
