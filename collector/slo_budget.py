@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collector.alert_engine import Condition
 from collector.alert_state import Patience
 from evenkeel.durations import format_duration
+from evenkeel.matchers import silence_command
 from evenkeel.prompt_freeze import Freeze
 from evenkeel.slo_budget_policy import BudgetStep
 from evenkeel.slo_model import Slo
@@ -53,7 +54,7 @@ def _describe(slo: Slo, step: BudgetStep, spent: str) -> Mapping[str, str]:
     return {
         "summary": f"{slo.title}: {spent} of the error budget is spent",
         "description": f"Of the budget of the last {period}, {spent} or more is spent{then}.",
-        "silence": f"evenkeel alerts silence slo={slo.name} --for 1h",
+        "silence": silence_command(slo.name),
     }
 
 

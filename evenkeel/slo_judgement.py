@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evenkeel.slo_model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Treatment
 from evenkeel.slo_query import STATUS_KINDS, Part, Span, status_ranges
-from evenkeel.slo_selection import MOST_STATUS
+from evenkeel.slo_selection import MOST_STATUS, Filter
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -23,7 +23,7 @@ _NUMBERS = (*(m.value for m in DURATIONS), "drafted", "accepted", "input", "cach
 ROW = np.dtype(
     [("end_ns", "<i8"), ("ending", "u1")]
     + [(name, "<f8") for name in _NUMBERS]
-    + [(f"{column}_code", "<u2") for column in SELECTOR_COLUMNS]
+    + [(f"{column}_code", "<u4") for column in SELECTOR_COLUMNS]
     + [("http_status", "<u2"), ("matched", "<u8")]
 )
 # Bits of a row's `matched`.
@@ -59,13 +59,16 @@ def wanted_values(parts: Sequence[Part]) -> dict[str, list[Any]]:
 
     They are the parameters of `slo_rows`; parts have MOST_FILTERS patterns together at most.
     """
-    values: dict[str, list[Any]] = {
-        column: sorted({p.indicator.select[column] for p in parts if column in p.indicator.select})
-        for column in SELECTOR_COLUMNS
-    }
+    values: dict[str, set[str]] = {column: set() for column in SELECTOR_COLUMNS}
+    for part in parts:
+        for column, value in part.indicator.select.items():
+            values[column].add(value)
+        for each in part.indicator.filters:
+            if each.is_list:
+                values[each.column].update(each.values)
     patterns = sorted({pattern for part in parts for pattern in _patterns(part.indicator)})
     return {
-        **values,
+        **{column: sorted(wanted) for column, wanted in values.items()},
         "filter_column": [column for column, _ in patterns],
         "filter_pattern": [pattern for _, pattern in patterns],
     }
@@ -86,7 +89,7 @@ def read_together(parts: Sequence[Part]) -> list[list[int]]:
 
 
 def _patterns(indicator: Indicator) -> list[tuple[str, str]]:
-    return [(each.column, each.pattern) for each in indicator.filters]
+    return [(each.column, each.pattern) for each in indicator.filters if not each.is_list]
 
 
 class Rows:
@@ -121,10 +124,19 @@ class Rows:
             for column, value in key[0]:
                 mask &= self._columns[f"{column}_code"] == self._codes[column][value]
             for each in indicator.filters:
-                is_found = self._columns["matched"] & self._bits[each.column, each.pattern] != 0
-                mask &= is_found != each.is_excluding
+                mask &= self._is_found(each) != each.is_excluding
             self._selected[key] = {name: values[mask] for name, values in self._columns.items()}
         return self._selected[key]
+
+    def _is_found(self, each: Filter) -> Bools:
+        """Return in which rows the column has one of the filter's values, or its pattern."""
+        if not each.is_list:
+            found = self._columns["matched"] & self._bits[each.column, each.pattern]
+            return np.asarray(found != 0)
+        codes = self._codes[each.column]
+        is_listed = np.zeros(len(codes) + 1, dtype=bool)
+        is_listed[[codes[value] for value in each.values]] = True
+        return is_listed[self._columns[f"{each.column}_code"].astype(np.int64)]
 
 
 def judge(

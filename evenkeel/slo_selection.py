@@ -38,9 +38,14 @@ class Filter:
     def pattern(self) -> str:
         """The RE2 that the store searches the value for."""
         values = self.values
-        if self.test in (Test.IN, Test.NOT):
+        if self.is_list:
             values = tuple(re2.escape(value) for value in values)
         return rf"(?s)\A(?:{'|'.join(values)})\z"
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has values rather than a pattern."""
+        return self.test in (Test.IN, Test.NOT)
 
     @property
     def is_excluding(self) -> bool:
