@@ -31,17 +31,16 @@ def end_firing(connection: sqlite3.Connection, alert_id: str, now_ns: int) -> No
 
 
 def withdraw_repetitions(
-    connection: sqlite3.Connection, wanted: Collection[str], now_ns: int
+    connection: sqlite3.Connection, unwanted: Collection[str], now_ns: int
 ) -> int:
-    """Withdraw repetitions that wait of alerts whose id is not wanted; return how many.
+    """Withdraw repetitions that wait of these alerts; return how many.
 
     Those of groups are left to the groups.
     """
     rows = connection.execute(
         "SELECT number, alert_id FROM outbox WHERE state = 'waiting' AND is_repetition"
-        " AND alert_id NOT LIKE 'group%'"
     ).fetchall()
-    numbers = [(now_ns, number) for number, alert_id in rows if alert_id not in wanted]
+    numbers = [(now_ns, number) for number, alert_id in rows if alert_id in unwanted]
     connection.executemany(
         "UPDATE outbox SET state = 'withdrawn', ended_ns = ? WHERE number = ?", numbers
     )

@@ -109,8 +109,10 @@ class AlertEngine:
             if (a.slo, a.severity) in self._withheld
             or self._is_silenced(silences, a.slo, a.details.labels, now_ns)
         }
-        if withheld != self._book.withheld():
-            self._book.use_withheld(withheld)
+        # The book has another engine's alerts too.
+        own = {a.alert_id for a in self._alerts.values()}
+        if withheld != self._book.withheld() & own:
+            self._book.use_withheld(withheld, own)
         wanted = [
             a
             for a in firing
@@ -119,7 +121,8 @@ class AlertEngine:
         # Groups are repeated as a whole: see alert_groups.
         wanting = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
         with self._book.transaction():
-            withdraw_repetitions(self._book.connection, {a.alert_id for a in wanted}, now_ns)
+            unwanted = own - {a.alert_id for a in wanted}
+            withdraw_repetitions(self._book.connection, unwanted, now_ns)
         letters = [
             again
             for alert in wanted
