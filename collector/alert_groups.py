@@ -126,7 +126,9 @@ class Grouper:
         due_ns = int(untold[0]["created_ns"] + grouping.wait_s * _SECOND_NS)
         if last is not None and last["status"] == "firing":
             due_ns = max(due_ns, last["created_ns"] + int(grouping.interval_s * _SECOND_NS))
-        return now_ns >= due_ns
+        longest_ns = int(max(grouping.wait_s, grouping.interval_s) * _SECOND_NS)
+        # What lies further ahead was written by a clock that has been set back.
+        return now_ns >= due_ns or due_ns - now_ns > longest_ns
 
     def _is_to_repeat(
         self,
