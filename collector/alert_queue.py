@@ -20,7 +20,7 @@ import httpx
 from collector.alert_attempt import Outcome, deliver
 from collector.alert_breaker import Breaker
 from collector.alert_outbox import Letter, Outbox
-from evenkeel.slo_receiver import Receiver, ReceiverType
+from evenkeel.slo_receiver import Receiver, ReceiverType, receiver_at
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class ReceiverQueue:
 
     def _start_due(self, client: httpx.AsyncClient, threads: ThreadPoolExecutor) -> None:
         now_ns = time.time_ns()
-        receiver = self._around.find_receivers().get(self._name)
+        receiver = receiver_at(self._name, self._around.find_receivers())
         if receiver is None:
             self._refuse_all(now_ns)
             return
