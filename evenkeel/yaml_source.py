@@ -18,6 +18,7 @@ _EMPTY = "tag:yaml.org,2002:null"
 _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?", re.ASCII)
 # What reads as a number, a truth or nothing, and is written the same way again.
 _AS_WRITTEN = re.compile(r"(0|[1-9]\d{0,14})(\.\d{0,14}[1-9]|\.0)?|true|false|null|", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # Counted as a reader meets them: what an alias repeats counts again.
 _MAX_NODES = 100_000
 _MAX_DEPTH = 64
@@ -250,13 +251,27 @@ def _compose(text: str, path: Path) -> list[Value]:
     ]
     num_nodes = 0
     for value in values:
-        for _ in _each_node(value.node, value.path):
+        for node in _each_node(value.node, value.path):
             num_nodes += 1
+            if isinstance(node, yaml.ScalarNode) and _SURROGATE.search(node.value):
+                node.value = _joined(Value(node, path, "the text", value.subject))
             if num_nodes > _MAX_NODES:
                 raise value.complaint(
                     f"aliases included, the file has more than {_MAX_NODES} values; split it"
                 )
     return values
+
+
+def _joined(value: Value) -> str:
+    """Return a text whose characters JSON wrote in two halves each.
+
+    Raises:
+        ConfigurationError: If a half stands alone: nothing that we write to takes it.
+    """
+    try:
+        return str(value.node.value).encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise value.complaint("the text has half a character, such as \\ud83d alone") from error
 
 
 def _each_node(root: yaml.Node, path: Path) -> Iterator[yaml.Node]:
