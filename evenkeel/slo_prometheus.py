@@ -20,7 +20,7 @@ import yaml
 from evenkeel.durations import prometheus_duration
 from evenkeel.slo import DAY_S, MINUTE_S, AlertWindow, Severity, confidence_z
 from evenkeel.slo_model import Slo
-from evenkeel.slo_prometheus_rule import rule_group
+from evenkeel.slo_prometheus_rule import literal, prometheus_labels, rule_group
 from evenkeel.slo_rules import Rule
 
 EVENTS_METRIC = "evenkeel_slo_events_total"
@@ -88,9 +88,13 @@ def _group(slo: Slo, counters: Counters) -> dict[str, Any]:
                 "alert": ALERT_NAME,
                 "expr": " or ".join(_condition(slo, w, counters) for w in of_severity),
                 **_patience(slo),
-                "labels": {**slo.labels, "slo": slo.name, "severity": severity.value},
+                "labels": {
+                    **prometheus_labels(slo.labels),
+                    "slo": slo.name,
+                    "severity": severity.value,
+                },
                 "annotations": {
-                    "summary": f"{slo.title}: the error budget burns too fast",
+                    "summary": f"{literal(slo.title)}: the error budget burns too fast",
                     "description": "Budget share, long and short window: "
                     + "; ".join(
                         f"{float(w.budget_ratio):g} {prometheus_duration(w.long_s)} "
@@ -111,8 +115,12 @@ def _no_data(slo: Slo, counters: Counters) -> dict[str, Any]:
         "alert": NO_DATA_NAME,
         # Also where the counter itself is gone.
         "expr": f"({events} or vector(0)) == 0",
-        "labels": {**slo.labels, "slo": slo.name, "severity": Severity.TICKET.value},
-        "annotations": {"summary": f"{slo.title}: no data"},
+        "labels": {
+            **prometheus_labels(slo.labels),
+            "slo": slo.name,
+            "severity": Severity.TICKET.value,
+        },
+        "annotations": {"summary": f"{literal(slo.title)}: no data"},
     }
 
 
