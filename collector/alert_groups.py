@@ -16,7 +16,7 @@ from collector.alert_book import AlertBook, Notification
 from collector.alert_endings import settle_group
 from collector.alert_message import fingerprint, group_body
 from collector.alert_silence import is_silenced
-from evenkeel.slo_receiver import Grouping, Receiver
+from evenkeel.slo_receiver import Grouping, Receiver, place_of
 
 GROUP_ID = "group"
 # More alerts than this are counted and not listed.
@@ -99,7 +99,7 @@ class Grouper:
             return 0
         messages = [json.loads(member["body"]) for member in newest.values()]
         alerts = [message["alerts"][0] for message in messages]
-        told = name.partition(" [")[0] if receiver is None else receiver.base or name
+        told = place_of(name) if receiver is None else receiver.base or name
         body = group_body(told, labels, alerts, messages[0]["externalURL"], _MOST_ALERTS)
         status = "firing" if is_firing else "resolved"
         letter_id = f"{key}-{uuid4().hex[:16]}-{status}"

@@ -157,4 +157,9 @@ def receiver_at(name: str, receivers: Mapping[str, Receiver]) -> Receiver | None
     With options that the tree no longer gives, it is the receiver that they were given to: it is
     still owed what it was owed.
     """
-    return receivers.get(name) or receivers.get(name.partition(" [")[0])
+    return receivers.get(name) or receivers.get(place_of(name))
+
+
+def place_of(name: str) -> str:
+    """Return the name that a receiver has in the file, without the options of a route."""
+    return name.partition(" [")[0]
