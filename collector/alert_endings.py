@@ -47,7 +47,9 @@ def withdraw_repetitions(
     return len(numbers)
 
 
-def settle_group(connection: sqlite3.Connection, number: int, is_firing: bool, now_ns: int) -> None:
+def settle_group(
+    connection: sqlite3.Connection, number: int, is_firing: bool, now_ns: int, grace_ns: int
+) -> None:
     """Give a group's waiting notification of a firing time while anything in the group fires."""
     if is_firing:
         connection.execute("UPDATE outbox SET give_up_ns = NULL WHERE number = ?", (number,))
@@ -55,7 +57,7 @@ def settle_group(connection: sqlite3.Connection, number: int, is_firing: bool, n
     connection.execute(
         "UPDATE outbox SET give_up_ns = coalesce(give_up_ns,"
         " CASE WHEN is_repetition THEN ? ELSE ? END) WHERE number = ?",
-        (now_ns, now_ns + GRACE_NS, number),
+        (now_ns, now_ns + grace_ns, number),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from collector.alert_book import AlertBook, Notification
-from collector.alert_endings import settle_group
+from collector.alert_endings import GRACE_NS, settle_group
 from collector.alert_message import fingerprint, group_body
 from collector.alert_silence import is_silenced
 from evenkeel.slo_receiver import Grouping, Receiver, place_of
@@ -82,7 +82,9 @@ class Grouper:
             is_kept = is_firing if grouping is not None else self._is_any_firing(members)
             if last["is_repetition"]:
                 is_kept = is_kept and self._is_anybody_wanted(members, now_ns)
-            settle_group(connection, last["number"], is_kept, now_ns)
+            # Of a group that the file has no more the end is told elsewhere, maybe before this.
+            grace_ns = GRACE_NS if grouping is not None else 0
+            settle_group(connection, last["number"], is_kept, now_ns, grace_ns)
         # Last of all: without members nobody would look at what waits again.
         connection.executemany(
             "DELETE FROM group_members WHERE number = ?", [(number,) for number in ended]
