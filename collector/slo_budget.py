@@ -15,6 +15,8 @@ from evenkeel.slo_series import Verdict
 
 ALERT_NAME = "SloBudgetSpent"
 _SECOND_NS = 10**9
+# Shares are floats: a tenth that is spent exactly is a little less than 1 - 0.9.
+_ROUNDING = 1e-9
 
 
 def budget_keys(slo: Slo) -> set[tuple[str, str]]:
@@ -34,7 +36,7 @@ def budget_conditions(slo: Slo, verdict: Verdict) -> Iterator[Condition]:
             slo=_subject(slo, step),
             severity=step.severity.value,
             holds=_is_reached(step, verdict) if verdict.has_data else None,
-            patience=Patience(),
+            patience=Patience(0, int(slo.keep_firing_s * slo.scale * _SECOND_NS)),
             labels={
                 **slo.indicator.select,
                 **slo.labels,
@@ -97,7 +99,7 @@ def _reached(slo: Slo, verdict: Verdict) -> list[BudgetStep]:
 
 def _is_reached(step: BudgetStep, verdict: Verdict) -> bool:
     left = verdict.budget_left_ratio
-    return left is not None and 1 - left >= float(step.spent_ratio)
+    return left is not None and 1 - left >= float(step.spent_ratio) - _ROUNDING
 
 
 def _subject(slo: Slo, step: BudgetStep) -> str:

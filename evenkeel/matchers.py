@@ -19,7 +19,8 @@ from evenkeel.errors import ConfigurationError
 
 MOST_MATCHERS = 20
 LONGEST_VALUE = 1_000
-_LONGEST_TEXT = 8_000
+# As many matchers as there may be, each character of name and value escaped.
+_LONGEST_TEXT = MOST_MATCHERS * (4 * LONGEST_VALUE + 10)
 # A name, quoted or not; the operator, the longest first; a value, quoted or up to a comma.
 _MATCHER = re.compile(
     r'\s*(?:"(?P<quoted_name>(?:[^"\\\n]|\\.)+)"|(?P<name>[^\s"{}!=~,\\]+))\s*'
