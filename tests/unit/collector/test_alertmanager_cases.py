@@ -29,11 +29,16 @@ Told = list[tuple[str, str]]
 
 
 class Timeline:
-    """An engine, its groups and its outbox, stepped by hand; every receiver accepts at once."""
+    """An engine, its groups and its outbox, stepped by hand.
+
+    Receivers accept at once, but for those in `failing`, which are asked again in a second.
+    """
 
     def __init__(self, book: AlertBook, *receivers: Receiver) -> None:
         self.book, self.receivers = book, receivers
         self.engine = AlertEngine(book)
+        self.failing: set[str] = set()
+        self.attempts: list[tuple[str, str]] = []
         self._known: dict[str, Mapping[str, str]] = {}
 
     def at(self, seconds: float, firing: Mapping[str, Mapping[str, str]]) -> dict[str, Told]:
@@ -49,8 +54,14 @@ class Timeline:
         Grouper(self.book).flush({r.name: r for r in self.receivers}, now_ns)
         told: dict[str, Told] = {}
         outbox = Outbox(self.book)
-        while due := outbox.due(now_ns):
+        # As its queue has it: nothing goes to a receiver while it is muted.
+        muted = {r.name for r in self.receivers if r.is_muted(now_ns)}
+        while due := [each for each in outbox.due(now_ns) if each.receiver not in muted]:
             for letter in due:
+                self.attempts.append((letter.receiver, letter.notification_id))
+                if letter.receiver in self.failing:
+                    outbox.mark_failed(letter.number, "503", now_ns + S, now_ns)
+                    continue
                 told.setdefault(letter.receiver, []).extend(
                     (alert["labels"]["slo"], alert["status"])
                     for alert in json.loads(letter.body)["alerts"]
@@ -184,3 +195,104 @@ def test_a_maintenance_window_comes_again(book: AlertBook) -> None:
 def test_a_restart_tells_nothing_twice(book: AlertBook) -> None:
     assert Timeline(book, ALONE).at(1, named("a")) == {"default": [("a", "firing")]}
     assert Timeline(book, ALONE).at(2, named("a")) == {}
+
+
+def test_retry_is_each_receivers_own(book: AlertBook) -> None:
+    line = Timeline(book, replace(ALONE, name="well"), replace(ALONE, name="ill"))
+    line.failing = {"ill"}
+    assert line.at(1, named("a")) == {"well": [("a", "firing")]}
+    assert line.at(2.5, named("a")) == {}
+    line.failing = set()
+    assert line.at(4, named("a")) == {"ill": [("a", "firing")]}
+    # The same notification each time.
+    assert len({letter for receiver, letter in line.attempts if receiver == "ill"}) == 1
+    assert line.at(9, named("a")) == {}
+
+
+def test_resolved_comes_once_and_when_the_condition_ends(book: AlertBook) -> None:
+    line = Timeline(book, DEFAULT)
+    line.at(1, named("a", "b"))
+    assert line.at(3, named("a", "b")) == {"default": [("a", "firing"), ("b", "firing")]}
+    # No `resolve_timeout`: an alert fires for as long as its condition holds.
+    assert line.at(3600, named("a", "b")) == {}
+    line.at(3700, named("b"))
+    assert line.at(3702, named("b")) == {"default": [("a", "resolved"), ("b", "firing")]}
+    line.at(3800, {})
+    assert line.at(3802, {}) == {"default": [("b", "resolved")]}
+    assert line.at(9999, {}) == {}
+
+
+def test_reload_keeps_groups_and_tells_new_receivers(book: AlertBook) -> None:
+    slow = replace(DEFAULT, group=Grouping((), Fraction(100), Fraction(100)))
+    line = Timeline(book, slow)
+    assert line.at(1, named("a")) == {}
+    # Before the wait was over the file says another one.
+    line.receivers = (DEFAULT,)
+    assert line.at(2.5, named("a")) == {"default": [("a", "firing")]}
+    line.receivers = (DEFAULT, replace(ALONE, name="new"))
+    assert line.at(4, named("a")) == {"new": [("a", "firing")]}
+    assert line.at(5, named("a")) == {}
+    line.at(6, {})
+    both = {"default": [("a", "resolved")], "new": [("a", "resolved")]}
+    told = [line.at(second, {}) for second in (7, 8, 9)]
+    heard = {name: [a for step in told for a in step.get(name, [])] for name in both}
+    assert heard["default"] == both["default"]
+
+
+def test_utf_8_labels_and_values_in_alerts_silences_and_groups(book: AlertBook) -> None:
+    line = Timeline(book, replace(DEFAULT, group=Grouping(("Σ",), Fraction(1), Fraction(1))))
+    alerts: Mapping[str, Mapping[str, str]] = {
+        "a": {"Σ": "🙂", "a\u00a0b": "x"}, "b": {"Σ": "c"},
+    }  # fmt: skip
+    silence = parse_matchers('{"Σ"="🙂"}')
+    book.add_silence(Silence("s", "", 1, int(4.5 * S), "", silence))
+    line.at(2, alerts)
+    assert line.at(3.5, alerts) == {"default": [("b", "firing")]}
+    line.at(5, alerts)
+    assert line.at(6.5, alerts) == {"default": [("a", "firing")]}
+
+
+@pytest.mark.parametrize("group", [None, TOGETHER])
+def test_in_a_mute_time_notifications_wait(book: AlertBook, group: Grouping | None) -> None:
+    # Until one o'clock on Thursdays, such as 1 January 1970.
+    night = MuteTime((3,), time(0), time(1), ZoneInfo("UTC"))
+    line = Timeline(book, replace(ALONE, mute_times=(night,), group=group, repeat_s=Fraction(9)))
+    for second in (60, 70, 600, 3590):
+        assert line.at(second, named("a", "b")) == {}
+    told = [line.at(second, named("b")) for second in (3595, 3602, 3604)]
+    heard = [alert for step in told for alert in step.get("default", [])]
+    assert heard.count(("b", "firing")) == 1
+    # The other's end was told as well, behind its beginning if that was.
+    assert heard.count(("a", "firing")) <= heard.count(("a", "resolved")) <= 1
+
+
+def test_dispatch_a_late_alert_joins_the_next_notification(book: AlertBook) -> None:
+    """`group_wait` before the first, `group_interval` between, `repeat_interval` without change."""
+    grouping = Grouping(("team",), Fraction(10), Fraction(60))
+    line = Timeline(book, replace(DEFAULT, group=grouping, repeat_s=Fraction(600)))
+    first, second = named("a", team="x"), named("b", team="x")
+    assert line.at(0.5, first) == {}
+    assert line.at(9, first) == {}
+    assert line.at(11, first) == {"default": [("a", "firing")]}
+    assert line.at(20, first | second) == {}
+    assert line.at(60, first | second) == {}
+    assert line.at(72, first | second) == {"default": [("a", "firing"), ("b", "firing")]}
+    assert line.at(600, first | second) == {}
+    assert line.at(673, first | second) == {"default": [("a", "firing"), ("b", "firing")]}
+    # Another team's group has its own times.
+    assert line.at(674, first | second | named("c", team="y")) == {}
+    late = line.at(685, first | second | named("c", team="y"))
+    assert late == {"default": [("c", "firing")]}
+
+
+@pytest.mark.parametrize("group", [None, TOGETHER])
+def test_no_repetition_in_maintenance(book: AlertBook, group: Grouping | None) -> None:
+    nightly = MuteTime((3,), time(1), time(2), ZoneInfo("UTC"))
+    window = Maintenance(parse_matchers("team=a"), (nightly,))
+    line = Timeline(book, replace(ALONE, group=group, repeat_s=Fraction(600)))
+    line.engine.use_inhibitions((), [window])
+    alerts = named("x", team="a")
+    told = [line.at(second, alerts) for second in range(2995, 3595, 5)]
+    assert [step for step in told if step] == [{"default": [("x", "firing")]}]
+    assert not any(line.at(second, alerts) for second in range(3600, 7200, 60))
+    assert line.at(7205, alerts) == {"default": [("x", "firing")]}
