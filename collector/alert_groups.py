@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from collector.alert_book import AlertBook, Notification
-from collector.alert_endings import GRACE_NS, settle_group
+from collector.alert_endings import GRACE_NS, LONGEST_NS, settle_group
 from collector.alert_message import fingerprint, group_body
 from collector.alert_silence import is_silenced
 from evenkeel.slo_receiver import Grouping, Receiver, place_of
@@ -83,7 +83,7 @@ class Grouper:
             if last["is_repetition"]:
                 is_kept = is_kept and self._is_anybody_wanted(members, now_ns)
             # Of a group that the file has no more the end is told elsewhere, maybe before this.
-            grace_ns = GRACE_NS if grouping is not None else 0
+            grace_ns = _grace_ns(last["body"]) if grouping is not None else 0
             settle_group(connection, last["number"], is_kept, now_ns, grace_ns)
         # Last of all: without members nobody would look at what waits again.
         connection.executemany(
@@ -183,3 +183,12 @@ def _ended(members: Sequence[sqlite3.Row]) -> set[int]:
     """Return what is about alerts that have ended, for a receiver that is not told of ends."""
     newest = {member["fingerprint"]: member["status"] for member in members}
     return {m["number"] for m in members if newest[m["fingerprint"]] == "resolved"}
+
+
+def _grace_ns(body: str) -> int:
+    """Return how long a group's notification is tried when nothing in the group fires any more.
+
+    What it says of ends is said nowhere else, so it is tried as long as any end.
+    """
+    is_end = any(alert["status"] == "resolved" for alert in json.loads(body)["alerts"])
+    return LONGEST_NS if is_end else GRACE_NS

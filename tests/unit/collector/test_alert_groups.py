@@ -232,6 +232,22 @@ def test_a_group_that_left_the_file_is_tried_until_its_alerts_have_ended(
     assert office.grouper.flush({"on-call": BY_TEAM}, NOW + 180_000 * S) == 0
 
 
+def test_an_end_that_was_told_beside_a_firing_is_not_withdrawn_with_it(book: AlertBook) -> None:
+    """The receiver was down from then until well after the whole group had ended."""
+    office = Office(book)
+    office.see(0, ttft=True)
+    assert len(office.told(30)) == 1
+    office.see(400, ttft=False, tpot=True)
+    office.grouper.flush({"on-call": BY_TEAM}, NOW + 431 * S)
+    office.see(500, ttft=False, tpot=False)
+    office.grouper.flush({"on-call": BY_TEAM}, NOW + 501 * S)
+    outbox = Outbox(book)
+    for letter in outbox.overdue("on-call", NOW + 20_000 * S):
+        outbox.give_up(letter, NOW + 20_000 * S)
+    told = [statuses(body) for second in (20_000, 20_001, 21_000) for body in office.told(second)]
+    assert told == [{"ttft": "resolved", "tpot": "firing"}, {"tpot": "resolved"}]
+
+
 def test_what_waits_in_groups_is_counted(book: AlertBook) -> None:
     office = Office(book)
     office.see(0, ttft=True, tpot=True)

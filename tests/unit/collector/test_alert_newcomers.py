@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from collector.alert_book import AlertBook, Silence
+from collector.alert_book import AlertBook
 from collector.alert_engine import AlertEngine, Condition
 from collector.alert_groups import Grouper
 from collector.alert_outbox import Outbox
+from collector.alert_silence import Silence
 from collector.alert_state import Patience
 from evenkeel.slo_receiver import Grouping, Receiver
 
