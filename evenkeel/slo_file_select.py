@@ -58,7 +58,7 @@ def read_selection(
             if len(values) == 1:
                 select[column] = values[0]
             else:
-                filters.append(Filter(column, Test.IN, values))
+                filters.append(_checked(Filter(column, Test.IN, values), wanted))
         elif wanted.is_section:
             filters += _read_conditions(wanted, column)
         else:
@@ -81,10 +81,18 @@ def _read_conditions(value: Value, column: str) -> list[Filter]:
             values = _read_values(wanted) if wanted.is_list else (wanted.text(),)
         else:
             values = (_read_pattern(wanted, column),)
-        filters.append(Filter(column, test, values))
+        filters.append(_checked(Filter(column, test, values), wanted))
     if not filters:
         raise value.complaint(f"{column} is empty; give {', '.join(Test)}")
     return filters
+
+
+def _checked(given: Filter, value: Value) -> Filter:
+    try:
+        given.check()
+    except ValueError as error:
+        raise value.complaint(str(error)) from None
+    return given
 
 
 def _read_values(value: Value) -> tuple[str, ...]:

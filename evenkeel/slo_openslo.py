@@ -19,7 +19,6 @@ from evenkeel.slo_calendar import Calendar, CalendarUnit
 from evenkeel.slo_file import ALERTING_ANNOTATION, BUDGET_ANNOTATION, TARGET_ANNOTATION
 from evenkeel.slo_file_document import DOCUMENTS_ANNOTATION
 from evenkeel.slo_model import Indicator, Method, Metric, Slo, SloFile
-from evenkeel.slo_selection import Test
 
 # Where a calendar period of ours begins: weeks on a Monday.
 _START = "2026-01-01 00:00:00"
@@ -179,9 +178,8 @@ def _grouping(indicator: Indicator) -> dict[str, Any]:
 def _selection(indicator: Indicator) -> dict[str, Any]:
     select: dict[str, Any] = dict(indicator.select)
     for each in indicator.filters:
-        is_list = each.test in (Test.IN, Test.NOT)
         conditions = select.setdefault(each.column, {})
-        conditions[each.test.value] = list(each.values) if is_list else each.values[0]
+        conditions[each.test.value] = list(each.values) if each.is_list else each.values[0]
     statuses: dict[str, list[str]] = {}
     for group in indicator.statuses:
         statuses.setdefault(group.treatment, []).append(group.codes)
