@@ -2,6 +2,7 @@
 
     python bench/slo_evaluation.py --requests 20000000 --json build/bench/slo_cycle.json
     python bench/slo_evaluation.py --requests 20000000 --store build/slo --slos 0    # only fill
+    python bench/slo_evaluation.py --requests 20000000 --selectors mixed    # lists, patterns, statuses
 
 Requests are made inside the store, spread evenly over thirty days up to now. Nothing burns: what an
 alert costs when it fires is not part of a cycle that finds all well.
@@ -44,7 +45,7 @@ apiVersion: openslo/v1
 kind: SLO
 metadata: {{name: slo-{number}}}
 spec:
-  indicator: {{{indicator}, select: {{model: model-{model}, tenant: tenant-{tenant}}}}}
+  indicator: {{{indicator}, select: {{model: model-{model}, tenant: {tenant}}}}}
   objectives: [{{target: 0.95{value}}}]
   timeWindow: [{{duration: 30d, isRolling: true}}]
 """
@@ -54,6 +55,26 @@ INDICATORS = (
     ("metric: e2e", ", value: 5"),
     ("all: {ttft: 0.5, tpot: 0.1, stall: 1}", ""),
 )
+
+
+# Lists and negations of fifty tenants, patterns of which each SLO has its own, statuses.
+LISTED = ", ".join(f"tenant-{number}" for number in range(49))
+
+
+def selectors(kind: str, number: int) -> tuple[str, str]:
+    """Return what SLO `number` selects of tenants, and what goes in front of its `select`."""
+    tenant = f"tenant-{number % 20}"
+    if kind == "single":
+        return tenant, ""
+    statuses = ", httpStatus: {bad: [5xx, 429], measured: 404, excluded: 4xx}"
+    mixed = (
+        (tenant, ""),
+        (f"[{LISTED}, own-{number}]", ""),
+        (f"{{not: [{tenant}, own-{number}]}}", statuses),
+        (f'{{matches: "{tenant}|own-{number}-.*"}}', statuses),
+        (f'{{notMatches: "own-{number}-.*"}}', ""),
+    )
+    return mixed[number % len(mixed)]
 
 
 def cpu_s() -> float:
@@ -74,7 +95,9 @@ def fill(client: Any, num_requests: int, now_ns: int) -> None:
         )
 
 
-def measure(num_requests: int, num_slos: int, num_cycles: int, folder: Path) -> dict[str, Any]:
+def measure(
+    num_requests: int, num_slos: int, num_cycles: int, folder: Path, kind: str
+) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     storage = open_embedded(folder / "store")
     try:
@@ -88,13 +111,14 @@ def measure(num_requests: int, num_slos: int, num_cycles: int, folder: Path) -> 
         texts = []
         for number in range(num_slos):
             indicator, value = INDICATORS[number % len(INDICATORS)]
+            tenant, more = selectors(kind, number)
             texts.append(
                 SLO.format(
                     number=number,
-                    indicator=indicator,
+                    indicator=indicator + more,
                     value=value,
                     model=number % 4,
-                    tenant=number % 20,
+                    tenant=tenant,
                 )
             )
         path.write_text("".join(texts))
@@ -124,6 +148,7 @@ def measure(num_requests: int, num_slos: int, num_cycles: int, folder: Path) -> 
         return {
             "requests": client.command("SELECT count() FROM requests"),
             "slos": num_slos,
+            "selectors": kind,
             "slos_with_data": sum(verdict.has_data for verdict in verdicts.values()),
             "cold_start_s": round(cold_s, 2),
             "cycle_cpu_s_median": round(statistics.median(costs), 4),
@@ -140,12 +165,13 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--slos", type=int, default=200)
     parser.add_argument("--cycles", type=int, default=20)
+    parser.add_argument("--selectors", choices=("single", "mixed"), default="single")
     parser.add_argument("--store", type=Path, help="fill this folder, or take what it holds")
     parser.add_argument("--json", type=Path, help="write the figures here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         kept = args.store or Path(folder)
-        figures = measure(args.requests, args.slos, args.cycles, kept)
+        figures = measure(args.requests, args.slos, args.cycles, kept, args.selectors)
     for name, value in figures.items():
         print(f"{name:24} {value}")
     if args.json:

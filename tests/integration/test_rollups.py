@@ -135,6 +135,31 @@ def test_rollups_count_what_the_evaluation_counts(client: Any, rollups: Rollups)
     assert len(expected) > 30
 
 
+def test_objectives_with_long_lists_are_counted(client: Any, rollups: Rollups) -> None:
+    """The views' text is longer than the engine takes by default."""
+    slos = [
+        slo(
+            f"slo-{first}",
+            Indicator(
+                Metric.AVAILABILITY,
+                None,
+                filters=(
+                    Filter("tenant", test, tuple(f"it's {i + first}" for i in range(200))),
+                    Filter("model", Test.NOT_MATCHES, ("other",)),
+                ),
+            ),
+        )
+        for first in range(150)
+        for test in (Test.NOT if first else Test.IN,)
+    ]
+    assert rollups.use(slos)
+    insert(client, *({"end_ns": NOW - S, "tenant": f"it's {i}"} for i in (0, 199, 200, 5000)))
+    counted = client.query(
+        "SELECT sumMap(slo_good)['slo-0'], sumMap(slo_good)['slo-100'] FROM requests_1m"
+    )
+    assert counted.first_row == (2, 2)
+
+
 def test_a_changed_objective_is_counted_anew_and_apart(client: Any, rollups: Rollups) -> None:
     insert(client, {"ttft_s": 0.3}, {"ttft_s": 0.7})
     other = slo("other", Indicator(Metric.AVAILABILITY, None))
