@@ -57,6 +57,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
     replay = verbs.add_parser("replay", help="deliver dead letters again, under their ids")
     replay.add_argument("--number", type=int, help="only this one, as `alerts list` numbers it")
+    replay.add_argument("--by", metavar="NAME", help="who, in the audit (default: the user's name)")
     _add_data_dir(replay)
     replay.set_defaults(run=_run_replay)
 
@@ -144,25 +145,14 @@ def _run_ack(args: argparse.Namespace) -> int:
 def _run_replay(args: argparse.Namespace) -> int:
     from time import time_ns
 
-    from collector.alert_book import AlertBook
-    from collector.alert_outbox import Outbox
+    from collector.operator_actions import Replay, perform_locally, read_order
 
-    book = AlertBook(_book_path(args), create=False)
-    try:
-        outbox = Outbox(book)
-        num_replayed = outbox.replay(time_ns(), args.number)
-        dead = outbox.dead()
-    finally:
-        book.close()
-    if args.number is not None and not num_replayed:
-        if any(letter.number == args.number for letter in dead):
-            raise ConfigurationError(
-                f"dead letter {args.number} was overtaken: its receiver has heard what came after"
-            )
-        raise ConfigurationError(f"no dead letter has number {args.number}")
-    print(f"{num_replayed} dead letters are due again; the running collector delivers them")
-    if args.number is None and dead:
-        print(f"{len(dead)} were overtaken: their receivers have heard what came after; they stay")
+    order = read_order(Replay, {"by": args.by or _user(), "number": args.number})
+    done = perform_locally(_book_path(args).parent, "replay", order, time_ns())
+    print(f"{done['replayed']} dead letters are due again; the running collector delivers them")
+    if done["overtaken"]:
+        print(f"{done['overtaken']} were overtaken: their receivers have heard what came after;"
+              " they stay")  # fmt: skip
     return 0
 
 

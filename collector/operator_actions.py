@@ -155,10 +155,16 @@ def _end_silence(book: AlertBook, order: EndSilence, now_ns: int) -> dict[str, A
 
 
 def _replay(book: AlertBook, order: Replay, now_ns: int) -> dict[str, Any]:
-    num_replayed = Outbox(book).replay(now_ns, order.number)
+    outbox = Outbox(book)
+    num_replayed = outbox.replay(now_ns, order.number)
+    left = outbox.dead()
     if order.number is not None and not num_replayed:
+        if any(letter.number == order.number for letter in left):
+            raise ConfigurationError(
+                f"dead letter {order.number} was overtaken: its receiver has heard what came after"
+            )
         raise ConfigurationError(f"no dead letter has number {order.number}")
-    return {"replayed": num_replayed}
+    return {"replayed": num_replayed, "overtaken": 0 if order.number is not None else len(left)}
 
 
 def _correct(book: AlertBook, order: Correct, now_ns: int) -> dict[str, Any]:

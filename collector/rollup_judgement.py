@@ -67,8 +67,8 @@ def _judged(counted: Sequence[Counted]) -> str:
         is_left_out = f"if({kind} > 0, {kind} = {excluded}, {is_left_out})"
     conditions = [f"NOT {is_left_out}"]
     if any(each.indicator.filters for each in counted):
-        arguments["filters"] = _array(_filters(each.indicator) for each in counted)
-        conditions.append(f"arrayAll(each -> match({_VALUE}, each[2]) != (each[3] = '1'), filters)")
+        arguments["is_selected"] = _array(_filters(each.indicator) for each in counted)
+        conditions.append("is_selected")
     for column in SELECTOR_COLUMNS:
         if any(column in each.indicator.select for each in counted):
             wanted = [quote(each.indicator.select.get(column, "")) for each in counted]
@@ -115,15 +115,6 @@ def _judged(counted: Sequence[Counted]) -> str:
 
 
 _STATUS = "ifNull(requests.http_status, 0)"
-# The column that a filter is about.
-_VALUE = (
-    "multiIf("
-    + ", ".join(
-        f"each[1] = '{column}', ifNull(toString(requests.{column}), '')"
-        for column in SELECTOR_COLUMNS
-    )
-    + ", '')"
-)
 _TOKENS = {
     Metric.ACCEPTANCE: ("requests.drafted_tokens", "requests.accepted_tokens"),
     Metric.CACHE_HIT: ("requests.input_tokens", "requests.cached_tokens"),
@@ -132,11 +123,17 @@ _UNITS = {Metric.ACCEPTANCE: 1, Metric.CACHE_HIT: 2}
 
 
 def _filters(indicator: Indicator) -> str:
-    """Return filters as [column, RE2, 1 where what matches is left out], a literal of the store."""
-    return _array(
-        _array(map(quote, (each.column, each.pattern, str(int(each.is_excluding)))))
-        for each in indicator.filters
-    )
+    """Return whether all filters hold; each is against constants, which the store prepares once."""
+    conditions = []
+    for each in indicator.filters:
+        value = f"ifNull(toString(requests.{each.column}), '')"
+        found = (
+            f"{value} IN ({', '.join(map(quote, each.values))})"
+            if each.is_list
+            else f"match({value}, {quote(each.pattern)})"
+        )
+        conditions.append(f"NOT ({found})" if each.is_excluding else f"({found})")
+    return " AND ".join(conditions) or "1"
 
 
 def _endings(counted: Counted, treatment: Treatment) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from collector.rollup_judgement import Counted
 from evenkeel.slo_model import Indicator, Metric, Slo, Treatment
-from evenkeel.slo_selection import Filter, StatusRange, Test
+from evenkeel.slo_selection import Comparison, Filter, StatusRange
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -113,7 +113,7 @@ def read_definition(text: str) -> Indicator:
         shed=Treatment(value["shed"]),
         limits={Metric(metric): limit for metric, limit in value["limits"].items()},
         filters=tuple(
-            Filter(column, Test(test), tuple(values))
+            Filter(column, Comparison(test), tuple(values))
             for column, test, *values in value.get("filters", ())
         ),
         statuses=tuple(StatusRange(*each) for each in value.get("statuses", ())),

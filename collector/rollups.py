@@ -28,7 +28,7 @@ from collector.rollup_objectives import (
     read_objectives,
     write_objectives,
 )
-from collector.view_change import Render, name_views_back, run_statement
+from collector.view_change import MAX_QUERY_SIZE, Render, name_views_back, run_statement
 from evenkeel.errors import StoreError
 from evenkeel.slo_model import Slo
 
@@ -149,7 +149,8 @@ class Rollups:
                 client.command(
                     f"INSERT INTO requests_1m ({KEYS}, {columns}) SELECT {KEYS}, {columns} FROM (\n"
                     + query.replace("FROM requests\n", f"FROM requests\nWHERE time {span}\n")
-                    + ") SETTINGS insert_deduplicate = 0"
+                    + ") SETTINGS insert_deduplicate = 0",
+                    settings={"max_query_size": MAX_QUERY_SIZE},
                 )
             day += timedelta(days=1)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -128,12 +128,18 @@ class Sampler:
         probability: Of the detail of a request that ended well and met its objectives, 0 to 1;
             with 0 nothing can be estimated about these.
         objectives: Thresholds whose misses are always kept.
+        bad_statuses: HTTP statuses that are always kept, however the request ended.
 
     Raises:
         ConfigurationError: If the probability is not one, or an objective's column is unknown.
     """
 
-    def __init__(self, probability: float, objectives: Sequence[Objective] = ()) -> None:
+    def __init__(
+        self,
+        probability: float,
+        objectives: Sequence[Objective] = (),
+        bad_statuses: Iterable[int] = (),
+    ) -> None:
         if not 0 <= probability <= 1:  # also NaN
             raise ConfigurationError(
                 f"sampling: detail probability is {probability}, expected a fraction from 0 to 1"
@@ -160,10 +166,16 @@ class Sampler:
         self._read = {spans.STATUS, spans.SAMPLE_WEIGHT, DETAIL_PROBABILITY}
         for attribute, _, select in self._objectives:
             self._read |= {attribute, *(name for name, _ in select)}
+        # Senders write a status as a number or as text.
+        self._bad_statuses = {each for code in bad_statuses for each in (code, str(code))}
+        if self._bad_statuses:
+            self._read.add(spans.HTTP_STATUS)
 
-    def with_objectives(self, objectives: Sequence[Objective]) -> Sampler:
-        """Return a sampler of the same probability by other objectives."""
-        return Sampler(self._probability, objectives)
+    def with_objectives(
+        self, objectives: Sequence[Objective], bad_statuses: Iterable[int] = ()
+    ) -> Sampler:
+        """Return a sampler of the same probability by other objectives and statuses."""
+        return Sampler(self._probability, objectives, bad_statuses)
 
     def decide(self, request: Request) -> Decision:
         """Return the decision for one request; the same for the same request, anywhere."""
@@ -181,6 +193,8 @@ class Sampler:
         return Decision(Reason.PROBABILITY if is_kept else Reason.DROPPED, probability, weight)
 
     def _misses_an_objective(self, attributes: Mapping[str, str | float]) -> bool:
+        if self._bad_statuses and attributes.get(spans.HTTP_STATUS) in self._bad_statuses:
+            return True
         for attribute, max_s, select in self._objectives:
             value = attributes.get(attribute)
             if (

@@ -38,7 +38,7 @@ from collector.self_metrics import SelfMetrics
 from collector.settings import CollectorSettings
 from collector.storage import Storage, open_embedded, open_server
 from collector.tls import read_tls
-from collector.treatment import Treatment, objectives_of
+from collector.treatment import Treatment, bad_statuses_of, objectives_of
 from collector.write_ahead_log import WriteAheadLog
 from collector.write_fence import confine
 from evenkeel.errors import ConfigurationError
@@ -223,7 +223,7 @@ def _make_treatment(
     settings: CollectorSettings, redaction: RedactionSettings, metrics: SelfMetrics
 ) -> Treatment:
     slos = read_slo_file(settings.slos).slos if settings.slos is not None else ()
-    sampler = Sampler(settings.detail_probability, objectives_of(slos))
+    sampler = Sampler(settings.detail_probability, objectives_of(slos), bad_statuses_of(slos))
     return Treatment(redaction.build(), sampler, metrics)
 
 

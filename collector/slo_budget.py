@@ -78,18 +78,22 @@ def promotion_freezes(
 
     An SLO that could not be judged, or has no events to tell by, keeps what it had.
     """
-    held = {freeze.slo: freeze for freeze in before}
-    found = []
+    held: dict[str, list[Freeze]] = {}
+    for freeze in before:
+        held.setdefault(freeze.slo, []).append(freeze)
+    found: list[Freeze] = []
     for slo in slos:
         if not any(step.freezes_promotions for step in slo.budget_policy):
             continue
-        verdict, kept = verdicts.get(slo.name), held.get(slo.name)
+        verdict, kept = verdicts.get(slo.name), held.get(slo.name, [])
         if verdict is None or not verdict.has_data:
-            found += [kept] if kept else []
+            found += kept
         elif any(step.freezes_promotions for step in _reached(slo, verdict)):
-            prompt = slo.indicator.select.get("prompt_name", "")
-            since_s = kept.since_s if kept and kept.prompt == prompt else now_ns // _SECOND_NS
-            found.append(Freeze(slo.name, prompt, since_s))
+            since_s = {freeze.prompt: freeze.since_s for freeze in kept}
+            found += [
+                Freeze(slo.name, prompt, since_s.get(prompt, now_ns // _SECOND_NS))
+                for prompt in slo.indicator.prompts or ("",)
+            ]
     return found
 
 

@@ -43,8 +43,8 @@ class SloStore:
     def counts(self, parts: Sequence[Part], span: Span) -> list[Buckets]:
         """Return the events of each part by bucket.
 
-        Each request is read once, a day at a time, however many parts there are; once more for each
-        further MOST_FILTERS patterns.
+        Each request is read once, a day at a time, however many parts there are; more often only
+        if they name more values or patterns than one read has room for.
 
         Raises:
             StoreError: If the store is gone or refuses the query.

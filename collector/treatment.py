@@ -13,6 +13,7 @@ from collector.sampling import Objective, Sampler
 from collector.self_metrics import SelfMetrics
 from evenkeel import spans
 from evenkeel.slo_model import Metric, Slo
+from evenkeel.slo_model import Treatment as Counting
 
 
 class Treatment:
@@ -42,7 +43,9 @@ class Treatment:
     def use_slos(self, slos: Sequence[Slo]) -> None:
         """Keep the detail of what misses these SLOs from now on; free where they are the same."""
         if slos is not self._slos:
-            self._sampler = self._sampler.with_objectives(objectives_of(slos))
+            self._sampler = self._sampler.with_objectives(
+                objectives_of(slos), bad_statuses_of(slos)
+            )
             self._slos = slos
 
     def in_haste(self) -> Treatment:
@@ -106,13 +109,28 @@ def _overwrite(attributes: Any, tenant: str) -> tuple[bool, bool]:
 
 
 def objectives_of(slos: Iterable[Slo]) -> list[Objective]:
-    """Return the thresholds of SLOs whose misses keep their detail; availability has none."""
+    """Return the thresholds of SLOs whose misses keep their detail; availability has none.
+
+    Only single values narrow them: of lists and patterns more is kept than was missed.
+    """
     return [
         Objective(column, slo.indicator.threshold_s, dict(slo.indicator.select))
         for slo in slos
         if slo.indicator.threshold_s is not None
         and (column := _COLUMN_OF_METRIC.get(slo.indicator.metric)) is not None
     ]
+
+
+def bad_statuses_of(slos: Iterable[Slo]) -> set[int]:
+    """Return the HTTP statuses that any of the SLOs counts as bad."""
+    return {
+        status
+        for slo in slos
+        for member in slo.indicator.parts
+        for each in member.indicator.statuses
+        if each.treatment == Counting.BAD
+        for status in range(each.first, each.last + 1)
+    }
 
 
 # The metric `itl` of an SLO is the request's 99th percentile.

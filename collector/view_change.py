@@ -18,6 +18,8 @@ Render = Callable[[str], list[str]]
 
 _CHANGE = re.compile(r"^ALTER TABLE (\w+) MODIFY QUERY\s", re.MULTILINE)
 _AWAY = "__changed"
+# Bytes of a statement: the values and patterns of all objectives stand in it, several times.
+MAX_QUERY_SIZE = 1 << 26
 
 
 def run_statement(client: Client, statement: str, render: Render) -> None:
@@ -33,7 +35,7 @@ def run_statement(client: Client, statement: str, render: Render) -> None:
         name, away = match[1], match[1] + _AWAY
         statements += render(f"RENAME TABLE {name} TO {away}, {away} TO {name}")
     for each in statements:
-        client.command(each)
+        client.command(each, settings={"max_query_size": MAX_QUERY_SIZE})
 
 
 def name_views_back(client: Client, render: Render) -> None:

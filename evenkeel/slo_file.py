@@ -314,6 +314,10 @@ def _checked(slo: Slo, spec_value: Value) -> Slo:
         )
     if slo.calendar is not None and slo.scale != 1:
         raise spec_value.complaint("a calendar period cannot be scaled")
+    if slo.indicator.prompts is None and any(s.freezes_promotions for s in slo.budget_policy):
+        raise (spec_value.at("budgetPolicy") or spec_value).complaint(
+            "freeze: prompts needs a prompt_name in select that is a value or a list, or none"
+        )
     return slo
 
 

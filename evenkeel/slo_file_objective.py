@@ -233,9 +233,10 @@ def _read_members(value: Value, others: Mapping[str, Indicator]) -> tuple[Member
             if indicator.grouping is not None:
                 raise written.complaint("groupBy belongs to the composite, not to a member")
         section.close()
-        weight = Fraction(1) if weight_value is None else weight_value.number("a positive weight")
-        if weight_value is not None and weight <= 0:
-            raise weight_value.error("a positive weight")
+        expected = "a weight from 0.000001 to 1000000"
+        weight = Fraction(1) if weight_value is None else weight_value.number(expected)
+        if weight_value is not None and not Fraction(1, 10**6) <= weight <= 10**6:
+            raise weight_value.error(expected)
         members.append(Member(indicator, weight))
     if len(members) < 2:
         raise value.complaint("a composite has at least two members")

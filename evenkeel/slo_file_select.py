@@ -11,9 +11,9 @@ from evenkeel.slo_model import SELECTOR_COLUMNS, Grouping, Treatment
 from evenkeel.slo_selection import (
     LEAST_STATUS,
     MOST_STATUS,
+    Comparison,
     Filter,
     StatusRange,
-    Test,
     disjoint_ranges,
 )
 from evenkeel.yaml_source import Value
@@ -58,7 +58,7 @@ def read_selection(
             if len(values) == 1:
                 select[column] = values[0]
             else:
-                filters.append(Filter(column, Test.IN, values))
+                filters.append(_checked(Filter(column, Comparison.IN, values), wanted))
         elif wanted.is_section:
             filters += _read_conditions(wanted, column)
         else:
@@ -71,20 +71,28 @@ def read_selection(
 
 def _read_conditions(value: Value, column: str) -> list[Filter]:
     section = value.section()
-    given = [(test, section.optional(test.value)) for test in Test]
+    given = [(test, section.optional(test.value)) for test in Comparison]
     section.close()
     filters = []
     for test, wanted in given:
         if wanted is None:
             continue
-        if test in (Test.IN, Test.NOT):
+        if test in (Comparison.IN, Comparison.NOT):
             values = _read_values(wanted) if wanted.is_list else (wanted.text(),)
         else:
             values = (_read_pattern(wanted, column),)
-        filters.append(Filter(column, test, values))
+        filters.append(_checked(Filter(column, test, values), wanted))
     if not filters:
-        raise value.complaint(f"{column} is empty; give {', '.join(Test)}")
+        raise value.complaint(f"{column} is empty; give {', '.join(Comparison)}")
     return filters
+
+
+def _checked(given: Filter, value: Value) -> Filter:
+    try:
+        given.check()
+    except ValueError as error:
+        raise value.complaint(str(error)) from None
+    return given
 
 
 def _read_values(value: Value) -> tuple[str, ...]:

@@ -28,6 +28,9 @@ _MATCHER = re.compile(r'\s*(\w+)\s*=\s*"([^"\\]*)"\s*')
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
+_OWN_LABELS = ("alertname", "slo", "severity", "service")
+
+
 def imported_file(path: Path) -> tuple[str, tuple[str, ...], int]:
     """Return the SLO file's text, what of it is not used, and how many SLOs are not evaluated.
 
@@ -51,7 +54,24 @@ def imported_file(path: Path) -> tuple[str, tuple[str, ...], int]:
         for document in documents
         if "metric" not in document["spec"]["indicator"]
     )
-    return dump_documents(documents), (*renamed, *notes), len(notes)
+    dropped = [note for document in documents for note in _without_our_labels(document)]
+    return dump_documents(documents), (*renamed, *dropped, *notes), len(notes)
+
+
+def _without_our_labels(document: dict[str, Any]) -> Iterator[str]:
+    """Take labels that every alert has of its own out of a document; yield a note of each."""
+    metadata = document["metadata"]
+    labels: dict[str, str] = metadata.get("labels", {})
+    for name in [name for name in labels if name in _OWN_LABELS]:
+        value = labels.pop(name)
+        # The service is said once more beside.
+        if name != "service" or value != document["spec"].get("service", value):
+            yield (
+                f"SLO {metadata['name']!r}: label {name}={value!r} is left out: "
+                f"alerts have a {name} of their own"
+            )
+    if not labels:
+        metadata.pop("labels", None)
 
 
 def _told_apart(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -264,15 +284,13 @@ def _document(
     period: str,
     description: object,
 ) -> dict[str, Any]:
-    taken = ("alertname", "slo", "severity", "service")
-    labels = {key: text for key, text in labels.items() if key not in taken}
     return {
         "apiVersion": "openslo/v1",
         "kind": "SLO",
         "metadata": {
             "name": name,
             "displayName": title,
-            **({"labels": labels} if labels else {}),
+            **({"labels": dict(labels)} if labels else {}),
             # Annotations are text: what they wrote, as JSON.
             "annotations": {key: json.dumps(kept) for key, kept in annotations.items()},
         },

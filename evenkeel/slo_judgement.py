@@ -20,15 +20,23 @@ from evenkeel.slo_selection import MOST_STATUS, Filter
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _NUMBERS = (*(m.value for m in DURATIONS), "drafted", "accepted", "input", "cached", "weight")
-ROW = np.dtype(
-    [("end_ns", "<i8"), ("ending", "u1")]
-    + [(name, "<f8") for name in _NUMBERS]
-    + [(f"{column}_code", "<u4") for column in SELECTOR_COLUMNS]
-    + [("http_status", "<u2"), ("matched", "<u8")]
-)
-# Bits of a row's `matched`.
-MOST_FILTERS = 64
+_WORD_BITS = 64
+# What one read has room for: a code has 16 bits, and the number of words 7.
+MOST_VALUES, MOST_PATTERNS = 65_535, 127 * _WORD_BITS
+# Selections are kept up to so many times the rows; others are made anew.
+_KEPT_ROWS = 4
 Wanted = Mapping[str, Sequence[Any]]
+
+
+def _row_type(num_patterns: int) -> np.dtype[np.void]:
+    """Return a row of `slo_rows`; `matched` is an array, in front of which stands its length."""
+    num_words = -(-num_patterns // _WORD_BITS)
+    return np.dtype(
+        [("end_ns", "<i8"), ("ending", "u1")]
+        + [(name, "<f8") for name in _NUMBERS]
+        + [(f"{column}_code", "<u2") for column in SELECTOR_COLUMNS]
+        + [("http_status", "<u2"), ("num_words", "u1"), ("matched", "<u8", (num_words,))]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,41 +63,43 @@ class Buckets:
 
 
 def wanted_values(parts: Sequence[Part]) -> dict[str, list[Any]]:
-    """Return the values that any part selects, by column, and its filters' patterns.
+    """Return the values that any part names, by column, and the patterns.
 
-    They are the parameters of `slo_rows`; parts have MOST_FILTERS patterns together at most.
+    They are the parameters of `slo_rows`.
     """
-    values: dict[str, set[str]] = {column: set() for column in SELECTOR_COLUMNS}
-    for part in parts:
-        for column, value in part.indicator.select.items():
-            values[column].add(value)
-        for each in part.indicator.filters:
-            if each.is_list:
-                values[each.column].update(each.values)
+    values: dict[str, list[Any]] = {column: [] for column in SELECTOR_COLUMNS}
+    for column, value in sorted({each for part in parts for each in _values(part.indicator)}):
+        values[column].append(value)
     patterns = sorted({pattern for part in parts for pattern in _patterns(part.indicator)})
     return {
-        **{column: sorted(wanted) for column, wanted in values.items()},
+        **values,
         "filter_column": [column for column, _ in patterns],
         "filter_pattern": [pattern for _, pattern in patterns],
     }
 
 
 def read_together(parts: Sequence[Part]) -> list[list[int]]:
-    """Return the places of parts in groups, so that none has too many patterns for one read."""
+    """Return the places of parts in groups, each with no more than one read has room for."""
     groups: list[list[int]] = []
+    values: set[tuple[str, str]] = set()
     patterns: set[tuple[str, str]] = set()
     for place, part in enumerate(parts):
-        own = set(_patterns(part.indicator))
-        if not groups or len(patterns | own) > MOST_FILTERS:
+        values |= _values(part.indicator)
+        patterns |= _patterns(part.indicator)
+        if not groups or len(values) > MOST_VALUES or len(patterns) > MOST_PATTERNS:
             groups.append([])
-            patterns = set()
+            values, patterns = _values(part.indicator), _patterns(part.indicator)
         groups[-1].append(place)
-        patterns |= own
     return groups
 
 
-def _patterns(indicator: Indicator) -> list[tuple[str, str]]:
-    return [(each.column, each.pattern) for each in indicator.filters if not each.is_list]
+def _values(indicator: Indicator) -> set[tuple[str, str]]:
+    listed = {(f.column, value) for f in indicator.filters if f.is_list for value in f.values}
+    return listed | set(indicator.select.items())
+
+
+def _patterns(indicator: Indicator) -> set[tuple[str, str]]:
+    return {(each.column, each.pattern) for each in indicator.filters if not each.is_list}
 
 
 class Rows:
@@ -101,12 +111,14 @@ class Rows:
     """
 
     def __init__(self, content: bytes, wanted: Wanted) -> None:
-        rows = np.frombuffer(content, dtype=ROW)
-        self._columns = {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
+        row = _row_type(len(wanted["filter_pattern"]))
+        rows = np.frombuffer(content, dtype=row)
+        self._columns = {name: np.ascontiguousarray(rows[name]) for name in row.names or ()}
         self._codes = {c: {v: i + 1 for i, v in enumerate(wanted[c])} for c in SELECTOR_COLUMNS}
         patterns = zip(wanted["filter_column"], wanted["filter_pattern"], strict=True)
-        self._bits = {pattern: np.uint64(1 << place) for place, pattern in enumerate(patterns)}
+        self._bits = {pattern: divmod(i, _WORD_BITS) for i, pattern in enumerate(patterns)}
         self._selected: dict[Any, dict[str, NDArray[np.generic]]] = {}
+        self._room = _KEPT_ROWS * len(rows)
 
     def count(self, part: Part, into: Buckets) -> None:
         """Add the part's events to its buckets."""
@@ -119,24 +131,32 @@ class Rows:
     def _select(self, indicator: Indicator) -> dict[str, NDArray[np.generic]]:
         """Return the rows that an indicator selects; shared by all with the same selector."""
         key = (tuple(sorted(indicator.select.items())), indicator.filters)
-        if key not in self._selected:
+        selected = self._selected.get(key)
+        if selected is None:
             mask = np.ones(len(self._columns["end_ns"]), dtype=bool)
             for column, value in key[0]:
                 mask &= self._columns[f"{column}_code"] == self._codes[column][value]
             for each in indicator.filters:
                 mask &= self._is_found(each) != each.is_excluding
-            self._selected[key] = {name: values[mask] for name, values in self._columns.items()}
-        return self._selected[key]
+            selected = {name: values[mask] for name, values in self._columns.items()}
+            num_rows = len(selected["end_ns"])
+            if num_rows <= self._room:
+                self._room -= num_rows
+                self._selected[key] = selected
+        return selected
 
     def _is_found(self, each: Filter) -> Bools:
-        """Return in which rows the column has one of the filter's values, or its pattern."""
-        if not each.is_list:
-            found = self._columns["matched"] & self._bits[each.column, each.pattern]
-            return np.asarray(found != 0)
-        codes = self._codes[each.column]
-        is_listed = np.zeros(len(codes) + 1, dtype=bool)
-        is_listed[[codes[value] for value in each.values]] = True
-        return is_listed[self._columns[f"{each.column}_code"].astype(np.int64)]
+        """Return in which rows a filter finds one of its values, or its pattern."""
+        found: Bools
+        if each.is_list:
+            codes = self._codes[each.column]
+            is_listed = np.zeros(len(codes) + 1, dtype=bool)
+            is_listed[[codes[value] for value in each.values]] = True
+            found = is_listed[self._columns[f"{each.column}_code"]]
+        else:
+            word, bit = self._bits[each.column, each.pattern]
+            found = self._columns["matched"][:, word] & np.uint64(1 << bit) != 0
+        return found
 
 
 def judge(

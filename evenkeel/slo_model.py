@@ -14,7 +14,7 @@ from evenkeel.slo_budget_policy import BudgetStep
 from evenkeel.slo_calendar import Calendar
 from evenkeel.slo_receiver import Receiver
 from evenkeel.slo_rules import Rule
-from evenkeel.slo_selection import Filter, StatusRange, selection_text
+from evenkeel.slo_selection import Comparison, Filter, StatusRange, selection_text
 
 
 class Metric(StrEnum):
@@ -113,6 +113,19 @@ class Indicator:
     def selection(self) -> str:
         """What it selects, for people; '' where that is everything."""
         return selection_text(self.select, self.filters)
+
+    @property
+    def prompts(self) -> tuple[str, ...] | None:
+        """The prompts that it selects by name: none for every prompt; None where names do not say.
+
+        A pattern or a negation selects prompts that nobody has named yet.
+        """
+        if "prompt_name" in self.select:
+            return (self.select["prompt_name"],)
+        conditions = [each for each in self.filters if each.column == "prompt_name"]
+        if len(conditions) > 1 or any(each.test is not Comparison.IN for each in conditions):
+            return None
+        return conditions[0].values if conditions else ()
 
     @property
     def judged(self) -> Mapping[Metric, float]:

@@ -11,7 +11,7 @@ import re2
 LEAST_STATUS, MOST_STATUS = 100, 599
 
 
-class Test(StrEnum):
+class Comparison(StrEnum):
     """How a column is compared, in the words of `select`."""
 
     IN = "in"
@@ -31,30 +31,50 @@ class Filter:
     """
 
     column: str
-    test: Test
+    test: Comparison
     values: tuple[str, ...]
 
     @property
+    def is_list(self) -> bool:
+        """Whether it compares with values and not with a pattern."""
+        return self.test in (Comparison.IN, Comparison.NOT)
+
+    @property
     def pattern(self) -> str:
-        """The RE2 that the store searches the value for."""
+        """The RE2 that the store searches the value for; of a list, its values as alternatives."""
         values = self.values
         if self.is_list:
             values = tuple(re2.escape(value) for value in values)
         return rf"(?s)\A(?:{'|'.join(values)})\z"
 
     @property
-    def is_list(self) -> bool:
-        """Whether it has values rather than a pattern."""
-        return self.test in (Test.IN, Test.NOT)
-
-    @property
     def is_excluding(self) -> bool:
         """Whether what the pattern finds is left out."""
-        return self.test in (Test.NOT, Test.NOT_MATCHES)
+        return self.test in (Comparison.NOT, Comparison.NOT_MATCHES)
+
+    def check(self) -> None:
+        """Refuse what the store would refuse: a pattern too large, or with a quotation left open.
+
+        Raises:
+            ValueError: If it would; says why.
+        """
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            re2.compile(self.pattern, options)
+        except re2.error as error:
+            reason = error.args[0] if error.args else error
+            reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+            raise ValueError(f"{self.column}: no pattern that the store takes: {reason}") from error
 
     def __str__(self) -> str:
         """Return it for people, such as `tenant=acme|globex`."""
-        operators = {Test.IN: "=", Test.NOT: "!=", Test.MATCHES: "=~", Test.NOT_MATCHES: "!~"}
+        operators = {
+            Comparison.IN: "=",
+            Comparison.NOT: "!=",
+            Comparison.MATCHES: "=~",
+            Comparison.NOT_MATCHES: "!~",
+        }
         return f"{self.column}{operators[self.test]}{'|'.join(self.values)}"
 
 

@@ -19,18 +19,18 @@ SELECT
     toFloat64(ifNull(input_tokens, nan)) AS input,
     toFloat64(ifNull(cached_tokens, nan)) AS cached,
     toFloat64(if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1)) AS weight,
-    toUInt32(indexOf({model:Array(String)}, toString(requests.model))) AS model_code,
-    toUInt32(indexOf({tenant:Array(String)}, ifNull(toString(requests.tenant), ''))) AS tenant_code,
-    toUInt32(indexOf({slo_class:Array(String)}, ifNull(toString(requests.slo_class), '')))
+    toUInt16(indexOf({model:Array(String)}, toString(requests.model))) AS model_code,
+    toUInt16(indexOf({tenant:Array(String)}, ifNull(toString(requests.tenant), ''))) AS tenant_code,
+    toUInt16(indexOf({slo_class:Array(String)}, ifNull(toString(requests.slo_class), '')))
         AS slo_class_code,
-    toUInt32(indexOf({route:Array(String)}, ifNull(toString(requests.route), ''))) AS route_code,
-    toUInt32(indexOf({prompt_name:Array(String)}, ifNull(toString(requests.prompt_name), '')))
+    toUInt16(indexOf({route:Array(String)}, ifNull(toString(requests.route), ''))) AS route_code,
+    toUInt16(indexOf({prompt_name:Array(String)}, ifNull(toString(requests.prompt_name), '')))
         AS prompt_name_code,
-    toUInt32(indexOf({prompt_version:Array(String)}, ifNull(toString(requests.prompt_version), '')))
+    toUInt16(indexOf({prompt_version:Array(String)}, ifNull(toString(requests.prompt_version), '')))
         AS prompt_version_code,
     toUInt16(ifNull(if(http_status BETWEEN 100 AND 599, http_status, 0), 0)) AS http_status,
-    -- Bit i: whether pattern i is found in its column.
-    toUInt64(arraySum(
+    -- Bit i of word w: whether pattern 64 w + i is found in its column.
+    arrayMap(word -> toUInt64(arraySum(
         (column, pattern, bit) -> bitShiftLeft(toUInt64(match(multiIf(
             column = 'model', toString(requests.model),
             column = 'tenant', ifNull(toString(requests.tenant), ''),
@@ -38,10 +38,10 @@ SELECT
             column = 'route', ifNull(toString(requests.route), ''),
             column = 'prompt_name', ifNull(toString(requests.prompt_name), ''),
             ifNull(toString(requests.prompt_version), '')), pattern)), bit),
-        {filter_column:Array(String)},
-        {filter_pattern:Array(String)},
-        range(length({filter_column:Array(String)}))
-    )) AS matched
+        arraySlice({filter_column:Array(String)}, 64 * word + 1, 64),
+        arraySlice({filter_pattern:Array(String)}, 64 * word + 1, 64),
+        range(length(arraySlice({filter_column:Array(String)}, 64 * word + 1, 64)))
+    )), range(intDiv(length({filter_column:Array(String)}) + 63, 64))) AS matched
 FROM requests
 WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - {max_request_ns:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')

@@ -14,6 +14,7 @@ from collector.storage import Storage, open_embedded
 from evenkeel.errors import StoreError
 from evenkeel.slo_model import DURATIONS, Indicator, Member, Metric, Slo, Treatment
 from evenkeel.slo_query import Part, Span
+from evenkeel.slo_selection import Comparison, Filter
 from tests.integration.slo.slo_requests import random_filters, random_statuses
 
 pytestmark = pytest.mark.integration
@@ -133,6 +134,31 @@ def test_rollups_count_what_the_evaluation_counts(client: Any, rollups: Rollups)
     assert events(client) == expected
     assert events(client, EVENTS_1H) == expected
     assert len(expected) > 30
+
+
+def test_objectives_with_long_lists_are_counted(client: Any, rollups: Rollups) -> None:
+    """The views' text is longer than the engine takes by default."""
+    slos = [
+        slo(
+            f"slo-{first}",
+            Indicator(
+                Metric.AVAILABILITY,
+                None,
+                filters=(
+                    Filter("tenant", test, tuple(f"it's {i + first}" for i in range(200))),
+                    Filter("model", Comparison.NOT_MATCHES, ("other",)),
+                ),
+            ),
+        )
+        for first in range(150)
+        for test in (Comparison.NOT if first else Comparison.IN,)
+    ]
+    assert rollups.use(slos)
+    insert(client, *({"tenant": f"it's {i}"} for i in (0, 199, 200, 5000)))
+    counted = client.query(
+        "SELECT sumMap(slo_good)['slo-0'], sumMap(slo_good)['slo-100'] FROM requests_1m"
+    )
+    assert counted.first_row == (2, 2)
 
 
 def test_a_changed_objective_is_counted_anew_and_apart(client: Any, rollups: Rollups) -> None:

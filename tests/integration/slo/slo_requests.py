@@ -13,7 +13,7 @@ from collector.slo_gathering import EvidenceStore, gather_one
 from collector.slo_store import SloStore, to_datetime
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_model import Treatment
-from evenkeel.slo_selection import Filter, StatusRange, Test, disjoint_ranges
+from evenkeel.slo_selection import Comparison, Filter, StatusRange, disjoint_ranges
 
 S = 10**9
 
@@ -88,11 +88,11 @@ def random_filters(choose: random.Random) -> tuple[Filter, ...]:
     return tuple(
         choose.choice(
             [
-                Filter("tenant", Test.IN, ("a", "b")),
-                Filter("tenant", Test.NOT, ("a",)),
-                Filter("tenant", Test.MATCHES, ("[ac]|",)),
-                Filter("model", Test.NOT_MATCHES, ("sup.*t",)),
-                Filter("model", Test.IN, ("sup", "support.", "other")),
+                Filter("tenant", Comparison.IN, ("a", "b")),
+                Filter("tenant", Comparison.NOT, ("a",)),
+                Filter("tenant", Comparison.MATCHES, ("[ac]|",)),
+                Filter("model", Comparison.NOT_MATCHES, ("sup.*t",)),
+                Filter("model", Comparison.IN, ("sup", "support.", "other")),
             ]
         )
         for _ in range(choose.choice([0, 0, 1, 2]))

@@ -12,8 +12,10 @@ from collector.slo_arrivals import Arrivals
 from collector.slo_corrections import Correction, Corrections, whole_minutes
 from collector.slo_store import SloStore, to_datetime
 from evenkeel.errors import StoreError
+from evenkeel.matchers import Matcher, Operator
 from evenkeel.slo_model import DURATIONS, Indicator, Metric, Treatment
 from evenkeel.slo_query import Part, Span, count_parameters
+from evenkeel.slo_selection import Comparison, Filter
 from tests.integration.slo.slo_requests import (
     NOW,
     SLOW,
@@ -209,6 +211,28 @@ def test_more_patterns_than_one_read_has_room_for(client: Any, tmp_path: Path) -
     )
     verdicts = evaluator(client, tmp_path, text).cycle(NOW)
     assert {verdict.counts.total for verdict in verdicts.values()} == {2}
+
+
+PATTERNS = [
+    "a|b", "(?i)acme", "(?i)müller", "..", "[^a]*", "a.*|", "^acme$|^ab", r"acme-\d", r"\pL+",
+    "(?s:.)*",
+    r"\Qa.b\E", "(?m)^acme$", "(?U)a.*", r"\bacme\b.*", "", "'", r"\\\\n",
+]  # fmt: skip
+VALUES = ["a", "ab", "acme", "ACME", "acme-1", "a.b", "axb", "Müller", "acme\nx", "'", "\\n", "x\0"]
+
+
+def test_the_store_matches_patterns_as_matchers_do(client: Any, tmp_path: Path) -> None:
+    insert(client, *({"end_ns": NOW - S, "tenant": tenant} for tenant in [*VALUES, None]))
+    matchers = [Matcher("tenant", Operator.MATCHES, pattern) for pattern in PATTERNS]
+    parts = [
+        Part(Indicator(Metric.AVAILABILITY, None, filters=(each,)), Fraction(9, 10), 3600 * S)
+        for pattern in PATTERNS
+        for each in (Filter("tenant", Comparison.MATCHES, (pattern,)),)
+    ]
+    found = [b.total.sum() for b in SloStore(client).counts(parts, Span(NOW - 2 * S, NOW + 1))]
+    assert found == [
+        sum(matcher.matches({"tenant": value}) for value in [*VALUES, ""]) for matcher in matchers
+    ]
 
 
 HTTP: list[tuple[str, list[dict[str, Any]], tuple[float, float]]] = [

@@ -1,14 +1,17 @@
 """One SLO or rule that fails leaves the others alone; late spans count soon."""
 
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from collector.alert_book import AlertBook
+from collector.slo_evaluator import Evaluator
 from collector.slo_store import SloStore
-from collector.slo_track import Track
-from evenkeel.slo_query import slo_parts
+from evenkeel.slo_model import Member, SloFile
+from evenkeel.slo_selection import Comparison, Filter
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
 pytestmark = pytest.mark.integration
@@ -87,57 +90,43 @@ def test_a_store_that_is_gone_fires_for_no_slo(client: Any, tmp_path: Path) -> N
     assert len(engine.cycle(NOW + 121 * S)) == 20
 
 
-def test_an_exception_of_one_slo_is_its_own(
-    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def changed(engine: Evaluator, name: str, **fields: Any) -> SloFile:
+    """Return the file with one SLO's indicator as no file says it: reading would refuse it."""
+    slos = tuple(
+        replace(slo, indicator=replace(slo.indicator, **fields)) if slo.name == name else slo
+        for slo in engine.slos
+    )
+    return replace(engine._file, slos=slos)
+
+
+def test_an_exception_of_one_slo_is_its_own(client: Any, tmp_path: Path) -> None:
     """Whatever a bad number does to the arithmetic of one SLO."""
     insert(client, {"end_ns": NOW - S})
     names = [f"slo-{i}" for i in range(7)]
     engine = evaluator(client, tmp_path, "---\n".join(slo_text(name) for name in names))
-    take = Track.take
-
-    def odd(track: Track, *args: Any) -> None:
-        if track.slo.name == "slo-4":
-            raise OverflowError("cannot convert float infinity to integer")
-        take(track, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Track, "take", odd)
-        for second in range(4):
-            verdicts = engine.cycle(NOW + second * S)
-            assert set(verdicts) == set(names) - {"slo-4"}
+    written = engine._file
+    heavy = Member(engine.slos[4].indicator, Fraction(10) ** 400)
+    engine.use_file(changed(engine, "slo-4", members=(heavy, heavy)))
+    for second in range(4):
+        verdicts = engine.cycle(NOW + second * S)
+        assert set(verdicts) == set(names) - {"slo-4"}
     assert states(client)["slo-4"] == "unknown"
     assert firing(tmp_path) == {("SloEvaluationFailed", "slo-4")}
+    engine.use_file(written)
     verdicts = engine.cycle(NOW + 100 * S)
     assert verdicts["slo-4"].counts == verdicts["slo-0"].counts
 
 
-def test_the_one_part_that_makes_a_shared_query_fail_is_found(
-    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_one_part_that_makes_a_shared_query_fail_is_found(client: Any, tmp_path: Path) -> None:
     insert(client, {"end_ns": NOW - S})
     names = [f"slo-{i}" for i in range(30)]
     engine = evaluator(client, tmp_path, "---\n".join(slo_text(name) for name in names))
     engine.cycle(NOW)
-    counts = SloStore.counts
-
-    def refuse(store: SloStore, parts: Any, span: Any) -> Any:
-        if any(part is odd for part in parts for odd in odd_parts):
-            raise ValueError("odd part")
-        return counts(store, parts, span)
-
-    tracks = engine._tracks.all
-    odd_parts = tracks[11].parts
-    with monkeypatch.context() as patch:
-        patch.setattr(SloStore, "counts", refuse)
-        patch.setattr(type(tracks[11]), "parts", property(lambda t: _parts(t, odd_parts)))
-        assert set(engine.cycle(NOW + S)) == set(names) - {"slo-11"}
-
-
-def _parts(track: Track, odd: Any) -> Any:
-    if track.slo.name == "slo-11":
-        return odd
-    return slo_parts(track.slo, track.width_ns)
+    # The store refuses a pattern that is none, and with it the query of all.
+    filters = (Filter("tenant", Comparison.MATCHES, ("(",)),)
+    engine.use_file(changed(engine, "slo-11", filters=filters))
+    assert set(engine.cycle(NOW + S)) == set(names) - {"slo-11"}
+    assert states(client)["slo-11"] == "unknown"
 
 
 @pytest.mark.parametrize("late_s", [61, 90, 200, 600, 890])

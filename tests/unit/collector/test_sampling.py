@@ -70,6 +70,24 @@ CASES: dict[str, tuple[Request, Reason, float]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("status", "is_kept"),
+    [
+        (503, True),
+        ("503", True),
+        (429, True),
+        (200, False),
+        (504, False),
+        ("x", False),
+        (None, False),
+    ],
+)
+def test_a_status_that_counts_as_bad_is_kept(status: int | str | None, is_kept: bool) -> None:
+    sampler = Sampler(0.25).with_objectives(OBJECTIVES, {429, 503})
+    answered = {} if status is None else {spans.HTTP_STATUS: status}
+    assert sampler.decide(request(**answered)).is_kept is is_kept
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_kept_and_with_which_probability(case: str) -> None:
     drawn, reason, probability = CASES[case]

@@ -96,6 +96,24 @@ def test_a_freeze_lasts_while_the_budget_is_spent(slo: Slo) -> None:
     assert promotion_freezes([], {}, first, 9 * S) == []
 
 
+def test_a_freeze_is_of_each_prompt_of_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(FILE.replace("prompt_name: support", "prompt_name: [support, sales]"))
+    slos = read_slo_file(path).slos
+    first = promotion_freezes(slos, {"chat": verdict(120)}, [], 7 * S)
+    assert first == [Freeze("chat", "support", 7), Freeze("chat", "sales", 7)]
+    assert promotion_freezes(slos, {"chat": verdict(130)}, first, 9 * S) == first
+    assert promotion_freezes(slos, {"chat": verdict(0, 0)}, first, 9 * S) == first
+
+
+@pytest.mark.parametrize("select", ['{matches: "sup.*"}', "{not: sales}", "{in: [a], not: [b]}"])
+def test_a_freeze_needs_prompts_by_name(tmp_path: Path, select: str) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(FILE.replace("prompt_name: support", f"prompt_name: {select}"))
+    with pytest.raises(ConfigurationError, match=r"freeze: prompts.*prompt_name.*slos.yaml:9"):
+        read_slo_file(path)
+
+
 def test_a_freeze_is_of_one_prompt_or_of_all(tmp_path: Path) -> None:
     assert read_freezes(tmp_path) == []
     check_not_frozen(tmp_path, "support")

@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from collector.canonical import check_message, check_protobuf
@@ -92,6 +93,40 @@ def test_json_gets_the_same_treatment() -> None:
 def test_the_repositorys_slos_give_objectives() -> None:
     objectives = objectives_of(read_slo_file(SLOS).slos)
     assert ("ttft_s", 0.5) in [(each.column, each.max_s) for each in objectives]
+
+
+BY_STATUS = """\
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: answered}
+spec:
+  indicator: {metric: availability, httpStatus: {bad: 5xx, measured: 501}}
+  objectives: [{target: 0.9}]
+  timeWindow: [{duration: 30d, isRolling: true}]
+"""
+
+
+@pytest.mark.parametrize(("status", "is_kept"), [(503, True), (501, False), (200, False)])
+def test_a_request_that_is_bad_by_its_http_status_is_kept(
+    tmp_path: Path, status: int, is_kept: bool
+) -> None:
+    made, _ = treatment(probability=0.0)
+    path = tmp_path / "slos.yaml"
+    path.write_text(BY_STATUS)
+    made.use_slos(read_slo_file(path).slos)
+    body = trace_request(
+        1,
+        {
+            "evenkeel.status": "ok",
+            "http.response.status_code": status,
+            "evenkeel.emission_tokens": [1],
+        },
+    ).SerializeToString()
+    message = ExportTraceServiceRequest.FromString(
+        check_protobuf(body, made.finish_for(None)).payload
+    )
+    span = message.resource_spans[0].scope_spans[0].spans[0]
+    assert any(pair.key == "evenkeel.emission_tokens" for pair in span.attributes) is is_kept
 
 
 def test_objectives_follow_the_slo_file() -> None:

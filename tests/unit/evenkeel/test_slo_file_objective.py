@@ -154,6 +154,11 @@ MISTAKES = [
             ("select: {tenant: {like: a}}", "like"),
             ("select: {tenant: {matches: '('}}", "no RE2 pattern"),
             ("select: {tenant: {matches: [a, b]}}", "matches is a list, expected text"),
+            (r"select: {tenant: {matches: '\Qa.b'}}", "no pattern that the store takes: missing )"),
+            (
+                f"select: {{tenant: [{', '.join(f'{n}-' + 'x' * 990 for n in range(999))}]}}",
+                "no pattern that the store takes",
+            ),
             ("select: {tenants: [a]}", "tenants"),
             ("httpStatus: {}", "httpStatus is empty; give bad, measured, excluded"),
             ("httpStatus: {bad: 6xx}", "expected a status such as 429, 5xx or 400-499"),
