@@ -2,7 +2,7 @@
 
     python bench/slo_evaluation.py --requests 20000000 --json build/bench/slo_cycle.json
     python bench/slo_evaluation.py --requests 20000000 --store build/slo --slos 0    # only fill
-    python bench/slo_evaluation.py --requests 20000000 --selectors mixed    # lists, patterns, statuses
+    python bench/slo_evaluation.py --requests 20000000 --selectors mixed    # lists, patterns
 
 Requests are made inside the store, spread evenly over thirty days up to now. Nothing burns: what an
 alert costs when it fires is not part of a cycle that finds all well.

@@ -15,7 +15,8 @@ from evenkeel.errors import StoreError
 from evenkeel.matchers import Matcher, Operator
 from evenkeel.slo_model import DURATIONS, Indicator, Metric, Treatment
 from evenkeel.slo_query import Part, Span, count_parameters
-from evenkeel.slo_selection import Filter, Test
+from evenkeel.slo_selection import Filter
+from evenkeel.slo_selection import Test as Comparison
 from tests.integration.slo.slo_requests import (
     NOW,
     SLOW,
@@ -214,8 +215,8 @@ def test_more_patterns_than_one_read_has_room_for(client: Any, tmp_path: Path) -
 
 
 PATTERNS = [
-    "a|b", "(?i)acme", "(?i)müller", "..", "[^a]*", "a.*|", "^acme$|^ab", r"acme-\d", r"\pL+", "(?s:.)*",
-    r"\Qa.b\E", "(?m)^acme$", "(?U)a.*", r"\bacme\b.*", "", "'", r"\\\\n",
+    "a|b", "(?i)acme", "(?i)müller", "..", "[^a]*", "a.*|", "^acme$|^ab", r"acme-\d", r"\pL+",
+    "(?s:.)*", r"\Qa.b\E", "(?m)^acme$", "(?U)a.*", r"\bacme\b.*", "", "'", r"\\\\n",
 ]  # fmt: skip
 VALUES = ["a", "ab", "acme", "ACME", "acme-1", "a.b", "axb", "Müller", "acme\nx", "'", "\\n", "x\0"]
 
@@ -226,7 +227,7 @@ def test_the_store_matches_patterns_as_matchers_do(client: Any, tmp_path: Path) 
     parts = [
         Part(Indicator(Metric.AVAILABILITY, None, filters=(each,)), Fraction(9, 10), 3600 * S)
         for pattern in PATTERNS
-        for each in (Filter("tenant", Test.MATCHES, (pattern,)),)
+        for each in (Filter("tenant", Comparison.MATCHES, (pattern,)),)
     ]
     found = [b.total.sum() for b in SloStore(client).counts(parts, Span(NOW - 2 * S, NOW + 1))]
     assert found == [
