@@ -13,8 +13,19 @@ from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 from collector.alert_book import Transition
 from collector.alert_message import fingerprint
 from collector.alert_state import State
+from collector.rollup_judgement import quote
+from collector.view_change import MAX_QUERY_SIZE
 from evenkeel.errors import StoreError
-from evenkeel.slo_judgement import Buckets, Rows, Wanted, read_together, wanted_values
+from evenkeel.slo_judgement import (
+    Buckets,
+    Pattern,
+    Rows,
+    Wanted,
+    matched_sql,
+    read_together,
+    wanted_patterns,
+    wanted_values,
+)
 from evenkeel.slo_model import Metric, Slo
 from evenkeel.slo_query import (
     Part,
@@ -30,6 +41,8 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 _PIECE_NS = 86400 * 10**9
+# What slo_rows.sql has of patterns.
+_NO_PATTERNS = "CAST([], 'Array(UInt8)')"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIGURES = ("sli", "budget_left_ratio", "factor", "long_s", "short_s", "burn_long", "burn_short")
 
@@ -54,9 +67,10 @@ class SloStore:
         for group in read_together([parts[i] for i in of_requests]):
             together = [of_requests[place] for place in group]
             wanted = wanted_values([parts[i] for i in together])
+            patterns = wanted_patterns([parts[i] for i in together])
             for from_ns in range(span.from_ns, span.to_ns, _PIECE_NS):
                 piece = replace(span, from_ns=from_ns, to_ns=min(from_ns + _PIECE_NS, span.to_ns))
-                rows = Rows(self._read_rows(piece, wanted), wanted)
+                rows = Rows(self._read_rows(piece, wanted, patterns), wanted, patterns)
                 for i in together:
                     rows.count(parts[i], found[i])
         for i, part in enumerate(parts):
@@ -75,7 +89,10 @@ class SloStore:
         """
         self._read_rows(Span(now_ns, now_ns + 1, 0), wanted_values([]))
 
-    def _read_rows(self, span: Span, wanted: Wanted) -> bytes:
+    def _read_rows(self, span: Span, wanted: Wanted, patterns: Sequence[Pattern] = ()) -> bytes:
+        query = read_query("slo_rows")
+        if patterns:
+            query = query.replace(_NO_PATTERNS, matched_sql(patterns, quote))
         parameters = {
             **wanted,
             "from_ns": span.from_ns,
@@ -85,7 +102,10 @@ class SloStore:
         try:
             return bytes(
                 self._client.raw_query(
-                    read_query("slo_rows"), parameters=parameters, fmt="RowBinary"
+                    query,
+                    parameters=parameters,
+                    settings={"max_query_size": MAX_QUERY_SIZE},
+                    fmt="RowBinary",
                 )
             )
         except (ClickHouseError, OSError) as error:

@@ -6,11 +6,12 @@ reports, and a test holds the two against each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import re2
 from numpy.typing import NDArray
 
 from evenkeel.slo_model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Treatment
@@ -20,22 +21,22 @@ from evenkeel.slo_selection import MOST_STATUS, Filter
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _NUMBERS = (*(m.value for m in DURATIONS), "drafted", "accepted", "input", "cached", "weight")
-_WORD_BITS = 64
-# What one read has room for: a code has 16 bits, and the number of words 7.
-MOST_VALUES, MOST_PATTERNS = 65_535, 127 * _WORD_BITS
+# What one read has room for: a code has 16 bits, and the length of `matched` 7.
+MOST_VALUES, MOST_PATTERNS = 65_535, 127
 # Selections are kept up to so many times the rows; others are made anew.
 _KEPT_ROWS = 4
-Wanted = Mapping[str, Sequence[Any]]
+Wanted = Mapping[str, Sequence[str]]
+# A column, and the RE2 that is searched in it.
+Pattern = tuple[str, str]
 
 
 def _row_type(num_patterns: int) -> np.dtype[np.void]:
     """Return a row of `slo_rows`; `matched` is an array, in front of which stands its length."""
-    num_words = -(-num_patterns // _WORD_BITS)
     return np.dtype(
         [("end_ns", "<i8"), ("ending", "u1")]
         + [(name, "<f8") for name in _NUMBERS]
         + [(f"{column}_code", "<u2") for column in SELECTOR_COLUMNS]
-        + [("http_status", "<u2"), ("num_words", "u1"), ("matched", "<u8", (num_words,))]
+        + [("http_status", "<u2"), ("num_patterns", "u1"), ("matched", "u1", (num_patterns,))]
     )
 
 
@@ -62,27 +63,41 @@ class Buckets:
             self.bad[:] += np.bincount(places, weights=bad, minlength=len(self.bad))
 
 
-def wanted_values(parts: Sequence[Part]) -> dict[str, list[Any]]:
-    """Return the values that any part names, by column, and the patterns.
-
-    They are the parameters of `slo_rows`.
-    """
-    values: dict[str, list[Any]] = {column: [] for column in SELECTOR_COLUMNS}
+def wanted_values(parts: Sequence[Part]) -> dict[str, list[str]]:
+    """Return the values that any part names, by column: the parameters of `slo_rows`."""
+    values: dict[str, list[str]] = {column: [] for column in SELECTOR_COLUMNS}
     for column, value in sorted({each for part in parts for each in _values(part.indicator)}):
         values[column].append(value)
-    patterns = sorted({pattern for part in parts for pattern in _patterns(part.indicator)})
-    return {
-        **values,
-        "filter_column": [column for column, _ in patterns],
-        "filter_pattern": [pattern for _, pattern in patterns],
-    }
+    return values
+
+
+def wanted_patterns(parts: Sequence[Part]) -> list[Pattern]:
+    """Return the patterns of any part, in the order of `matched`."""
+    return sorted({each for part in parts for each in _patterns(part.indicator)})
+
+
+def matched_sql(patterns: Sequence[Pattern], quote: Callable[[str], str]) -> str:
+    """Return SQL for `matched`: an array that says of each pattern whether its column has it.
+
+    Columns have few distinct values, and the store matches a constant pattern once for each.
+
+    Args:
+        patterns: What is matched.
+        quote: Returns a text as a literal of the store.
+    """
+    # A request without a value has ''.
+    found = [
+        f"ifNull(match(requests.{column}, {quote(pattern)}), {int(bool(re2.search(pattern, '')))})"
+        for column, pattern in patterns
+    ]
+    return f"[{', '.join(found)}]"
 
 
 def read_together(parts: Sequence[Part]) -> list[list[int]]:
     """Return the places of parts in groups, each with no more than one read has room for."""
     groups: list[list[int]] = []
     values: set[tuple[str, str]] = set()
-    patterns: set[tuple[str, str]] = set()
+    patterns: set[Pattern] = set()
     for place, part in enumerate(parts):
         values |= _values(part.indicator)
         patterns |= _patterns(part.indicator)
@@ -98,7 +113,7 @@ def _values(indicator: Indicator) -> set[tuple[str, str]]:
     return listed | set(indicator.select.items())
 
 
-def _patterns(indicator: Indicator) -> set[tuple[str, str]]:
+def _patterns(indicator: Indicator) -> set[Pattern]:
     return {(each.column, each.pattern) for each in indicator.filters if not each.is_list}
 
 
@@ -108,15 +123,15 @@ class Rows:
     Args:
         content: The bytes.
         wanted: The parameters that the query was asked with.
+        patterns: Those of `matched`.
     """
 
-    def __init__(self, content: bytes, wanted: Wanted) -> None:
-        row = _row_type(len(wanted["filter_pattern"]))
+    def __init__(self, content: bytes, wanted: Wanted, patterns: Sequence[Pattern]) -> None:
+        row = _row_type(len(patterns))
         rows = np.frombuffer(content, dtype=row)
         self._columns = {name: np.ascontiguousarray(rows[name]) for name in row.names or ()}
         self._codes = {c: {v: i + 1 for i, v in enumerate(wanted[c])} for c in SELECTOR_COLUMNS}
-        patterns = zip(wanted["filter_column"], wanted["filter_pattern"], strict=True)
-        self._bits = {pattern: divmod(i, _WORD_BITS) for i, pattern in enumerate(patterns)}
+        self._places = {pattern: place for place, pattern in enumerate(patterns)}
         self._selected: dict[Any, dict[str, NDArray[np.generic]]] = {}
         self._room = _KEPT_ROWS * len(rows)
 
@@ -154,8 +169,7 @@ class Rows:
             is_listed[[codes[value] for value in each.values]] = True
             found = is_listed[self._columns[f"{each.column}_code"]]
         else:
-            word, bit = self._bits[each.column, each.pattern]
-            found = self._columns["matched"][:, word] & np.uint64(1 << bit) != 0
+            found = self._columns["matched"][:, self._places[each.column, each.pattern]] != 0
         return found
 
 

@@ -29,19 +29,8 @@ SELECT
     toUInt16(indexOf({prompt_version:Array(String)}, ifNull(toString(requests.prompt_version), '')))
         AS prompt_version_code,
     toUInt16(ifNull(if(http_status BETWEEN 100 AND 599, http_status, 0), 0)) AS http_status,
-    -- Bit i of word w: whether pattern 64 w + i is found in its column.
-    arrayMap(word -> toUInt64(arraySum(
-        (column, pattern, bit) -> bitShiftLeft(toUInt64(match(multiIf(
-            column = 'model', toString(requests.model),
-            column = 'tenant', ifNull(toString(requests.tenant), ''),
-            column = 'slo_class', ifNull(toString(requests.slo_class), ''),
-            column = 'route', ifNull(toString(requests.route), ''),
-            column = 'prompt_name', ifNull(toString(requests.prompt_name), ''),
-            ifNull(toString(requests.prompt_version), '')), pattern)), bit),
-        arraySlice({filter_column:Array(String)}, 64 * word + 1, 64),
-        arraySlice({filter_pattern:Array(String)}, 64 * word + 1, 64),
-        range(length(arraySlice({filter_column:Array(String)}, 64 * word + 1, 64)))
-    )), range(intDiv(length({filter_column:Array(String)}) + 63, 64))) AS matched
+    -- Where SLOs have patterns, collector/slo_store.py asks whether each matches, in place of none.
+    CAST([], 'Array(UInt8)') AS matched
 FROM requests
 WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - {max_request_ns:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
