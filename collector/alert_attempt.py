@@ -78,7 +78,7 @@ def _parse_retry_after_s(text: str | None, now: datetime) -> float | None:
         return min(float(text), _LONGEST_WAIT_S)
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return min(max((moment - now).total_seconds(), 0.0), _LONGEST_WAIT_S)
@@ -112,10 +112,12 @@ async def deliver(
         return Outcome(is_refused=True, error=str(error))
     except OSError as error:
         return Outcome(error=f"{type(error).__name__}: {error}")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except Exception as error:
+        # Whatever else it is counts as an attempt too: it would be made again at once, for ever.
         # An address that is a secret might be part of the message.
         said = "" if receiver.url_secret else f": {error}"
-        return Outcome(error=f"{type(error).__name__}{said}")
+        is_refused = not isinstance(error, httpx.HTTPError)
+        return Outcome(is_refused=is_refused, error=f"{type(error).__name__}{said}")
 
 
 async def _attempt(

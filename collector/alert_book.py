@@ -265,10 +265,16 @@ class AlertBook:
             "UPDATE transitions SET is_stored = 1 WHERE id = ?", (transition_id,)
         )
 
-    def use_withheld(self, alert_ids: Collection[str]) -> None:
-        """Keep which firings are silenced or inhibited now."""
+    def use_withheld(self, alert_ids: Collection[str], among: Collection[str]) -> None:
+        """Keep which of these firings are silenced or inhibited now; forget what has ended."""
         with self.transaction():
-            self.connection.execute("DELETE FROM withheld")
+            self.connection.executemany(
+                "DELETE FROM withheld WHERE alert_id = ?", [(i,) for i in among]
+            )
+            self.connection.execute(
+                "DELETE FROM withheld WHERE alert_id NOT IN"
+                " (SELECT alert_id FROM alerts WHERE state = 'firing')"
+            )
             self.connection.executemany(
                 "INSERT OR IGNORE INTO withheld VALUES (?)", [(i,) for i in alert_ids]
             )

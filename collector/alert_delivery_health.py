@@ -10,6 +10,7 @@ from collector.alert_engine import DELIVERY_ALERT, Condition
 from collector.alert_message import rfc3339
 from collector.alert_outbox import Failing, Outbox
 from collector.alert_state import Patience
+from evenkeel.matchers import silence_command
 from evenkeel.slo import Severity
 from evenkeel.slo_receiver import Receiver
 
@@ -60,5 +61,5 @@ def _describe(receiver: str, failing: Failing | None) -> dict[str, str]:
             f"{failing.num_letters} notifications to {receiver} are not delivered, the oldest of "
             f"{rfc3339(failing.since_ns)}. They are tried again while their alerts fire."
         ),
-        "silence": f"evenkeel alerts silence slo=delivery/{receiver} --for 1h",
+        "silence": silence_command(f"delivery/{receiver}"),
     }

@@ -31,24 +31,25 @@ def end_firing(connection: sqlite3.Connection, alert_id: str, now_ns: int) -> No
 
 
 def withdraw_repetitions(
-    connection: sqlite3.Connection, wanted: Collection[str], now_ns: int
+    connection: sqlite3.Connection, unwanted: Collection[str], now_ns: int
 ) -> int:
-    """Withdraw repetitions that wait of alerts whose id is not wanted; return how many.
+    """Withdraw repetitions that wait of these alerts; return how many.
 
     Those of groups are left to the groups.
     """
     rows = connection.execute(
         "SELECT number, alert_id FROM outbox WHERE state = 'waiting' AND is_repetition"
-        " AND alert_id NOT LIKE 'group%'"
     ).fetchall()
-    numbers = [(now_ns, number) for number, alert_id in rows if alert_id not in wanted]
+    numbers = [(now_ns, number) for number, alert_id in rows if alert_id in unwanted]
     connection.executemany(
         "UPDATE outbox SET state = 'withdrawn', ended_ns = ? WHERE number = ?", numbers
     )
     return len(numbers)
 
 
-def settle_group(connection: sqlite3.Connection, number: int, is_firing: bool, now_ns: int) -> None:
+def settle_group(
+    connection: sqlite3.Connection, number: int, is_firing: bool, now_ns: int, grace_ns: int
+) -> None:
     """Give a group's waiting notification of a firing time while anything in the group fires."""
     if is_firing:
         connection.execute("UPDATE outbox SET give_up_ns = NULL WHERE number = ?", (number,))
@@ -56,7 +57,7 @@ def settle_group(connection: sqlite3.Connection, number: int, is_firing: bool, n
     connection.execute(
         "UPDATE outbox SET give_up_ns = coalesce(give_up_ns,"
         " CASE WHEN is_repetition THEN ? ELSE ? END) WHERE number = ?",
-        (now_ns, now_ns + GRACE_NS, number),
+        (now_ns, now_ns + grace_ns, number),
     )
 
 

@@ -13,6 +13,7 @@ from collector.alert_book import Alert, AlertBook, Details, Notification, Transi
 from collector.alert_endings import last_told, withdraw_repetitions
 from collector.alert_evidence import ANNOTATION, GATHERING, EvidenceDesk, complete, hold_ns
 from collector.alert_message import alertmanager_body, fingerprint
+from collector.alert_newcomers import not_told
 from collector.alert_silence import Silence, is_silenced
 from collector.alert_state import Life, Patience, State, step
 from evenkeel.alert_routing import Inhibitor, InhibitRule, Maintenance
@@ -75,6 +76,9 @@ class AlertEngine:
         self._dashboard_url = dashboard_url
         self._inhibitions: tuple[InhibitRule, ...] = ()
         self._maintenance: tuple[Maintenance, ...] = ()
+        # The firings that these receivers were told of, as far as they want them.
+        self._receivers: list[Receiver] = []
+        self._offered: set[str] = set()
         # What is silenced or inhibited, as the last observation saw it.
         self._withheld: set[tuple[str, str]] = set()
         self._alerts = {
@@ -98,7 +102,8 @@ class AlertEngine:
 
         At most one repetition waits for a receiver and alert: `repeat` counts from the last
         notification that was delivered. Those that wait are withdrawn when nobody wants them:
-        the alert ended, was taken on, is silenced or inhibited.
+        the alert ended, was taken on, is silenced or inhibited. Receivers that came into the
+        file since an alert fired are told of it for the first time.
         """
         taken_on = self._book.acknowledged()
         silences = self._book.silences(now_ns)
@@ -109,8 +114,10 @@ class AlertEngine:
             if (a.slo, a.severity) in self._withheld
             or self._is_silenced(silences, a.slo, a.details.labels, now_ns)
         }
-        if withheld != self._book.withheld():
-            self._book.use_withheld(withheld)
+        # The book has another engine's alerts too.
+        own = {a.alert_id for a in self._alerts.values()}
+        if withheld != self._book.withheld() & own:
+            self._book.use_withheld(withheld, own)
         wanted = [
             a
             for a in firing
@@ -119,7 +126,8 @@ class AlertEngine:
         # Groups are repeated as a whole: see alert_groups.
         wanting = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
         with self._book.transaction():
-            withdraw_repetitions(self._book.connection, {a.alert_id for a in wanted}, now_ns)
+            unwanted = own - {a.alert_id for a in wanted}
+            withdraw_repetitions(self._book.connection, unwanted, now_ns)
         letters = [
             again
             for alert in wanted
@@ -127,7 +135,16 @@ class AlertEngine:
             if self._is_to_repeat(alert, receiver, now_ns)
             for again in self._repetitions(alert, receiver, now_ns)
         ]
-        return self._book.add_notifications(letters, now_ns) if letters else 0
+        offered = self._offered if list(receivers) == self._receivers else set()
+        letters += [
+            first
+            for alert in wanted
+            if alert.alert_id not in offered
+            for first in not_told(self._book, self._notifications(alert, receivers, None), now_ns)
+        ]
+        num_owed = self._book.add_notifications(letters, now_ns) if letters else 0
+        self._receivers, self._offered = list(receivers), {a.alert_id for a in wanted}
+        return num_owed
 
     def _is_to_repeat(self, alert: Alert, receiver: Receiver, now_ns: int) -> bool:
         labels = fingerprint(alert.details.labels)

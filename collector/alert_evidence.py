@@ -161,7 +161,7 @@ class EvidenceBook:
     def update_receivers(self, receivers: Mapping[str, Receiver], now_ns: int) -> int:
         """Owe an update to those that were sent a firing without its evidence; return how many.
 
-        Nobody hears of a firing whose end, or another notification, is owed or sent already.
+        Nobody hears of a firing that has ended, or of which another notification is owed or sent.
         """
         rows = self._connection.execute(
             "SELECT alert_id, facts, gathered_ns FROM evidence WHERE facts IS NOT NULL"
@@ -184,7 +184,8 @@ class EvidenceBook:
     ) -> int:
         letters: list[sqlite3.Row] = self._connection.execute(
             "SELECT number, receiver, body FROM outbox AS letter"
-            " WHERE notification_id = ? AND state = 'delivered' AND NOT EXISTS ("
+            " WHERE notification_id = ? AND state = 'delivered' AND alert_id IN"
+            " (SELECT alert_id FROM alerts WHERE state = 'firing') AND NOT EXISTS ("
             "SELECT 1 FROM outbox AS later WHERE later.receiver = letter.receiver"
             " AND later.fingerprint = letter.fingerprint AND later.number > letter.number)",
             (f"{alert_id}-firing",),

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from collector.alert_book import AlertBook, Notification
-from collector.alert_endings import settle_group
+from collector.alert_endings import GRACE_NS, settle_group
 from collector.alert_message import fingerprint, group_body
 from collector.alert_silence import is_silenced
-from evenkeel.slo_receiver import Grouping, Receiver
+from evenkeel.slo_receiver import Grouping, Receiver, place_of
 
 GROUP_ID = "group"
 # More alerts than this are counted and not listed.
@@ -65,8 +65,10 @@ class Grouper:
             "SELECT * FROM group_members WHERE receiver = ? AND group_labels = ? ORDER BY number",
             (name, group_labels),
         ).fetchall()
+        ended: set[int] = set()
         if receiver is not None and not receiver.sends_resolved:
-            members = self._without_ended(members)
+            ended = _ended(members)
+            members = [member for member in members if member["number"] not in ended]
         last = connection.execute(
             "SELECT * FROM outbox WHERE receiver = ? AND fingerprint = ?"
             " ORDER BY number DESC LIMIT 1",
@@ -74,14 +76,23 @@ class Grouper:
         ).fetchone()
         newest = {member["fingerprint"]: member for member in members}
         is_firing = any(member["status"] == "firing" for member in newest.values())
-        if last is not None and last["state"] == "waiting" and last["status"] == "firing":
-            is_kept = is_firing and grouping is not None
+        is_waiting = last is not None and last["state"] == "waiting"
+        if is_waiting and last["status"] == "firing":
+            # What ends is no member of a group that the file has no more: the book knows it.
+            is_kept = is_firing if grouping is not None else self._is_any_firing(members)
             if last["is_repetition"]:
                 is_kept = is_kept and self._is_anybody_wanted(members, now_ns)
-            settle_group(connection, last["number"], is_kept, now_ns)
+            # Of a group that the file has no more the end is told elsewhere, maybe before this.
+            grace_ns = GRACE_NS if grouping is not None else 0
+            settle_group(connection, last["number"], is_kept, now_ns, grace_ns)
+        # Last of all: without members nobody would look at what waits again.
+        connection.executemany(
+            "DELETE FROM group_members WHERE number = ?", [(number,) for number in ended]
+        )
         if grouping is None and all(member["is_told"] for member in members):
             # The file has no such group any more: what ends is told elsewhere.
-            self._keep_what_fires(members, {})
+            if not is_waiting:
+                self._keep_what_fires(members, {})
             return 0
         is_due = self._is_due(members, last, grouping, now_ns)
         if not is_due and (
@@ -90,7 +101,7 @@ class Grouper:
             return 0
         messages = [json.loads(member["body"]) for member in newest.values()]
         alerts = [message["alerts"][0] for message in messages]
-        told = name if receiver is None else receiver.base or name
+        told = place_of(name) if receiver is None else receiver.base or name
         body = group_body(told, labels, alerts, messages[0]["externalURL"], _MOST_ALERTS)
         status = "firing" if is_firing else "resolved"
         letter_id = f"{key}-{uuid4().hex[:16]}-{status}"
@@ -101,15 +112,14 @@ class Grouper:
             self._keep_what_fires(members, newest)
         return 1
 
-    def _without_ended(self, members: Sequence[sqlite3.Row]) -> list[sqlite3.Row]:
-        """Forget the alerts that have ended, for a receiver that is not told of ends."""
-        newest = {member["fingerprint"]: member["status"] for member in members}
-        for member in members:
-            if newest[member["fingerprint"]] == "resolved":
-                self._book.connection.execute(
-                    "DELETE FROM group_members WHERE number = ?", (member["number"],)
-                )
-        return [member for member in members if newest[member["fingerprint"]] != "resolved"]
+    def _is_any_firing(self, members: Sequence[sqlite3.Row]) -> bool:
+        firing = {
+            row[0]
+            for row in self._book.connection.execute(
+                "SELECT alert_id FROM alerts WHERE state = 'firing'"
+            )
+        }
+        return any(member["notification_id"].partition("-")[0] in firing for member in members)
 
     def _is_due(
         self,
@@ -126,7 +136,9 @@ class Grouper:
         due_ns = int(untold[0]["created_ns"] + grouping.wait_s * _SECOND_NS)
         if last is not None and last["status"] == "firing":
             due_ns = max(due_ns, last["created_ns"] + int(grouping.interval_s * _SECOND_NS))
-        return now_ns >= due_ns
+        longest_ns = int(max(grouping.wait_s, grouping.interval_s) * _SECOND_NS)
+        # What lies further ahead was written by a clock that has been set back.
+        return now_ns >= due_ns or due_ns - now_ns > longest_ns
 
     def _is_to_repeat(
         self,
@@ -165,3 +177,9 @@ class Grouper:
                 else "DELETE FROM group_members WHERE number = ?",
                 (member["number"],),
             )
+
+
+def _ended(members: Sequence[sqlite3.Row]) -> set[int]:
+    """Return what is about alerts that have ended, for a receiver that is not told of ends."""
+    newest = {member["fingerprint"]: member["status"] for member in members}
+    return {m["number"] for m in members if newest[m["fingerprint"]] == "resolved"}

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 
 from collector.alert_book import AlertBook
 from collector.alert_endings import LONGEST_NS
+from collector.alert_evidence import HOLD_NS
+
+# A receiver may ask for an hour.
+_LONGEST_WAIT_NS = 3600 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +48,23 @@ class Outbox:
         """Return what may be sent now, oldest first: to one receiver, or to all.
 
         Of one alert and receiver only the oldest waiting notification is due, so that nobody
-        hears «resolved» before «firing».
+        hears «resolved» before «firing». What lies further ahead than anything ever waits was
+        written by a clock that has been set back, and is due.
         """
         rows = self._connection.execute(
             "SELECT * FROM outbox WHERE number IN (SELECT min(number)"
             " FROM outbox INDEXED BY outbox_waiting WHERE state = 'waiting'"
             + (" AND receiver = :receiver" if receiver is not None else "")
-            + " GROUP BY receiver, fingerprint) AND next_attempt_ns <= :now"
+            + " GROUP BY receiver, fingerprint) AND (next_attempt_ns <= :now OR next_attempt_ns >"
+            " :now + CASE WHEN num_attempts THEN :longest ELSE :hold END)"
             " ORDER BY number LIMIT :limit",
-            {"now": now_ns, "receiver": receiver, "limit": limit},
+            {
+                "now": now_ns,
+                "receiver": receiver,
+                "limit": limit,
+                "longest": _LONGEST_WAIT_NS,
+                "hold": HOLD_NS,
+            },
         )
         return [_letter(row) for row in rows]
 

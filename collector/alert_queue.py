@@ -20,7 +20,7 @@ import httpx
 from collector.alert_attempt import Outcome, deliver
 from collector.alert_breaker import Breaker
 from collector.alert_outbox import Letter, Outbox
-from evenkeel.slo_receiver import Receiver, ReceiverType
+from evenkeel.slo_receiver import Receiver, ReceiverType, receiver_at
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +59,20 @@ class Surroundings:
     note_error: Callable[[BaseException], None]
 
 
+class Clock:
+    """The wall clock; a step back of more than a second is noticed."""
+
+    def __init__(self, read_ns: Callable[[], int] = time.time_ns) -> None:
+        self._read_ns = read_ns
+        self._last_ns = 0
+
+    def was_set_back(self) -> bool:
+        """Return whether it was set back since the last call."""
+        now_ns, last_ns = self._read_ns(), self._last_ns
+        self._last_ns = now_ns
+        return last_ns - now_ns > 10**9
+
+
 class ReceiverQueue:
     """Delivers what one receiver is owed until it is cancelled.
 
@@ -74,6 +88,7 @@ class ReceiverQueue:
         self._around = around
         self._breaker = Breaker(around.policy.unit_s)
         self._busy_until_ns = 0
+        self._clock = Clock()
         self._in_flight: dict[asyncio.Task[None], Letter] = {}
 
     async def run(self) -> None:
@@ -84,6 +99,8 @@ class ReceiverQueue:
             async with httpx.AsyncClient(timeout=policy.timeout_s) as client:
                 while True:
                     try:
+                        if self._clock.was_set_back():
+                            self._outbox.hasten(self._name, time.time_ns())
                         self._drop_ended()
                         self._give_up()
                         self._start_due(client, threads)
@@ -123,20 +140,22 @@ class ReceiverQueue:
 
     def _start_due(self, client: httpx.AsyncClient, threads: ThreadPoolExecutor) -> None:
         now_ns = time.time_ns()
-        receiver = self._around.find_receivers().get(self._name)
+        receiver = receiver_at(self._name, self._around.find_receivers())
         if receiver is None:
             self._refuse_all(now_ns)
             return
         is_slow = receiver.type is ReceiverType.APPRISE
         num_free = (_MAX_PROCESSES if is_slow else _MAX_IN_FLIGHT) - len(self._in_flight)
-        is_held = now_ns < self._busy_until_ns or receiver.is_muted(now_ns)
-        if is_held or num_free <= 0 or not self._breaker.may_try(now_ns):
+        # How long it is left alone is no matter of the wall clock, which may be set.
+        steady_ns = time.monotonic_ns()
+        is_held = steady_ns < self._busy_until_ns or receiver.is_muted(now_ns)
+        if is_held or num_free <= 0 or not self._breaker.may_try(steady_ns):
             return
         # One that is withdrawn while it is under way does not wait any more, and is still first.
         busy = {letter.fingerprint for letter in self._in_flight.values()}
         due = self._outbox.due(now_ns, num_free + len(busy), self._name)
         for letter in [letter for letter in due if letter.fingerprint not in busy][:num_free]:
-            if not self._breaker.lets_through(now_ns):
+            if not self._breaker.lets_through(steady_ns):
                 return
             attempt = self._deliver(client, threads, receiver, letter)
             self._in_flight[asyncio.create_task(attempt)] = letter
@@ -159,10 +178,10 @@ class ReceiverQueue:
         self._note(letter, outcome)
 
     def _note(self, letter: Letter, outcome: Outcome) -> None:
-        now_ns, policy = time.time_ns(), self._around.policy
+        now_ns, steady_ns, policy = time.time_ns(), time.monotonic_ns(), self._around.policy
         was_open = self._breaker.is_open
         if not outcome.is_busy:
-            self._breaker.note(outcome.is_delivered or outcome.is_about_letter, now_ns)
+            self._breaker.note(outcome.is_delivered or outcome.is_about_letter, steady_ns)
         if outcome.is_delivered:
             self._outbox.mark_delivered(letter.number, now_ns, letter.body)
             self._around.count("delivered")
@@ -171,7 +190,7 @@ class ReceiverQueue:
             return
         asked_ns = int((outcome.retry_after_s or 0.0) * 1e9)
         if outcome.is_busy:
-            self._busy_until_ns = max(self._busy_until_ns, now_ns + asked_ns)
+            self._busy_until_ns = max(self._busy_until_ns, steady_ns + asked_ns)
         wait_s = backoff_s(letter.num_attempts + 1, random.random(), policy.unit_s)
         next_ns = now_ns + max(int(wait_s * 1e9), asked_ns)
         self._outbox.mark_failed(letter.number, outcome.error, next_ns, now_ns, outcome.is_refused)

@@ -10,6 +10,7 @@ from collector.slo_background import what_changed
 from collector.slo_evidence import collect
 from collector.slo_track import Track
 from evenkeel.durations import format_duration
+from evenkeel.matchers import silence_command
 from evenkeel.slo import Severity
 from evenkeel.slo_model import Slo
 
@@ -53,5 +54,5 @@ def _describe(slo: Slo) -> dict[str, str]:
             f"No valid event ({where or 'any request'}) ended in the last {duration}. Whether the "
             "objective is met is unknown; alerts of this SLO stay as they were."
         ),
-        "silence": f"evenkeel alerts silence slo={slo.name} --for 1h",
+        "silence": silence_command(slo.name),
     }

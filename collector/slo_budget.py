@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collector.alert_engine import Condition
 from collector.alert_state import Patience
 from evenkeel.durations import format_duration
+from evenkeel.matchers import silence_command
 from evenkeel.prompt_freeze import Freeze
 from evenkeel.slo_budget_policy import BudgetStep
 from evenkeel.slo_model import Slo
@@ -14,6 +15,8 @@ from evenkeel.slo_series import Verdict
 
 ALERT_NAME = "SloBudgetSpent"
 _SECOND_NS = 10**9
+# Shares are floats: a tenth that is spent exactly is a little less than 1 - 0.9.
+_ROUNDING = 1e-9
 
 
 def budget_keys(slo: Slo) -> set[tuple[str, str]]:
@@ -33,7 +36,7 @@ def budget_conditions(slo: Slo, verdict: Verdict) -> Iterator[Condition]:
             slo=_subject(slo, step),
             severity=step.severity.value,
             holds=_is_reached(step, verdict) if verdict.has_data else None,
-            patience=Patience(),
+            patience=Patience(0, int(slo.keep_firing_s * slo.scale * _SECOND_NS)),
             labels={
                 **slo.indicator.select,
                 **slo.labels,
@@ -53,7 +56,7 @@ def _describe(slo: Slo, step: BudgetStep, spent: str) -> Mapping[str, str]:
     return {
         "summary": f"{slo.title}: {spent} of the error budget is spent",
         "description": f"Of the budget of the last {period}, {spent} or more is spent{then}.",
-        "silence": f"evenkeel alerts silence slo={slo.name} --for 1h",
+        "silence": silence_command(slo.name),
     }
 
 
@@ -100,7 +103,7 @@ def _reached(slo: Slo, verdict: Verdict) -> list[BudgetStep]:
 
 def _is_reached(step: BudgetStep, verdict: Verdict) -> bool:
     left = verdict.budget_left_ratio
-    return left is not None and 1 - left >= float(step.spent_ratio)
+    return left is not None and 1 - left >= float(step.spent_ratio) - _ROUNDING
 
 
 def _subject(slo: Slo, step: BudgetStep) -> str:

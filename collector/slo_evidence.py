@@ -11,6 +11,7 @@ from collector.slo_background import read_background
 from collector.slo_store import SloStore
 from evenkeel.durations import format_duration
 from evenkeel.errors import StoreError
+from evenkeel.matchers import silence_command
 from evenkeel.slo_model import Metric, Slo
 from evenkeel.slo_series import Verdict, WindowBurn
 
@@ -46,7 +47,7 @@ def describe(
         "budget_lasts": budget_lasts(slo, verdict.budget_left_ratio, burn.burn_short),
         "burn_rate_long": f"{_rate(burn.burn_long)} over {long}",
         "burn_rate_short": f"{_rate(burn.burn_short)} over {short}",
-        "silence": f"evenkeel alerts silence slo={slo.name} --for 1h",
+        "silence": silence_command(slo.name),
     }
     if slo.scale != 1:
         annotations["scale"] = f"all windows are shortened to {slo.scale} of their length"

@@ -7,6 +7,7 @@ from functools import partial
 
 from collector.alert_engine import Condition
 from collector.alert_state import Patience
+from evenkeel.matchers import silence_command
 from evenkeel.slo import Severity
 from evenkeel.slo_model import SloFile
 
@@ -86,7 +87,7 @@ def _describe(name: str, reason: str) -> dict[str, str]:
             f"{reason}. Whether the objective is met is unknown; alerts of {name} stay as they "
             "were. The others are evaluated."
         ),
-        "silence": f"evenkeel alerts silence slo={name} --for 1h",
+        "silence": silence_command(name),
     }
 
 
@@ -100,5 +101,5 @@ def _describe_all(failures: Mapping[str, str]) -> dict[str, str]:
             f"{', '.join(names[:_LISTED])}{more} cannot be evaluated; {names[0] if names else ''}: "
             f"{reason}. Their alerts stay as they were."
         ),
-        "silence": f"evenkeel alerts silence slo={_ALL} --for 1h",
+        "silence": silence_command(_ALL),
     }

@@ -13,6 +13,7 @@ from collector.slo_evidence import gather, window_link
 from collector.slo_store import SloStore
 from evenkeel.durations import format_duration
 from evenkeel.errors import StoreError
+from evenkeel.matchers import silence_command
 from evenkeel.slo_model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Slo
 from evenkeel.slo_query import MAX_REQUEST_NS
 from evenkeel.slo_rules import (
@@ -115,7 +116,7 @@ class RuleEvaluator:
         annotations = {
             "summary": f"{rule.title}: {finding.text}",
             "description": f"Over the last {format_duration(rule.window_s)}: {finding.text}.",
-            "silence": f"evenkeel alerts silence slo={rule.name} --for 1h",
+            "silence": silence_command(rule.name),
         }
         slo = judged_by(rule, finding)
         if slo is not None and self._dashboard_url is not None:

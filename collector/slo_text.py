@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import inf, nextafter
 from typing import Any
 from urllib.parse import urlsplit
 
+from evenkeel.alert_routing import InhibitRule
 from evenkeel.durations import format_duration
+from evenkeel.matchers import matchers_text
 from evenkeel.slo import AlertWindow
 from evenkeel.slo_budget_policy import BudgetStep
 from evenkeel.slo_model import Indicator, Slo, SloFile
@@ -82,12 +85,9 @@ def _detect_and_reset(window: AlertWindow, target: Fraction, error: Fraction) ->
 
 def check_text(file: SloFile) -> str:
     """Return what a valid file says, and at which error ratio each SLO alerts."""
-    blocks = [_slo_text(slo) for slo in file.slos]
+    blocks = [_slo_text(slo, file.interval_s) for slo in file.slos]
     blocks += [_rule_text(rule) for rule in file.rules]
-    blocks += [
-        f"while a {i.source} of an SLO fires, its {i.target}s are withheld"
-        for i in file.inhibitions
-    ]
+    blocks += [_inhibition_text(rule) for rule in file.inhibitions]
     receivers = ", ".join(_receiver_text(receiver) for receiver in file.receivers)
     if file.notes:
         blocks.append("\n".join(file.notes))
@@ -99,6 +99,14 @@ def check_text(file: SloFile) -> str:
         f"receivers: {receivers or 'none, alerts are only recorded'}"
     )
     return "\n\n".join(blocks)
+
+
+def _inhibition_text(rule: InhibitRule) -> str:
+    same = f" and the same {', '.join(rule.equal)}" if rule.equal else ""
+    return (
+        f"while an alert with {matchers_text(rule.source)} fires, those with "
+        f"{matchers_text(rule.target)}{same} are withheld"
+    )
 
 
 def _number(listed: Sequence[object], noun: str) -> str:
@@ -128,7 +136,10 @@ def _indicator_text(indicator: Indicator) -> str:
     limits = indicator.judged.items()
     good = indicator.metric.value
     if indicator.threshold_s is not None:
-        good += f" <= {indicator.threshold_s:g} s"
+        # `op: lt` is the float before the limit.
+        shown = f"{indicator.threshold_s:g}"
+        side = "<" if indicator.threshold_s == nextafter(float(shown), -inf) else "<="
+        good += f" {side} {shown} s"
     elif limits:
         good = " and ".join(f"{name} <= {seconds:g} s" for name, seconds in limits)
     text = (
@@ -140,9 +151,9 @@ def _indicator_text(indicator: Indicator) -> str:
     return text
 
 
-def _slo_text(slo: Slo) -> str:
+def _slo_text(slo: Slo, interval_s: float) -> str:
     head = (
-        f"{slo.name}: {float(slo.target):.6g} of events good over "
+        f"{slo.name}: {float(slo.target):.12g} of events good over "
         f"{format_duration(slo.scaled_period_s)}"
     )
     for member in slo.indicator.parts:
@@ -158,8 +169,12 @@ def _slo_text(slo: Slo) -> str:
     if slo.slicing is not None:
         head += f"\n  counted in slices of {format_duration(slo.slicing.length_s)}"
     if slo.calendar is not None:
-        head += f"\n  the budget belongs to the current {slo.calendar.unit.name.lower()} "
-        head += f"in {slo.calendar.zone.key}"
+        unit, count = slo.calendar.unit.name.lower(), slo.calendar.count
+        head += (
+            f"\n  the budget belongs to the current {unit if count == 1 else f'{count} {unit}s'}"
+        )
+        head += f" in {slo.calendar.zone.key}"
+        head += f", counted from {slo.calendar.start}" if slo.calendar.start else ""
     if slo.scale != 1:
         head += f"\n  all durations are scaled by {slo.scale}: this is for trying it out"
     pending_s, keep_s = slo.pending_s * slo.scale, slo.keep_firing_s * slo.scale
@@ -177,6 +192,11 @@ def _slo_text(slo: Slo) -> str:
     if slo.labels:
         head += f"\n  labels {', '.join(f'{name}={value}' for name, value in slo.labels.items())}"
     table = windows_text(slo.windows, slo.target, ())
+    if any(window.long_s < interval_s for window in slo.windows):
+        table += (
+            f"\nWindows shorter than the interval, {format_duration(interval_s)}, are judged only "
+            "as they are then: what burns in between may be missed."
+        )
     return head + "\n" + "\n".join(f"  {line}" for line in table.splitlines())
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from collector.alert_book import AlertBook
 from collector.alert_engine import AlertEngine, Condition
 from collector.alert_state import Patience
+from evenkeel.matchers import silence_command
 from evenkeel.slo import Severity
 from evenkeel.slo_receiver import Receiver
 
@@ -129,5 +130,5 @@ def _describe(reason: str) -> dict[str, str]:
             f"{reason[:1].upper()}{reason[1:]}: the store does not answer, or the evaluation "
             "hangs. No SLO alerts until it goes on; the collector's log says more."
         ),
-        "silence": f"evenkeel alerts silence slo={STALLED} --for 1h",
+        "silence": silence_command(STALLED),
     }

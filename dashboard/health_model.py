@@ -105,6 +105,34 @@ def headline_tiles(summary: Row, previous: Row) -> list[Tile]:
     ]
 
 
+# With more SLOs than this a page shows the worst.
+MOST_SLOS = 12
+_BY_URGENCY = ("firing", "pending", "unknown", "no_data", "ok")
+
+
+def worst_slos(rows: Sequence[Row], first: str = "") -> tuple[list[Row], int]:
+    """Return the SLOs that a page shows, and how many more there are.
+
+    All in their order where they are few; else those that alert and those with least budget left.
+
+    Args:
+        rows: Their newest evaluations.
+        first: The SLO that is shown whatever its state.
+    """
+    chosen = [row for row in rows if row["slo"] == first]
+    others = [row for row in rows if row["slo"] != first]
+    if len(rows) > MOST_SLOS:
+        others.sort(key=_urgency)
+    shown = [*chosen, *others][:MOST_SLOS]
+    return shown, len(rows) - len(shown)
+
+
+def _urgency(row: Row) -> tuple[int, bool, float]:
+    state, left = row["state"], row["budget_left_ratio"]
+    place = _BY_URGENCY.index(state) if state in _BY_URGENCY else len(_BY_URGENCY)
+    return place, row["severity"] != "page", float("inf") if left is None else left
+
+
 def slo_tile(row: Row, history: Sequence[float | None], href: str = "") -> SloTile:
     """Return one SLO's tile from its newest evaluation and its burn rates over the range."""
     level, state = _slo_state(row)

@@ -80,10 +80,16 @@ def _number(tile: Tile, compared_with: str) -> str:
     )
 
 
-def slo_tiles(tiles: Iterable[SloTile], colours: Palette, chosen: str = "") -> str:
+def slo_tiles(
+    tiles: Iterable[SloTile], colours: Palette, chosen: str = "", num_more: int = 0
+) -> str:
     """Return a grid of SLOs: three numbers each, the budget as a bar, the burn as a line."""
     inner = "".join(_slo(tile, colours, tile.name == chosen) for tile in tiles)
-    return f'<div class="ek-grid ek-slos">{inner}</div>'
+    grid = f'<div class="ek-grid ek-slos">{inner}</div>'
+    if not num_more:
+        return grid
+    more = f"These are the worst; {num_more} more are in the list of the SLO page."
+    return f'{grid}<div class="ek-remark">{more}</div>'
 
 
 def _slo(tile: SloTile, colours: Palette, is_chosen: bool) -> str:

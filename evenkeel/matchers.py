@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,7 +19,8 @@ from evenkeel.errors import ConfigurationError
 
 MOST_MATCHERS = 20
 LONGEST_VALUE = 1_000
-_LONGEST_TEXT = 8_000
+# As many matchers as there may be, each character of name and value escaped.
+_LONGEST_TEXT = MOST_MATCHERS * (4 * LONGEST_VALUE + 10)
 # A name, quoted or not; the operator, the longest first; a value, quoted or up to a comma.
 _MATCHER = re.compile(
     r'\s*(?:"(?P<quoted_name>(?:[^"\\\n]|\\.)+)"|(?P<name>[^\s"{}!=~,\\]+))\s*'
@@ -151,6 +153,13 @@ def _parse(text: str) -> Iterable[Matcher]:
 
 def _unquoted(text: str) -> str:
     return _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], text)
+
+
+def silence_command(slo: str) -> str:
+    """Return the command line that keeps an SLO's alerts quiet for an hour."""
+    name = slo if re.fullmatch(r"[\w./%-]+", slo, re.ASCII) else None
+    which = f"slo={name}" if name else str(Matcher("slo", Operator.EQUAL, slo[:LONGEST_VALUE]))
+    return f"evenkeel alerts silence {shlex.quote(which)} --for 1h"
 
 
 def _quoted(text: str) -> str:

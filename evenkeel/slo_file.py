@@ -86,7 +86,7 @@ def read_slo_file(path: Path) -> SloFile:
         settings.maintenance,
         tuple(foreign),
         tuple(kept.plain() for kept in documents.kept),
-        tuple(own.plain() for own in documents.own),
+        tuple(own.plain(is_exact=True) for own in documents.own),
         (*documents.notes, *(f"not evaluated: SLO {f.name!r}: {f.reason}" for f in foreign)),
     )
 

@@ -17,7 +17,7 @@ from evenkeel.mute_time import MuteTime
 from evenkeel.slo import Severity
 from evenkeel.slo_file_objective import duration_s
 from evenkeel.slo_file_receiver import GROUPING_THEMSELVES, read_mute_time
-from evenkeel.slo_receiver import Grouping, Receiver
+from evenkeel.slo_receiver import Grouping, Receiver, routed_name
 from evenkeel.yaml_source import Section, Value
 
 _DEEPEST = 20
@@ -217,7 +217,7 @@ def _use(
         said.append(f"interval {format_duration(group.interval_s)}")
     said += [f"repeat {format_duration(routed.repeat_s)}"] if routed.repeat_s else []
     said += [f"not {name}" for name in mutes] + [f"in {name}" for name in active]
-    name = f"{own.name} [{', '.join(said)}]"
+    name = routed_name(own.name, said)
     tree.used[name] = replace(routed, name=name, base=own.name)
     return name
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -35,27 +35,56 @@ def imported_file(path: Path) -> tuple[str, tuple[str, ...], int]:
         ConfigurationError: If the file is none of OpenSLO's, Sloth's or Pyrra's, or is wrong.
     """
     values = read_documents(path)
-    documents = [document for value in values for document in _converted(value)]
+    parts = [part for value in values for part in _parts(value)]
+    found = [(part, list(_converted(part))) for part in parts]
+    documents = [document for _, converted in found for document in converted]
     if not documents:
         file = read_slo_file(path)
         return openslo_file(file), file.notes, len(file.foreign)
+    for value, converted in found:
+        if not converted:
+            raise value.complaint("not of the same tool as the others: take one file for each")
+    renamed = list(_told_apart(documents))
     notes = tuple(
         f"not evaluated: SLO {document['metadata']['name']!r}: its Prometheus query is kept, "
         f"evenkeel cannot query it ({path})"
         for document in documents
         if "metric" not in document["spec"]["indicator"]
     )
-    return dump_documents(documents), notes, len(notes)
+    return dump_documents(documents), (*renamed, *notes), len(notes)
+
+
+def _told_apart(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Give each of several SLOs of one name a number; yield a note of each."""
+    taken: set[str] = set()
+    for document in documents:
+        metadata = document["metadata"]
+        wanted, number = metadata["name"], 2
+        while metadata["name"] in taken:
+            metadata["name"], number = f"{wanted[:248]}-{number}", number + 1
+        taken.add(metadata["name"])
+        if metadata["name"] != wanted:
+            yield f"an SLO further up is {wanted!r}: this one is named {metadata['name']!r}"
+
+
+def _version(value: Value) -> str:
+    version = value.at("apiVersion") or value.at("version")
+    return "" if version is None else version.text()
+
+
+def _parts(value: Value) -> Iterator[Value]:
+    """Yield the documents of a list, which may be one of Kubernetes, or the document itself."""
+    items = value.at("items")
+    if value.is_list or (items is not None and _version(value) in ("v1", "")):
+        for item in (items or value).items():
+            yield from _parts(item)
+    else:
+        yield value
 
 
 def _converted(value: Value) -> Iterator[dict[str, Any]]:
-    version = value.at("apiVersion") or value.at("version")
-    written = "" if version is None else version.text()
-    if value.is_list or (value.at("items") is not None and written in ("v1", "")):
-        items = value if value.is_list else value.section().required("items")
-        for item in items.items():
-            yield from _converted(item)
-    elif written == "prometheus/v1":
+    written = _version(value)
+    if written == "prometheus/v1":
         yield from _sloth(value)
     elif written.startswith("sloth.slok.dev/"):
         kind = value.at("kind")

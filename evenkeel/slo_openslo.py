@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from math import nextafter
 from typing import Any
 
 import yaml
@@ -64,7 +65,8 @@ def slo_document(slo: Slo) -> dict[str, Any]:
     """Return an SLO as an OpenSLO v1 document."""
     labels = {name: value for name, value in slo.labels.items() if name != "service"}
     source = {"metricSource": {"type": "evenkeel", "spec": _indicator(slo.indicator)}}
-    objective: dict[str, Any] = {"target": float(slo.target)}
+    # Below 1, which is no target; what a float lacks is in an annotation.
+    objective: dict[str, Any] = {"target": min(float(slo.target), nextafter(1.0, 0.0))}
     if slo.indicator.threshold_s is not None:
         objective |= {"op": "lte", "value": slo.indicator.threshold_s}
     method = Method.OCCURRENCES

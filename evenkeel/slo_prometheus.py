@@ -21,7 +21,7 @@ from evenkeel.durations import prometheus_duration
 from evenkeel.slo import DAY_S, MINUTE_S, AlertWindow, Severity, confidence_z
 from evenkeel.slo_groups import GROUP_LABEL
 from evenkeel.slo_model import Slo
-from evenkeel.slo_prometheus_rule import rule_group
+from evenkeel.slo_prometheus_rule import literal, prometheus_labels, rule_group
 from evenkeel.slo_rules import Rule
 
 EVENTS_METRIC = "evenkeel_slo_events_total"
@@ -104,9 +104,13 @@ def _group(slo: Slo, counters: Counters) -> dict[str, Any]:
                     slo, " or ".join(_condition(slo, w, counters) for w in of_severity)
                 ),
                 **_patience(slo),
-                "labels": {**slo.labels, **_own_label(slo), "severity": severity.value},
+                "labels": {
+                    **prometheus_labels(slo.labels),
+                    **_own_label(slo),
+                    "severity": severity.value,
+                },
                 "annotations": {
-                    "summary": f"{slo.title}: the error budget burns too fast",
+                    "summary": f"{literal(slo.title)}: the error budget burns too fast",
                     "description": "Budget share, long and short window: "
                     + "; ".join(
                         f"{float(w.budget_ratio):g} {prometheus_duration(w.long_s)} "
@@ -147,8 +151,12 @@ def _no_data(slo: Slo, counters: Counters) -> dict[str, Any]:
     return {
         "alert": NO_DATA_NAME,
         "expr": _with_values(slo, f"{or_gone} == 0"),
-        "labels": {**slo.labels, **_own_label(slo), "severity": Severity.TICKET.value},
-        "annotations": {"summary": f"{slo.title}: no data"},
+        "labels": {
+            **prometheus_labels(slo.labels),
+            **_own_label(slo),
+            "severity": Severity.TICKET.value,
+        },
+        "annotations": {"summary": f"{literal(slo.title)}: no data"},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,8 +20,26 @@ _HISTOGRAMS = {
     "e2e": "vllm:e2e_request_latency_seconds",
 }
 _ENDED = "vllm:request_success_total"
+_NOT_OF_A_LABEL = re.compile(r"[^a-zA-Z0-9_]")
+_RESERVED = re.compile(r"^(\d|__)")
 # vLLM's name of the only column that its metrics know.
 _LABELS = {"model": "model_name"}
+
+
+def prometheus_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return labels under names that Prometheus takes, with other characters as underscores.
+
+    One name that it refuses, or half a template, and it loads nothing of the file.
+    """
+    return {
+        _RESERVED.sub(r"label_\g<0>", _NOT_OF_A_LABEL.sub("_", name)): literal(text)
+        for name, text in labels.items()
+    }
+
+
+def literal(text: str) -> str:
+    """Return what Prometheus' templates write as this text."""
+    return text.replace("{{", '{{ "{{" }}')
 
 
 def rule_group(rules: Sequence[Rule]) -> tuple[dict[str, Any], list[str]]:
@@ -40,8 +59,15 @@ def _alert(rule: Rule, expression: str) -> dict[str, Any]:
         "alert": ALERT_NAME,
         "expr": expression,
         **{key: prometheus_duration(seconds) for key, seconds in durations.items() if seconds},
-        "labels": {**rule.labels, "rule": rule.name, "severity": rule.severity.value},
-        "annotations": {"summary": rule.title, "description": f"when {rule.test}"},
+        "labels": {
+            **prometheus_labels(rule.labels),
+            "rule": rule.name,
+            "severity": rule.severity.value,
+        },
+        "annotations": {
+            "summary": literal(rule.title),
+            "description": literal(f"when {rule.test}"),
+        },
     }
 
 

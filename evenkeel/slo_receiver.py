@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -144,3 +144,22 @@ class Receiver:
             ConfigurationError: If the secret that holds it is not there.
         """
         return self.url if self.url_secret is None else self.url_secret.read()
+
+
+def routed_name(name: str, options: Sequence[str]) -> str:
+    """Return what a receiver is called where the routing tree gives it other options."""
+    return f"{name} [{', '.join(options)}]"
+
+
+def receiver_at(name: str, receivers: Mapping[str, Receiver]) -> Receiver | None:
+    """Return the receiver of a name; None if there is none.
+
+    With options that the tree no longer gives, it is the receiver that they were given to: it is
+    still owed what it was owed.
+    """
+    return receivers.get(name) or receivers.get(place_of(name))
+
+
+def place_of(name: str) -> str:
+    """Return the name that a receiver has in the file, without the options of a route."""
+    return name.partition(" [")[0]

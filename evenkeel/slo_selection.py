@@ -35,17 +35,17 @@ class Filter:
     values: tuple[str, ...]
 
     @property
-    def is_list(self) -> bool:
-        """Whether it compares with values and not with a pattern."""
-        return self.test in (Test.IN, Test.NOT)
-
-    @property
     def pattern(self) -> str:
         """The RE2 that the store searches the value for; of a list, its values as alternatives."""
         values = self.values
         if self.is_list:
             values = tuple(re2.escape(value) for value in values)
         return rf"(?s)\A(?:{'|'.join(values)})\z"
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has values rather than a pattern."""
+        return self.test in (Test.IN, Test.NOT)
 
     @property
     def is_excluding(self) -> bool:

@@ -16,11 +16,17 @@ _MAX_BYTES = 1 << 20
 _EMPTY = "tag:yaml.org,2002:null"
 # As decimal digits alone: 010 and 1_000 mean something else to other readers and stay text.
 _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?", re.ASCII)
+# What reads as a number, a truth or nothing, and is written the same way again.
+_AS_WRITTEN = re.compile(r"(0|[1-9]\d{0,14})(\.\d{0,14}[1-9]|\.0)?|true|false|null|", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # Counted as a reader meets them: what an alias repeats counts again.
 _MAX_NODES = 100_000
 _MAX_DEPTH = 64
-# A decimal or a ratio; an exponent of nine digits would be worked out in full.
-_NUMBER = re.compile(r"[+-]?(\d{1,18}(\.\d{0,30})?([eE][+-]?\d{1,2})?|\d{1,18}/\d{1,18})", re.ASCII)
+# A decimal, or a ratio that holds any of these; an exponent of nine digits would be worked out in
+# full.
+_NUMBER = re.compile(
+    r"[+-]?(\d{1,18}(\.\d{0,30})?([eE][+-]?\d{1,2})?|\d{1,150}/\d{1,150})", re.ASCII
+)
 
 
 class Value:
@@ -102,19 +108,22 @@ class Value:
         """Whether nothing was written here."""
         return bool(self.node.tag == _EMPTY)
 
-    def plain(self) -> Any:
+    def plain(self, is_exact: bool = False) -> Any:
         """Return lists, dictionaries, text, numbers and None, to be written as YAML again.
 
-        Dates and what YAML has no plain form for stay text.
+        Dates and what YAML has no plain form for stay text; with `is_exact` also what would be
+        written otherwise than it was, such as 1.10 and yes.
         """
         if isinstance(self.node, yaml.MappingNode):
             return {
-                str(key.value): Value(node, self.path, self.name).plain()
+                str(key.value): Value(node, self.path, self.name).plain(is_exact)
                 for key, node in self.node.value
             }
         if isinstance(self.node, yaml.SequenceNode):
-            return [Value(node, self.path, self.name).plain() for node in self.node.value]
+            return [Value(node, self.path, self.name).plain(is_exact) for node in self.node.value]
         text = str(self.node.value)
+        if is_exact and not _AS_WRITTEN.fullmatch(text):
+            return text
         match self.node.tag.rpartition(":")[2]:
             case "null":
                 return None
@@ -247,13 +256,27 @@ def _compose(text: str, path: Path) -> list[Value]:
     ]
     num_nodes = 0
     for value in values:
-        for _ in _each_node(value.node, value.path):
+        for node in _each_node(value.node, value.path):
             num_nodes += 1
+            if isinstance(node, yaml.ScalarNode) and _SURROGATE.search(node.value):
+                node.value = _joined(Value(node, path, "the text", value.subject))
             if num_nodes > _MAX_NODES:
                 raise value.complaint(
                     f"aliases included, the file has more than {_MAX_NODES} values; split it"
                 )
     return values
+
+
+def _joined(value: Value) -> str:
+    """Return a text whose characters JSON wrote in two halves each.
+
+    Raises:
+        ConfigurationError: If a half stands alone: nothing that we write to takes it.
+    """
+    try:
+        return str(value.node.value).encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise value.complaint("the text has half a character, such as \\ud83d alone") from error
 
 
 def _each_node(root: yaml.Node, path: Path) -> Iterator[yaml.Node]:

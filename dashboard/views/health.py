@@ -20,7 +20,7 @@ from dashboard.figures import (
     stacked_bars,
 )
 from dashboard.health_data import HealthData, health_later
-from dashboard.health_model import headline_tiles, slo_tile, verdict
+from dashboard.health_model import headline_tiles, slo_tile, verdict, worst_slos
 from dashboard.page import as_of, choice, chosen_of, colours, now_ms, refreshing, selection_bar
 from dashboard.request_rows import (
     RANKINGS,
@@ -147,15 +147,16 @@ def _show_slos(data: HealthData, selection: Selection) -> None:
         )
         return
     params = selection.to_params()
+    shown, num_more = worst_slos(data.slos)
     tiles = [
         slo_tile(
             row,
             data.burns.get(row["slo"], []),
             markup.page_link("slo", {"slo": row["slo"], **params}),
         )
-        for row in data.slos
+        for row in shown
     ]
-    st.html(markup.slo_tiles(tiles, colours()))
+    st.html(markup.slo_tiles(tiles, colours(), num_more=num_more))
 
 
 def _show_charts(data: HealthData, window: Window) -> None:

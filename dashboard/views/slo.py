@@ -13,7 +13,7 @@ from dashboard.awaited import awaited
 from dashboard.contents import range_of
 from dashboard.fields import pick
 from dashboard.health_data import burns_later
-from dashboard.health_model import slo_tile
+from dashboard.health_model import slo_tile, worst_slos
 from dashboard.markup import Cell
 from dashboard.page import as_of, colours, now_ms, refreshing, selection_bar
 from dashboard.request_rows import REQUEST_HEADERS, request_cells
@@ -93,13 +93,14 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
     st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · {evaluated}</div>')
     by_slo, params = burns(), selection.to_params()
     # The chosen one first; the others are a click away.
+    shown, num_more = worst_slos(every, name)
     tiles = [
         slo_tile(
             row, by_slo.get(row["slo"], []), markup.page_link("slo", {"slo": row["slo"], **params})
         )
-        for row in [*now, *(row for row in every if row["slo"] != name)]
+        for row in shown
     ]
-    st.html(markup.slo_tiles(tiles, colours(), name))
+    st.html(markup.slo_tiles(tiles, colours(), name, num_more))
     if slo is None:
         st.html(
             markup.remark(

@@ -160,6 +160,21 @@ def test_a_resolution_is_a_dead_letter_after_a_day_and_can_be_replayed(
         assert server.accepted()[-1].notification_id == dead.notification_id
 
 
+def test_what_waits_is_delivered_though_the_tree_names_its_options_otherwise(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    """A file that only changes how often a route repeats must not make a page a dead letter."""
+    with serve_alerts() as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        routed = replace(receiver, name="on-call [alone, repeat 4h]", base="on-call")
+        changed = replace(routed, name="on-call [alone, repeat 6h]")
+        observe(book, True, routed)
+        with delivering(tmp_path / "alerts.db", receiver, changed):
+            wait_until_done(book)
+        assert [r.status for r in server.received] == [200]
+    assert Outbox(book).count_by_state() == {"waiting": 0, "delivered": 1, "dead": 0}
+
+
 def test_too_many_requests_pauses_the_receiver_and_is_no_failure(
     book: AlertBook, tmp_path: Path
 ) -> None:

@@ -187,3 +187,40 @@ def test_prometheus_judges_rules_and_missing_data_and_has_what_sloths_dashboards
         [find_promtool(), "test", "rules", str(test)], capture_output=True, text=True, timeout=300
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+ODD = """\
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: chat, displayName: 'a {{ title', labels: LABELS}
+spec:
+  indicator: {metric: availability}
+  objectives: [{target: 0.9}]
+  timeWindow: [{duration: 30d, isRolling: true}]
+---
+apiVersion: evenkeel/v1
+kind: Rule
+metadata: {name: slow, displayName: 'a {{ title', labels: LABELS}
+spec: {threshold: {measure: ttft_p95_s, op: gt, value: 2, over: 5m}}
+"""
+ODD_LABELS = {
+    "dashes": "{team-name: x}",
+    "Kubernetes'": "{app.kubernetes.io/name: x}",
+    "reserved": "{__name__: x}",
+    "digits and umlauts": "{1größe: x}",
+    "a template": "{team: '{{ x }}'}",
+}
+
+
+@pytest.mark.parametrize("labels", ODD_LABELS.values(), ids=ODD_LABELS)
+def test_promtool_accepts_labels_and_titles_that_are_none_of_prometheus(
+    tmp_path: Path, labels: str
+) -> None:
+    """It would refuse the whole file, and with it every alert of every SLO."""
+    path, rules = tmp_path / "slos.yaml", tmp_path / "rules.yml"
+    path.write_text(ODD.replace("LABELS", labels))
+    file = read_slo_file(path)
+    rules.write_text(prometheus_rules(file.slos, rules=file.rules))
+    command = [find_promtool(), "check", "rules", str(rules)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr

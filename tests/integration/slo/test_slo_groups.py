@@ -1,5 +1,6 @@
 """One definition, many SLOs: groups appear, burn, are bounded and leave, each for itself."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from collector.alert_state import State
 from collector.slo_evaluator import Evaluator
 from collector.slo_store import SloStore
 from evenkeel.errors import StoreError
+from evenkeel.matchers import parse_matchers
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_groups import with_groups
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
@@ -107,6 +109,16 @@ def test_odd_values_make_groups_that_are_told_apart(client: Any, tmp_path: Path)
     assert len(found) == len(ODD)
     assert {"chat/a%2Fb", "chat/a%2Cb", "chat/100%25", "chat/..%2F..", "chat/no-data"} <= set(found)
     assert set(found.values()) == {(2, 0)}
+
+
+@pytest.mark.parametrize("tenant", ["acme", 'it\'s "x" & $y', "müller"])
+def test_an_alert_says_how_to_silence_its_group(client: Any, tmp_path: Path, tenant: str) -> None:
+    insert(client, *of_tenant(tenant, 30, **SLOW))
+    engine = evaluator(client, tmp_path, grouped())
+    engine.cycle(NOW)
+    alert, *_ = (a for a in engine._engine.alerts.values() if a.life.state is State.FIRING)
+    *_, which, _, _ = shlex.split(alert.details.annotations["silence"])
+    assert all(m.matches(alert.details.labels) for m in parse_matchers(which))
 
 
 def test_combinations_selectors_and_composites(client: Any, tmp_path: Path) -> None:

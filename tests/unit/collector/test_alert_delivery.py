@@ -1,13 +1,20 @@
 """Back-off, what answers mean, and the notification as a whole."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
+import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from collector.alert_attempt import read_outcome
+from collector.alert_attempt import deliver, read_outcome
 from collector.alert_message import alertmanager_body, fingerprint, rfc3339
+from collector.alert_outbox import Letter
 from collector.alert_queue import backoff_s
+from evenkeel.slo_receiver import Receiver, ReceiverType, Secret
 
 NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
 
@@ -19,6 +26,7 @@ def test_the_wait_doubles_up_to_a_minute(num_failures: int, seconds: float) -> N
     assert backoff_s(num_failures, 0.5) == seconds
 
 
+BUSY = (False, False, False, True, None)
 ANSWERS = [
     ("accepted", 202, None, (True, False, False, False, None)),
     ("a redirect is not followed", 302, None, (False, True, False, False, None)),
@@ -38,6 +46,9 @@ ANSWERS = [
     ("a past date", 503, "Fri, 20 Nov 2026 09:00:00 GMT", (False, False, False, False, 0.0)),
     ("a wait of a week is cut to an hour", 503, "604800", (False, False, False, False, 3600.0)),
     ("a wait that is no wait", 503, "soon", (False, False, False, False, None)),
+    ("a wait below none", 429, "-5", (False, False, False, True, None)),
+    ("a year of twenty digits", 429, f"Fri, 20 Nov {'9' * 20} 10:00:00 GMT", BUSY),
+    ("a second of twenty digits", 429, f"Fri, 20 Nov 2026 10:00:{'9' * 20}", BUSY),
     ("a server error", 500, None, (False, False, False, False, None)),
     ("a slow client", 408, None, (False, False, False, False, None)),
 ]
@@ -106,3 +117,40 @@ def test_a_fingerprint_depends_on_labels_and_not_on_their_order() -> None:
 
 def test_times_are_exact_to_the_millisecond() -> None:
     assert rfc3339(1_795_168_800_999_999_999) == "2026-11-20T10:00:00.999Z"
+
+
+DATES = st.from_regex(
+    r"[A-Z][a-z]{2},? [0-9]{1,22} (Jan|Nov|Xxx) [0-9]{1,22}( [0-9:.]{1,30})?( [-+]?[0-9A-Z]{1,9})?",
+    fullmatch=True,
+)
+
+
+@given(st.one_of(st.text(), DATES))
+def test_whatever_retry_after_says_is_a_wait_of_an_hour_at_most(text: str) -> None:
+    wait_s = read_outcome(429, text, NOW).retry_after_s
+    assert wait_s is None or 0 <= wait_s <= 3600
+
+
+BODY = alertmanager_body("on-call", {"slo": "chat"}, {"summary": "chat burns"}, 0, None, None)
+LETTER = Letter(1, "a-firing", "on-call", "firing", BODY, 0, 0, None, "chat")
+ADDRESSES = ["http://127.0.0.1:99999/hook", "http://127.0.0.1:key/hook", "http://[::1/key", "key"]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("kind", [ReceiverType.SLACK, ReceiverType.EMAIL])
+def test_a_secret_address_that_is_none_is_a_failed_attempt_that_keeps_the_secret(
+    tmp_path: Path, address: str, kind: ReceiverType
+) -> None:
+    """What would be raised instead would be tried again at once, for ever and uncounted."""
+    (tmp_path / "url").write_text(address)
+    receiver = Receiver("on-call", "", kind, Secret(file=tmp_path / "url"), allow_private=True)
+
+    async def attempt() -> tuple[bool, str]:
+        async with httpx.AsyncClient() as client:
+            outcome = await deliver(client, receiver, LETTER, 5.0)
+            return outcome.is_delivered, outcome.error
+
+    is_delivered, error = asyncio.run(attempt())
+    assert not is_delivered
+    assert error
+    assert "key" not in error

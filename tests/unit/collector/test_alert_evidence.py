@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,14 @@ def test_an_alert_that_cannot_be_made_leaves_the_others_alone(
     case.observe(1, odd, condition())
     assert [alert.slo for alert in book.alerts()] == ["chat"]
     assert "odd" in caplog.text
+
+
+def test_who_is_told_of_no_ends_gets_no_late_firing_of_what_has_ended(book: AlertBook) -> None:
+    case = Case(book)
+    hook = replace(HOOK, sends_resolved=False)
+    case.engine.observe([condition()], [hook], 1 * S)
+    assert case.send(1) == [("hook", "firing", False)]
+    case.engine.observe([condition(holds=False)], [hook], 2 * S)
+    assert case.gather(3) == 1
+    assert case.evidence.update_receivers({"hook": hook}, 3 * S) == 0
+    assert case.send(100) == []

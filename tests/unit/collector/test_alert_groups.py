@@ -202,6 +202,36 @@ def test_a_group_that_left_the_file_is_not_repeated_for_ever(
     assert office.told(90_000) == []
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(replace(BY_TEAM, group=None), id="no groups any more"),
+        pytest.param(replace(BY_TEAM, group=Grouping(("slo",))), id="other groups"),
+        pytest.param(replace(BY_TEAM, name="other"), id="another name"),
+    ],
+)
+def test_a_group_that_left_the_file_is_tried_until_its_alerts_have_ended(
+    book: AlertBook, changed: Receiver
+) -> None:
+    office = Office(book)
+    outbox = Outbox(book)
+    office.see(0, ttft=True)
+    office.grouper.flush({"on-call": BY_TEAM}, NOW + 30 * S)
+    (waiting,) = outbox.due(NOW + 30 * S)
+    office.receivers = (changed,)
+    for second in (40, 4000, 90_000):
+        office.grouper.flush({changed.name: changed}, NOW + second * S)
+        outbox.mark_failed(waiting.number, "answered 503", NOW, NOW + second * S)
+        assert outbox.overdue("on-call", NOW + second * S) == []
+    office.see(90_001, ttft=False)
+    office.grouper.flush({changed.name: changed}, NOW + 90_002 * S)
+    # At once: the end has its own notification, which may be delivered first.
+    assert len(outbox.overdue("on-call", NOW + 90_002 * S)) == 1
+    outbox.give_up(waiting, NOW + 90_002 * S)
+    office.grouper.flush({changed.name: changed}, NOW + 91_001 * S)
+    assert office.grouper.flush({"on-call": BY_TEAM}, NOW + 180_000 * S) == 0
+
+
 def test_what_waits_in_groups_is_counted(book: AlertBook) -> None:
     office = Office(book)
     office.see(0, ttft=True, tpot=True)

@@ -60,6 +60,19 @@ def test_a_silence_by_labels_holds_from_one_moment_to_another(path: Path) -> Non
     book.close()
 
 
+@pytest.mark.parametrize("letter", ["x", "\\", '"', "ü"])
+def test_the_longest_silence_that_is_taken_can_be_read_again(path: Path, letter: str) -> None:
+    """One that cannot be read ends every evaluation, and nobody hears of any alert."""
+    value = letter * (950 if letter in "xü" else 490)
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    made = do(path, "silence", matchers=[f'label{i}="{quoted}"' for i in range(20)])
+    book = AlertBook(path)
+    (silence,) = book.silences(NOW_NS)
+    book.close()
+    assert [matcher.value for matcher in silence.matchers] == [value] * 20
+    assert made["matchers"] == [str(matcher) for matcher in silence.matchers]
+
+
 def test_silences_are_bounded_in_number(path: Path) -> None:
     book = AlertBook(path)
     for number in range(1_000):

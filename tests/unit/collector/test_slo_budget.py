@@ -1,10 +1,12 @@
 """What an error-budget policy does by what is spent, and how it is written."""
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from collector.alert_state import Patience
 from collector.slo_budget import budget_conditions, budget_keys, budget_labels, promotion_freezes
 from collector.slo_text import check_text
 from evenkeel.errors import ConfigurationError
@@ -159,3 +161,19 @@ def test_the_check_says_what_each_step_does(tmp_path: Path) -> None:
     assert "  with 50 % of the budget spent: SloBudgetSpent, a ticket\n" in text
     assert "  with 90 % of the budget spent: SloBudgetSpent, a ticket, its alerts get bud" in text
     assert "  with 100 % of the budget spent: SloBudgetSpent, a page, no prompt is promoted" in text
+
+
+@pytest.mark.parametrize("tenths", range(1, 11))
+def test_a_share_that_is_spent_exactly_is_spent(slo: Slo, tenths: int) -> None:
+    """In floats, a tenth of the budget is a little less than 1 - 0.9."""
+    step = BudgetStep(Fraction(tenths, 10), Severity.TICKET)
+    of_step = replace(slo, budget_policy=(step,))
+    assert [c.holds for c in budget_conditions(of_step, verdict(10.0 * tenths))] == [True]
+    assert [c.holds for c in budget_conditions(of_step, verdict(10.0 * tenths - 0.01))] == [False]
+
+
+def test_a_budget_alert_fires_on_as_long_as_the_slos_others(slo: Slo) -> None:
+    """A budget that hovers at a share would otherwise end and fire with every request."""
+    slow = replace(slo, keep_firing_s=Fraction(300), scale=Fraction(1, 60))
+    patience = {c.patience for c in budget_conditions(slow, verdict(50))}
+    assert patience == {Patience(0, 5 * S)}

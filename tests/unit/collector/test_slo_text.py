@@ -87,3 +87,50 @@ def test_a_file_of_rules_alone_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text("---".join(FILE.split("---")[3:]))
     assert "valid: 0 SLOs and 4 rules" in check_text(read_slo_file(path))
+
+
+ALERTING = """\
+apiVersion: evenkeel/v1
+kind: Alerting
+spec:
+  interval: 5s
+  inhibit:
+    - {source: page, target: ticket}
+    - {source_matchers: [team="a"], target_matchers: ['team=~"b|c"'], equal: [model]}
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: short}
+spec:
+  indicator: {metric: ttft}
+  objectives: [{target: 0.9, op: lt, value: 0.5}]
+  timeWindow: [{duration: 30m, isRolling: true}]
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: sprint}
+spec:
+  indicator: {metric: ttft}
+  objectives: [{target: 0.9999999, op: lte, value: 0.5}]
+  timeWindow:
+    - duration: 2w
+      isRolling: false
+      calendar: {timeZone: UTC, startTime: "2026-01-07 10:00"}
+"""
+
+
+def test_what_the_evaluation_does_is_said_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(ALERTING)
+    short, sprint, severities, by_labels, _ = check_text(read_slo_file(path)).split("\n\n")
+    assert "good: ttft < 0.5 s;" in short
+    assert "Windows shorter than the interval, 5s, are judged only as they are then" in short
+    assert sprint.startswith("sprint: 0.9999999 of events good")
+    assert "good: ttft <= 0.5 s;" in sprint
+    assert "the current 2 weeks in UTC, counted from 2026-01-07 10:00:00" in sprint
+    assert "interval" not in sprint
+    assert severities == (
+        'while an alert with severity="page" fires, those with severity="ticket" and the same slo'
+        " are withheld"
+    )
+    assert by_labels.endswith('fires, those with team=~"b|c" and the same model are withheld')

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.health_model import closest_burn, headline_tiles, slo_tile, verdict
+from dashboard.health_model import closest_burn, headline_tiles, slo_tile, verdict, worst_slos
 
 EMPTY = {
     "requests_per_s": 0.0,
@@ -135,3 +135,21 @@ def test_the_burn_shown_is_that_of_the_pair_closest_to_alerting() -> None:
 def test_an_overspent_budget_is_said_in_words_and_drawn_empty() -> None:
     tile = slo_tile(slo(budget_left_ratio=-0.7), [])
     assert (tile.budget_left, tile.budget_left_ratio) == ("overspent", 0.0)
+
+
+def test_of_many_slos_the_worst_are_shown() -> None:
+    def row(
+        name: str, state: str = "ok", left: float | None = 1.0, severity: str | None = None
+    ) -> Any:
+        return {"slo": name, "state": state, "budget_left_ratio": left, "severity": severity}
+
+    few = [row("b"), row("a", "firing", -1.0, "page")]
+    assert worst_slos(few) == (few, 0)
+    many = [row(f"ok-{i}", left=1 - i / 100) for i in range(30)]
+    many += [row("none", "no_data", None), row("ticket", "firing", 0.5, "ticket")]
+    many += [row("page", "firing", 0.9, "page")]
+    shown, num_more = worst_slos(many, "ok-0")
+    assert [each["slo"] for each in shown[:6]] == [
+        "ok-0", "page", "ticket", "none", "ok-29", "ok-28",
+    ]  # fmt: skip
+    assert (len(shown), num_more) == (12, 21)

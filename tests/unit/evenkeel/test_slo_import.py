@@ -222,3 +222,21 @@ def test_a_file_of_another_tool_names_the_import(tmp_path: Path) -> None:
 def test_a_deep_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nested too deeply.*slos\.yaml:1"):
         read(tmp_path, "a: " + "[" * 200 + "]" * 200)
+
+
+def test_a_file_of_two_tools_loses_no_slo(tmp_path: Path) -> None:
+    ours = f"{OURS}{ROLLING}  objectives: [{{value: 1, target: 0.9}}]\n"
+    listed = "- " + PYRRA.replace("\n", "\n  ") + "\n- " + ours.replace("\n", "\n  ") + "\n"
+    for text in (f"{PYRRA}---\n{ours}", f"{ours}---\n{PYRRA}", listed):
+        with pytest.raises(ConfigurationError, match=r"theirs\.yaml:\d+") as raised:
+            imported(tmp_path, text)
+        assert "one file for each" in str(raised.value)
+
+
+def test_names_that_become_alike_are_told_apart(tmp_path: Path) -> None:
+    """Such as one name in two namespaces, or two that differ in a character we do not have."""
+    second = PYRRA.replace("kind:", "# in another namespace\nkind:")
+    file, notes = imported(tmp_path, f"{PYRRA}---\n{second}---\n{PYRRA}")
+    names = [foreign.name for foreign in file.foreign]
+    assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
+    assert any(f"named '{names[0]}-3'" in note for note in notes)

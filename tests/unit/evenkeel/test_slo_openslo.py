@@ -5,6 +5,7 @@ from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -169,3 +170,40 @@ def test_any_slo_is_read_as_it_was_written(tmp_path: Path, slo: Slo) -> None:
     path = tmp_path / "slos.yaml"
     path.write_text(openslo_documents([slo]))
     assert read_slo_file(path).slos == (slo,)
+
+
+ODD_TEXTS = [
+    "1.10",
+    "007",
+    "1e3",
+    "1_000",
+    "0x10",
+    "yes",
+    "Off",
+    "true",
+    "~",
+    "2026-01-01",
+    "10:30",
+]
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+def test_what_a_rule_selects_is_written_as_it_was(tmp_path: Path, text: str) -> None:
+    """YAML has other ways to write 1.10 and yes, and a prompt's version is a text."""
+    path = tmp_path / "slos.yaml"
+    labels = f"{{name: slow, labels: {{version: {text}}}}}"
+    select = f"select: {{prompt_version: {text}, tenant: {text}}}, threshold"
+    path.write_text(RULE.replace("{name: slow}", labels).replace("threshold", select))
+    first = read_slo_file(path)
+    assert first.rules[0].select["prompt_version"] == text
+    path.write_text(openslo_file(first))
+    assert read_slo_file(path).rules == first.rules
+
+
+@pytest.mark.parametrize("target", ["0.99999999999999999999", "0.00000000000000000001", "2/3"])
+def test_a_target_that_no_float_has_is_written_in_full(tmp_path: Path, target: str) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(MORE.replace("target: 0.99,", f"target: {target},"))
+    slos = read_slo_file(path).slos
+    path.write_text(openslo_documents(slos))
+    assert read_slo_file(path).slos[0].target == Fraction(target)
