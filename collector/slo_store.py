@@ -57,7 +57,7 @@ class SloStore:
         """Return the events of each part by bucket.
 
         Each request is read once, a day at a time, however many parts there are; more often only
-        if they name more values or patterns than one read has room for.
+        if they have more patterns than one read has room for.
 
         Raises:
             StoreError: If the store is gone or refuses the query.

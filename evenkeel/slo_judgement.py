@@ -21,8 +21,8 @@ from evenkeel.slo_selection import MOST_STATUS, Filter
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _NUMBERS = (*(m.value for m in DURATIONS), "drafted", "accepted", "input", "cached", "weight")
-# What one read has room for: a code has 16 bits, and the length of `matched` 7.
-MOST_VALUES, MOST_PATTERNS = 65_535, 127
+# What one read has room for: the length of `matched` is one byte of 7 bits.
+MOST_PATTERNS = 127
 # Selections are kept up to so many times the rows; others are made anew.
 _KEPT_ROWS = 4
 Wanted = Mapping[str, Sequence[str]]
@@ -35,7 +35,7 @@ def _row_type(num_patterns: int) -> np.dtype[np.void]:
     return np.dtype(
         [("end_ns", "<i8"), ("ending", "u1")]
         + [(name, "<f8") for name in _NUMBERS]
-        + [(f"{column}_code", "<u2") for column in SELECTOR_COLUMNS]
+        + [(f"{column}_code", "<u4") for column in SELECTOR_COLUMNS]
         + [("http_status", "<u2"), ("num_patterns", "u1"), ("matched", "u1", (num_patterns,))]
     )
 
@@ -96,14 +96,12 @@ def matched_sql(patterns: Sequence[Pattern], quote: Callable[[str], str]) -> str
 def read_together(parts: Sequence[Part]) -> list[list[int]]:
     """Return the places of parts in groups, each with no more than one read has room for."""
     groups: list[list[int]] = []
-    values: set[tuple[str, str]] = set()
     patterns: set[Pattern] = set()
     for place, part in enumerate(parts):
-        values |= _values(part.indicator)
         patterns |= _patterns(part.indicator)
-        if not groups or len(values) > MOST_VALUES or len(patterns) > MOST_PATTERNS:
+        if not groups or len(patterns) > MOST_PATTERNS:
             groups.append([])
-            values, patterns = _values(part.indicator), _patterns(part.indicator)
+            patterns = _patterns(part.indicator)
         groups[-1].append(place)
     return groups
 

@@ -35,17 +35,17 @@ class Filter:
     values: tuple[str, ...]
 
     @property
-    def is_list(self) -> bool:
-        """Whether it compares with values and not with a pattern."""
-        return self.test in (Comparison.IN, Comparison.NOT)
-
-    @property
     def pattern(self) -> str:
         """The RE2 that the store searches the value for; of a list, its values as alternatives."""
         values = self.values
         if self.is_list:
             values = tuple(re2.escape(value) for value in values)
         return rf"(?s)\A(?:{'|'.join(values)})\z"
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has values rather than a pattern."""
+        return self.test in (Comparison.IN, Comparison.NOT)
 
     @property
     def is_excluding(self) -> bool:
@@ -69,12 +69,7 @@ class Filter:
 
     def __str__(self) -> str:
         """Return it for people, such as `tenant=acme|globex`."""
-        operators = {
-            Comparison.IN: "=",
-            Comparison.NOT: "!=",
-            Comparison.MATCHES: "=~",
-            Comparison.NOT_MATCHES: "!~",
-        }
+        operators = dict(zip(Comparison, ("=", "!=", "=~", "!~"), strict=True))
         return f"{self.column}{operators[self.test]}{'|'.join(self.values)}"
 
 

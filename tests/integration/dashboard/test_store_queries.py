@@ -8,6 +8,7 @@ import pytest
 from dashboard.views import PAGES
 from evenkeel.errors import StoreError
 from evenkeel.slo_file import read_slo_file
+from evenkeel.slo_model import SELECTOR_COLUMNS
 from evenkeel.slo_query import Span, event_parameters, slo_parts
 from evenkeel.store import Store
 from tests.integration.dashboard.running import NO_FILTER, NUM_REQUESTS, ROOT, RUN_ID, SLO, Platform
@@ -24,6 +25,7 @@ EXPLORE: dict[str, object] = {
     "min_output_tokens": 0.0, "limit": 5,
 }  # fmt: skip
 SLICED: dict[str, object] = {"period_s": 60, "slice_s": 60}
+ANY_GROUP = dict.fromkeys(SELECTOR_COLUMNS, "")
 QUERIES: dict[str, dict[str, object]] = {
     "health": {**NO_FILTER, "step_s": 60},
     "health_counts_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
@@ -32,7 +34,7 @@ QUERIES: dict[str, dict[str, object]] = {
     "range_contents": {},
     "range_contents_1m": {},
     "requests_named": {"models": ["m"], "times_ns": [0], "ids": ["none"]},
-    "slo_rollup_counts": {"slo_name": SLO, "width_s": 3600},
+    "slo_rollup_counts": {**ANY_GROUP, "slo_name": SLO, "width_s": 3600},
     "newest_request": {},
     "slowest_requests": {**NO_FILTER, "rank_by": "ttft", "limit": 5},
     "request": {"id": "none", "near_ms": 0},
