@@ -19,14 +19,14 @@ SELECT
     toFloat64(ifNull(input_tokens, nan)) AS input,
     toFloat64(ifNull(cached_tokens, nan)) AS cached,
     toFloat64(if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1)) AS weight,
-    toUInt16(indexOf({model:Array(String)}, toString(requests.model))) AS model_code,
-    toUInt16(indexOf({tenant:Array(String)}, ifNull(toString(requests.tenant), ''))) AS tenant_code,
-    toUInt16(indexOf({slo_class:Array(String)}, ifNull(toString(requests.slo_class), '')))
+    toUInt32(indexOf({model:Array(String)}, toString(requests.model))) AS model_code,
+    toUInt32(indexOf({tenant:Array(String)}, ifNull(toString(requests.tenant), ''))) AS tenant_code,
+    toUInt32(indexOf({slo_class:Array(String)}, ifNull(toString(requests.slo_class), '')))
         AS slo_class_code,
-    toUInt16(indexOf({route:Array(String)}, ifNull(toString(requests.route), ''))) AS route_code,
-    toUInt16(indexOf({prompt_name:Array(String)}, ifNull(toString(requests.prompt_name), '')))
+    toUInt32(indexOf({route:Array(String)}, ifNull(toString(requests.route), ''))) AS route_code,
+    toUInt32(indexOf({prompt_name:Array(String)}, ifNull(toString(requests.prompt_name), '')))
         AS prompt_name_code,
-    toUInt16(indexOf({prompt_version:Array(String)}, ifNull(toString(requests.prompt_version), '')))
+    toUInt32(indexOf({prompt_version:Array(String)}, ifNull(toString(requests.prompt_version), '')))
         AS prompt_version_code,
     toUInt16(ifNull(if(http_status BETWEEN 100 AND 599, http_status, 0), 0)) AS http_status,
     -- Where SLOs have patterns, collector/slo_store.py asks whether each matches, in place of none.
