@@ -55,15 +55,31 @@ def free_offset() -> int:
     raise AssertionError("no five free ports")
 
 
+_started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """A demo that a failed test leaves would go on beside all that follow."""
+    num_before = len(_started)
+    yield
+    for process in _started[num_before:]:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
 def start_demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     with (folder / "stderr.txt").open("w") as told:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "evenkeel", "demo", "--json", *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=told,
             text=True,
         )
+    _started.append(process)
+    return process
 
 
 def wait_until(what: Callable[[], bool], name: str, timeout_s: float) -> None:
@@ -265,7 +281,7 @@ def test_ctrl_c_while_starting_leaves_nothing(tmp_path: Path) -> None:
         tmp_path, "--no-dashboard", "--port-offset", str(offset), "--data-dir", str(tmp_path / "d")
     )
     told = tmp_path / "stderr.txt"
-    wait_until(lambda: "starting the runtime" in told.read_text(), "the runtime's start", 60)
+    wait_until(lambda: "starting the runtime" in told.read_text(), "the runtime's start", 300)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=600)
     assert process.returncode == 130
@@ -279,7 +295,7 @@ def test_a_killed_demo_takes_its_parts_along(tmp_path: Path) -> None:
         tmp_path, "--no-dashboard", "--port-offset", str(offset), "--data-dir", str(tmp_path / "d")
     )
     told = tmp_path / "stderr.txt"
-    wait_until(lambda: "starting the runtime" in told.read_text(), "the runtime's start", 60)
+    wait_until(lambda: "starting the runtime" in told.read_text(), "the runtime's start", 300)
     process.kill()
     process.communicate(timeout=600)
     wait_until(lambda: not left_behind(tmp_path), "the end of all parts", 30)
