@@ -232,7 +232,7 @@ GRPC = [
 def call(channel: grpc.Channel, path: str, body: bytes, **options: Any) -> str:
     """Return the code of a gRPC answer."""
     try:
-        channel.unary_unary(GRPC_METHODS[path])(body, timeout=30, **options)
+        channel.unary_unary(GRPC_METHODS[path])(body, timeout=120, **options)
     except grpc.RpcError as error:
         assert "Traceback" not in (error.details() or "")
         return str(error.code().name)
@@ -274,7 +274,7 @@ def test_mutations_are_answered_fairly_and_what_is_stored_can_be_read(
             lambda table=table, accepted=accepted: (  # type: ignore[misc]
                 collector.rows(f"SELECT count() FROM {table}") == [(accepted,)]
             ),
-            60,
+            300,
         )
     for table in ("spans", "requests", "engine_state", "feedback"):
         collector.rows(f"SELECT * FROM {table}")
