@@ -34,7 +34,7 @@ from tests.hostile.hostile_bodies import (
 from tests.integration.collector_process import CollectorProcess, running_collector, wait_for
 from tests.integration.otlp_payload import trace_request
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 NUM_MUTATIONS = 1500
 PACKED = traces().SerializeToString()
@@ -48,7 +48,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorPro
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
-    with httpx.Client(timeout=30) as client:
+    with httpx.Client(timeout=120) as client:
         yield client
 
 
