@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,8 @@ def start_demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
             stdout=subprocess.PIPE,
             stderr=told,
             text=True,
+            # Started in the background, a test run ignores it, and so would its children.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
     _started.append(process)
     return process
