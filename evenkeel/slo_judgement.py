@@ -131,6 +131,7 @@ class Rows:
         self._codes = {c: {v: i + 1 for i, v in enumerate(wanted[c])} for c in SELECTOR_COLUMNS}
         self._places = {pattern: place for place, pattern in enumerate(patterns)}
         self._selected: dict[Any, dict[str, NDArray[np.generic]]] = {}
+        self._sorted: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         self._room = _KEPT_ROWS * len(rows)
 
     def count(self, part: Part, into: Buckets) -> None:
@@ -146,28 +147,66 @@ class Rows:
         key = (tuple(sorted(indicator.select.items())), indicator.filters)
         selected = self._selected.get(key)
         if selected is None:
-            mask = np.ones(len(self._columns["end_ns"]), dtype=bool)
-            for column, value in key[0]:
-                mask &= self._columns[f"{column}_code"] == self._codes[column][value]
-            for each in indicator.filters:
-                mask &= self._is_found(each) != each.is_excluding
-            selected = {name: values[mask] for name, values in self._columns.items()}
+            selected = self._columns
+            places = self._places_of(indicator)
+            if places is not None:
+                selected = {name: values[places] for name, values in self._columns.items()}
             num_rows = len(selected["end_ns"])
             if num_rows <= self._room:
                 self._room -= num_rows
                 self._selected[key] = selected
         return selected
 
-    def _is_found(self, each: Filter) -> Bools:
-        """Return in which rows a filter finds one of its values, or its pattern."""
+    def _places_of(self, indicator: Indicator) -> NDArray[np.int64] | None:
+        """Return the places of the rows that are selected, ascending; None for all of them."""
+        wanted: list[tuple[str, tuple[str, ...]]] = [
+            (column, (value,)) for column, value in sorted(indicator.select.items())
+        ]
+        wanted += [
+            (each.column, each.values)
+            for each in indicator.filters
+            if each.is_list and not each.is_excluding
+        ]
+        places: NDArray[np.int64] | None = None
+        for column, values in wanted:
+            codes = sorted({self._codes[column][value] for value in values})
+            if places is None:
+                places = self._rows_with(column, codes)
+            else:
+                places = places[np.isin(self._columns[f"{column}_code"][places], codes)]
+        for each in indicator.filters:
+            if each.is_list and not each.is_excluding:
+                continue
+            is_kept = self._is_found(each, places) != each.is_excluding
+            places = np.flatnonzero(is_kept) if places is None else places[is_kept]
+        return places
+
+    def _rows_with(self, column: str, codes: Sequence[int]) -> NDArray[np.int64]:
+        """Return the places of the rows with one of these codes, ascending.
+
+        Rows are sorted by a column once: a mask over all of them for each of many values is as
+        slow as there are values.
+        """
+        if column not in self._sorted:
+            of_rows = self._columns[f"{column}_code"]
+            order = np.argsort(of_rows, kind="stable")
+            bounds = np.searchsorted(of_rows[order], np.arange(len(self._codes[column]) + 2))
+            self._sorted[column] = order, bounds
+        order, bounds = self._sorted[column]
+        slices = [order[bounds[code] : bounds[code + 1]] for code in codes]
+        return slices[0] if len(slices) == 1 else np.sort(np.concatenate(slices))
+
+    def _is_found(self, each: Filter, places: NDArray[np.int64] | None) -> Bools:
+        """Return in which of these rows a filter finds one of its values, or its pattern."""
+        rows = slice(None) if places is None else places
         found: Bools
         if each.is_list:
             codes = self._codes[each.column]
             is_listed = np.zeros(len(codes) + 1, dtype=bool)
             is_listed[[codes[value] for value in each.values]] = True
-            found = is_listed[self._columns[f"{each.column}_code"]]
+            found = is_listed[self._columns[f"{each.column}_code"][rows]]
         else:
-            found = self._columns["matched"][:, self._places[each.column, each.pattern]] != 0
+            found = self._columns["matched"][rows, self._places[each.column, each.pattern]] != 0
         return found
 
 
