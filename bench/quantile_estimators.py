@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 sys.path[0] = str(Path(__file__).parents[1])
 
 from bench.eval_runs import make_items, simulate
-from evals.effects import pairs_around
+from evals.latency_effects import pairs_around
 from evals.stats.quantiles import harrell_davis_steps
 from evals.stats.shift import shift_of_differences
 

@@ -26,6 +26,16 @@ class Answer:
         return self.reply.e2e_s if metric is Metric.E2E else self.reply.tpot_s
 
     @property
+    def has_failed(self) -> bool:
+        """Return whether the request came to no answer: an error, a time-out, a broken stream."""
+        return self.reply.text is None
+
+    @property
+    def has_timed_out(self) -> bool:
+        """Return whether it ran into the limit; its latencies are then at least what they say."""
+        return self.reply.has_timed_out
+
+    @property
     def is_right(self) -> bool | None:
         """Return whether the answer is right; None if it is unscored."""
         return None if self.score.label is Label.UNSCORED else self.score.label is Label.RIGHT

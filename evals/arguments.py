@@ -23,8 +23,18 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gate",
         default=DEFAULT_GATES,
-        help="how much worse B may be: accuracy, preference; shift_ or pNN_ of ttft, e2e, tpot "
+        help="how much worse B may be: accuracy, preference, errors (always judged, by +1%%); "
+        "shift_ or pNN_ of ttft, e2e, tpot "
         "(default: %(default)s)",
+    )
+
+
+def add_damaged(parser: argparse.ArgumentParser) -> None:
+    """Add `--allow-damaged`."""
+    parser.add_argument(
+        "--allow-damaged",
+        action="store_true",
+        help="take the good items of a dataset with bad lines, or that is not what was locked",
     )
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from evals.bisect_file import load_changes
 from evals.bisection import Bisection, Ending, bisect, name_of
 from evals.comparison import Comparison
-from evals.dataset import Dataset, load_dataset
+from evals.dataset import Dataset, load_dataset, refuse_damaged
 from evals.gates import Gate, parse_gates
 from evals.judgement import OVERALL
 from evals.outcome import EXIT_GOOD, EXIT_REGRESSED
@@ -64,8 +64,7 @@ def run(args: argparse.Namespace) -> int:
 def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
     if args.dataset is not None:
         dataset = load_dataset(args.dataset)
-        for problem in dataset.problems:
-            print(f"evenkeel: {problem}", file=sys.stderr)
+        refuse_damaged(dataset, is_allowed=args.allow_damaged)
         return dataset
     kept = None if args.report is None else args.report / NAME
     if kept is not None and kept.is_dir() and not args.fresh:

@@ -15,8 +15,8 @@ from rich.console import Console
 from evals.answers import AnsweredPair
 from evals.calibration import Calibration, calibrate
 from evals.comparison import Comparison
-from evals.dataset import load_dataset
-from evals.gates import parse_gates
+from evals.dataset import load_dataset, refuse_damaged
+from evals.gates import parse_gates, with_errors
 from evals.outcome import EXIT_GOOD, EXIT_UNMEASURED
 from evals.plan import Foresight, foresee
 from evals.progress import make_console, show_progress
@@ -42,8 +42,9 @@ def run(args: argparse.Namespace) -> int:
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     if args.runs < 1 or args.resamples < 20:
         raise ConfigurationError("--runs takes at least 1 and --resamples at least 20")
-    gates = parse_gates(args.gate)
+    gates = with_errors(parse_gates(args.gate))
     dataset = load_dataset(args.dataset)
+    refuse_damaged(dataset, is_allowed=args.allow_damaged)
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
     side = load_side(args.side, settings.url, settings.prompts_dir)

@@ -77,6 +77,8 @@ class Reply:
         output_tokens: As the server counted.
         finish_reason: As the server said.
         is_cached: Whether it was kept from an earlier run; then there are no times.
+        has_timed_out: Whether the time for one answer ran out; then ttft_s (without a first text)
+            and e2e_s are that time, and the true ones are at least as long.
     """
 
     start_ns: int
@@ -90,6 +92,7 @@ class Reply:
     output_tokens: int | None = None
     finish_reason: str | None = None
     is_cached: bool = False
+    has_timed_out: bool = False
 
 
 class ChatClient:
@@ -150,6 +153,7 @@ class ChatClient:
         start_ns, sent_ns = time.time_ns(), time.perf_counter_ns()
         answer = StreamedAnswer(sent_ns)
         error: str | None
+        has_timed_out = False
         try:
             async with (
                 asyncio.timeout(self._timeout_s),
@@ -157,12 +161,26 @@ class ChatClient:
             ):
                 error = await _read(response, answer)
         except TimeoutError:
+            has_timed_out = True
             error = f"no complete answer within {self._timeout_s:g} s"
+        except httpx.ReadTimeout as timeout:
+            has_timed_out = True
+            error = f"timed out ({type(timeout).__name__})"
         except httpx.TimeoutException as timeout:
             error = f"timed out ({type(timeout).__name__})"
         except (httpx.HTTPError, httpx.InvalidURL) as failure:
             error = f"{type(failure).__name__}: {str(failure) or 'connection lost'}"
         end_ns = start_ns + time.perf_counter_ns() - sent_ns
+        if has_timed_out:
+            ttft_s = answer.ttft_s if answer.ttft_s is not None else self._timeout_s
+            return Reply(
+                start_ns,
+                end_ns,
+                error=error,
+                ttft_s=ttft_s,
+                e2e_s=self._timeout_s,
+                has_timed_out=True,
+            )
         if error is not None:
             return Reply(start_ns, end_ns, error=error)
         return Reply(

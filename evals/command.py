@@ -10,6 +10,7 @@ from typing import Any
 from evals.arguments import (
     add_asking,
     add_calibration,
+    add_damaged,
     add_gate,
     add_json,
     add_limit,
@@ -109,6 +110,7 @@ def _add_run(verbs: Any) -> None:
     add("--baseline", type=Path, required=True, metavar="FILE", help="side A, a TOML file")
     add("--candidate", type=Path, required=True, metavar="FILE", help="side B, a TOML file")
     add_gate(run)
+    add_damaged(run)
     add_limit(run)
     add_asking(run)
     add("--warmup", type=int, metavar="N", help="pairs asked first and dropped")
@@ -148,7 +150,12 @@ def _add_compare(verbs: Any) -> None:
         default="candidate",
         help="which side of each run (default: candidate)",
     )
-    add("--gate", default="accuracy>=-1%", help="on accuracy (default: %(default)s)")
+    add(
+        "--gate",
+        default="accuracy>=-1%",
+        help="on accuracy, or errors, which are always judged (default: %(default)s)",
+    )
+    add_damaged(compare)
     add("--allow-inconclusive", action="store_true", help="exit 0 where the runs cannot tell")
     add("--report", type=Path, metavar="DIR", help="write reports there")
     add_json(compare)
@@ -161,6 +168,7 @@ def _add_plan(verbs: Any) -> None:
     plan = add_verb(verbs, "plan", summary, PLAN_EPILOG)
     plan.add_argument("dataset", type=Path, help="folder of a golden dataset")
     add_gate(plan)
+    add_damaged(plan)
     add_limit(plan, "plan for N items instead of all")
     add_calibration(plan)
     add_json(plan)
@@ -174,6 +182,7 @@ def _add_calibrate(verbs: Any) -> None:
     add("dataset", type=Path, help="folder of a golden dataset")
     add("--side", type=Path, required=True, metavar="FILE", help="the side, a TOML file")
     add_gate(calibrate)
+    add_damaged(calibrate)
     add("--runs", type=int, default=2, metavar="N", help="runs to make (default: 2)")
     add("--resamples", type=int, default=200, metavar="N", help="swapped runs (default: 200)")
     add_limit(calibrate)

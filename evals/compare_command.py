@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from evals.answers import Answer, AnsweredPair
-from evals.dataset import Item, load_dataset
-from evals.gates import AccuracyGate, PreferenceGate, parse_gates
+from evals.dataset import Item, load_dataset, refuse_damaged
+from evals.gates import AccuracyGate, ErrorGate, PreferenceGate, parse_gates, with_errors
 from evals.journal import FILE_NAME, Journal
 from evals.looks import Look, Mode, judge_look
 from evals.outcome import Outcome
@@ -56,16 +56,17 @@ def run(args: argparse.Namespace) -> int:
             the dataset's, or a gate is about latency.
     """
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
-    gates = parse_gates(args.gate)
+    gates = with_errors(parse_gates(args.gate))
     for gate in gates:
-        if not isinstance(gate, AccuracyGate) or isinstance(gate, PreferenceGate):
+        if not isinstance(gate, AccuracyGate | ErrorGate) or isinstance(gate, PreferenceGate):
             raise ConfigurationError(
-                f"gate {gate.text}: runs of different times can be compared in accuracy only: "
+                f"gate {gate.text}: runs of different times can be compared in accuracy and errors only: "
                 "machine noise calls 21-51 % of unchanged candidates slower; use `eval run`"
             )
     if args.report in (args.baseline, args.candidate):
         raise ConfigurationError("--report is one of the two runs, which would be overwritten")
     dataset = load_dataset(args.dataset)
+    refuse_damaged(dataset, is_allowed=args.allow_damaged)
     sides = [read_side(folder, args.side) for folder in (args.baseline, args.candidate)]
     for folder, recorded in zip((args.baseline, args.candidate), sides, strict=True):
         if recorded.dataset_hash != dataset.content_hash:

@@ -21,7 +21,7 @@ from evals.looks import Look, Mode, is_decided, judge_look, plan_looks
 from evals.outcome import Outcome
 from evals.pair_judge import ORDERS, PairJudge
 from evals.plan import Foresight
-from evals.preferences import are_identical, quality
+from evals.preferences import JudgeQuality, are_identical, quality
 from evals.recorded import Beginning, RecordedRun
 from evals.result_spans import NO_ENDPOINT
 from evals.run import CacheMode, Progress, RunOptions, ask_all, find_models, new_run_id, repeat_lost
@@ -61,7 +61,7 @@ class Comparison:
         cache: State of the prefix cache.
         warmup: Pairs asked beforehand and dropped.
         plan: What the run is expected to see.
-        allows_inconclusive: Whether «cannot tell» counts as good.
+        allows_inconclusive: Whether "cannot tell" counts as good.
         judge: Compares the answers of a pair; None for no judge.
         mode: When the run may come to its verdict.
         guards: Whether lost items are asked again, to find those that always fail now.
@@ -124,7 +124,15 @@ class Comparison:
             pairs = recorded.pairs(planned, is_judged=self.judge is not None)
             if len(pairs) < len(planned) or self._unjudged(recorded, planned):
                 return None
-            judgement = judge_look(self.mode, look, self.gates, pairs, self.settings.seed)
+            trust = self._judge_quality(recorded, pairs)
+            if trust is not None and trust.problem() is not None:
+                # What a judge says that cannot be trusted is no evidence, for either side.
+                pairs = [replace(pair, preference=None) for pair in pairs]
+            judgement = recorded.judgements.get(look.number)
+            if judgement is None:
+                # All that it rests on is there and stays as it is.
+                judgement = judge_look(self.mode, look, self.gates, pairs, self.settings.seed)
+                recorded.judgements[look.number] = judgement
             if look.is_last or is_decided(judgement):
                 return Decision(look, pairs, judgement)
         return None
@@ -232,8 +240,8 @@ class Comparison:
 
             async def work() -> None:
                 for pair, order in waiting:
-                    verdict = await judge.ask(client, pair, order)
-                    recorded.note_verdict(pair.index, order, verdict)
+                    spoken = await judge.ask(client, pair, order)
+                    recorded.note_verdict(pair.index, order, spoken)
                     await recorded.sync()
 
             await asyncio.gather(*(work() for _ in range(settings.concurrency)))
@@ -292,7 +300,14 @@ class Comparison:
             num_interruptions=recorded.num_interruptions,
             num_asked_again=recorded.num_asked_again,
             drift=find_drift(recorded.readings),
-            judge_quality=None
-            if self.judge is None
-            else quality(pairs, [recorded.verdicts(pair.index) for pair in pairs]),
+            judge_quality=self._judge_quality(recorded, pairs),
         )
+
+    def _judge_quality(
+        self, recorded: RecordedRun, pairs: Sequence[AnsweredPair]
+    ) -> JudgeQuality | None:
+        if self.judge is None:
+            return None
+        verdicts = [recorded.verdicts(pair.index) for pair in pairs]
+        said = [recorded.unreadable(pair.index) for pair in pairs]
+        return quality(pairs, verdicts, said)

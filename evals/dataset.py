@@ -124,6 +124,20 @@ def load_dataset(folder: Path) -> Dataset:
     return Dataset(items_path.stem, card.version, f"sha256:{digest}", tuple(items), tuple(problems))
 
 
+def refuse_damaged(dataset: Dataset, *, is_allowed: bool) -> None:
+    """Make sure that a dataset is what its card and its lock say, line by line.
+
+    Raises:
+        ConfigurationError: If it has a problem, unless that is allowed.
+    """
+    if dataset.problems and not is_allowed:
+        more = len(dataset.problems) - 1
+        raise ConfigurationError(
+            f"{dataset.problems[0]}{f' (and {more} more problems)' if more else ''}; "
+            "--allow-damaged takes the items that are good"
+        )
+
+
 def find_items_file(folder: Path) -> Path:
     """Return the .jsonl file of a dataset folder.
 

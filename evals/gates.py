@@ -1,8 +1,9 @@
-"""The grammar of `--gate`: 'accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%'."""
+"""The grammar of `--gate`: 'accuracy>=-1%, errors<=+1%, p95_ttft<=+5%, shift_ttft<=+3%'."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -31,6 +32,14 @@ class PreferenceGate(AccuracyGate):
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorGate:
+    """Requests without an answer may become more frequent by at most `margin` of all pairs."""
+
+    text: str
+    margin: float
+
+
+@dataclass(frozen=True, slots=True)
 class LatencyGate:
     """A latency may grow by at most `margin`, a fraction of the baseline's.
 
@@ -47,7 +56,10 @@ class LatencyGate:
     margin: float
 
 
-Gate = AccuracyGate | LatencyGate
+Gate = AccuracyGate | ErrorGate | LatencyGate
+
+# Judged in every run, whether or not `--gate` names errors.
+USUAL_ERRORS = ErrorGate("errors<=+1%", 0.01)
 
 EXAMPLE = "'accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%'"
 _GATE = re.compile(r"^([a-z0-9_.]+)\s*(>=|<=|≥|≤|==|=|<|>)\s*([+\-−]?)\s*(\d+(?:\.\d+)?)\s*(%?)$")
@@ -69,6 +81,12 @@ def parse_gates(text: str) -> list[Gate]:
         if names.count(name) > 1:
             raise ConfigurationError(f"--gate names {name} twice")
     return gates
+
+
+def with_errors(gates: Sequence[Gate]) -> list[Gate]:
+    """Return the gates with the one on errors, which every run has."""
+    is_named = any(isinstance(gate, ErrorGate) for gate in gates)
+    return [*gates] if is_named else [*gates, USUAL_ERRORS]
 
 
 def name_of(gate: Gate) -> str:
@@ -93,6 +111,9 @@ def _parse(text: str) -> Gate:
             raise ConfigurationError(f"gate {text!r}: a loss of {digits}% can never be exceeded")
         kind = AccuracyGate if name == "accuracy" else PreferenceGate
         return kind(compact, 0.0 - limit)
+    if name == "errors":
+        _check_direction(text, relation, ("<=", "≤"), limit >= 0)
+        return ErrorGate(compact, limit)
     return _latency_gate(text, compact, name, relation, limit)
 
 
@@ -100,7 +121,7 @@ def _latency_gate(text: str, compact: str, name: str, relation: str, limit: floa
     match = _LATENCY.match(name)
     if match is None or match[3] not in list(Metric):
         raise ConfigurationError(
-            f"gate {text!r}: {name!r} is unknown; known: accuracy, preference, and shift_, p50_, "
+            f"gate {text!r}: {name!r} is unknown; known: accuracy, preference, errors, and shift_, p50_, "
             f"p95_ or any pNN_ followed by {', '.join(Metric)}"
         )
     _check_direction(text, relation, ("<=", "≤"), limit >= 0)

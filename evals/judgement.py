@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evals.answers import AnsweredPair
-from evals.effects import Effect, measure
-from evals.gates import AccuracyGate, Gate, name_of
+from evals.effect import Effect
+from evals.effects import measure
+from evals.gates import AccuracyGate, ErrorGate, Gate, name_of
 from evals.stats.multiplicity import holm
 from evals.verdict import Verdict
+from evenkeel.gate_verdict import worst
 
 OVERALL = "overall"
 # One-sided levels: half of 5 % for the gates over all items, half for those over the slices.
@@ -25,6 +27,30 @@ class GateResult:
     slice_name: str
     effect: Effect
     verdict: Verdict
+
+    @property
+    def is_beyond(self) -> bool:
+        """Return whether what was observed is worse than the margin allows."""
+        loss = self.loss
+        return loss is not None and loss > self.gate.margin
+
+    @property
+    def loss(self) -> float | None:
+        """Return how much worse B was, as a fraction; below 0 where it was better."""
+        estimate = self.effect.estimate
+        if estimate is None:
+            return None
+        return -estimate if isinstance(self.gate, AccuracyGate) else estimate
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether the whole 95 % interval lies on the worse side, other looks aside."""
+        bound = (
+            self.effect.upper if isinstance(self.gate, AccuracyGate) else self.effect.lower
+        )
+        if bound is None:
+            return False
+        return bound < 0 if isinstance(self.gate, AccuracyGate) else bound > 0
 
     @property
     def metric(self) -> str:
@@ -44,6 +70,23 @@ class Judgement:
         """Return the results that are regressions."""
         return [r for r in self.results if r.verdict is Verdict.REGRESSED]
 
+    @property
+    def lost_slices(self) -> list[GateResult]:
+        """Return the slices that are no regression by themselves, and lost all the same."""
+        return [
+            r
+            for r in self.results
+            if r.slice_name != OVERALL and r.is_lost and r.verdict is not Verdict.REGRESSED
+        ]
+
+    @property
+    def has_too_many_errors(self) -> bool:
+        """Return whether the candidate failed more often than is tolerated."""
+        return any(
+            isinstance(r.gate, ErrorGate) and r.slice_name == OVERALL and r.is_beyond
+            for r in self.results
+        )
+
 
 Measure = Callable[[Gate, Sequence[AnsweredPair], int], Effect]
 
@@ -56,9 +99,9 @@ def judge(
 ) -> Judgement:
     """Judge every gate over all pairs, then over each slice.
 
-    «Worse» and «better» are one-sided tests, Holm-adjusted within two families, the gates over
+    "Worse" and "better" are one-sided tests, Holm-adjusted within two families, the gates over
     all pairs and the gates × slices, each at 2.5 %: so at most 5 % of runs without a change end as
-    regressed. «No worse» is a one-sided 5 % test against the margin; to let a candidate pass,
+    regressed. "No worse" is a one-sided 5 % test against the margin; to let a candidate pass,
     every gate must pass, so it needs no adjustment (intersection-union, Berger 1982).
 
     Args:
@@ -91,30 +134,28 @@ def _decide(family: Sequence[tuple[Gate, str, Effect]]) -> list[GateResult]:
     better = dict(
         zip(testable, holm([family[i][2].p_better or 0.0 for i in testable]), strict=True)
     )
-    return [
-        GateResult(gate, name, effect, _verdict(gate, effect, worse.get(i), better.get(i)))
-        for i, (gate, name, effect) in enumerate(family)
-    ]
+    found = []
+    for i, (gate, name, effect) in enumerate(family):
+        result = GateResult(gate, name, effect, Verdict.INCONCLUSIVE)
+        verdict = _verdict(result, worse.get(i, 1.0), better.get(i, 1.0))
+        found.append(GateResult(gate, name, effect, verdict))
+    return found
 
 
-def _verdict(gate: Gate, effect: Effect, p_worse: float | None, p_better: float | None) -> Verdict:
-    if p_worse is None or p_better is None or effect.estimate is None or effect.p_beyond is None:
+def _verdict(result: GateResult, p_worse: float, p_better: float) -> Verdict:
+    effect = result.effect
+    if effect.estimate is None or effect.p_beyond is None:
         return Verdict.INCONCLUSIVE
     if p_better <= FAMILY_ALPHA:
         return Verdict.BETTER
+    is_worse = p_worse <= FAMILY_ALPHA
     if effect.p_beyond <= MARGIN_ALPHA:
-        return Verdict.NO_WORSE
-    loss = -effect.estimate if isinstance(gate, AccuracyGate) else effect.estimate
-    if p_worse <= FAMILY_ALPHA and loss > gate.margin:
-        return Verdict.REGRESSED
-    return Verdict.INCONCLUSIVE
+        return Verdict.WORSE if is_worse else Verdict.NO_WORSE
+    return Verdict.REGRESSED if is_worse and result.is_beyond else Verdict.INCONCLUSIVE
 
 
 def _overall_verdict(results: Sequence[GateResult]) -> Verdict:
     """One regression anywhere is a regression; otherwise the gates over all pairs decide."""
-    if any(r.verdict is Verdict.REGRESSED for r in results):
-        return Verdict.REGRESSED
-    verdicts = [r.verdict for r in results if r.slice_name == OVERALL]
-    if Verdict.INCONCLUSIVE in verdicts:
-        return Verdict.INCONCLUSIVE
-    return Verdict.BETTER if Verdict.BETTER in verdicts else Verdict.NO_WORSE
+    overall = [r.verdict.value for r in results if r.slice_name == OVERALL]
+    is_regressed = any(r.verdict is Verdict.REGRESSED for r in results)
+    return Verdict(worst([*overall, *([Verdict.REGRESSED.value] if is_regressed else [])]))

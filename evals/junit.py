@@ -17,7 +17,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def to_junit(outcome: Outcome) -> str:
     """Return the XML.
 
-    A regression is a failure. «Cannot tell» over all items is an error, unless the run allows it;
+    A regression is a failure. "Cannot tell" over all items is an error, unless the run allows it;
     on a slice it is skipped, since slices alone cannot make a run inconclusive.
     """
     cases = [_case(result, outcome) for result in outcome.judgement.results]

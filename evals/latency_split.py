@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evals.answers import Answer, AnsweredPair
-from evals.effects import pairs_around
+from evals.latency_effects import pairs_around
 from evals.gates import Gate, LatencyGate, Metric, name_of
 
 QUEUE, PREFILL, LONGER, SPEED, ELSEWHERE = (

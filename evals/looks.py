@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from evals.answers import AnsweredPair
-from evals.effects import Effect, measure
-from evals.gates import AccuracyGate, Gate, LatencyGate, PreferenceGate
+from evals.effect import Effect
+from evals.effects import measure, worth_of
+from evals.gates import AccuracyGate, ErrorGate, Gate, LatencyGate
 from evals.judgement import Judgement, judge
 from evals.repeated_items import has_repeats, measure_items
 from evals.stats.betting import anytime_p
@@ -109,34 +110,51 @@ def is_decided(judgement: Judgement) -> bool:
 
 
 def _measure_anytime(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
-    """Return the effect with anytime-valid evidence; for shifts from the signs of log(B/A)."""
+    """Return the effect with anytime-valid evidence; for shifts from the signs of log(B/A).
+
+    One bet is made on each cluster, on the mean over its items, once it has been asked whole.
+    """
     effect = measure(gate, pairs, seed)
-    if effect.estimate is None:
+    if effect.estimate is None or effect.p_worse is None:
         return effect
-    if isinstance(gate, AccuracyGate):
-        gains = _gains(gate, pairs)
+    if isinstance(gate, AccuracyGate | ErrorGate):
+        worth, sign = worth_of(gate), -1.0 if isinstance(gate, ErrorGate) else 1.0
+        both = [(pair, worth(pair)) for pair in pairs]
+        gains = _by_cluster([(p, sign * (w[1] - w[0])) for p, w in both if w is not None])
         return replace(
             effect,
             p_worse=anytime_p([-x for x in gains], 0.0),
             p_better=anytime_p(gains, 0.0),
-            p_beyond=anytime_p(gains, -gate.margin),
+            p_beyond=effect.p_beyond
+            if isinstance(gate, ErrorGate)
+            else anytime_p(gains, -gate.margin),
         )
-    both = [found for p in pairs if (found := p.latencies_s(gate.metric)) is not None]
-    signs = [_sign(b - a) for a, b in both]
+    found = [(pair, ab) for pair in pairs if (ab := pair.latencies_s(gate.metric)) is not None]
+    signs = _by_cluster([(pair, _sign(b - a)) for pair, (a, b) in found])
+    within = [
+        # What timed out may have taken any time from there on.
+        (pair, -1.0 if pair.b.has_timed_out and a < b else _sign(a * (1 + gate.margin) - b))
+        for pair, (a, b) in found
+    ]
     return replace(
         effect,
         p_worse=anytime_p(signs, 0.0),
         p_better=anytime_p([-x for x in signs], 0.0),
-        p_beyond=anytime_p([_sign(a * (1 + gate.margin) - b) for a, b in both], 0.0),
+        p_beyond=anytime_p(_by_cluster(within), 0.0),
     )
 
 
-def _gains(gate: AccuracyGate, pairs: Sequence[AnsweredPair]) -> list[float]:
-    """Return +1 for each pair that the candidate won, −1 for each it lost."""
-    if isinstance(gate, PreferenceGate):
-        worth = {"A": -1.0, "B": 1.0, "tie": 0.0}
-        return [worth[p.preference] for p in pairs if p.preference is not None]
-    return [float(bool(p.b.is_right)) - bool(p.a.is_right) for p in pairs if p.is_measured]
+def _by_cluster(values: Sequence[tuple[AnsweredPair, float]]) -> list[float]:
+    """Return the mean of each cluster, in the order in which they came.
+
+    Clusters are asked one after the other, so all but the last have been asked whole.
+    """
+    clusters: dict[str, list[float]] = {}
+    for pair, value in values:
+        clusters.setdefault(pair.item.cluster_id, []).append(value)
+    if len(clusters) < len(values):
+        clusters.popitem()
+    return [sum(members) / len(members) for members in clusters.values()]
 
 
 def _sign(value: float) -> float:

@@ -11,8 +11,8 @@ import numpy as np
 
 from evals.answers import Answer, AnsweredPair
 from evals.dataset import Dataset
-from evals.gates import Metric
-from evals.judgement import GateResult, Judgement
+from evals.gates import ErrorGate, Metric
+from evals.judgement import OVERALL, GateResult, Judgement
 from evals.latency_split import LatencySplit
 from evals.looks import Look, Mode
 from evals.plan import Foresight
@@ -23,6 +23,8 @@ from evals.sides import Side
 from evals.verdict import Verdict
 
 EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED = 0, 1, 3
+# Slices that the headline names.
+SLICES_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Outcome:
         pairs: Every pair, measured or not.
         judgement: Verdict of each gate.
         max_unmeasured_ratio: Share of pairs that may lack a score.
-        allows_inconclusive: Whether «cannot tell» counts as good.
+        allows_inconclusive: Whether "cannot tell" counts as good.
         engines: Version of each side's server, by "A" and "B", where it says one.
         num_interruptions: How often the run was cut off and went on.
         num_asked_again: Calls that were in flight at an interruption, and were asked again.
@@ -94,8 +96,8 @@ class Outcome:
 
     @property
     def is_measured(self) -> bool:
-        """Return whether enough pairs have a score on both sides."""
-        return self.num_unmeasured <= self.max_unmeasured_ratio * len(self.pairs)
+        """Return whether enough pairs have a score on both sides, and the judge can be trusted."""
+        return self._unmeasured() is None
 
     @property
     def is_regressed(self) -> bool:
@@ -109,9 +111,21 @@ class Outcome:
             return EXIT_REGRESSED
         if not self.is_measured:
             return EXIT_UNMEASURED
+        if self.judgement.has_too_many_errors:
+            # Whatever is allowed: requests that fail are no matter of too few pairs.
+            return EXIT_UNMEASURED
         if self.judgement.verdict is Verdict.INCONCLUSIVE and not self.allows_inconclusive:
             return EXIT_UNMEASURED
         return EXIT_GOOD
+
+    def _unmeasured(self) -> str | None:
+        """Return why the run measured too little for any verdict but a regression, or None."""
+        if self.num_unmeasured > self.max_unmeasured_ratio * len(self.pairs):
+            return (
+                f"{self.num_unmeasured} of {len(self.pairs)} pairs have no "
+                f"score on both sides ({_commonest_error(self.pairs)})"
+            )
+        return None if self.judge_quality is None else self.judge_quality.problem()
 
     @property
     def headline(self) -> str:
@@ -130,20 +144,31 @@ class Outcome:
                 "regressed: always right before, always wrong now: "
                 f"{', '.join(self.broken_items[:5])}"
             )
-        if not self.is_measured:
-            reason = _commonest_error(self.pairs)
+        if (problem := self._unmeasured()) is not None:
+            return f"could not measure: {problem}"
+        return f"{self._judged()}{self._lost_slices()}"
+
+    def _judged(self) -> str:
+        verdict = self.judgement.verdict
+        overall = [r for r in self.judgement.results if r.slice_name == OVERALL]
+        named = ", ".join(r.gate.text for r in overall if r.verdict is verdict)
+        if self.judgement.has_too_many_errors:
+            failed = next(r for r in overall if isinstance(r.gate, ErrorGate))
             return (
-                f"could not measure: {self.num_unmeasured} of {len(self.pairs)} pairs have no "
-                f"score on both sides ({reason})"
+                f"inconclusive: {failed.effect.note}, more than {failed.gate.text} tolerates; "
+                "too few for a regression to be shown"
             )
-        if self.judgement.verdict is Verdict.INCONCLUSIVE:
-            gates = ", ".join(
-                r.gate.text
-                for r in self.judgement.results
-                if r.slice_name == "overall" and r.verdict is Verdict.INCONCLUSIVE
-            )
-            return f"inconclusive: no regression shown, but these pairs cannot clear {gates}"
-        return str(self.judgement.verdict)
+        if verdict is Verdict.INCONCLUSIVE:
+            return f"inconclusive: no regression shown, but these pairs cannot clear {named}"
+        return f"worse, within what is tolerated: {named}" if verdict is Verdict.WORSE else verdict
+
+    def _lost_slices(self) -> str:
+        lost = self.judgement.lost_slices
+        if not lost:
+            return ""
+        shown = ", ".join(f"{r.metric} on {r.slice_name}" for r in lost[:SLICES_NAMED])
+        more = f" and {len(lost) - SLICES_NAMED} more" if len(lost) > SLICES_NAMED else ""
+        return f" (slices that lost, taken by themselves: {shown}{more})"
 
     def to_record(self) -> dict[str, Any]:
         """Return the run as one JSON object, without prompts and answers."""

@@ -1,9 +1,8 @@
-"""A model as judge of pairs: blind, in both orders, and a tie where the order decided."""
+"""A model as judge of pairs: blind, in both orders; where the order decided it said nothing."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evals.answers import AnsweredPair
 from evals.client import Call, ChatClient
 from evals.sides import Side, base_url
+from evals.spoken_verdict import SHOWN, Spoken, read_choice
 from evals.toml_file import read_toml_file
 
 DEFAULT_CRITERIA = (
@@ -24,7 +24,6 @@ INSTRUCTION = (
     "Reply with one word: 1 if Answer 1 is better, 2 if Answer 2 is better, tie if neither is."
 )
 ORDERS = ("AB", "BA")
-_VERDICT = re.compile(r"\b(?:answer\s*)?(1|2|tie)\b", re.IGNORECASE)
 _NAME_OF_WINNER = {("AB", "1"): "A", ("AB", "2"): "B", ("BA", "1"): "B", ("BA", "2"): "A"}
 
 
@@ -59,8 +58,8 @@ class PairJudge:
             {"role": "user", "content": text},
         ]
 
-    async def ask(self, client: ChatClient, pair: AnsweredPair, order: str) -> str | None:
-        """Return A, B or tie; None if the judge did not answer, or not with a verdict."""
+    async def ask(self, client: ChatClient, pair: AnsweredPair, order: str) -> Spoken:
+        """Return what the judge says of a pair in one order."""
         call = Call(
             side=self.side,
             messages=self.messages(pair, order),
@@ -70,7 +69,10 @@ class PairJudge:
             cache_salt=None,
         )
         reply = await client.ask(call)
-        return None if reply.text is None else read_verdict(reply.text, order)
+        if reply.text is None:
+            return Spoken(None)
+        verdict = read_verdict(reply.text, order)
+        return Spoken(verdict, reply.text[:SHOWN] if verdict is None else None)
 
 
 def read_verdict(text: str, order: str) -> str | None:
@@ -80,11 +82,8 @@ def read_verdict(text: str, order: str) -> str | None:
         text: What the judge said.
         order: Which answer it was shown first, AB or BA.
     """
-    found = {word.lower() for word in _VERDICT.findall(text)}
-    if len(found) != 1:
-        return None
-    word = found.pop()
-    return "tie" if word == "tie" else _NAME_OF_WINNER[order, word]
+    choice = read_choice(text)
+    return choice if choice in (None, "tie") else _NAME_OF_WINNER[order, str(choice)]
 
 
 class _JudgeFile(BaseModel):
@@ -94,7 +93,8 @@ class _JudgeFile(BaseModel):
     model: str | None = None
     criteria: str = DEFAULT_CRITERIA
     temperature: float = Field(default=0.0, ge=0)
-    max_tokens: int = Field(default=8, ge=1)
+    # Enough for a model that thinks first; others stop after their word.
+    max_tokens: int = Field(default=512, ge=1)
 
 
 def load_judge(path: Path, default_url: str) -> PairJudge:

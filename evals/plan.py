@@ -9,8 +9,8 @@ from typing import Any
 
 from scipy.stats import norm
 
-from evals.effects import MIN_PAIRS, min_pairs_for
-from evals.gates import AccuracyGate, Gate, LatencyGate, Metric, PreferenceGate, name_of
+from evals.latency_effects import MIN_PAIRS, min_pairs_for
+from evals.gates import AccuracyGate, ErrorGate, Gate, LatencyGate, Metric, PreferenceGate, name_of
 from evals.stats.noninferiority import noninferior_accuracy
 from evals.stats.power import pairs_to_show_noninferiority, smallest_detectable_difference
 from evenkeel.errors import CannotMeasureError
@@ -142,7 +142,8 @@ def foresee(
 ) -> list[Foresight]:
     """Return for each gate what `num_pairs` pairs can see, at 80 % power and the 5 % level.
 
-    Accuracy: the exact power of the exact McNemar test. Shift: the normal sample-size formula.
+    Errors are judged by what is observed and have no line. Accuracy: the exact power of the exact
+    McNemar test. Shift: the normal sample-size formula.
     Quantile: the same for the pairs around the quantile.
     """
     known = assumptions or Assumptions()
@@ -151,6 +152,7 @@ def foresee(
         if isinstance(gate, AccuracyGate)
         else _foresee_latency(gate, num_pairs, known, len(gates))
         for gate in gates
+        if not isinstance(gate, ErrorGate)
     ]
 
 

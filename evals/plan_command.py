@@ -7,7 +7,7 @@ import json
 import sys
 
 from evals.calibration import read_assumptions
-from evals.dataset import load_dataset
+from evals.dataset import load_dataset, refuse_damaged
 from evals.gates import parse_gates
 from evals.outcome import EXIT_GOOD, EXIT_UNMEASURED
 from evals.plan import foresee
@@ -22,6 +22,7 @@ def run(args: argparse.Namespace) -> int:
     """
     gates = parse_gates(args.gate)
     dataset = load_dataset(args.dataset)
+    refuse_damaged(dataset, is_allowed=args.allow_damaged)
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
     items = spread(dataset.items, args.limit)

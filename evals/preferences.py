@@ -8,7 +8,13 @@ from typing import Any
 
 from evals.answers import AnsweredPair
 from evals.stats.binary import wilson
-from evals.stats.judge import judge_swap
+
+# Beyond these a judge proves nothing. A coin flips half of the time, and so does a judge that
+# always names the same place; with fewer pairs nothing can be proved anyway.
+HIGHEST_FLIP_RATE = 0.4
+MOST_UNREADABLE = 0.2
+FEWEST_JUDGED = 5
+EXAMPLES_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +25,10 @@ class JudgeQuality:
         num_judged: Pairs judged in both orders.
         num_unjudged: Pairs for which a verdict is missing; they count for no side.
         num_identical: Pairs with the same text twice: a tie without a call.
-        flip_rate: Share of the judged pairs whose verdict changed with the order; those are ties.
+        num_unreadable: Of those, pairs of which the judge said something that is no verdict.
+        examples: Some of what it said then.
+        num_decided: Judged pairs of which one answer was chosen in both orders.
+        flip_rate: Share of the judged pairs whose verdict changed with the order; they say nothing.
         first_share: Share of all decided verdicts that chose the answer shown first; 0.5 is fair.
         longer_share: Share of the stable, decided verdicts that chose the longer answer; 0.5 is
             fair if length says nothing of quality.
@@ -32,7 +41,10 @@ class JudgeQuality:
 
     num_judged: int
     num_unjudged: int
+    num_unreadable: int
+    examples: tuple[str, ...]
     num_identical: int
+    num_decided: int
     flip_rate: float | None
     first_share: float | None
     longer_share: float | None
@@ -45,13 +57,34 @@ class JudgeQuality:
         """Return it as JSON."""
         return asdict(self)
 
+    def problem(self) -> str | None:
+        """Return why this judge proves nothing, or None where it can be trusted that far."""
+        asked = self.num_judged + self.num_unreadable
+        if asked < FEWEST_JUDGED:
+            return None
+        if self.num_unreadable > MOST_UNREADABLE * asked:
+            shown = "; ".join(repr(said) for said in self.examples)
+            return (
+                f"the judge could not be read on {self.num_unreadable} of {asked} pairs; "
+                f"it said {shown}"
+            )
+        if self.flip_rate is not None and self.flip_rate > HIGHEST_FLIP_RATE:
+            return (
+                f"the judge's verdict changed with the order of the answers on {self.flip_rate:.0%} "
+                f"of {self.num_judged} pairs, more than {HIGHEST_FLIP_RATE:.0%}"
+            )
+        if not self.num_decided:
+            return f"the judge never preferred an answer on {self.num_judged} pairs"
+        return None
+
     def describe(self) -> str:
         """Return one line for a reader."""
         parts = [f"judge: {self.num_judged} pairs in both orders"]
         if self.num_unjudged:
-            parts.append(f"{self.num_unjudged} without a verdict")
+            unreadable = f", {self.num_unreadable} unreadable" if self.num_unreadable else ""
+            parts.append(f"{self.num_unjudged} without a verdict{unreadable}")
         if self.flip_rate is not None:
-            parts.append(f"{self.flip_rate:.0%} flipped with the order (ties)")
+            parts.append(f"{self.flip_rate:.0%} flipped with the order (left out)")
         if self.longer_share is not None and self.longer_ci95 is not None:
             low, high = self.longer_ci95
             parts.append(f"{self.longer_share:.0%} for the longer ({low:.0%} to {high:.0%})")
@@ -65,11 +98,12 @@ class JudgeQuality:
 
 
 def merge(verdicts: tuple[str | None, str | None]) -> str | None:
-    """Return the verdict of both orders together; None if one is missing."""
+    """Return the verdict of both orders; None if one is missing, or they contradict each other.
+
+    A verdict that changes with the order tells of the order, not of the answers: it is no tie.
+    """
     forward, backward = verdicts
-    if forward is None or backward is None:
-        return None
-    return judge_swap([[forward, backward]]).verdicts[0]
+    return forward if forward == backward else None
 
 
 def are_identical(pair: AnsweredPair) -> bool:
@@ -78,13 +112,16 @@ def are_identical(pair: AnsweredPair) -> bool:
 
 
 def quality(
-    pairs: Sequence[AnsweredPair], verdicts: Sequence[tuple[str | None, str | None]]
+    pairs: Sequence[AnsweredPair],
+    verdicts: Sequence[tuple[str | None, str | None]],
+    unreadable: Sequence[Sequence[str]] = (),
 ) -> JudgeQuality:
     """Return how far the judge of these pairs can be trusted.
 
     Args:
         pairs: Every pair of the run.
         verdicts: For each pair the verdict with A first and with B first; None where missing.
+        unreadable: For each pair what the judge said that could not be read.
     """
     both = [
         (pair, (ab, ba))
@@ -108,7 +145,10 @@ def quality(
     return JudgeQuality(
         num_judged=len(both),
         num_unjudged=len(pairs) - len(both) - num_identical,
+        num_unreadable=sum(bool(said) for said in unreadable),
+        examples=tuple(text for said in unreadable for text in said)[:EXAMPLES_SHOWN],
         num_identical=num_identical,
+        num_decided=len(decided),
         flip_rate=_share([ab != ba for _, (ab, ba) in both]),
         first_share=_share(firsts),
         longer_share=_share(longer),

@@ -13,6 +13,7 @@ from evals.client import Reply
 from evals.guard import Repeats
 from evals.journal import FILE_NAME, Journal
 from evals.latency_split import ServerTimes
+from evals.judgement import Judgement
 from evals.preferences import are_identical, merge
 from evals.schedule import PlannedPair
 from evals.scorers import Label, Score
@@ -63,6 +64,9 @@ class RecordedRun:
         self._item_of: dict[int, str] = {}
         self._session_of: dict[tuple[int, str], int] = {}
         self._verdicts: dict[tuple[int, str], str | None] = {}
+        self._unreadable: dict[tuple[int, str], str] = {}
+        # What each look came to; filled by whoever judges it.
+        self.judgements: dict[int, Judgement] = {}
         self._repeats: dict[int, Repeats] = {}
         self._readings: dict[int, Reading] = {}
         self._in_flight: set[tuple[int, str]] = set()
@@ -178,9 +182,13 @@ class RecordedRun:
         """Return what the judge said of a pair with A first, and with B first."""
         return self._verdicts.get((index, "AB")), self._verdicts.get((index, "BA"))
 
-    def note_verdict(self, index: int, order: str, verdict: str | None) -> None:
+    def unreadable(self, index: int) -> list[str]:
+        """Return what the judge said of a pair and could not be read, shortened."""
+        return [said for (pair, _), said in self._unreadable.items() if pair == index]
+
+    def note_verdict(self, index: int, order: str, spoken: Spoken) -> None:
         """Write down what the judge said."""
-        self._write({"kind": "verdict", "pair": index, "order": order, "verdict": verdict})
+        self._write({"kind": "verdict", "pair": index, "order": order, **asdict(spoken)})
 
     def repeats(self, index: int) -> Repeats:
         """Return how a lost pair did when it was asked again."""
@@ -237,7 +245,10 @@ class RecordedRun:
             self._item_of[record["pair"]] = record["item"]
             self._session_of[key] = self._num_sessions
         elif kind == "verdict":
-            self._verdicts[record["pair"], record["order"]] = record["verdict"]
+            key = (record["pair"], record["order"])
+            self._verdicts[key] = record["verdict"]
+            if record.get("said") is not None:
+                self._unreadable[key] = record["said"]
         elif kind == "repeat":
             known = self.repeats(record["pair"])
             right = (record["right"],)

@@ -5,19 +5,20 @@ Repeats of one item are not independent: taken for items, they would make every 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import binom, norm
+from scipy.stats import norm, t
 
 from evals.answers import AnsweredPair
-from evals.effects import Effect, measure_latencies
-from evals.gates import AccuracyGate, Gate, LatencyGate, PreferenceGate
-from evals.stats.clusters import clustered_mean
-from evals.stats.inputs import Floats
+from evals.effect import Effect
+from evals.effects import measure, worth_of
+from evals.gates import AccuracyGate, ErrorGate, Gate, LatencyGate
+from evals.latency_effects import Latencies, measure_latencies
+from evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean
+from evals.stats.sign_flips import sign_flip_tails
 
 Z95 = float(norm.ppf(0.975))
-_WORTH = {"A": -1.0, "B": 1.0, "tie": 0.0}
 
 
 def has_repeats(pairs: Sequence[AnsweredPair]) -> bool:
@@ -28,73 +29,73 @@ def has_repeats(pairs: Sequence[AnsweredPair]) -> bool:
 def measure_items(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
     """Return the effect of a gate over items, each with the mean of its repeats.
 
-    Accuracy and preference: mean of the items' B − A; direction by the exact sign test over the
-    items that moved; interval and margin with the cluster-robust normal error. Latency: each
-    item's geometric means, measured as single pairs are.
+    Accuracy and preference: mean of the items' B − A; direction by flipping the signs of whole
+    clusters of items; interval and margin with the cluster-robust normal error. Latency: each
+    item's geometric means, measured as single pairs are. Errors count by request.
     """
     items: dict[str, list[AnsweredPair]] = {}
     for pair in pairs:
         items.setdefault(pair.item.id, []).append(pair)
     if isinstance(gate, LatencyGate):
-        a, b = _latencies(gate, list(items.values()))
-        return measure_latencies(gate, a, b, seed)
-    if isinstance(gate, PreferenceGate):
-        return _shares(gate, list(items.values()), _preferred)
-    return _shares(gate, list(items.values()), _right)
+        return measure_latencies(gate, _latencies(gate, list(items.values())), seed)
+    if isinstance(gate, ErrorGate):
+        return measure(gate, pairs, seed)
+    return _shares(gate, list(items.values()))
 
 
-def _latencies(gate: LatencyGate, items: Sequence[Sequence[AnsweredPair]]) -> tuple[Floats, Floats]:
-    a, b = [], []
+def _latencies(gate: LatencyGate, items: Sequence[Sequence[AnsweredPair]]) -> Latencies:
+    a, b, clusters, is_open = [], [], [], []
     for repeats in items:
-        known = [both for pair in repeats if (both := pair.latencies_s(gate.metric)) is not None]
+        known = [p for p in repeats if p.latencies_s(gate.metric) is not None]
         if known:
-            means = np.exp(np.log(known).mean(axis=0))
+            means = np.exp(np.log([p.latencies_s(gate.metric) for p in known]).mean(axis=0))
             a.append(float(means[0]))
             b.append(float(means[1]))
-    return np.array(a), np.array(b)
-
-
-def _right(pair: AnsweredPair) -> tuple[float, float] | None:
-    return (
-        (float(bool(pair.a.is_right)), float(bool(pair.b.is_right))) if pair.is_measured else None
+            clusters.append(repeats[0].item.cluster_id)
+            is_open.append(any(p.b.has_timed_out and not p.a.has_timed_out for p in known))
+    return Latencies(
+        np.array(a, dtype=float),
+        np.array(b, dtype=float),
+        cluster_codes(clusters),
+        np.array(is_open, dtype=bool),
     )
 
 
-def _preferred(pair: AnsweredPair) -> tuple[float, float] | None:
-    if pair.preference is None:
-        return None
-    return float(pair.preference == "A"), float(pair.preference == "B")
-
-
-def _shares(
-    gate: AccuracyGate,
-    items: Sequence[Sequence[AnsweredPair]],
-    score: Callable[[AnsweredPair], tuple[float, float] | None],
-) -> Effect:
-    means: list[tuple[str, float, float]] = []
+def _shares(gate: AccuracyGate, items: Sequence[Sequence[AnsweredPair]]) -> Effect:
+    worth = worth_of(gate)
+    names: list[str] = []
+    means: list[tuple[float, float]] = []
     for repeats in items:
-        known = [both for pair in repeats if (both := score(pair)) is not None]
+        known = [both for pair in repeats if (both := worth(pair)) is not None]
         if known:
             a, b = (sum(side) / len(known) for side in zip(*known, strict=True))
-            means.append((repeats[0].item.cluster_id, a, b))
+            names.append(repeats[0].item.cluster_id)
+            means.append((a, b))
     if not means:
         return Effect(0, None, None, note="no item was scored on both sides")
-    changes = [b - a for _, a, b in means]
-    lost, gained = sum(d < 0 for d in changes), sum(d > 0 for d in changes)
-    spread = clustered_mean(changes, [cluster for cluster, _, _ in means])
-    error = spread.se_cr1
-    # Without any spread the normal limit says nothing: a margin of 0 changes in n, rule of three.
-    floor = 3 / len(means) / Z95
-    width = max(error or 0.0, floor)
+    values = np.array(means)
+    changes, codes = values[:, 1] - values[:, 0], cluster_codes(names)
+    num_clusters = int(codes.max()) + 1
+    lost, gained = int((changes < 0).sum()), int((changes > 0).sum())
+    spread = clustered_mean(changes.tolist(), names)
+    # Without any spread the limit says nothing: a margin of 0 changes in n, rule of three.
+    floor = 3 / num_clusters / Z95
+    width = max(spread.se_cr1 or 0.0, floor)
+    is_single = num_clusters == len(means)
+    z = Z95 if is_single or num_clusters < 2 else float(t.isf(0.025, num_clusters - 1))
+    less, greater = sign_flip_tails(cluster_sums(changes, codes))
+    beyond = (spread.mean + gate.margin) / width
     return Effect(
         num_pairs=len(means),
-        baseline=sum(a for _, a, _ in means) / len(means),
-        candidate=sum(b for _, _, b in means) / len(means),
+        baseline=float(values[:, 0].mean()),
+        candidate=float(values[:, 1].mean()),
         estimate=spread.mean,
-        lower=max(-1.0, spread.mean - Z95 * width),
-        upper=min(1.0, spread.mean + Z95 * width),
-        p_worse=float(binom.sf(lost - 1, lost + gained, 0.5)),
-        p_better=float(binom.sf(gained - 1, lost + gained, 0.5)),
-        p_beyond=float(norm.sf((spread.mean + gate.margin) / width)),
-        note=f"means of repeats: {lost} items lost, {gained} gained; sign test",
+        lower=max(-1.0, spread.mean - z * width),
+        upper=min(1.0, spread.mean + z * width),
+        p_worse=less,
+        p_better=greater,
+        p_beyond=float(
+            norm.sf(beyond) if is_single or num_clusters < 2 else t.sf(beyond, num_clusters - 1)
+        ),
+        note=f"means of repeats: {lost} items lost, {gained} gained; signs flipped by cluster",
     )

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from evals.answers import Answer
 from evals.changes import Kind, count_changes, find_changes
-from evals.gates import AccuracyGate
+from evals.gates import ErrorGate, LatencyGate
 from evals.judgement import OVERALL, GateResult
 from evals.outcome import Outcome
 from evals.verdict import Verdict
@@ -21,13 +21,15 @@ LOST_SHOWN = 20
 STYLES = {
     Verdict.BETTER: "green",
     Verdict.NO_WORSE: "green",
+    Verdict.WORSE: "yellow",
     Verdict.REGRESSED: "bold red",
     Verdict.INCONCLUSIVE: "yellow",
 }
 COLUMNS = ("gate", "slice", "pairs", "baseline", "candidate", "change", "95 % interval", "verdict")
 LEGEND = (
-    "Accuracy changes by B − A in points (pp), latency by B/A − 1, as the client saw it.",
-    "no worse: shown to be within the gate. inconclusive: these pairs cannot tell either way.",
+    "Accuracy and errors change by B − A in points (pp), latency by B/A − 1, as the client saw it.",
+    "no worse: shown to be within the gate. worse: shown to be worse, but within the gate.",
+    "regressed: shown to be worse, and by more than the gate. inconclusive: these pairs cannot tell.",
     "better and regressed allow for the number of gates and slices that were looked at (Holm).",
 )
 
@@ -112,8 +114,13 @@ def judged(outcome: Outcome) -> list[GateResult]:
     return [
         r
         for r in outcome.judgement.results
-        if r.slice_name == OVERALL or r.effect.estimate is not None
+        if r.slice_name == OVERALL or (r.effect.estimate is not None and not _is_clean(r))
     ]
+
+
+def _is_clean(result: GateResult) -> bool:
+    """Return whether a slice has no failed request, of which nothing needs to be said."""
+    return isinstance(result.gate, ErrorGate) and result.effect.note is None
 
 
 def unjudged_lines(outcome: Outcome) -> list[str]:
@@ -154,15 +161,15 @@ def _first_reason(answers: Sequence[Answer]) -> str:
 def cells(result: GateResult) -> list[str]:
     """Return a row of the table, as COLUMNS names it."""
     effect = result.effect
-    is_accuracy = isinstance(result.gate, AccuracyGate)
+    is_share = not isinstance(result.gate, LatencyGate)
     if effect.estimate is None:
         change, interval = NO_DATA, effect.note or NO_DATA
     else:
-        change = _change(effect.estimate, is_accuracy)
+        change = _change(effect.estimate, is_share)
         bounded = effect.lower is not None and effect.upper is not None
         interval = (
-            f"{_change(effect.lower or 0.0, is_accuracy)} to "
-            f"{_change(effect.upper or 0.0, is_accuracy)}"
+            f"{_change(effect.lower or 0.0, is_share)} to "
+            f"{_change(effect.upper or 0.0, is_share)}"
             if bounded
             else "unbounded"
         )
@@ -170,20 +177,20 @@ def cells(result: GateResult) -> list[str]:
         result.gate.text,
         result.slice_name,
         str(effect.num_pairs),
-        _value(effect.baseline, is_accuracy),
-        _value(effect.candidate, is_accuracy),
+        _value(effect.baseline, is_share),
+        _value(effect.candidate, is_share),
         change,
         interval,
         result.verdict.value,
     ]
 
 
-def _change(value: float, is_accuracy: bool) -> str:
+def _change(value: float, is_share: bool) -> str:
     # Rounded first, and 0.0 added: what rounds to zero has no sign.
-    return f"{round(value * 100, 1) + 0.0:+.1f} {'pp' if is_accuracy else '%'}"
+    return f"{round(value * 100, 1) + 0.0:+.1f} {'pp' if is_share else '%'}"
 
 
-def _value(value: float | None, is_accuracy: bool) -> str:
+def _value(value: float | None, is_share: bool) -> str:
     if value is None:
         return NO_DATA
-    return f"{value * 100:.1f} %" if is_accuracy else f"{value * 1000:.1f} ms"
+    return f"{value * 100:.1f} %" if is_share else f"{value * 1000:.1f} ms"

@@ -268,4 +268,11 @@ def score_reply(item: Item, reply: Reply) -> Score:
     """Return the score of a reply; what is no answer is unscored, never wrong."""
     if reply.text is None:
         return Score.unscored(reply.error or "no answer")
-    return item.scorer.score(reply.text)
+    try:
+        return item.scorer.score(reply.text)
+    except EvenkeelError:
+        raise
+    except Exception as error:
+        # An odd answer must not end a run of hundreds: it has no score, and the reason is shown.
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        return Score.unscored(f"the scorer {item.scorer.name} failed: {what[:200]}")

@@ -15,8 +15,8 @@ from evals import result_spans
 from evals.answer_cache import AnswerCache
 from evals.calibration import read_assumptions
 from evals.comparison import Comparison
-from evals.dataset import load_dataset
-from evals.gates import PreferenceGate, parse_gates
+from evals.dataset import load_dataset, refuse_damaged
+from evals.gates import PreferenceGate, parse_gates, with_errors
 from evals.latency_split import ServerTimes, trace_ids
 from evals.looks import Mode
 from evals.outcome import Outcome
@@ -48,8 +48,9 @@ def run(args: argparse.Namespace) -> int:
         print(loaded.describe())
         return 0
     settings = loaded.settings
-    gates = parse_gates(args.gate)
+    gates = with_errors(parse_gates(args.gate))
     dataset = load_dataset(args.dataset)
+    refuse_damaged(dataset, is_allowed=args.allow_damaged)
     sides = (
         load_side(args.baseline, settings.url, settings.prompts_dir),
         load_side(args.candidate, settings.url, settings.prompts_dir),
@@ -70,7 +71,12 @@ def run(args: argparse.Namespace) -> int:
         gates=gates,
         dataset=dataset,
         sides=sides,
-        planned=interleave(items, settings.seed, args.repeats),
+        planned=interleave(
+            items,
+            settings.seed,
+            args.repeats,
+            keeps_clusters=Mode(args.mode) is Mode.ANYTIME,
+        ),
         cache=CacheMode(args.cache),
         warmup=settings.concurrency if args.warmup is None else args.warmup,
         plan=plan,

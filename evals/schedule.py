@@ -32,7 +32,9 @@ class PlannedPair:
         return ("A", "B") if self.first == "A" else ("B", "A")
 
 
-def interleave(items: Sequence[Item], seed: int, num_repeats: int = 1) -> list[PlannedPair]:
+def interleave(
+    items: Sequence[Item], seed: int, num_repeats: int = 1, *, keeps_clusters: bool = False
+) -> list[PlannedPair]:
     """Shuffle the items and lay the sides out as ABBA or BAAB, block by block of two pairs.
 
     So each side goes first equally often, and a machine that slows down slows both. Comparing
@@ -43,6 +45,8 @@ def interleave(items: Sequence[Item], seed: int, num_repeats: int = 1) -> list[P
         items: What is asked.
         seed: Of the order.
         num_repeats: How often each item is asked; its repeats are shuffled among the others.
+        keeps_clusters: Whether the items of a cluster follow each other, as runs need that bet on
+            clusters while they go on.
 
     Raises:
         ConfigurationError: If `num_repeats` is below 1.
@@ -52,6 +56,11 @@ def interleave(items: Sequence[Item], seed: int, num_repeats: int = 1) -> list[P
     generator = random.Random(seed)
     shuffled = [(item, repeat) for repeat in range(num_repeats) for item in items]
     generator.shuffle(shuffled)
+    if keeps_clusters:
+        place: dict[str, int] = {}
+        for item, _ in shuffled:
+            place.setdefault(item.cluster_id, len(place))
+        shuffled.sort(key=lambda asked: place[asked[0].cluster_id])
     pairs: list[PlannedPair] = []
     first = "A"
     for index, (item, repeat) in enumerate(shuffled):

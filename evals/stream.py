@@ -80,27 +80,58 @@ class StreamedAnswer:
             self._error = f"the server broke off: {_message(event['error'])}"
         else:
             self._take_usage(event.get("usage"))
-            for choice in event.get("choices") or []:
-                self._take_choice(choice, now_ns)
+            choices = event.get("choices") or []
+            if isinstance(choices, list) and all(isinstance(choice, dict) for choice in choices):
+                for choice in choices:
+                    self._take_choice(choice, now_ns)
+            else:
+                self._error = f"the stream holds choices that are none: {str(choices)[:60]!r}"
 
     def _take_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):
-            self.input_tokens = usage.get("prompt_tokens")
-            self.output_tokens = usage.get("completion_tokens")
+            self.input_tokens = _count(usage.get("prompt_tokens"))
+            self.output_tokens = _count(usage.get("completion_tokens"))
 
     def _take_choice(self, choice: dict[str, Any], now_ns: int) -> None:
         delta = choice.get("delta") or {}
-        content = delta.get("content")
+        if not isinstance(delta, dict):
+            self._error = f"the stream holds a delta that is no object: {str(delta)[:60]!r}"
+            return
+        content = _text(delta.get("content"))
+        if content is None:
+            self._error = f"the answer's content is no text: {str(delta['content'])[:60]!r}"
+            return
         if content:
             self._parts.append(content)
         if content or delta.get("reasoning_content") or delta.get("reasoning"):
             self._last_ns = now_ns
             if self._first_ns is None:
                 self._first_ns = now_ns
-        self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        finish_reason = choice.get("finish_reason")
+        if finish_reason:
+            self.finish_reason = str(finish_reason)[:40]
 
     def _since_sent(self, time_ns: int | None) -> float | None:
         return None if time_ns is None else (time_ns - self._sent_ns) / NS_PER_S
+
+
+def _text(content: Any) -> str | None:
+    """Return the text of a content, which may be a list of parts; None if it has none to give."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        return None
+    texts = [
+        part.get("text", "") if isinstance(part, dict) and part.get("type") == "text" else part
+        for part in content
+    ]
+    return "".join(texts) if all(isinstance(text, str) for text in texts) else None
+
+
+def _count(value: Any) -> int | None:
+    """Return a number of tokens; None if it is none."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+    return value if is_count else None
 
 
 def _message(error: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ ENTRY_POINT_GROUP = "evenkeel.commands"
 # OpenBLAS, which numpy and scipy bring along, starts a thread per core when it is loaded; they wait
 # actively and take the core that vLLM computes on. OMP_NUM_THREADS is not ours to set: torch, in
 # vLLM's engine process, computes with it, and takes no notice of this one.
+EXIT_INTERNAL = 3
 BLAS_THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
 
 
@@ -94,6 +96,16 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
         return 0
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        # Never Python's own exit code of 1, which would say that something regressed.
+        traceback.print_exc()
+        what = (str(error).strip().splitlines() or ["no explanation"])[0]
+        print(
+            f"evenkeel: internal error: {type(error).__name__}: {what[:500]}; what was kept so far "
+            "is not lost, the same command goes on with it; please report the lines above",
+            file=sys.stderr,
+        )
+        return EXIT_INTERNAL
 
 
 def duration_argument(text: str) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 OVERALL = ("", "overall")
-PASSING = ("better", "no worse")
+PASSING = ("better", "no worse", "worse")
+# Of several gates the first of these decides; "worse" is worse by no more than is tolerated.
+_ORDER = ("regressed", "inconclusive", "worse", "better")
 
 
 def run_verdict(verdicts: Sequence[str], slices: Sequence[str]) -> str:
@@ -18,7 +20,9 @@ def run_verdict(verdicts: Sequence[str], slices: Sequence[str]) -> str:
         return "regressed"
     pairs = zip(verdicts, slices, strict=True)
     overall = [verdict for verdict, name in pairs if name in OVERALL]
-    for verdict in ("inconclusive", "better"):
-        if verdict in overall:
-            return verdict
-    return "no worse" if overall else ""
+    return worst(overall) if overall else ""
+
+
+def worst(verdicts: Sequence[str]) -> str:
+    """Return the verdict of gates that must all pass."""
+    return next((verdict for verdict in _ORDER if verdict in verdicts), "no worse")

@@ -10,7 +10,7 @@ NUM_STAKES = 20
 
 
 def anytime_p(values: Sequence[float], mean: float) -> float:
-    """Return a p-value against «the mean is at most `mean`», valid at any stopping time.
+    """Return a p-value against "the mean is at most `mean`", valid at any stopping time.
 
     A bettor puts the share λ of the capital on each value: e = Π(1 + λ(x − mean)), averaged over a
     grid of λ. Under the hypothesis the capital is a supermartingale, so it ever reaches 1/α with

@@ -59,7 +59,8 @@ def paired_binary(n11: int, n10: int, n01: int, n00: int) -> PairedBinary:
     """Say whether B is right more or less often than A on the same items.
 
     McNemar's tests see only the discordant pairs: exact binomial, mid-p (Fagerland, Lydersen and
-    Laake 2013, BMC Med. Res. Methodol. 13:91), χ² = (n10 − n01)²/(n10 + n01), and χ² with
+    Laake 2013, BMC Med. Res. Methodol. 13:91; 1 − f/2 at n10 = n01, f the probability of just that
+    table), χ² = (n10 − n01)²/(n10 + n01), and χ² with
     continuity correction max(0, |n10 − n01| − 1)²/(n10 + n01). Without a discordant pair nothing
     speaks against equality and every p is 1.
 
@@ -81,11 +82,12 @@ def paired_binary(n11: int, n10: int, n01: int, n00: int) -> PairedBinary:
         raise ConfigurationError("the table is empty: n11, n10, n01 and n00 are all 0")
     tail = float(binom.cdf(min(n10, n01), discordant, 0.5))
     point = float(binom.pmf(min(n10, n01), discordant, 0.5))
+    midp = 1 - point / 2 if n10 == n01 else 2 * tail - point
     return PairedBinary(
         n=n,
         delta=(n01 - n10) / n,
         p_exact=min(1.0, 2 * tail),
-        p_midp=min(1.0, 2 * tail - point),
+        p_midp=min(1.0, midp) if discordant else 1.0,
         p_asymptotic=_chi_square_p(abs(n10 - n01), discordant),
         p_cc=_chi_square_p(max(0, abs(n10 - n01) - 1), discordant),
         ci95=DifferenceIntervals(

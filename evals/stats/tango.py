@@ -7,7 +7,7 @@ import math
 from scipy.optimize import brentq
 
 
-def score_z(delta: float, n: int, n10: int, n01: int) -> float:
+def score_z(delta: float, n: float, n10: float, n01: float) -> float:
     """Return the score statistic of H0: P(B right) − P(A right) = delta.
 
     z = (n01 − n10 − n·delta) / √(n (2 q + delta (1 − delta))), q the maximum-likelihood estimate
@@ -22,13 +22,13 @@ def score_z(delta: float, n: int, n10: int, n01: int) -> float:
     return numerator / deviation if deviation > 0 else math.copysign(math.inf, numerator)
 
 
-def score_interval(n: int, n10: int, n01: int, z: float) -> tuple[float, float]:
+def score_interval(n: float, n10: float, n01: float, z: float) -> tuple[float, float]:
     """Return the deltas that the score test does not reject at ±z; always inside [−1, 1]."""
     lower, upper = _upper_limit(n, n01, n10, z), _upper_limit(n, n10, n01, z)
     return 0.0 - lower, upper
 
 
-def _upper_limit(n: int, n10: int, n01: int, z: float) -> float:
+def _upper_limit(n: float, n10: float, n01: float, z: float) -> float:
     estimate = (n01 - n10) / n
     if estimate >= 1:
         return 1.0
@@ -43,12 +43,12 @@ def _upper_limit(n: int, n10: int, n01: int, z: float) -> float:
     return float(brentq(excess, start, 1.0, xtol=1e-15, rtol=1e-14, maxiter=500))
 
 
-def _deviation(delta: float, n: int, n10: int, n01: int) -> float:
+def _deviation(delta: float, n: float, n10: float, n01: float) -> float:
     q = _restricted_loss(delta, n, n10, n01)
     return math.sqrt(max(0.0, n * (2 * q + delta * (1 - delta))))
 
 
-def _restricted_loss(delta: float, n: int, n10: int, n01: int) -> float:
+def _restricted_loss(delta: float, n: float, n10: float, n01: float) -> float:
     """Return the estimate of P(A right, B wrong) under the constraint: the larger root."""
     a = 2.0 * n
     b = (2.0 * n - n01 + n10) * delta - n01 - n10

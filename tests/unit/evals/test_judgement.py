@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from evals.answers import AnsweredPair
-from evals.effects import measure, min_pairs_for, pairs_around
+from evals.effects import measure
+from evals.latency_effects import min_pairs_for, pairs_around
 from evals.gates import parse_gates
 from evals.judgement import OVERALL, judge
 from evals.verdict import Verdict

@@ -1,0 +1,96 @@
+"""Reads what a judging model said: a word, a sentence, JSON, with or without its thoughts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# Longest text that is kept of what could not be read.
+SHOWN = 200
+# A verdict stands at the end or the beginning of what a judge says; more is not searched.
+SEARCHED = 4_000
+
+_THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
+_OPEN_THOUGHTS = re.compile(r"<(?:think|thinking|reasoning)>", re.IGNORECASE)
+_CLOSE_THOUGHTS = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.IGNORECASE | re.DOTALL)
+_CHOICE = r"(?:(?:the\s+)?(?:answer|response|option|assistant|candidate)\s*)?[#(\[]*([12])\b[)\]]*"
+_GOOD = r"(?:better|best|preferable|preferred|superior|stronger|the\s+winner|clearly\s+better)"
+_NEITHER = (
+    r"\b(?:neither(?:\s+(?:answer|one|is|of))|equally\s+(?:good|bad|well|poor)|tied?|a\s+draw|"
+    r"no\s+(?:clear\s+)?(?:winner|difference)|both\s+(?:answers\s+)?are\s+(?:equal|the\s+same))\b"
+)
+# Each says outright who won; what it names first is the winner.
+_STATED = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\b(?:verdict|winner|choice|final\s+answer|decision|preferred|better)\b[\"'*_ ]*"
+        rf"(?:is|:|=|-)+[\"'*_\[({{ ]*{_CHOICE}",
+        rf"\\boxed\{{\s*{_CHOICE}",
+        rf"\b(?:prefer|choose|pick|go\s+with|select|favou?r)(?:s|red)?\s+{_CHOICE}",
+        rf"{_CHOICE}[\"'*_ ]*(?:is|was|seems|wins|appears(?:\s+to\s+be)?|would\s+be)\s+"
+        rf"(?:\w+\s+){{0,2}}?{_GOOD}",
+        rf"{_CHOICE}\s+wins\b",
+        rf"\b{_GOOD}\s+(?:one\s+)?(?:is\s+)?{_CHOICE}",
+    )
+)
+_STATED_TIE = re.compile(
+    r"\b(?:verdict|winner|choice|final\s+answer|decision)\b[\"'*_ ]*(?:is|:|=|-)+[\"'*_\[({ ]*"
+    rf"(?:a\s+)?(?:tie|draw|neither|equal)\b|{_NEITHER}",
+    re.IGNORECASE,
+)
+# Who is meant by "not better" or "worse" is not guessed: such a clause says nothing.
+_DENIED = re.compile(
+    rf"\b(?:not|isn't|isn’t|never|no)\s+(?:\w+\s+){{0,2}}?{_GOOD}|\b(?:worse|inferior|weaker)\b",
+    re.IGNORECASE,
+)
+_CLAUSE_ENDS = re.compile(r"[.;!?\n]|,\s|\b(?:but|while|whereas|although|however)\b", re.IGNORECASE)
+_ALONE = re.compile(r"(?:answer|response|option)?\s*[#(\[\"'*_]*(1|2|tie)[)\]\"'*_.!]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What a judge said of one pair in one order.
+
+    Attributes:
+        verdict: The winner: A, B or tie; None if it could not be read, or nothing was said.
+        said: What could not be read, shortened; None where it was, or where the judge was not
+            reached.
+    """
+
+    verdict: str | None
+    said: str | None = None
+
+
+def read_choice(text: str) -> str | None:
+    """Return 1, 2 or tie; None if the text says nothing of the kind, or contradicts itself."""
+    told = _without_thoughts(text)
+    if told is None:
+        return None
+    lines = [line.strip() for line in told.strip().splitlines() if line.strip()]
+    if not lines:
+        return None
+    # One word is what was asked for; a model that explains puts it first or last.
+    for line in (told.strip(), lines[-1], lines[0]):
+        alone = _ALONE.fullmatch(line)
+        if alone is not None:
+            return alone[1].lower()
+    for piece in (lines[-1], lines[0], told):
+        found = _stated(piece[-SEARCHED:])
+        if len(found) == 1:
+            return found.pop()
+        if found:
+            return None
+    return None
+
+
+def _stated(text: str) -> set[str]:
+    clauses = [clause for clause in _CLAUSE_ENDS.split(text) if not _DENIED.search(clause)]
+    told = "\n".join(clauses)
+    winners = {match[1] for pattern in _STATED for match in pattern.finditer(told)}
+    return winners or ({"tie"} if _STATED_TIE.search(told) else set())
+
+
+def _without_thoughts(text: str) -> str | None:
+    """Return what was said after thinking; None if the thoughts never ended."""
+    told = _CLOSE_THOUGHTS.sub("", _THOUGHTS.sub("", text))
+    return None if _OPEN_THOUGHTS.search(told) else told
