@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory

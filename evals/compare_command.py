@@ -60,8 +60,9 @@ def run(args: argparse.Namespace) -> int:
     for gate in gates:
         if not isinstance(gate, AccuracyGate | ErrorGate) or isinstance(gate, PreferenceGate):
             raise ConfigurationError(
-                f"gate {gate.text}: runs of different times can be compared in accuracy and errors only: "
-                "machine noise calls 21-51 % of unchanged candidates slower; use `eval run`"
+                f"gate {gate.text}: runs of different times can be compared in accuracy and "
+                "errors only: machine noise calls 21-51 % of unchanged candidates slower; "
+                "use `eval run`"
             )
     if args.report in (args.baseline, args.candidate):
         raise ConfigurationError("--report is one of the two runs, which would be overwritten")

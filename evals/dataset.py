@@ -132,9 +132,10 @@ def refuse_damaged(dataset: Dataset, *, is_allowed: bool) -> None:
     """
     if dataset.problems and not is_allowed:
         more = len(dataset.problems) - 1
+        others = f" (and {more} more problem{'s' if more > 1 else ''})" if more else ""
         raise ConfigurationError(
-            f"{dataset.problems[0]}{f' (and {more} more problems)' if more else ''}; "
-            "--allow-damaged takes the items that are good"
+            f"{dataset.problems[0]}{others}; --allow-damaged takes what is good, "
+            "`evenkeel eval lock` makes a changed dataset a new version"
         )
 
 

@@ -48,7 +48,9 @@ def worth_of(gate: AccuracyGate | ErrorGate) -> Callable[[AnsweredPair], Worth |
 
 
 def _right(pair: AnsweredPair) -> Worth | None:
-    return (float(bool(pair.a.is_right)), float(bool(pair.b.is_right))) if pair.is_measured else None
+    return (
+        (float(bool(pair.a.is_right)), float(bool(pair.b.is_right))) if pair.is_measured else None
+    )
 
 
 def _preferred(pair: AnsweredPair) -> Worth | None:
@@ -112,9 +114,7 @@ def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
     )
 
 
-def _paired(
-    margin: float, worths: Floats, names: Sequence[str], words: tuple[str, str]
-) -> Effect:
+def _paired(margin: float, worths: Floats, names: Sequence[str], words: tuple[str, str]) -> Effect:
     """Exact McNemar for direction, score test for the margin, Tango's interval.
 
     Items of one cluster are not independent. So signs are flipped for whole clusters, which is

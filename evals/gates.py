@@ -121,8 +121,8 @@ def _latency_gate(text: str, compact: str, name: str, relation: str, limit: floa
     match = _LATENCY.match(name)
     if match is None or match[3] not in list(Metric):
         raise ConfigurationError(
-            f"gate {text!r}: {name!r} is unknown; known: accuracy, preference, errors, and shift_, p50_, "
-            f"p95_ or any pNN_ followed by {', '.join(Metric)}"
+            f"gate {text!r}: {name!r} is unknown; known: accuracy, preference, errors, and shift_, "
+            f"p50_, p95_ or any pNN_ followed by {', '.join(Metric)}"
         )
     _check_direction(text, relation, ("<=", "≤"), limit >= 0)
     quantile = None if match[2] is None else float(match[2]) / 100

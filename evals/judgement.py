@@ -45,9 +45,7 @@ class GateResult:
     @property
     def is_lost(self) -> bool:
         """Return whether the whole 95 % interval lies on the worse side, other looks aside."""
-        bound = (
-            self.effect.upper if isinstance(self.gate, AccuracyGate) else self.effect.lower
-        )
+        bound = self.effect.upper if isinstance(self.gate, AccuracyGate) else self.effect.lower
         if bound is None:
             return False
         return bound < 0 if isinstance(self.gate, AccuracyGate) else bound > 0

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from evals.answers import Answer, AnsweredPair
-from evals.latency_effects import pairs_around
 from evals.gates import Gate, LatencyGate, Metric, name_of
+from evals.latency_effects import pairs_around
 
 QUEUE, PREFILL, LONGER, SPEED, ELSEWHERE = (
     "queue",

@@ -9,8 +9,8 @@ from typing import Any
 
 from scipy.stats import norm
 
-from evals.latency_effects import MIN_PAIRS, min_pairs_for
 from evals.gates import AccuracyGate, ErrorGate, Gate, LatencyGate, Metric, PreferenceGate, name_of
+from evals.latency_effects import MIN_PAIRS, min_pairs_for
 from evals.stats.noninferiority import noninferior_accuracy
 from evals.stats.power import pairs_to_show_noninferiority, smallest_detectable_difference
 from evenkeel.errors import CannotMeasureError

@@ -70,8 +70,9 @@ class JudgeQuality:
             )
         if self.flip_rate is not None and self.flip_rate > HIGHEST_FLIP_RATE:
             return (
-                f"the judge's verdict changed with the order of the answers on {self.flip_rate:.0%} "
-                f"of {self.num_judged} pairs, more than {HIGHEST_FLIP_RATE:.0%}"
+                "the judge's verdict changed with the order of the answers on "
+                f"{self.flip_rate:.0%} of {self.num_judged} pairs, "
+                f"more than {HIGHEST_FLIP_RATE:.0%}"
             )
         if not self.num_decided:
             return f"the judge never preferred an answer on {self.num_judged} pairs"

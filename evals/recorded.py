@@ -12,12 +12,13 @@ from evals.answers import Answer, AnsweredPair
 from evals.client import Reply
 from evals.guard import Repeats
 from evals.journal import FILE_NAME, Journal
-from evals.latency_split import ServerTimes
 from evals.judgement import Judgement
+from evals.latency_split import ServerTimes
 from evals.preferences import are_identical, merge
 from evals.schedule import PlannedPair
 from evals.scorers import Label, Score
 from evals.sentinel import Reading
+from evals.spoken_verdict import Spoken
 from evenkeel.errors import ConfigurationError
 
 FORMAT = 1

@@ -46,13 +46,13 @@ def measure_items(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effec
 def _latencies(gate: LatencyGate, items: Sequence[Sequence[AnsweredPair]]) -> Latencies:
     a, b, clusters, is_open = [], [], [], []
     for repeats in items:
-        known = [p for p in repeats if p.latencies_s(gate.metric) is not None]
-        if known:
-            means = np.exp(np.log([p.latencies_s(gate.metric) for p in known]).mean(axis=0))
+        found = [(p, both) for p in repeats if (both := p.latencies_s(gate.metric)) is not None]
+        if found:
+            means = np.exp(np.log([both for _, both in found]).mean(axis=0))
             a.append(float(means[0]))
             b.append(float(means[1]))
             clusters.append(repeats[0].item.cluster_id)
-            is_open.append(any(p.b.has_timed_out and not p.a.has_timed_out for p in known))
+            is_open.append(any(p.b.has_timed_out and not p.a.has_timed_out for p, _ in found))
     return Latencies(
         np.array(a, dtype=float),
         np.array(b, dtype=float),

@@ -29,7 +29,7 @@ COLUMNS = ("gate", "slice", "pairs", "baseline", "candidate", "change", "95 % in
 LEGEND = (
     "Accuracy and errors change by B − A in points (pp), latency by B/A − 1, as the client saw it.",
     "no worse: shown to be within the gate. worse: shown to be worse, but within the gate.",
-    "regressed: shown to be worse, and by more than the gate. inconclusive: these pairs cannot tell.",
+    "regressed: shown to be worse, and by more than the gate. inconclusive: cannot tell.",
     "better and regressed allow for the number of gates and slices that were looked at (Holm).",
 )
 
@@ -168,8 +168,7 @@ def cells(result: GateResult) -> list[str]:
         change = _change(effect.estimate, is_share)
         bounded = effect.lower is not None and effect.upper is not None
         interval = (
-            f"{_change(effect.lower or 0.0, is_share)} to "
-            f"{_change(effect.upper or 0.0, is_share)}"
+            f"{_change(effect.lower or 0.0, is_share)} to {_change(effect.upper or 0.0, is_share)}"
             if bounded
             else "unbounded"
         )

@@ -44,7 +44,9 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE_ENDS = re.compile(r"[.;!?\n]|,\s|\b(?:but|while|whereas|although|however)\b", re.IGNORECASE)
-_ALONE = re.compile(r"(?:answer|response|option)?\s*[#(\[\"'*_]*(1|2|tie)[)\]\"'*_.!]*", re.IGNORECASE)
+_ALONE = re.compile(
+    r"(?:answer|response|option)?\s*[#(\[\"'*_]*(1|2|tie)[)\]\"'*_.!]*", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)

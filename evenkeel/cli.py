@@ -17,10 +17,10 @@ from evenkeel.errors import ConfigurationError, EvenkeelError, MissingPartError
 from evenkeel.private_files import private_umask
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
+EXIT_INTERNAL = 3
 # OpenBLAS, which numpy and scipy bring along, starts a thread per core when it is loaded; they wait
 # actively and take the core that vLLM computes on. OMP_NUM_THREADS is not ours to set: torch, in
 # vLLM's engine process, computes with it, and takes no notice of this one.
-EXIT_INTERNAL = 3
 BLAS_THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
 
 

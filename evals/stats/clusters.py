@@ -70,7 +70,7 @@ def cluster_codes(names: Sequence[Hashable]) -> NDArray[np.int64]:
 
 def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> Floats:
     """Return the sum of the values in each cluster."""
-    return np.bincount(codes, weights=values)
+    return np.asarray(np.bincount(codes, weights=values), dtype=float)
 
 
 def design_effect(changes: Floats, baseline: Floats, codes: NDArray[np.int64]) -> float:

@@ -1,4 +1,4 @@
-"""What random swaps of A and B would have shown: the distribution of a sum whose signs are coins."""
+"""What random swaps of A and B would have shown: how a sum of random signs is distributed."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_a_side_against_itself_gives_a_calibration(place: Place) -> None:
     assert json.loads((place.report / "calibration.json").read_text())["dataset"]
 
 
-def test_a_judge_is_asked_in_both_orders_and_a_flip_is_a_tie(place: Place) -> None:
+def test_a_judge_is_asked_in_both_orders_and_flips_prove_nothing(place: Place) -> None:
     judge = place.dataset / "judge.toml"
     judge.write_text('criteria = "Prefer what answers the question."\n')
     process = place.start("--judge", str(judge), "--gate", "accuracy>=-5%, preference>=-5%")
@@ -115,7 +115,8 @@ def test_a_judge_is_asked_in_both_orders_and_a_flip_is_a_tie(place: Place) -> No
     biased = place.start("--judge", str(judge), "--gate", "preference>=-5%", "--fresh")
     record = json.loads(biased.communicate(timeout=300)[0])
     assert (record["judge"]["flip_rate"], record["judge"]["first_share"]) == (1.0, 1.0)
-    assert record["results"][0]["estimate"] == 0.0
+    assert (record["results"][0]["estimate"], biased.returncode) == (None, 3)
+    assert record["headline"].startswith("could not measure: the judge's verdict changed with")
 
 
 def test_a_sequential_run_stops_early_and_the_same_way_again(place: Place) -> None:

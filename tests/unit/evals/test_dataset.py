@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evals.dataset import load_dataset
+from evals.dataset import load_dataset, refuse_damaged
 from evenkeel.errors import ConfigurationError
 
 GOOD = {
@@ -107,3 +107,18 @@ def test_a_bad_card_is_refused(tmp_path: Path, card: str, what: str) -> None:
     (folder / "sums.toml").write_text(card)
     with pytest.raises(ConfigurationError, match=what):
         load_dataset(folder)
+
+
+def test_a_damaged_dataset_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+    dataset = load_dataset(write(tmp_path, [GOOD, "{", "["]))
+    with pytest.raises(ConfigurationError, match=r"sums.jsonl:2: .* \(and 1 more problem\)"):
+        refuse_damaged(dataset, is_allowed=False)
+    refuse_damaged(dataset, is_allowed=True)
+
+
+def test_a_dataset_that_is_not_what_its_card_says_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path, [GOOD])
+    with (folder / "sums.jsonl").open("a") as file:
+        file.write(json.dumps({**GOOD, "id": "z"}) + "\n")
+    with pytest.raises(ConfigurationError, match="the items changed since"):
+        refuse_damaged(load_dataset(folder), is_allowed=False)

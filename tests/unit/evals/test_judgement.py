@@ -5,9 +5,9 @@ import pytest
 
 from evals.answers import AnsweredPair
 from evals.effects import measure
-from evals.latency_effects import min_pairs_for, pairs_around
 from evals.gates import parse_gates
 from evals.judgement import OVERALL, judge
+from evals.latency_effects import min_pairs_for, pairs_around
 from evals.verdict import Verdict
 
 GATES = parse_gates("accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%")
@@ -158,3 +158,22 @@ def test_more_stalls_move_a_p95(make_pair) -> None:  # type: ignore[no-untyped-d
     pairs = [make_pair(i, ttft_s=(times[0, i], times[1, i])) for i in range(400)]
     (result,) = judge(parse_gates("p95_ttft<=+10%"), pairs, 0).results
     assert result.verdict is Verdict.REGRESSED
+
+
+def test_worse_within_the_margin_has_a_word_of_its_own(make_pair) -> None:  # type: ignore[no-untyped-def]
+    (gate,) = parse_gates("accuracy>=-20%")
+    judgement = judge([gate], [make_pair(i, True, i % 20 != 0) for i in range(400)], 0)
+    assert judgement.verdict is Verdict.WORSE
+    # Worse, and neither shown to be within the margin nor beyond it: nothing is shown.
+    (gate,) = parse_gates("accuracy>=-6%")
+    judgement = judge([gate], [make_pair(i, True, i % 20 != 0) for i in range(400)], 0)
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_slice_that_lost_is_known(make_pair) -> None:  # type: ignore[no-untyped-def]
+    (gate,) = parse_gates("accuracy>=-10%")
+    pairs = [make_pair(i, True, i >= 9, tags=("hard",)) for i in range(100)]
+    pairs += [make_pair(i, tags=("easy",)) for i in range(100, 900)]
+    judgement = judge([gate], pairs, 0)
+    assert judgement.verdict is Verdict.WORSE
+    assert [r.slice_name for r in judgement.lost_slices] == ["hard"]

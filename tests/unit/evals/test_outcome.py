@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -150,3 +151,16 @@ def test_an_unscored_answer_is_an_error_span_without_a_score(make_pair) -> None:
 
 def test_none_as_endpoint_sends_nothing(regressed: Outcome) -> None:
     assert send(regressed, "none") is None
+
+
+def test_the_headline_names_what_is_worse_and_the_slices_that_lost(make_pair) -> None:  # type: ignore[no-untyped-def]
+    pairs = [make_pair(i, True, i >= 9, tags=("hard",)) for i in range(100)]
+    pairs += [make_pair(i, tags=("easy",)) for i in range(100, 900)]
+    gates = parse_gates("accuracy>=-10%")
+    outcome = replace(finish(pairs), judgement=judge(gates, pairs, 0))
+    assert outcome.exit_code == 0
+    assert outcome.headline == (
+        "worse, within what is tolerated: accuracy>=-10% "
+        "(slices that lost, taken by themselves: accuracy on hard)"
+    )
+    assert outcome.to_record()["verdict"] == "worse"

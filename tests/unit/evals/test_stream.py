@@ -96,3 +96,47 @@ def test_reasoning_counts_as_the_first_token() -> None:
     answer.feed(event({"choices": [{"delta": {"reasoning_content": "hm"}}]}), 1_000_000_000)
     answer.feed(delta("a", "stop"), 3_000_000_000)
     assert (answer.ttft_s, answer.text) == (1.0, "a")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}], "Hello"),
+        (["Hel", "lo"], "Hello"),
+        ([], ""),
+    ],
+)
+def test_content_in_parts_is_one_text(content: Any, text: str) -> None:
+    answer = StreamedAnswer(0)
+    answer.feed(event({"choices": [{"delta": {"content": content}, "finish_reason": "stop"}]}), 1)
+    assert (answer.text, answer.problem()) == (text, None)
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["choices", "delta", "content", "usage", "text", "type", "finish_reason"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(ODD, ODD, ODD)
+def test_nothing_that_a_server_sends_ends_the_run(choices: Any, delta_: Any, usage: Any) -> None:
+    answer = StreamedAnswer(0)
+    for payload in (
+        choices,
+        {"choices": choices, "usage": usage},
+        {"choices": [{"delta": delta_, "finish_reason": usage}]},
+        {"choices": [{"delta": {"content": delta_}}], "usage": {"completion_tokens": usage}},
+    ):
+        answer.feed(event(json.dumps(payload)), 1)
+    assert isinstance(answer.text, str)
+    assert answer.output_tokens is None or answer.output_tokens >= 0

@@ -90,3 +90,9 @@ def test_only_the_chosen_command_is_configured() -> None:
 
     assert main(["do"], [make("do"), make("other")]) == 0
     assert configured == ["do"]
+
+
+def test_an_internal_error_is_never_a_regression(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["do"], [raising(AttributeError("'list' object has no attribute 'get'"))]) == 3
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("evenkeel: internal error: AttributeError: 'list' object has no")

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from evals.stats import permutation
+from evals.stats import sign_flips
 from evals.stats.binary import paired_binary
 from evals.stats.clusters import clustered_mean
 from evals.stats.multiplicity import holm, multiplicity
 from evals.stats.permutation import permutation_paired
+from evals.stats.sign_flips import sign_flip_tails
 from evenkeel.errors import ConfigurationError
 
 
@@ -107,11 +108,10 @@ def test_scores_of_0_and_1_give_the_exact_mcnemar_test(lost: int, gained: int) -
 def test_draws_approximate_the_exact_p() -> None:
     generator = np.random.default_rng(5)
     differences = generator.normal(0.3, 1, 20)
-    sizes, observed = np.abs(differences), abs(float(differences.sum()))
-    exact = permutation._enumerate(sizes, observed - 1e-9)
-    drawn = permutation._draw(sizes, observed - 1e-9)
-    assert drawn == pytest.approx(exact, abs=0.005)
-    assert permutation._draw(sizes, observed - 1e-9) == drawn
+    exact = sign_flip_tails(differences)
+    drawn = sign_flips._draw(np.abs(differences), abs(float(differences.sum())) - 1e-9)
+    assert drawn == pytest.approx(2 * min(exact), abs=0.005)
+    assert sign_flips._draw(np.abs(differences), abs(float(differences.sum())) - 1e-9) == drawn
 
 
 def test_no_difference_is_no_evidence() -> None:

@@ -1,0 +1,113 @@
+"""Requests that fail on one side: always judged, never a pass, and time-outs are long latencies."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from evals.answers import Answer, AnsweredPair
+from evals.client import Reply
+from evals.effects import measure
+from evals.gates import ErrorGate, Metric, parse_gates, with_errors
+from evals.judgement import OVERALL, judge
+from evals.latency_effects import Latencies
+from evals.outcome import Outcome
+from evals.scorers import Score
+from evals.verdict import Verdict
+from tests.unit.evals.test_outcome import finish as finish_run
+
+MakePair = Callable[..., AnsweredPair]
+GATES = with_errors(parse_gates("accuracy>=-1%, p95_e2e<=+5%, shift_e2e<=+3%"))
+
+
+def timed_out(pair: AnsweredPair, letter: str, limit_s: float = 30.0) -> AnsweredPair:
+    reply = Reply(0, 1, error="too late", ttft_s=limit_s, e2e_s=limit_s, has_timed_out=True)
+    answer = Answer(reply, Score.unscored("too late"), "1" * 32, "2" * 16)
+    return replace(pair, b=answer) if letter == "B" else replace(pair, a=answer)
+
+
+def finish(pairs: list[AnsweredPair], allows_inconclusive: bool = False) -> Outcome:
+    outcome = finish_run(pairs, allows_inconclusive)
+    return replace(outcome, judgement=judge(GATES, pairs, 0))
+
+
+def test_every_run_has_the_gate_once() -> None:
+    assert [gate.text for gate in with_errors(parse_gates("accuracy>=-1%"))] == [
+        "accuracy>=-1%",
+        "errors<=+1%",
+    ]
+    named = with_errors(parse_gates("errors<=+3%, accuracy>=-1%"))
+    assert named[0] == ErrorGate("errors<=+3%", 0.03) and len(named) == 2
+
+
+@pytest.mark.parametrize("count", [1, 5, 400])
+def test_a_candidate_that_never_fails_is_not_held_back(make_pair: MakePair, count: int) -> None:
+    (gate,) = parse_gates("errors<=+1%")
+    pairs = [make_pair(i, i % 3 > 0, True) for i in range(count)]
+    assert judge([gate], pairs, 0).verdict is Verdict.NO_WORSE
+    failing = [make_pair(i, None if i % 3 == 0 else True, True) for i in range(count)]
+    assert judge([gate], failing, 0).verdict in (Verdict.NO_WORSE, Verdict.BETTER)
+
+
+@pytest.mark.parametrize(
+    ("failed", "count", "verdict", "code"),
+    [
+        (4, 120, Verdict.INCONCLUSIVE, 3),
+        (8, 400, Verdict.REGRESSED, 1),
+        (3, 400, Verdict.NO_WORSE, 0),
+        (1, 20, Verdict.INCONCLUSIVE, 3),
+    ],
+)
+def test_failures_beyond_the_tolerance_never_pass(
+    make_pair: MakePair, failed: int, count: int, verdict: Verdict, code: int
+) -> None:
+    pairs = [make_pair(i, True, None if i < failed else True) for i in range(count)]
+    outcome = finish(pairs, allows_inconclusive=True)
+    found = {r.metric: r.verdict for r in outcome.judgement.results if r.slice_name == OVERALL}
+    assert found["errors"] is verdict
+    assert outcome.exit_code == code, outcome.headline
+    if code == 3:
+        assert f"{failed} failed on the candidate only" in outcome.headline
+
+
+def test_failures_on_both_sides_are_no_regression(make_pair: MakePair) -> None:
+    (gate,) = parse_gates("errors<=+1%")
+    pairs = [make_pair(i, None if i % 10 else True, None if i % 10 else True) for i in range(200)]
+    assert judge([gate], pairs, 0).verdict is Verdict.NO_WORSE
+
+
+def test_failures_on_one_slice_are_found(make_pair: MakePair) -> None:
+    (gate,) = parse_gates("errors<=+10%")
+    pairs = [make_pair(i, True, None if i < 12 else True, tags=("long",)) for i in range(12)]
+    pairs += [make_pair(i, tags=("short",)) for i in range(12, 500)]
+    judgement = judge([gate], pairs, 0)
+    assert [r.slice_name for r in judgement.regressed] == ["long"]
+
+
+def test_a_time_out_is_a_latency_of_at_least_the_limit(make_pair: MakePair) -> None:
+    p95, shift = parse_gates("p95_e2e<=+5%, shift_e2e<=+3%")
+    plain = [make_pair(i) for i in range(400)]
+    late = [timed_out(p, "B") if p.index % 4 == 0 else p for p in plain]
+    latencies = Latencies.of(Metric.E2E, late)
+    assert (len(latencies), latencies.b.max(), int(latencies.is_open.sum())) == (400, 30.0, 100)
+    for gate in (p95, shift):
+        effect = measure(gate, late, 0)
+        assert effect.num_pairs == 400
+        assert effect.p_worse is not None and effect.p_worse < 1e-6
+        assert "timed out on the candidate only" in str(effect.note)
+    assert finish(late).exit_code == 1
+
+
+def test_time_outs_of_the_candidate_are_beyond_any_margin(make_pair: MakePair) -> None:
+    """Where the limit is close to the latencies, a time-out must not look like a small loss."""
+    (gate,) = parse_gates("shift_e2e<=+50%")
+    pairs = [timed_out(make_pair(i), "B", 1.2) if i % 2 == 0 else make_pair(i) for i in range(100)]
+    effect = measure(gate, pairs, 0)
+    assert effect.p_beyond is not None and effect.p_beyond > 0.4
+
+
+def test_both_timed_out_is_no_difference(make_pair: MakePair) -> None:
+    pairs = [timed_out(timed_out(make_pair(i), "A"), "B") for i in range(20)]
+    pairs += [make_pair(i) for i in range(20, 200)]
+    latencies = Latencies.of(Metric.E2E, pairs)
+    assert not latencies.is_open.any() and latencies.log_ratios().max() == 0
