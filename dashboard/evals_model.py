@@ -16,6 +16,7 @@ Row = Mapping[str, Any]
 LEVELS = {
     "regressed": "bad",
     "inconclusive": "warning",
+    "worse": "warning",
     "no worse": "good",
     "better": "good",
 }

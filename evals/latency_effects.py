@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evals.answers import AnsweredPair
 from evals.effect import Effect
 from evals.gates import LatencyGate, Metric
-from evals.stats.clustered_shift import shift_of_clusters
+from evals.stats.clustered_shift import shift_of_clusters, tails_of_clusters
 from evals.stats.clusters import cluster_codes
 from evals.stats.inputs import Floats
 from evals.stats.quantiles import harrell_davis_steps, harrell_davis_weights, quantile_ci
@@ -90,10 +90,10 @@ def _shift(gate: LatencyGate, found: Latencies) -> Effect:
         return _too_few(found, f"{MIN_PAIRS} pairs")
     logs, codes = found.log_ratios(), found.codes
     forward = shift_of_clusters(logs, codes)
-    backward = shift_of_clusters(-logs, codes)
+    faster, slower = tails_of_clusters(logs, codes)
     # What timed out may have taken any time from there on: worse than all others by the margin.
     far = 1 + float(np.abs(logs).max()) + math.log1p(gate.margin)
-    beyond = shift_of_clusters(math.log1p(gate.margin) - np.where(found.is_open, far, logs), codes)
+    over = np.where(found.is_open, far, logs) - math.log1p(gate.margin)
     low, high = forward.ci95
     return Effect(
         num_pairs=len(found),
@@ -102,9 +102,9 @@ def _shift(gate: LatencyGate, found: Latencies) -> Effect:
         estimate=math.expm1(forward.pseudo_median),
         lower=None if low is None else math.expm1(low),
         upper=None if high is None else math.expm1(high),
-        p_worse=forward.p_greater,
-        p_better=backward.p_greater,
-        p_beyond=beyond.p_greater,
+        p_worse=slower,
+        p_better=faster,
+        p_beyond=tails_of_clusters(over, codes)[0],
         note=_timed_out(found),
     )
 

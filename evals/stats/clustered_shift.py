@@ -12,7 +12,7 @@ from evals.stats.clusters import cluster_sums
 from evals.stats.inputs import Floats, Interval
 from evals.stats.ordered_sums import OrderedSums
 from evals.stats.ranks import doubled_ranks
-from evals.stats.shift import PairedShift, shift_of_differences
+from evals.stats.shift import PairedShift, shift_of_differences, signed_rank_tails
 from evals.stats.sign_flips import sign_flip_tails
 
 
@@ -32,7 +32,7 @@ def shift_of_clusters(differences: Floats, codes: NDArray[np.int64]) -> PairedSh
     num_clusters = int(codes.max()) + 1
     if num_clusters == len(differences):
         return shift_of_differences(differences)
-    less, greater = sign_flip_tails(_rank_sums(differences, codes))
+    less, greater = tails_of_clusters(differences, codes)
     walsh = OrderedSums(differences / 2, None)
     centre = walsh.median()
     nonzero = differences[differences != 0]
@@ -44,6 +44,13 @@ def shift_of_clusters(differences: Floats, codes: NDArray[np.int64]) -> PairedSh
         pseudo_median=centre,
         ci95=_interval(walsh, differences - centre, codes, num_clusters),
     )
+
+
+def tails_of_clusters(differences: Floats, codes: NDArray[np.int64]) -> tuple[float, float]:
+    """Return P(V ≤ v) and P(V ≥ v), V the sum of the positive signed ranks of whole clusters."""
+    if int(codes.max()) + 1 == len(differences):
+        return signed_rank_tails(differences)
+    return sign_flip_tails(_rank_sums(differences, codes))
 
 
 def _rank_sums(differences: Floats, codes: NDArray[np.int64]) -> Floats:

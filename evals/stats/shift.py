@@ -124,18 +124,7 @@ def shift_paired(x: Sequence[float], y: Sequence[float]) -> PairedShift:
 def shift_of_differences(differences: Floats) -> PairedShift:
     """Return the same of differences already taken; at least one is needed."""
     n = len(differences)
-    nonzero = differences[differences != 0]
-    ranks = doubled_ranks(np.abs(nonzero))
-    doubled_v = int(ranks[nonzero > 0].sum())
-    k = len(nonzero)
-    if k == 0:
-        less, greater = 1.0, 1.0
-    elif signed_rank_is_exact(k):
-        less, greater = tails(signed_rank_distribution(ranks), doubled_v)
-    else:
-        # Var V = Σ rank² / 4, which is right with ties too.
-        sigma = math.sqrt(float((ranks.astype(float) ** 2).sum()) / 16)
-        less, greater = _normal_tails(doubled_v / 2 - k * (k + 1) / 4, sigma)
+    doubled_v, less, greater = _signed_ranks(differences)
     walsh = OrderedSums(differences / 2, None)
     return PairedShift(
         v=doubled_v / 2,
@@ -144,6 +133,26 @@ def shift_of_differences(differences: Floats) -> PairedShift:
         pseudo_median=walsh.median(),
         ci95=_interval(walsh, _paired_critical(n)),
     )
+
+
+def signed_rank_tails(differences: Floats) -> tuple[float, float]:
+    """Return P(V ≤ v) and P(V ≥ v) of Wilcoxon's signed-rank test, without any estimate."""
+    return _signed_ranks(differences)[1:]
+
+
+def _signed_ranks(differences: Floats) -> tuple[int, float, float]:
+    """Return twice V and its tails."""
+    nonzero = differences[differences != 0]
+    ranks = doubled_ranks(np.abs(nonzero))
+    doubled_v = int(ranks[nonzero > 0].sum())
+    k = len(nonzero)
+    if k == 0:
+        return doubled_v, 1.0, 1.0
+    if signed_rank_is_exact(k):
+        return (doubled_v, *tails(signed_rank_distribution(ranks), doubled_v))
+    # Var V = Σ rank² / 4, which is right with ties too.
+    sigma = math.sqrt(float((ranks.astype(float) ** 2).sum()) / 16)
+    return (doubled_v, *_normal_tails(doubled_v / 2 - k * (k + 1) / 4, sigma))
 
 
 @lru_cache(maxsize=32)

@@ -109,7 +109,7 @@ def test_recorded_runs_are_compared_without_a_call(place: Place, tmp_path: Path)
     assert "better" in out and "latency is not judged" in out
     assert place.answered() == before
     code, _, err = compare(place, other, place.report, "--gate", "shift_ttft<=+5%")
-    assert (code, "in accuracy only" in err) == (2, True)
+    assert (code, "in accuracy and errors only" in err) == (2, True)
     with (place.dataset / "echo.jsonl").open("a") as rows:
         row = {"id": "new", "messages": [{"role": "user", "content": "say 9"}], "reference": "9"}
         rows.write(json.dumps(row) + "\n")
