@@ -19,7 +19,7 @@ from golden_datasets.support.items import Author, Dataset
 from golden_datasets.support.knowledge import Knowledge, read_knowledge
 
 NAME = "support"
-VERSION = "1.0.0"
+VERSION = "2.0.0"
 LICENCE = "Apache-2.0"
 SEED = "support-1"
 FOLDER = Path(__file__).parent

@@ -175,7 +175,7 @@ class Author:
 
     def _extractions(self) -> Iterator[Item]:
         for form in self._knowledge.forms:
-            for text in form.messages.held_out:
+            for number, text in enumerate(form.messages.held_out, start=1):
                 for _ in range(NUM_EXTRACTIONS_A_WORDING):
                     filling = self._knowledge.draw(self._rng, slot_names(text))
                     request = self._rng.choice(self._knowledge.requests.held_out)
@@ -189,7 +189,8 @@ class Author:
                         json.dumps(values, ensure_ascii=False),
                         "json",
                         (),
-                        form.id,
+                        # What varies one question here is the wording, not the kind of message.
+                        f"{form.id}-{number}",
                     )
 
     def _near_misses(self) -> tuple[list[Item], list[PairOfItems]]:
