@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
 from evals.sides import Side
-from evals.stream import StreamedAnswer
+from evals.stream import BROKE_OFF, StreamedAnswer
 from evenkeel import spans
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+
+RETRIED_STATUSES = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,7 @@ class Reply:
         output_tokens: As the server counted.
         finish_reason: As the server said.
         is_cached: Whether it was kept from an earlier run; then there are no times.
+        num_retries: Attempts before this one, which met no server; their time is in none of these.
     """
 
     start_ns: int
@@ -90,13 +97,42 @@ class Reply:
     output_tokens: int | None = None
     finish_reason: str | None = None
     is_cached: bool = False
+    num_retries: int = 0
+
+
+class Obstacle(StrEnum):
+    """Why a call may be worth another attempt.
+
+    GONE: no connection came about. REFUSED: 429 or 503. BROKEN: the connection was lost after the
+    request was sent. An HTTP 500 or a time-out is none of them: it is what the side has to answer
+    for.
+    """
+
+    GONE = "gone"
+    REFUSED = "refused"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request and what came of it.
+
+    Attributes:
+        reply: What came back.
+        obstacle: Why it may be worth another attempt; None if it stands as it is.
+        retry_after_s: Seconds after which the server wants to be asked again, where it says so.
+    """
+
+    reply: Reply
+    obstacle: Obstacle | None = None
+    retry_after_s: float | None = None
 
 
 class ChatClient:
     """A streaming client; use it as an async context manager.
 
-    Proxies of the environment are not used: they would be measured along. Nothing is retried: a
-    retry would hide both an error and its latency.
+    Proxies of the environment are not used: they would be measured along. Nothing is retried here;
+    `evals.retries` asks again where a server was gone.
 
     Args:
         concurrency: Connections that may be open at once.
@@ -137,44 +173,70 @@ class ChatClient:
 
     async def ask(self, call: Call) -> Reply:
         """Return the reply; an error becomes a reply with its reason, never an exception."""
+        return (await self.attempt(call)).reply
+
+    async def attempt(self, call: Call, *, reconnects: bool = False) -> Attempt:
+        """Make one request; an error becomes a reply with its reason, never an exception.
+
+        Args:
+            call: The request.
+            reconnects: Whether the connection is opened before time is measured.
+        """
         lane = await self._free.get()
         try:
+            if reconnects:
+                with suppress(httpx.HTTPError, httpx.InvalidURL):
+                    await lane.get(f"{call.side.url}/v1/models", timeout=10.0)
             return await self._ask(lane, call)
         finally:
             self._free.put_nowait(lane)
 
-    async def _ask(self, lane: httpx.AsyncClient, call: Call) -> Reply:
+    async def _ask(self, lane: httpx.AsyncClient, call: Call) -> Attempt:
         url = f"{call.side.url}/v1/chat/completions"
         content = json.dumps(call.body()).encode()
         headers = {**call.headers(), "Content-Type": "application/json"}
         start_ns, sent_ns = time.time_ns(), time.perf_counter_ns()
         answer = StreamedAnswer(sent_ns)
         error: str | None
+        obstacle, retry_after_s = None, None
         try:
             async with (
                 asyncio.timeout(self._timeout_s),
                 lane.stream("POST", url, content=content, headers=headers) as response,
             ):
                 error = await _read(response, answer)
+                if response.status_code in RETRIED_STATUSES:
+                    obstacle = Obstacle.REFUSED
+                    retry_after_s = read_retry_after(response.headers.get("retry-after"))
+                elif error == BROKE_OFF:
+                    obstacle = Obstacle.BROKEN
         except TimeoutError:
             error = f"no complete answer within {self._timeout_s:g} s"
         except httpx.TimeoutException as timeout:
             error = f"timed out ({type(timeout).__name__})"
+            if isinstance(timeout, httpx.ConnectTimeout):
+                obstacle = Obstacle.GONE
         except (httpx.HTTPError, httpx.InvalidURL) as failure:
             error = f"{type(failure).__name__}: {str(failure) or 'connection lost'}"
+            if isinstance(failure, httpx.ConnectError):
+                obstacle = Obstacle.GONE
+            elif isinstance(failure, httpx.NetworkError | httpx.RemoteProtocolError):
+                obstacle = Obstacle.BROKEN
         end_ns = start_ns + time.perf_counter_ns() - sent_ns
         if error is not None:
-            return Reply(start_ns, end_ns, error=error)
-        return Reply(
-            start_ns=start_ns,
-            end_ns=end_ns,
-            text=answer.text,
-            ttft_s=answer.ttft_s,
-            e2e_s=answer.e2e_s,
-            tpot_s=answer.tpot_s,
-            input_tokens=answer.input_tokens,
-            output_tokens=answer.output_tokens,
-            finish_reason=answer.finish_reason,
+            return Attempt(Reply(start_ns, end_ns, error=error), obstacle, retry_after_s)
+        return Attempt(
+            Reply(
+                start_ns=start_ns,
+                end_ns=end_ns,
+                text=answer.text,
+                ttft_s=answer.ttft_s,
+                e2e_s=answer.e2e_s,
+                tpot_s=answer.tpot_s,
+                input_tokens=answer.input_tokens,
+                output_tokens=answer.output_tokens,
+                finish_reason=answer.finish_reason,
+            )
         )
 
     async def connect(self, url: str) -> None:
@@ -225,6 +287,21 @@ class ChatClient:
                 f"it serves {', '.join(served) or 'none'}"
             )
         return wanted
+
+
+def read_retry_after(value: str | None) -> float | None:
+    """Return the seconds that a `Retry-After` header asks for, as a number or as a date.
+
+    None if there is none, or it is neither; never below 0.
+    """
+    text = (value or "").strip()
+    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        return float(text)
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, moment.timestamp() - time.time())
 
 
 async def _read(response: httpx.Response, answer: StreamedAnswer) -> str | None:
