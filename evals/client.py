@@ -298,10 +298,9 @@ def read_retry_after(value: str | None) -> float | None:
     if re.fullmatch(r"\d{1,9}", text, re.ASCII):
         return float(text)
     try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, moment.timestamp() - time.time())
 
 
 async def _read(response: httpx.Response, answer: StreamedAnswer) -> str | None:

@@ -78,10 +78,12 @@ class PatientClient(ChatClient):
         num_retries = num_breaks = 0
         reconnects = False
         while True:
+            started_s = time.monotonic()
             attempt = await self.attempt(call, reconnects=reconnects)
             num_breaks += attempt.obstacle is Obstacle.BROKEN
+            if attempt.obstacle is None:
+                self._note_answer(call.side.url, started_s)
             if attempt.obstacle is None or num_breaks >= MOST_BREAKS:
-                self._note_answer(call.side.url)
                 return replace(attempt.reply, num_retries=num_retries)
             now_s = time.monotonic()
             since_s = now_s if since_s is None else since_s
@@ -116,9 +118,10 @@ class PatientClient(ChatClient):
             f"asking again for up to {self._retry_s:g} s"
         )
 
-    def _note_answer(self, url: str) -> None:
+    def _note_answer(self, url: str, started_s: float) -> None:
         outage = self._outages.get(url)
-        if outage is None or outage.since_s is None:
+        # What was under way when the server went away may still arrive.
+        if outage is None or outage.since_s is None or started_s < outage.since_s:
             return
         if outage.is_told:
             waited_s = time.monotonic() - outage.since_s

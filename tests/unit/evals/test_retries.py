@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from functools import partial
 from pathlib import Path
@@ -100,6 +100,27 @@ async def test_a_server_that_stays_away_pauses_the_run(server: FlakyServer) -> N
         await ask(server, [], retry_s=0.0)
 
 
+async def test_an_answer_that_was_under_way_does_not_end_the_outage(server: FlakyServer) -> None:
+    said: list[str] = []
+    server.delay_s = 0.5
+    async with PatientClient(2, 20.0, None, 30.0, said.append) as client:
+        slow = asyncio.create_task(client.ask(call(server)))
+        await asyncio.to_thread(wait_until, lambda: server.num_requests == 1)
+        server.refusals = [(503, {"Retry-After": "1"})]
+        refused = asyncio.create_task(client.ask(call(server)))
+        assert (await slow).text == "hello"
+        assert [line for line in said if "again after" in line] == []
+        assert (await refused).num_retries == 1
+    assert "answers again after" in said[-1]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("status", [400, 404, 500, 502])
 async def test_other_errors_are_the_sides_own(server: FlakyServer, status: int) -> None:
     server.refusals = [(status, {"Retry-After": "1"})]
@@ -139,6 +160,8 @@ async def test_a_question_that_breaks_every_connection_is_the_sides_own(
         ("1e9", None),
         ("9" * 40, None),
         ("soon", None),
+        ("Wed, 21 Oct 99999 07:28:00 GMT", None),
+        ("Mon, 01 Jan 0001 00:00:00 +9999", None),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
     ],
 )
