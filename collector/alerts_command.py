@@ -50,7 +50,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
     ack = verbs.add_parser("ack", help="take an alert on: it is not repeated to anybody")
     ack.add_argument("slo", metavar="SLO", help="whose firing alerts")
-    ack.add_argument("--by", required=True, help="who takes it on")
+    ack.add_argument("--by", default="", help="who takes it on (default: your user name)")
     ack.add_argument("--comment", default="", help="what is being done")
     _add_data_dir(ack)
     ack.set_defaults(run=_run_ack)
@@ -99,13 +99,14 @@ def _run_silence(args: argparse.Namespace) -> int:
     from time import time_ns
 
     from collector.operator_actions import ACTIONS, perform_locally, read_order
+    from evenkeel.audit import user_name
 
     if bool(args.matchers) == (args.end is not None):
         raise ConfigurationError(
             "give matchers such as slo=NAME to silence, or --end ID to end a silence"
         )
     name = "silence" if args.end is None else "end-silence"
-    said: dict[str, object] = {"by": args.by or _user()}
+    said: dict[str, object] = {"by": args.by or user_name()}
     if args.end is None:
         said |= {"matchers": args.matchers, "duration": args.duration}
         said |= {"begin": args.begin, "end": args.until, "comment": args.comment}
@@ -120,25 +121,17 @@ def _run_silence(args: argparse.Namespace) -> int:
     return 0
 
 
-def _user() -> str:
-    from getpass import getuser
-
-    try:
-        return getuser()
-    except (KeyError, OSError):
-        return "command line"
-
-
 def _run_ack(args: argparse.Namespace) -> int:
     from time import time_ns
 
     from collector.operator_actions import Acknowledge, perform_locally, read_order
+    from evenkeel.audit import user_name
 
-    said = {"slo": args.slo, "by": args.by, "comment": args.comment}
+    said = {"slo": args.slo, "by": args.by or user_name(), "comment": args.comment}
     order = read_order(Acknowledge, said)
     done = perform_locally(_book_path(args).parent, "acknowledge", order, time_ns())
     for alert in done["acknowledged"]:
-        print(f"{alert}: taken on by {args.by}")
+        print(f"{alert}: taken on by {order.by}")
     return 0
 
 
@@ -146,8 +139,9 @@ def _run_replay(args: argparse.Namespace) -> int:
     from time import time_ns
 
     from collector.operator_actions import Replay, perform_locally, read_order
+    from evenkeel.audit import user_name
 
-    order = read_order(Replay, {"by": args.by or _user(), "number": args.number})
+    order = read_order(Replay, {"by": args.by or user_name(), "number": args.number})
     done = perform_locally(_book_path(args).parent, "replay", order, time_ns())
     print(f"{done['replayed']} dead letters are due again; the running collector delivers them")
     if done["overtaken"]:

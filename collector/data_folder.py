@@ -14,10 +14,11 @@ from pathlib import Path
 from collector.synced_files import write_synced
 from evenkeel.errors import ConfigurationError
 from evenkeel.private_files import FILE_MODE, FOLDER_MODE, make_private_folder
+from evenkeel.settings import COLLECTOR_MARKER
 
 logger = logging.getLogger(__name__)
 
-ID_FILE = "collector-id"
+ID_FILE = COLLECTOR_MARKER
 LOCK_FILE = "collector.lock"
 _NODE = re.compile(r"\w{1,64}")
 # What temporary files are made in; what a kill left there is removed at the next start.

@@ -14,11 +14,10 @@ from collector.alert_message import rfc3339
 from collector.alert_outbox import Outbox
 from collector.alert_silence import Silence, subject_of
 from collector.alert_state import State
-from collector.audit import FILE_NAME as AUDIT_NAME
-from collector.audit import Audit, Entry
-from collector.slo_correct_command import parse_time_ns
 from collector.slo_corrections import Correction, Corrections, Reason, whole_minutes
-from evenkeel.durations import parse_duration_s
+from evenkeel.audit import FILE_NAME as AUDIT_NAME
+from evenkeel.audit import Entry, write_down
+from evenkeel.durations import parse_duration_s, parse_time_ns
 from evenkeel.errors import ConfigurationError
 from evenkeel.matchers import Matcher, Operator, check_selective, parse_matchers
 
@@ -173,6 +172,8 @@ def _correct(book: AlertBook, order: Correct, now_ns: int) -> dict[str, Any]:
         raise ConfigurationError(f"end {order.end} is not after begin {order.begin}")
     if order.slo:
         book.check_subject(order.slo)
+    if not order.comment.strip():
+        raise ConfigurationError("a correction needs a comment that says why")
     correction = Correction(
         uuid4().hex[:12],
         order.slo,
@@ -184,7 +185,7 @@ def _correct(book: AlertBook, order: Correct, now_ns: int) -> dict[str, Any]:
         now_ns,
     )
     Corrections(book).add(correction)
-    return {"id": correction.id}
+    return {"id": correction.id, "from": rfc3339(from_ns), "until": rfc3339(until_ns)}
 
 
 def _revoke(book: AlertBook, order: Revoke, now_ns: int) -> dict[str, Any]:
@@ -231,6 +232,11 @@ def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
         book.close()
 
 
+def entry_of(name: str, order: Order, token: str, now_ns: int) -> Entry:
+    """Return what the audit keeps of an order, but for its result."""
+    return Entry(now_ns, order.by, token, name, order.model_dump(mode="json", exclude={"by"}))
+
+
 def perform_locally(data_dir: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
     """Do one action in the collector's folder and write it down in its audit, without a token.
 
@@ -240,11 +246,5 @@ def perform_locally(data_dir: Path, name: str, order: Order, now_ns: int) -> dic
     path = data_dir / FILE_NAME
     # Refused before the audit is opened, which would create its file in any folder.
     AlertBook(path, create=False).close()
-    audit = Audit(data_dir / AUDIT_NAME)
-    try:
-        result = perform(path, name, order, now_ns)
-        details = {**order.model_dump(mode="json", exclude={"by"}), "result": result}
-        audit.add(Entry(now_ns, order.by, "", name, details))
-    finally:
-        audit.close()
-    return result
+    entry = entry_of(name, order, "", now_ns)
+    return write_down(data_dir / AUDIT_NAME, entry, lambda: perform(path, name, order, now_ns))

@@ -26,8 +26,6 @@ from collector.alert_book import FILE_NAME as BOOK_NAME
 from collector.alert_book import AlertBook
 from collector.alert_message import rfc3339
 from collector.alerts_text import listing_json, read_listing
-from collector.audit import FILE_NAME as AUDIT_NAME
-from collector.audit import Audit, Entry
 from collector.canonical import MalformedError
 from collector.context import Context
 from collector.decompress import TooLargeError
@@ -36,12 +34,14 @@ from collector.intake import RETRY_AFTER_S, Intake
 from collector.judgement_actions import JUDGEMENTS, Judge, Review, feedback_of
 from collector.memory_budget import BusyError
 from collector.signals import PROTOBUF, SIGNALS
-from collector.slo_correct_command import parse_time_ns
 from collector.slo_corrections import Corrections
 from collector.slo_report import measure
 from collector.slo_report_text import report_html, report_json, report_markdown
 from collector.tenant_limits import RateLimitedError
 from collector.write_ahead_log import LogFullError, LogWriteError
+from evenkeel.audit import FILE_NAME as AUDIT_NAME
+from evenkeel.audit import Audit, Entry, write_down
+from evenkeel.durations import parse_time_ns
 from evenkeel.errors import ConfigurationError, EvenkeelError, StoreError
 from evenkeel.prompts import PromptRegistry
 from evenkeel.slo_file import read_slo_file
@@ -200,15 +200,9 @@ class OperatorApi:
         self, name: str, order: operator_actions.Order, secret: str | None
     ) -> dict[str, Any]:
         now_ns = time_ns()
-        # Opened first: what cannot be written down is not done.
-        audit = Audit(self._context.data_dir / AUDIT_NAME)
-        try:
-            result = self._do(name, order, now_ns)
-            details = {**order.model_dump(mode="json", exclude={"by"}), "result": result}
-            audit.add(Entry(now_ns, order.by, self._token(secret), name, details))
-        finally:
-            audit.close()
-        return result
+        entry = operator_actions.entry_of(name, order, self._token(secret), now_ns)
+        path = self._context.data_dir / AUDIT_NAME
+        return write_down(path, entry, lambda: self._do(name, order, now_ns))
 
     def _do(self, name: str, order: operator_actions.Order, now_ns: int) -> dict[str, Any]:
         match order:

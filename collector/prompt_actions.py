@@ -1,27 +1,26 @@
 """What operators may do with prompts: let a label mean another version, and take that back.
 
-The rules are those of `evenkeel prompts`; whether a run passed is read in the store.
+The rule is that of `evenkeel.prompt_promotion`; what a run proves is read in the store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from threading import Lock
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from collector.operator_actions import Name, Order, Text
+from evenkeel import prompt_promotion
 from evenkeel.errors import ConfigurationError
-from evenkeel.gate_verdict import PASSING, run_verdict
-from evenkeel.prompts import DRAFT, Move, PromptRegistry, PromptVersion
+from evenkeel.gate_verdict import read_stored_run
+from evenkeel.prompt_promotion import Promotion, Reversal, find_text
+from evenkeel.prompts import PromptRegistry
 
 Label = Literal["production", "canary"]
 # Returns the row of `prompt_run` for a run.
 ReadRun = Callable[[str], Mapping[str, Any]]
-# A label file is read, then replaced: two actions at once would lose one.
-_MOVING = Lock()
 
 
 class Promote(Order):
@@ -48,28 +47,15 @@ def promote(
     """Move a label forward.
 
     Raises:
-        ConfigurationError: If there is no such version, or nothing lets it go there.
+        EvenkeelError: As `evenkeel.prompt_promotion.promote`, and if there is no such version.
         StoreError: If the store cannot say how the run ended.
     """
-    with _MOVING:
-        prompt = _version(registry, order.prompt, order.version)
-        current = registry.labels(order.prompt).get(order.label)
-        if current == prompt.version:
-            raise ConfigurationError(f"{order.prompt}@{order.label} is {current} already")
-        if order.run_id is not None:
-            registry.check_not_frozen(prompt.name)
-            _check_run(read_run(order.run_id), order.run_id, prompt, current)
-            why = f"passed run {order.run_id}"
-        elif order.reason.strip():
-            why = f"forced: {order.reason.strip()}"
-        else:
-            raise ConfigurationError("a promotion needs a run that passed, or a reason")
-        registry.keep(prompt)
-        move = Move(
-            now_ns // 10**9, order.label, prompt.version, f"{why} ({order.by})", order.run_id
-        )
-        registry.move(order.prompt, move)
-    return {"label": order.label, "is": prompt.version, "was": current}
+    prompt = find_text(registry, order.prompt, order.version)
+    run = None
+    if order.run_id is not None:
+        run = read_stored_run(order.run_id, read_run(order.run_id))
+    wanted = Promotion(prompt, order.label, order.by, run, order.reason)
+    return prompt_promotion.promote(registry, wanted, now_ns).to_record()
 
 
 def roll_back(registry: PromptRegistry, order: Rollback, now_ns: int) -> dict[str, Any]:
@@ -78,16 +64,8 @@ def roll_back(registry: PromptRegistry, order: Rollback, now_ns: int) -> dict[st
     Raises:
         ConfigurationError: If it has nothing to go back to.
     """
-    with _MOVING:
-        current = registry.labels(order.prompt).get(order.label)
-        previous = registry.previous(order.prompt, order.label)
-        if current is None or previous is None:
-            raise ConfigurationError(f"{order.prompt}@{order.label} has nothing to go back to")
-        registry.resolve(f"{order.prompt}@{previous}")
-        reason = f"{order.reason.strip() or 'rolled back'} ({order.by})"
-        move = Move(now_ns // 10**9, order.label, previous, reason, None, is_rollback=True)
-        registry.move(order.prompt, move)
-    return {"label": order.label, "is": previous, "was": current}
+    wanted = Reversal(order.prompt, order.label, order.by, order.reason)
+    return prompt_promotion.roll_back(registry, wanted, now_ns).to_record()
 
 
 def listing(folder: Path) -> list[dict[str, Any]]:
@@ -116,27 +94,3 @@ def _describe(registry: PromptRegistry, name: str) -> dict[str, Any]:
             for m in reversed(registry.history(name))
         ],
     }
-
-
-def _version(registry: PromptRegistry, name: str, version: str) -> PromptVersion:
-    if version in registry.versions(name):
-        return registry.resolve(f"{name}@{version}")
-    draft = registry.resolve(f"{name}@{DRAFT}")
-    if draft.version != version:
-        raise ConfigurationError(
-            f"{name}@{version} is neither kept nor the draft, which is {draft.version}"
-        )
-    return draft
-
-
-def _check_run(
-    row: Mapping[str, Any], run_id: str, prompt: PromptVersion, current: str | None
-) -> None:
-    if list(row["candidate"]) != [prompt.label]:
-        raise ConfigurationError(f"run {run_id} had another text than {prompt.label} as candidate")
-    baseline = f"{prompt.name}@{current}"
-    if current is not None and list(row["baseline"]) != [baseline]:
-        raise ConfigurationError(f"run {run_id} did not compare with {baseline}, which is in use")
-    verdict = run_verdict(row["verdicts"], row["slices"])
-    if verdict not in PASSING:
-        raise ConfigurationError(f"run {run_id} did not pass: {verdict or 'it has no gate'}")

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from evenkeel.secret_text import SecretAddress
-from evenkeel.settings import Settings, SplitAtCommas
+from evenkeel.settings import DEFAULT_DATA_DIR, Settings, SplitAtCommas
 
 MEBIBYTE = 1 << 20
 
@@ -31,7 +31,7 @@ class CollectorSettings(Settings):
     query_port: int = Field(
         default=8123, ge=0, le=65535, description="ClickHouse HTTP over the embedded store"
     )
-    data_dir: Path = Field(default=Path("data"), description="log, store and alert state")
+    data_dir: Path = Field(default=DEFAULT_DATA_DIR, description="log, store and alert state")
     clickhouse: SecretAddress | None = Field(
         default=None, description="store in this ClickHouse server instead of chDB"
     )

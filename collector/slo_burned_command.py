@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collector.slo_correct_command import parse_time_ns
+from evenkeel.durations import parse_time_ns
 from evenkeel.errors import ConfigurationError
 from evenkeel.secret_text import address_argument
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenkeel.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collector.slo_corrections import Correction, Corrections
+    from collector.slo_corrections import Correction
 
 
 def add_correct(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,7 +24,7 @@ def add_correct(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     correct.add_argument("--from", dest="from_", metavar="TIME", help="such as 2026-11-20T10:00Z")
     correct.add_argument("--until", metavar="TIME", help="not included; whole minutes count")
     correct.add_argument("--reason", choices=("maintenance", "incident"), default="maintenance")
-    correct.add_argument("--by", help="who says so")
+    correct.add_argument("--by", help="who says so (default: your user name)")
     correct.add_argument("--comment", default="", help="why, for who reads the budget later")
     correct.add_argument(
         "--data-dir", type=Path, help="the collector's folder (also EVENKEEL_DATA_DIR)"
@@ -58,28 +57,26 @@ def read_corrections(path: Path) -> tuple[Correction, ...]:
 
 
 def _run_correct(args: argparse.Namespace) -> int:
-    from collector.alert_book import AlertBook
-    from collector.slo_corrections import Corrections
-
-    book = AlertBook(book_path(args.data_dir), create=False)
-    try:
-        corrections = Corrections(book)
-        if args.list:
-            _list(corrections, args.json)
-        elif args.revoke is not None:
-            _revoke(corrections, args)
-        else:
-            if not args.all:
-                book.check_subject(args.name)
-            _add(corrections, args)
-    finally:
-        book.close()
+    path = book_path(args.data_dir)
+    if args.list:
+        _list(path, args.json)
+    elif args.revoke is not None:
+        _revoke(path, args)
+    else:
+        _add(path, args)
     return 0
 
 
-def _list(corrections: Corrections, as_json: bool) -> None:
+def _list(path: Path, as_json: bool) -> None:
+    from collector.alert_book import AlertBook
     from collector.alert_message import rfc3339
+    from collector.slo_corrections import Corrections
 
+    book = AlertBook(path, create=False)
+    try:
+        corrections = Corrections(book).all()
+    finally:
+        book.close()
     rows = [
         {
             "id": c.id,
@@ -93,7 +90,7 @@ def _list(corrections: Corrections, as_json: bool) -> None:
             "revoked": None if c.revoked_ns is None else rfc3339(c.revoked_ns),
             "revoked_by": c.revoked_by,
         }
-        for c in corrections.all()
+        for c in corrections
     ]
     if as_json:
         print(json.dumps({"corrections": rows}))
@@ -108,62 +105,34 @@ def _list(corrections: Corrections, as_json: bool) -> None:
         print("no corrections")
 
 
-def _revoke(corrections: Corrections, args: argparse.Namespace) -> None:
+def _revoke(path: Path, args: argparse.Namespace) -> None:
     from time import time_ns
 
-    if not corrections.revoke(args.revoke, _author(args), time_ns()):
-        raise ConfigurationError(f"no correction {args.revoke!r} is in force; see --list")
+    from collector.operator_actions import Revoke, perform_locally, read_order
+    from evenkeel.audit import user_name
+
+    order = read_order(Revoke, {"by": args.by or user_name(), "id": args.revoke})
+    perform_locally(path.parent, "revoke", order, time_ns())
     print(f"correction {args.revoke} is revoked; the collector counts its events again")
 
 
-def _add(corrections: Corrections, args: argparse.Namespace) -> None:
+def _add(path: Path, args: argparse.Namespace) -> None:
     from time import time_ns
-    from uuid import uuid4
 
-    from collector.alert_message import rfc3339
-    from collector.slo_corrections import Correction, whole_minutes
+    from collector.operator_actions import Correct, perform_locally, read_order
+    from evenkeel.audit import user_name
 
     if args.from_ is None or args.until is None:
         raise ConfigurationError("a correction needs --from and --until")
+    if not args.all and not args.name:
+        raise ConfigurationError("--name is empty; every SLO is --all")
     if not args.comment.strip():
         raise ConfigurationError("a correction needs a --comment that says why")
-    from_ns, until_ns = whole_minutes(parse_time_ns(args.from_), parse_time_ns(args.until))
-    if until_ns <= from_ns:
-        raise ConfigurationError(f"--until {args.until} is not after --from {args.from_}")
-    correction = Correction(
-        uuid4().hex[:12],
-        "" if args.all else args.name,
-        from_ns,
-        until_ns,
-        args.reason,
-        _author(args),
-        args.comment,
-        time_ns(),
-    )
-    corrections.add(correction)
+    said = {"by": args.by or user_name(), "slo": "" if args.all else args.name}
+    said |= {"begin": args.from_, "end": args.until}
+    order = read_order(Correct, {**said, "reason": args.reason, "comment": args.comment})
+    done = perform_locally(path.parent, "correct", order, time_ns())
     print(
-        f"correction {correction.id}: {correction.slo or 'every SLO'} from {rfc3339(from_ns)} "
-        f"until {rfc3339(until_ns)} does not count; the next evaluation works it out anew"
+        f"correction {done['id']}: {said['slo'] or 'every SLO'} from {done['from']} "
+        f"until {done['until']} does not count; the next evaluation works it out anew"
     )
-
-
-def _author(args: argparse.Namespace) -> str:
-    if not args.by:
-        raise ConfigurationError("say who does this: --by NAME")
-    return str(args.by)
-
-
-def parse_time_ns(text: str) -> int:
-    """Return a moment such as 2026-11-20T10:00Z in unix nanoseconds; without a zone it is UTC.
-
-    Raises:
-        ConfigurationError: If it is none.
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(
-            f"{text!r} is no time; expected one such as 2026-11-20T10:00Z"
-        ) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 10**9

@@ -51,8 +51,8 @@ class AnsweredPair:
         first: The side that went first, "A" or "B".
         a: The baseline's answer.
         b: The candidate's.
-        is_split: Whether the run was interrupted between the two; then they are not compared in
-            latency, only in accuracy.
+        is_split: Whether the run was interrupted between the two, or waited for a server; then
+            they are not compared in latency, only in accuracy.
         preference: What a judge chose, in both orders: A, B or tie; None if there was no judge, or
             no verdict.
     """

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,10 +19,11 @@ from evals.dataset import Dataset, load_dataset, refuse_damaged
 from evals.gates import Gate, parse_gates
 from evals.judgement import OVERALL
 from evals.outcome import EXIT_GOOD, EXIT_REGRESSED
-from evals.progress import make_console, show_progress
+from evals.progress import make_console, show_progress, tell
 from evals.recorded import RecordedRun, open_journal
 from evals.recorded_traffic import NAME, keep_traffic, read_traffic
 from evals.report_files import write_files
+from evals.retries import saying_how_to_go_on
 from evals.run import CacheMode
 from evals.schedule import interleave, spread
 from evals.settings import EvalSettings
@@ -119,8 +121,11 @@ class _Step:
             recorded = RecordedRun(journal)
             recorded.check_is_same(comparison.identity())
             if not comparison.is_complete(recorded):
-                with show_progress(self._console, title) as report:
-                    asyncio.run(comparison.ask(recorded, report, self._console.print))
+                with (
+                    saying_how_to_go_on(self._args, partial(comparison.describe_answers, recorded)),
+                    show_progress(self._console, title) as report,
+                ):
+                    asyncio.run(comparison.ask(recorded, report, partial(tell, self._console)))
             outcome = comparison.conclude(recorded)
         if folder is not None:
             write_files(outcome, folder, self._settings.dashboard_url)

@@ -8,6 +8,7 @@ import json
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -19,8 +20,9 @@ from evals.dataset import load_dataset, refuse_damaged
 from evals.gates import parse_gates, with_errors
 from evals.outcome import EXIT_GOOD, EXIT_UNMEASURED
 from evals.plan import Foresight, foresee
-from evals.progress import make_console, show_progress
+from evals.progress import make_console, show_progress, tell
 from evals.recorded import RecordedRun, open_journal
+from evals.retries import saying_how_to_go_on
 from evals.run import CacheMode
 from evals.schedule import interleave, spread
 from evals.settings import EvalSettings
@@ -65,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         )
         title = f"run {number + 1} of {args.runs}, {side.name} against itself"
         folder = None if args.report is None else args.report / f"aa-{number + 1}"
-        runs.append(_ask(comparison, folder, console, title, args.fresh))
+        runs.append(_ask(comparison, folder, console, title, args))
     with show_progress(console, "judging swapped runs") as report:
         identity = (dataset.content_hash, side.content_hash)
         calibration = calibrate(gates, runs, identity, args.resamples, report)
@@ -83,14 +85,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ask(
-    comparison: Comparison, folder: Path | None, console: Console, title: str, is_fresh: bool
+    comparison: Comparison,
+    folder: Path | None,
+    console: Console,
+    title: str,
+    args: argparse.Namespace,
 ) -> list[AnsweredPair]:
-    with open_journal(folder, is_fresh=is_fresh) or nullcontext() as journal:
+    with open_journal(folder, is_fresh=args.fresh) or nullcontext() as journal:
         recorded = RecordedRun(journal)
         recorded.check_is_same(comparison.identity())
         if comparison.decision(recorded) is None:
-            with show_progress(console, title) as report:
-                asyncio.run(comparison.ask(recorded, report))
+            with (
+                saying_how_to_go_on(args, partial(comparison.describe_answers, recorded)),
+                show_progress(console, title) as report,
+            ):
+                asyncio.run(comparison.ask(recorded, report, partial(tell, console)))
         outcome = comparison.conclude(recorded)
     if not outcome.is_measured:
         raise CannotMeasureError(outcome.headline)

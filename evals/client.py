@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
 from evals.sides import Side
-from evals.stream import StreamedAnswer
+from evals.stream import BROKE_OFF, StreamedAnswer
 from evenkeel import spans
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+
+RETRIED_STATUSES = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ class Reply:
         is_cached: Whether it was kept from an earlier run; then there are no times.
         has_timed_out: Whether the time for one answer ran out; then ttft_s (without a first text)
             and e2e_s are that time, and the true ones are at least as long.
+        num_retries: Attempts before this one, which met no server; their time is in none of these.
     """
 
     start_ns: int
@@ -93,13 +100,42 @@ class Reply:
     finish_reason: str | None = None
     is_cached: bool = False
     has_timed_out: bool = False
+    num_retries: int = 0
+
+
+class Obstacle(StrEnum):
+    """Why a call may be worth another attempt.
+
+    GONE: no connection came about. REFUSED: 429 or 503. BROKEN: the connection was lost after the
+    request was sent. An HTTP 500 or a time-out is none of them: it is what the side has to answer
+    for.
+    """
+
+    GONE = "gone"
+    REFUSED = "refused"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request and what came of it.
+
+    Attributes:
+        reply: What came back.
+        obstacle: Why it may be worth another attempt; None if it stands as it is.
+        retry_after_s: Seconds after which the server wants to be asked again, where it says so.
+    """
+
+    reply: Reply
+    obstacle: Obstacle | None = None
+    retry_after_s: float | None = None
 
 
 class ChatClient:
     """A streaming client; use it as an async context manager.
 
-    Proxies of the environment are not used: they would be measured along. Nothing is retried: a
-    retry would hide both an error and its latency.
+    Proxies of the environment are not used: they would be measured along. Nothing is retried here;
+    `evals.retries` asks again where a server was gone.
 
     Args:
         concurrency: Connections that may be open at once.
@@ -140,13 +176,25 @@ class ChatClient:
 
     async def ask(self, call: Call) -> Reply:
         """Return the reply; an error becomes a reply with its reason, never an exception."""
+        return (await self.attempt(call)).reply
+
+    async def attempt(self, call: Call, *, reconnects: bool = False) -> Attempt:
+        """Make one request; an error becomes a reply with its reason, never an exception.
+
+        Args:
+            call: The request.
+            reconnects: Whether the connection is opened before time is measured.
+        """
         lane = await self._free.get()
         try:
+            if reconnects:
+                with suppress(httpx.HTTPError, httpx.InvalidURL):
+                    await lane.get(f"{call.side.url}/v1/models", timeout=10.0)
             return await self._ask(lane, call)
         finally:
             self._free.put_nowait(lane)
 
-    async def _ask(self, lane: httpx.AsyncClient, call: Call) -> Reply:
+    async def _ask(self, lane: httpx.AsyncClient, call: Call) -> Attempt:
         url = f"{call.side.url}/v1/chat/completions"
         content = json.dumps(call.body()).encode()
         headers = {**call.headers(), "Content-Type": "application/json"}
@@ -154,12 +202,18 @@ class ChatClient:
         answer = StreamedAnswer(sent_ns)
         error: str | None
         has_timed_out = False
+        obstacle, retry_after_s = None, None
         try:
             async with (
                 asyncio.timeout(self._timeout_s),
                 lane.stream("POST", url, content=content, headers=headers) as response,
             ):
                 error = await _read(response, answer)
+                if response.status_code in RETRIED_STATUSES:
+                    obstacle = Obstacle.REFUSED
+                    retry_after_s = read_retry_after(response.headers.get("retry-after"))
+                elif error == BROKE_OFF:
+                    obstacle = Obstacle.BROKEN
         except TimeoutError:
             has_timed_out = True
             error = f"no complete answer within {self._timeout_s:g} s"
@@ -168,31 +222,41 @@ class ChatClient:
             error = f"timed out ({type(timeout).__name__})"
         except httpx.TimeoutException as timeout:
             error = f"timed out ({type(timeout).__name__})"
+            if isinstance(timeout, httpx.ConnectTimeout):
+                obstacle = Obstacle.GONE
         except (httpx.HTTPError, httpx.InvalidURL) as failure:
             error = f"{type(failure).__name__}: {str(failure) or 'connection lost'}"
+            if isinstance(failure, httpx.ConnectError):
+                obstacle = Obstacle.GONE
+            elif isinstance(failure, httpx.NetworkError | httpx.RemoteProtocolError):
+                obstacle = Obstacle.BROKEN
         end_ns = start_ns + time.perf_counter_ns() - sent_ns
         if has_timed_out:
             ttft_s = answer.ttft_s if answer.ttft_s is not None else self._timeout_s
-            return Reply(
-                start_ns,
-                end_ns,
-                error=error,
-                ttft_s=ttft_s,
-                e2e_s=self._timeout_s,
-                has_timed_out=True,
+            return Attempt(
+                Reply(
+                    start_ns,
+                    end_ns,
+                    error=error,
+                    ttft_s=ttft_s,
+                    e2e_s=self._timeout_s,
+                    has_timed_out=True,
+                )
             )
         if error is not None:
-            return Reply(start_ns, end_ns, error=error)
-        return Reply(
-            start_ns=start_ns,
-            end_ns=end_ns,
-            text=answer.text,
-            ttft_s=answer.ttft_s,
-            e2e_s=answer.e2e_s,
-            tpot_s=answer.tpot_s,
-            input_tokens=answer.input_tokens,
-            output_tokens=answer.output_tokens,
-            finish_reason=answer.finish_reason,
+            return Attempt(Reply(start_ns, end_ns, error=error), obstacle, retry_after_s)
+        return Attempt(
+            Reply(
+                start_ns=start_ns,
+                end_ns=end_ns,
+                text=answer.text,
+                ttft_s=answer.ttft_s,
+                e2e_s=answer.e2e_s,
+                tpot_s=answer.tpot_s,
+                input_tokens=answer.input_tokens,
+                output_tokens=answer.output_tokens,
+                finish_reason=answer.finish_reason,
+            )
         )
 
     async def connect(self, url: str) -> None:
@@ -243,6 +307,20 @@ class ChatClient:
                 f"it serves {', '.join(served) or 'none'}"
             )
         return wanted
+
+
+def read_retry_after(value: str | None) -> float | None:
+    """Return the seconds that a `Retry-After` header asks for, as a number or as a date.
+
+    None if there is none, or it is neither; never below 0.
+    """
+    text = (value or "").strip()
+    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
 
 
 async def _read(response: httpx.Response, answer: StreamedAnswer) -> str | None:

@@ -11,7 +11,6 @@ from typing import Any
 
 from evals.answer_cache import AnswerCache, RunCache
 from evals.answers import AnsweredPair
-from evals.client import ChatClient
 from evals.dataset import Dataset
 from evals.gates import Gate, LatencyGate
 from evals.guard import find_lost, repeats_for
@@ -24,6 +23,7 @@ from evals.plan import Foresight
 from evals.preferences import JudgeQuality, are_identical, quality
 from evals.recorded import Beginning, RecordedRun
 from evals.result_spans import NO_ENDPOINT
+from evals.retries import PatientClient
 from evals.run import CacheMode, Progress, RunOptions, ask_all, find_models, new_run_id, repeat_lost
 from evals.schedule import PlannedPair
 from evals.sentinel import find_drift, readings_at
@@ -141,6 +141,12 @@ class Comparison:
         """Return whether nothing is left to ask."""
         return self.decision(recorded) is not None and not self._suspects(recorded)
 
+    def describe_answers(self, recorded: RecordedRun) -> str | None:
+        """Return what is there, such as "3 of 8 answers"; None before the run has begun."""
+        if recorded.beginning is None:
+            return None
+        return f"{recorded.num_answers} of {2 * len(self.planned)} answers"
+
     def _num_repeats(self) -> int:
         return repeats_for(len(self.planned))
 
@@ -164,21 +170,27 @@ class Comparison:
         Args:
             recorded: What is there already; takes the answers.
             report: Called with pairs done and pairs in all.
-            tell: Gets a line when a server is started.
+            tell: Gets a line when a server is started, or waited for.
 
         Raises:
             ConfigurationError: If a server does not have the model.
-            CannotMeasureError: If a server does not answer, or the disk is full.
+            CannotMeasureError: If a server does not answer for too long, or the disk is full.
         """
         endpoint = self.settings.otlp_endpoint.get_secret_value()
         spans_to = None if endpoint == NO_ENDPOINT else endpoint
         with serving(self.sides, spans_to, tell) as sides:
-            await self._ask(recorded, (sides[0], sides[1]), report)
+            await self._ask(recorded, (sides[0], sides[1]), report, tell)
 
-    async def _ask(self, recorded: RecordedRun, sides: tuple[Side, Side], report: Progress) -> None:
+    async def _ask(
+        self,
+        recorded: RecordedRun,
+        sides: tuple[Side, Side],
+        report: Progress,
+        tell: Callable[[str], None],
+    ) -> None:
         settings, beginning = self.settings, recorded.beginning
         key = settings.api_key.get_secret_value() if settings.api_key else None
-        async with ChatClient(settings.concurrency, settings.timeout_s, key) as client:
+        async with self._client(key, tell) as client:
             known = await find_models(client, *sides)
             named = {"A": known[0], "B": known[1]}
             recorded.begin(
@@ -210,7 +222,7 @@ class Comparison:
                 if len(recorded.pairs(planned)) < len(planned):
                     await ask_all(client, known, planned, options, recorded, report)
                 # Afterwards, not meanwhile: the judge's load must not be measured along.
-                await self._ask_judge(recorded, planned)
+                await self._ask_judge(recorded, planned, tell)
                 if not look.is_last and self.decision(recorded) is not None:
                     break
             suspects = self._suspects(recorded)
@@ -224,7 +236,16 @@ class Comparison:
             return None
         return RunCache(self.answer_cache, self.reads_cache, sides, engines, self.num_repeats)
 
-    async def _ask_judge(self, recorded: RecordedRun, planned: Sequence[PlannedPair]) -> None:
+    def _client(self, key: str | None, tell: Callable[[str], None]) -> PatientClient:
+        settings = self.settings
+        return PatientClient(settings.concurrency, settings.timeout_s, key, settings.retry_s, tell)
+
+    async def _ask_judge(
+        self,
+        recorded: RecordedRun,
+        planned: Sequence[PlannedPair],
+        tell: Callable[[str], None],
+    ) -> None:
         if self.judge is None:
             return
         settings = self.settings
@@ -234,7 +255,7 @@ class Comparison:
             secret = settings.api_key
         key = secret.get_secret_value() if secret else None
         waiting = iter(self._unjudged(recorded, planned))
-        async with ChatClient(settings.concurrency, settings.timeout_s, key) as client:
+        async with self._client(key, tell) as client:
             model = await client.find_model(self.judge.side.url, self.judge.side.model)
             judge = replace(self.judge, side=replace(self.judge.side, model=model))
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from evals.outcome import Outcome
+from evenkeel.errors import ConfigurationError
+from evenkeel.gate_verdict import JudgedRun
+from evenkeel.prompts import DIGITS
 
 # Whatever can move a number of a verdict.
 PACKAGES = ("evenkeel", "numpy", "scipy", "statsmodels", "httpx")
@@ -65,6 +70,37 @@ def _roles(outcome: Outcome) -> list[tuple[str, Any]]:
 def hash_of(text: str) -> str:
     """Return the digest of a text, with the name of the algorithm."""
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def read_judged_run(folder: Path) -> JudgedRun:
+    """Return what the run of a `--report` folder proves.
+
+    Raises:
+        ConfigurationError: If the folder holds no report.
+    """
+    try:
+        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        is_same_run = manifest["run_id"] == run["run_id"]
+        judged = JudgedRun(
+            run_id=str(run["run_id"]),
+            verdict=str(run["verdict"]),
+            baseline=_version_of(manifest["prompts"]["baseline"]),
+            candidate=_version_of(manifest["prompts"]["candidate"]),
+            remark=str(run["headline"]),
+        )
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigurationError(f"{folder} holds no report of `evenkeel eval run`") from error
+    if not is_same_run:
+        raise ConfigurationError(f"{folder}: run.json and manifest.json are of different runs")
+    return judged
+
+
+def _version_of(prompt: dict[str, Any]) -> str:
+    """Return the version of a text: the first digits of what `hash_of` returned."""
+    return str(prompt["content_hash"]).removeprefix("sha256:")[:DIGITS]
 
 
 def _versions() -> dict[str, str | None]:

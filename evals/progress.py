@@ -23,6 +23,11 @@ def make_console(*, stderr: bool) -> Console:
     return console
 
 
+def tell(console: Console, line: str) -> None:
+    """Show a line as it is: above the bar, while there is one."""
+    console.print(line, markup=False, highlight=False)
+
+
 @contextmanager
 def show_progress(console: Console, title: str) -> Iterator[ReportProgress]:
     """Show a bar on a terminal, and a few plain lines elsewhere."""

@@ -5,14 +5,20 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from evenkeel.audit import FILE_NAME as AUDIT_NAME
+from evenkeel.audit import user_name, write_down
 from evenkeel.cli import Command
-from evenkeel.errors import CannotMeasureError, ConfigurationError, RegressionError
+from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.prompt_freeze import read_freezes
-from evenkeel.prompts import DRAFT, LABELS, Move, PromptRegistry, PromptVersion
+from evenkeel.prompt_promotion import LabelMove, Promotion, Reversal, promote, roll_back
+from evenkeel.prompts import DRAFT, LABELS, PromptRegistry, PromptVersion
+from evenkeel.settings import COLLECTOR_MARKER, find_collector_folder
 
 EPILOG = """\
 examples:
@@ -47,10 +53,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     diff = verb("diff", "what changed from one version to another; exit 0 either way", _diff)
     diff.add_argument("old", help="such as support@production")
     diff.add_argument("new", help="such as support@draft")
-    promote = verb("promote", "let a label mean another version, after a passing run", _promote)
-    promote.add_argument("prompt", help="name (its draft), name@version or name@label")
-    promote.add_argument("--to", choices=LABELS, default=LABELS[0], help="default: %(default)s")
-    how = promote.add_mutually_exclusive_group(required=True)
+    forward = verb("promote", "let a label mean another version, after a passing run", _promote)
+    forward.add_argument("prompt", help="name (its draft), name@version or name@label")
+    forward.add_argument("--to", choices=LABELS, default=LABELS[0], help="default: %(default)s")
+    how = forward.add_mutually_exclusive_group(required=True)
     how.add_argument("--report", type=Path, metavar="DIR", help="of the run that it passed")
     how.add_argument("--force", metavar="REASON", help="without a run; the reason is kept")
     suggest = verb("suggest", "what to change, from the worst slices of a run", _suggest)
@@ -58,10 +64,18 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     suggest.add_argument("--dataset", type=Path, required=True, metavar="DIR", help="its dataset")
     suggest.add_argument("--limit", type=int, default=3, metavar="N", help="slices (default: 3)")
     suggest.add_argument("--json", action="store_true", help="print one JSON object")
-    rollback = verb("rollback", "let a label mean what it meant before", _rollback)
-    rollback.add_argument("prompt", metavar="NAME")
-    rollback.add_argument("--label", choices=LABELS, default=LABELS[0])
-    rollback.add_argument("--reason", default="rolled back", help="kept in the history")
+    back = verb("rollback", "let a label mean what it meant before", _rollback)
+    back.add_argument("prompt", metavar="NAME")
+    back.add_argument("--label", choices=LABELS, default=LABELS[0])
+    back.add_argument("--reason", default="", help="kept in the history")
+    for moving in (forward, back):
+        moving.add_argument("--by", default="", help="who does it (default: your user name)")
+        moving.add_argument(
+            "--data-dir",
+            type=Path,
+            metavar="DIR",
+            help="the collector's folder, for its audit (also EVENKEEL_DATA_DIR)",
+        )
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -166,64 +180,50 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 def _promote(args: argparse.Namespace) -> int:
+    from evals.manifest import read_judged_run
+
     registry = PromptRegistry(args.prompts_dir)
     reference = args.prompt if "@" in args.prompt else f"{args.prompt}@{DRAFT}"
     prompt = registry.resolve(reference)
-    current = registry.labels(prompt.name).get(args.to)
-    if current == prompt.version:
+    if args.force is not None and not args.force.strip():
+        raise ConfigurationError("--force needs a reason, such as --force 'hotfix for #12'")
+    run = None if args.report is None else read_judged_run(args.report)
+    wanted = Promotion(prompt, args.to, args.by or user_name(), run, args.force or "")
+    now_ns = time.time_ns()
+    move = _written_down(args, wanted, lambda: promote(registry, wanted, now_ns), now_ns)
+    if move.before == move.version:
         print(f"{prompt.name}@{args.to} is {prompt.version} already")
-        return 0
-    run_id = None
-    if args.report is not None:
-        registry.check_not_frozen(prompt.name)
-        baseline = None if current is None else registry.resolve(f"{prompt.name}@{current}")
-        run_id = _check_report(args.report, prompt, baseline)
-        reason = f"passed run {run_id}"
     else:
-        if not args.force.strip():
-            raise ConfigurationError("--force needs a reason, such as --force 'hotfix for #12'")
-        reason = f"forced: {args.force.strip()}"
-    registry.keep(prompt)
-    registry.move(prompt.name, Move(int(time.time()), args.to, prompt.version, reason, run_id))
-    before = f", was {current}" if current else ""
-    print(f"{prompt.name}@{args.to} is {prompt.version}{before}: {reason}")
+        before = f", was {move.before}" if move.before else ""
+        print(f"{prompt.name}@{args.to} is {prompt.version}{before}: {move.why}")
     return 0
 
 
-def _check_report(folder: Path, prompt: PromptVersion, baseline: PromptVersion | None) -> str:
-    """Return the id of a run in which this text, as candidate, passed against the one in use.
-
-    Raises:
-        ConfigurationError: If the folder holds no report, or one of other texts.
-        RegressionError: If the run did not pass.
-        CannotMeasureError: If the run could not tell.
-    """
-    from evals.manifest import hash_of
-
-    try:
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        run_id, code, headline = run["run_id"], run["exit_code"], run["headline"]
-        hashes = {role: entry["content_hash"] for role, entry in manifest["prompts"].items()}
-        is_same_run = manifest["run_id"] == run_id
-    except OSError as error:
-        raise ConfigurationError(f"{error.filename} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigurationError(f"{folder} holds no report of `evenkeel eval run`") from error
-    if not is_same_run:
-        raise ConfigurationError(f"{folder}: run.json and manifest.json are of different runs")
-    if hashes.get("candidate") != hash_of(prompt.system):
-        raise ConfigurationError(f"run {run_id} had another text than {prompt.label} as candidate")
-    if baseline is not None and hashes.get("baseline") != hash_of(baseline.system):
-        raise ConfigurationError(
-            f"run {run_id} did not compare with {baseline.label}, which is in use"
+def _written_down(
+    args: argparse.Namespace,
+    wanted: Promotion | Reversal,
+    do: Callable[[], LabelMove],
+    now_ns: int,
+) -> LabelMove:
+    """Move a label, with the line in the collector's audit that the operators' API writes."""
+    folder, is_named = find_collector_folder(args.data_dir)
+    if is_named and not folder.is_dir():
+        raise ConfigurationError(f"{folder} is no collector's folder, for the audit (--data-dir)")
+    if not is_named and not (folder / COLLECTOR_MARKER).is_file():
+        print(
+            f"evenkeel: there is no collector's folder {folder} (--data-dir): the prompt's history "
+            "has this move, no audit does",
+            file=sys.stderr,
         )
-    if code == 1:
-        raise RegressionError(f"run {run_id} did not pass: {headline}")
-    if code != 0 or run["verdict"] not in ("better", "no worse"):
-        # --allow-inconclusive lets a pipeline go on; it does not make a proof of it.
-        raise CannotMeasureError(f"run {run_id} could not tell: {headline}")
-    return str(run_id)
+        return do()
+    moved: list[LabelMove] = []
+
+    def act() -> dict[str, Any]:
+        moved.append(do())
+        return moved[0].to_record()
+
+    write_down(folder / AUDIT_NAME, wanted.to_entry(now_ns), act)
+    return moved[0]
 
 
 def _suggest(args: argparse.Namespace) -> int:
@@ -252,16 +252,10 @@ def _suggest(args: argparse.Namespace) -> int:
 
 def _rollback(args: argparse.Namespace) -> int:
     registry = PromptRegistry(args.prompts_dir)
-    current = registry.labels(args.prompt).get(args.label)
-    previous = registry.previous(args.prompt, args.label)
-    if current is None or previous is None:
-        raise ConfigurationError(f"{args.prompt}@{args.label} has nothing to go back to")
-    registry.resolve(f"{args.prompt}@{previous}")
-    registry.move(
-        args.prompt,
-        Move(int(time.time()), args.label, previous, args.reason, None, is_rollback=True),
-    )
-    print(f"{args.prompt}@{args.label} is {previous} again, was {current}")
+    wanted = Reversal(args.prompt, args.label, args.by or user_name(), args.reason)
+    now_ns = time.time_ns()
+    move = _written_down(args, wanted, lambda: roll_back(registry, wanted, now_ns), now_ns)
+    print(f"{args.prompt}@{args.label} is {move.version} again, was {move.before}")
     return 0
 
 

@@ -217,7 +217,11 @@ class RecordedRun:
         for pair in planned:
             a, b = (pair.index, "A"), (pair.index, "B")
             if a in self._answers and b in self._answers:
-                is_split = self._session_of[a] != self._session_of[b]
+                # One half waited for its server while the other had been answered.
+                second = self._answers[b if pair.first == "A" else a]
+                is_split = (
+                    self._session_of[a] != self._session_of[b] or second.reply.num_retries > 0
+                )
                 answers = self._answers[a], self._answers[b]
                 whole = AnsweredPair(pair.index, pair.item, pair.first, *answers, is_split)
                 known = "tie" if are_identical(whole) else merge(self.verdicts(pair.index))

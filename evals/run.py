@@ -59,6 +59,8 @@ class RunOptions:
 
 
 Progress = Callable[[int, int], None]
+# Of the prefix cache before one measured call, where its server goes away again and again.
+MOST_FILLINGS = 3
 
 
 def new_run_id() -> str:
@@ -230,8 +232,22 @@ class _Asker:
             raise group_error.exceptions[0] from None
 
     async def _ask(self, pair: PlannedPair, letter: str, *, is_warmup: bool) -> Answer:
+        num_retries = 0
+        for _ in range(MOST_FILLINGS):
+            call = self._call(pair, letter, is_warmup=is_warmup)
+            if self._options.cache is CacheMode.WARM:
+                await self._client.ask(_filling(call))
+            reply = await self._client.ask(call)
+            num_retries += reply.num_retries
+            # A server that was waited for may have lost what was filled.
+            if self._options.cache is not CacheMode.WARM or not reply.num_retries:
+                break
+        reply = replace(reply, num_retries=num_retries)
+        return Answer(reply, score_reply(pair.item, reply), call.trace_id, call.span_id)
+
+    def _call(self, pair: PlannedPair, letter: str, *, is_warmup: bool) -> Call:
         side = self._sides[letter]
-        call = Call(
+        return Call(
             side=side,
             messages=side.messages_for(pair.item),
             trace_id=secrets.token_hex(16),
@@ -239,10 +255,6 @@ class _Asker:
             session=f"{self._options.run_id}-{'warm-up' if is_warmup else letter}",
             cache_salt=self._salt(letter, is_warmup),
         )
-        if self._options.cache is CacheMode.WARM:
-            await self._client.ask(_filling(call))
-        reply = await self._client.ask(call)
-        return Answer(reply, score_reply(pair.item, reply), call.trace_id, call.span_id)
 
     def _salt(self, letter: str, is_warmup: bool) -> str | None:
         if self._options.cache is CacheMode.SHARED:

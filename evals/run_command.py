@@ -22,10 +22,11 @@ from evals.looks import Mode
 from evals.outcome import Outcome
 from evals.pair_judge import load_judge
 from evals.plan import foresee, refuse_hopeless
-from evals.progress import make_console, show_progress
+from evals.progress import make_console, show_progress, tell
 from evals.recorded import RecordedRun, open_journal
 from evals.report import print_outcome
 from evals.report_files import write_files
+from evals.retries import saying_how_to_go_on
 from evals.run import CacheMode
 from evals.schedule import interleave, spread
 from evals.server_times import read_server_times
@@ -96,24 +97,22 @@ def run(args: argparse.Namespace) -> int:
         recorded.check_is_same(comparison.identity())
         _say_what_is_there(recorded, comparison, console)
         if not comparison.is_complete(recorded):
-            with show_progress(console, f"asking {sides[0].name} and {sides[1].name}") as report:
-                asyncio.run(comparison.ask(recorded, report, partial(_tell, console)))
+            with (
+                saying_how_to_go_on(args, partial(comparison.describe_answers, recorded)),
+                show_progress(console, f"asking {sides[0].name} and {sides[1].name}") as report,
+            ):
+                asyncio.run(comparison.ask(recorded, report, partial(tell, console)))
         _read_server_times(comparison, recorded)
         return _publish(comparison.conclude(recorded), recorded, comparison, args, console)
-
-
-def _tell(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False)
 
 
 def _say_what_is_there(recorded: RecordedRun, comparison: Comparison, console: Console) -> None:
     if recorded.beginning is None:
         return
-    wanted = 2 * len(comparison.planned)
     if comparison.is_complete(recorded):
         text = "is complete: nothing is asked again (--fresh starts anew)"
     else:
-        text = f"goes on: {recorded.num_answers} of {wanted} answers are there"
+        text = f"goes on: {comparison.describe_answers(recorded)} are there"
     console.print(f"run {recorded.beginning.run_id} {text}", markup=False, highlight=False)
 
 

@@ -44,6 +44,13 @@ class EvalSettings(Settings):
     timeout_s: float = Field(
         default=120.0, gt=0, description="longest time one answer may take, in seconds"
     )
+    retry_s: float = Field(
+        default=60.0,
+        ge=0,
+        le=86_400,
+        description="longest time to wait for a server that is gone or answers 429 or 503, in "
+        "seconds; then the run pauses",
+    )
     max_unmeasured_ratio: float = Field(
         default=0.05,
         ge=0,

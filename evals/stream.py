@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 NS_PER_S = 1_000_000_000
+BROKE_OFF = "the stream broke off before the answer was finished"
 
 
 class StreamedAnswer:
@@ -63,7 +64,7 @@ class StreamedAnswer:
         if self._error is not None:
             return self._error
         if self.finish_reason is None:
-            return "the stream broke off before the answer was finished"
+            return BROKE_OFF
         return None
 
     def _take(self, payload: bytes, now_ns: int) -> None:

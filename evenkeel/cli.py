@@ -151,7 +151,7 @@ def _run(commands: Sequence[Command], argv: Sequence[str]) -> int:
         raise ConfigurationError(
             f"{command.name}: unknown argument {rest[0]!r}; see `evenkeel {command.name} --help`"
         )
-    args.rest = rest
+    args.rest, args.argv = rest, list(argv)
     try:
         with private_umask() if command.keeps_private else nullcontext():
             code = args.run(args)

@@ -1,8 +1,9 @@
-"""Durations as people write and read them: 90s, 5m, 1.5h, 30d, 250ms."""
+"""Durations and moments as people write and read them: 90s, 1.5h, 30d; 2026-11-20T10:00Z."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from fractions import Fraction
 
 from evenkeel.errors import ConfigurationError
@@ -58,3 +59,19 @@ def prometheus_duration(seconds: Fraction) -> str:
         if milliseconds and milliseconds % length == 0:
             return f"{milliseconds // length}{unit}"
     raise ConfigurationError(f"a window of {float(seconds):g} s has no whole milliseconds")
+
+
+def parse_time_ns(text: str) -> int:
+    """Return a moment such as 2026-11-20T10:00Z in unix nanoseconds; without a zone it is UTC.
+
+    Raises:
+        ConfigurationError: If it is none.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"{text!r} is no time; expected one such as 2026-11-20T10:00Z"
+        ) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp()) * 10**9

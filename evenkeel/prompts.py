@@ -87,6 +87,11 @@ class PromptRegistry:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    @property
+    def folder(self) -> Path:
+        """Return the folder."""
+        return self._folder
+
     def check_not_frozen(self, name: str) -> None:
         """Refuse a promotion while an SLO freezes it.
 

@@ -23,6 +23,9 @@ from evenkeel.secret_text import SecretAddress, read_secret, warn_of_command_lin
 
 FILE_NAME = "evenkeel.toml"
 DATA_DIR_VARIABLE = "EVENKEEL_DATA_DIR"
+DEFAULT_DATA_DIR = Path("data")
+# A file that only a collector makes, in its own folder.
+COLLECTOR_MARKER = "collector-id"
 _HANDED_DOWN = "handed_down"
 
 
@@ -216,6 +219,25 @@ def load(
         ) from error
 
 
+def find_collector_folder(
+    flag: Path | None,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> tuple[Path, bool]:
+    """Return the collector's folder as the collector finds it, for parts that write beside it.
+
+    Returns:
+        The folder, and whether a flag, the environment or `evenkeel.toml` names it.
+
+    Raises:
+        ConfigurationError: If `evenkeel.toml` cannot be read.
+    """
+    environment = os.environ if environment is None else environment
+    section = _read_section("collector", (directory or Path.cwd()) / FILE_NAME)
+    named = flag or environment.get(DATA_DIR_VARIABLE) or section.get("data_dir")
+    return Path(str(named or DEFAULT_DATA_DIR)), bool(named)
+
+
 def read_otel(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the standard `OTEL_*` variables, which keep their meaning in every part."""
     environment = os.environ if environment is None else environment
@@ -269,13 +291,18 @@ def _read_environment(cls: type[Settings], environment: Mapping[str, str]) -> di
     return {field_of[v]: environment[v] for v in field_of if environment.get(v)}
 
 
-def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:
+def _read_section(name: str, path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        section = tomllib.loads(path.read_text(encoding="utf-8")).get(cls.section, {})
+        section: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")).get(name, {})
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
+    return section
+
+
+def _read_file(cls: type[Settings], path: Path) -> dict[str, Any]:
+    section = _read_section(cls.section, path)
     unknown = set(section) - set(cls.model_fields)
     if unknown:
         raise ConfigurationError(

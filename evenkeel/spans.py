@@ -136,6 +136,9 @@ EVAL_ESTIMATE = "evenkeel.eval.estimate"
 EVAL_LOWER = "evenkeel.eval.lower"
 EVAL_UPPER = "evenkeel.eval.upper"
 EVAL_NUM_PAIRS = "evenkeel.eval.num_pairs"
+EVAL_RUN_VERDICT = "evenkeel.eval.run_verdict"
+EVAL_BASELINE_TEXT = "evenkeel.eval.baseline_text"
+EVAL_CANDIDATE_TEXT = "evenkeel.eval.candidate_text"
 
 # Control spans: one SPAN_CONTROL a step, from its moment until its effect is known.
 CONTROL_LEVER = "evenkeel.control.lever"

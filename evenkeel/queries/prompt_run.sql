@@ -1,10 +1,12 @@
--- What one evaluation run compared and how its gates ended: prompts by side, verdicts by gate.
+-- What one evaluation run compared and how it ended: its gates, and what it says of itself.
 SELECT
-    groupUniqArrayIf(concat(ifNull(prompt_name, ''), '@', ifNull(prompt_version, '')),
-        kind = 'answer' AND side = 'A') AS baseline,
-    groupUniqArrayIf(concat(ifNull(prompt_name, ''), '@', ifNull(prompt_version, '')),
-        kind = 'answer' AND side = 'B') AS candidate,
-    groupArrayIf(ifNull(verdict, ''), kind = 'gate' AND isNotNull(gate)) AS verdicts,
-    groupArrayIf(ifNull(slice, ''), kind = 'gate' AND isNotNull(gate)) AS slices
+    groupArrayIf(ifNull(verdict, ''), isNotNull(gate)) AS verdicts,
+    groupArrayIf(ifNull(slice, ''), isNotNull(gate)) AS slices,
+    groupUniqArrayIf(attributes['evenkeel.eval.run_verdict'],
+        attributes['evenkeel.eval.run_verdict'] != '') AS run_verdicts,
+    groupUniqArrayIf(attributes['evenkeel.eval.baseline_text'],
+        attributes['evenkeel.eval.baseline_text'] != '') AS baseline_texts,
+    groupUniqArrayIf(attributes['evenkeel.eval.candidate_text'],
+        attributes['evenkeel.eval.candidate_text'] != '') AS candidate_texts
 FROM evenkeel.eval_results
-WHERE run_id = {run_id:String}
+WHERE kind = 'gate' AND run_id = {run_id:String}

@@ -9,8 +9,8 @@ import pytest
 from collector.alert_book import FILE_NAME, AlertBook, Notification
 from collector.alert_outbox import Outbox
 from collector.alerts_command import ALERTS
-from collector.audit import Audit
 from collector.slo_command import SLO
+from evenkeel.audit import Audit, user_name
 from evenkeel.cli import main
 
 NOW = 1_795_168_800 * 10**9
@@ -89,8 +89,33 @@ def test_a_correction_of_what_is_not_there_is_refused(
     command = ["slo", "correct", *span, "--comment", "x", "--data-dir", str(tmp_path), "--reason"]
     assert main([*command, "incident", "--name", "nope"], [SLO]) == 2
     assert "no SLO or rule is named 'nope'; there are chat-ttft" in capsys.readouterr().err
+    assert main([*command, "incident", "--name", ""], [SLO]) == 2
     assert main([*command, "incident", "--name", "chat-ttft"], [SLO]) == 0
     book.close()
+
+
+def test_a_correction_and_its_end_are_written_down_as_by_the_api(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = AlertBook(tmp_path / FILE_NAME)
+    book.use_subjects(["chat-ttft"])
+    book.close()
+    here = ("slo", "correct", "--data-dir", str(tmp_path))
+    said = ("--name", "chat-ttft", "--from", "2026-11-20T10:00Z", "--until", "2026-11-20T10:30Z")
+    assert main([*here, *said, "--comment", "switch"], [SLO]) == 0
+    out = capsys.readouterr().out
+    assert "from 2026-11-20T10:00:00" in out
+    number = out.split()[1].rstrip(":")
+    assert main([*here, "--revoke", number, "--by", "bob"], [SLO]) == 0
+    assert main([*here, "--revoke", number, "--by", "bob"], [SLO]) == 2
+    audit = Audit(tmp_path / "audit.db")
+    revoked, corrected = audit.newest(9)
+    audit.close()
+    assert (revoked.author, revoked.action) == ("bob", "revoke")
+    assert (corrected.author, corrected.action, corrected.token) == (user_name(), "correct", "")
+    order = {"slo": "chat-ttft", "begin": "2026-11-20T10:00Z", "end": "2026-11-20T10:30Z"}
+    assert {key: corrected.details[key] for key in order} == order
+    assert corrected.details["result"]["id"] == number
 
 
 def test_replay_makes_dead_letters_due_in_their_order(

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from collector.alert_book import AlertBook
 from collector.alert_silence import Silence
-from collector.audit import Audit, Entry
 from collector.operator_actions import ACTIONS, perform
 from collector.slo_corrections import Corrections
+from evenkeel.audit import Audit, Entry
 from evenkeel.errors import ConfigurationError
 
 NOW_NS = 1_800_000_000 * 10**9

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collector.prompt_actions import Promote, Rollback, listing, promote, roll_back
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel.prompts import PromptRegistry, PromptVersion, digest
 
 OLD, NEW = "You answer.", "You answer in one word."
@@ -32,10 +32,11 @@ def no_run(run_id: str) -> Mapping[str, Any]:
 
 def run(**changes: Any) -> dict[str, Any]:
     return {
-        "baseline": [f"support@{digest(OLD)}"],
-        "candidate": [f"support@{digest(NEW)}"],
+        "baseline_texts": [digest(OLD)],
+        "candidate_texts": [digest(NEW)],
         "verdicts": ["no worse"],
         "slices": ["overall"],
+        "run_verdicts": ["no worse"],
     } | changes
 
 
@@ -56,18 +57,21 @@ def test_the_draft_is_kept_when_it_is_promoted(registry: PromptRegistry) -> None
     ("changes", "reason"),
     [
         pytest.param({"verdicts": ["regressed"]}, "did not pass: regressed", id="a regression"),
-        pytest.param({"verdicts": ["inconclusive"]}, "inconclusive", id="it could not tell"),
+        pytest.param({"run_verdicts": ["regressed"]}, "pass: regressed", id="a broken item"),
+        pytest.param({"run_verdicts": ["inconclusive"]}, "inconclusive", id="it could not tell"),
+        pytest.param({"run_verdicts": ["could not measure"]}, "measure", id="too few answers"),
+        pytest.param({"run_verdicts": []}, "ask it again", id="of an earlier version"),
         pytest.param({"verdicts": [], "slices": []}, "it has no gate", id="no gate"),
-        pytest.param({"candidate": ["support@0123456789ab"]}, "another text", id="another text"),
-        pytest.param({"candidate": []}, "another text", id="no such run"),
-        pytest.param({"baseline": ["support@0123456789ab"]}, "in use", id="another baseline"),
+        pytest.param({"candidate_texts": ["0123456789ab"]}, "another text", id="another text"),
+        pytest.param({"candidate_texts": []}, "another text", id="no such run"),
+        pytest.param({"baseline_texts": ["0123456789ab"]}, "in use", id="another baseline"),
     ],
 )
 def test_a_run_that_proves_nothing_moves_nothing(
     registry: PromptRegistry, changes: dict[str, Any], reason: str
 ) -> None:
     order = Promote(by="ann", prompt="support", version=digest(NEW), run_id="r1")
-    with pytest.raises(ConfigurationError, match=reason):
+    with pytest.raises(EvenkeelError, match=reason):
         promote(registry, order, NOW_NS, lambda _: run(**changes))
     assert registry.labels("support") == {"production": digest(OLD)}
 
@@ -77,7 +81,6 @@ def test_a_run_that_proves_nothing_moves_nothing(
     [
         pytest.param(digest(NEW), " ", "needs a run", id="neither a run nor a reason"),
         pytest.param("0123456789ab", "x", "neither kept nor the draft", id="an unknown version"),
-        pytest.param(digest(OLD), "x", "already", id="what it means already"),
     ],
 )
 def test_a_promotion_that_makes_no_sense(
@@ -86,6 +89,13 @@ def test_a_promotion_that_makes_no_sense(
     order = Promote(by="ann", prompt="support", version=version, reason=why)
     with pytest.raises(ConfigurationError, match=reason):
         promote(registry, order, NOW_NS, no_run)
+
+
+def test_what_a_label_means_already_stays_without_a_line(registry: PromptRegistry) -> None:
+    order = Promote(by="ann", prompt="support", version=digest(OLD), reason="again")
+    done = promote(registry, order, NOW_NS, no_run)
+    assert done == {"label": "production", "is": digest(OLD), "was": digest(OLD)}
+    assert len(registry.history("support")) == 1
 
 
 def test_the_listing_has_texts_and_what_labels_go_back_to(

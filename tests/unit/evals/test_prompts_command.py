@@ -8,6 +8,7 @@ import pytest
 from evals.manifest import hash_of
 from evals.prompts_command import PROMPTS
 from evals.sides import load_side
+from evenkeel.audit import Audit, user_name
 from evenkeel.cli import main
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompt_freeze import Freeze, write_freezes
@@ -24,6 +25,13 @@ def folder(tmp_path: Path) -> Path:
 
 def prompts(folder: Path, *arguments: str) -> int:
     return main(["prompts", arguments[0], "--prompts-dir", str(folder), *arguments[1:]], [PROMPTS])
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No collector's folder of the checkout is found."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EVENKEEL_DATA_DIR", raising=False)
 
 
 def report(
@@ -43,12 +51,13 @@ def test_a_passing_run_promotes_and_one_command_goes_back(
     assert prompts(folder, "promote", "support", "--force", "first version") == 0
     (folder / "support.toml").write_text('system = "Be brief."\n')
     passed = report(tmp_path / "report", "Be kind.", "Be brief.")
-    assert prompts(folder, "promote", "support", "--report", passed) == 0
+    assert prompts(folder, "promote", "support", "--report", passed, "--by", "ann") == 0
+    assert prompts(folder, "promote", "support", "--report", passed) == 0, "it is there already"
     registry = PromptRegistry(folder)
     assert registry.resolve("support").system == "Be brief."
     assert [m.reason for m in registry.history("support")] == [
-        "forced: first version",
-        "passed run r1",
+        f"forced: first version ({user_name()})",
+        "passed run r1 (ann)",
     ]
     assert prompts(folder, "rollback", "support", "--reason", "complaints") == 0
     assert registry.resolve("support").system == "Be kind."
@@ -116,6 +125,53 @@ def test_no_report_and_no_reason_do_not_promote(folder: Path, tmp_path: Path) ->
     assert prompts(folder, "promote", "support", "--force", " ") == 2
     assert prompts(folder, "promote", "support", "--report", str(tmp_path)) == 2
     assert not (folder / "labels").exists()
+
+
+def test_a_move_is_a_line_in_the_collectors_audit(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "collector"
+    there = ("--data-dir", str(data))
+    assert prompts(folder, "promote", "support", "--force", "first", *there) == 2
+    assert "no collector's folder" in capsys.readouterr().err
+    assert not (folder / "labels").exists(), "what cannot be written down is not done"
+    data.mkdir()
+    assert prompts(folder, "promote", "support", "--force", "first", *there) == 0
+    (folder / "support.toml").write_text('system = "Be brief."\n')
+    passed = report(tmp_path / "report", "Be kind.", "Be brief.")
+    assert prompts(folder, "promote", "support", "--report", passed, "--by", "ann", *there) == 0
+    assert prompts(folder, "rollback", "support", *there) == 0
+    assert prompts(folder, "rollback", "support", *there) == 2, "refused: no line"
+    audit = Audit(data / "audit.db")
+    entries = audit.newest(9)
+    audit.close()
+    me = user_name()
+    assert [(e.author, e.action) for e in entries] == [
+        (me, "rollback"), ("ann", "promote"), (me, "promote")
+    ]  # fmt: skip
+    kind, brief = digest("Be kind."), digest("Be brief.")
+    assert entries[1].details == {
+        "prompt": "support",
+        "version": brief,
+        "label": "production",
+        "run_id": "r1",
+        "reason": "",
+        "result": {"label": "production", "is": brief, "was": kind},
+    }
+
+
+def test_without_a_collector_the_move_is_in_the_history_alone(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prompts(folder, "promote", "support", "--force", "first") == 0
+    assert "no audit does" in capsys.readouterr().err
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "collector-id").write_text("0123456789ab")
+    assert prompts(folder, "rollback", "support") == 2
+    (folder / "support.toml").write_text('system = "Be brief."\n')
+    assert prompts(folder, "promote", "support", "--force", "second") == 0
+    assert capsys.readouterr().err.count("no audit does") == 0
+    assert (tmp_path / "data" / "audit.db").exists()
 
 
 def test_a_side_takes_its_prompt_from_the_registry(folder: Path, tmp_path: Path) -> None:

@@ -45,6 +45,21 @@ def test_a_pair_asked_before_and_after_a_cut_is_split(path: Path, make_pair) -> 
         assert RecordedRun(journal).pairs(planned) == first
 
 
+def test_a_pair_whose_second_half_waited_for_its_server_is_split(make_pair) -> None:  # type: ignore[no-untyped-def]
+    from dataclasses import replace
+
+    run = RecordedRun(None)
+    run.begin(BEGINNING)
+    source = [make_pair(0), make_pair(1)]
+    planned = [PlannedPair(0, source[0].item, "A"), PlannedPair(1, source[1].item, "B")]
+    for pair, given in zip(planned, source, strict=True):
+        waited = replace(given.b, reply=replace(given.b.reply, num_retries=2))
+        run.note_answer(pair, "A", given.a)
+        run.note_answer(pair, "B", waited)
+    # Where B went first, both halves met the server that came back.
+    assert [p.is_split for p in run.pairs(planned)] == [True, False]
+
+
 def test_split_pairs_count_for_accuracy_only(make_pair) -> None:  # type: ignore[no-untyped-def]
     from dataclasses import replace
 

@@ -1,11 +1,12 @@
-"""Who changed what through the operators' API: lines that are only ever added."""
+"""Who changed what, through the operators' API or the command: lines that are only ever added."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class Audit:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
             # SQLite gives the files beside it the same rights.
             path.touch(mode=FILE_MODE)
@@ -64,17 +66,22 @@ class Audit:
             raise ConfigurationError(f"{path} cannot be used for the audit: {error}") from error
 
     def add(self, entry: Entry) -> None:
-        """Write one action down."""
-        self._connection.execute(
-            "INSERT INTO audit (time_ns, author, token, action, details) VALUES (?, ?, ?, ?, ?)",
-            (
-                entry.time_ns,
-                entry.author,
-                entry.token,
-                entry.action,
-                json.dumps(dict(entry.details), sort_keys=True),
-            ),
-        )
+        """Write one action down.
+
+        Raises:
+            ConfigurationError: If the file does not take it.
+        """
+        details = json.dumps(dict(entry.details), sort_keys=True)
+        try:
+            self._connection.execute(
+                "INSERT INTO audit (time_ns, author, token, action, details)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (entry.time_ns, entry.author, entry.token, entry.action, details),
+            )
+        except sqlite3.Error as error:
+            raise ConfigurationError(
+                f"{self._path} does not take {entry.action!r} of {entry.author}: {error}"
+            ) from error
 
     def newest(self, limit: int) -> list[Entry]:
         """Return the newest actions, newest first."""
@@ -91,3 +98,34 @@ class Audit:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def write_down(path: Path, entry: Entry, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Do something, write it down with what came of it, and return that.
+
+    The audit is opened first: what cannot be written down is not done. What is refused leaves no
+    line.
+
+    Args:
+        path: The audit file; made if it is not there.
+        entry: The line; its details get the key `result`.
+        do: Does it; returns what JSON can hold.
+
+    Raises:
+        ConfigurationError: If the audit cannot be used.
+    """
+    audit = Audit(path)
+    try:
+        result = do()
+        audit.add(replace(entry, details={**entry.details, "result": result}))
+    finally:
+        audit.close()
+    return result
+
+
+def user_name() -> str:
+    """Return who uses this command, as the operating system knows them."""
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return "command line"
