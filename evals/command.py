@@ -186,7 +186,10 @@ def _add_calibrate(verbs: Any) -> None:
 def _add_import(verbs: Any) -> None:
     import_ = add_verb(verbs, "import", "make a dataset of another tool's file", IMPORT_EPILOG)
     add = import_.add_argument
-    add("kind", help="whose file it is: promptfoo, inspect, openai, gsm8k, csv or jsonl")
+    add(
+        "kind",
+        help="whose: promptfoo, inspect, openai, langfuse, chat, huggingface, gsm8k, csv, jsonl",
+    )
     add("source", type=Path, help="the file")
     add("--into", type=Path, required=True, metavar="DIR", help="a new folder")
     add("--limit", type=int, metavar="N", help="take the first N")

@@ -16,7 +16,7 @@ from evals.client import Call, ChatClient, Reply
 from evals.dataset import Item
 from evals.recorded import RecordedRun
 from evals.schedule import PlannedPair
-from evals.scorers import Score
+from evals.scorers import Context, Score
 from evals.sides import Side
 from evenkeel.errors import EvenkeelError
 
@@ -268,4 +268,10 @@ def score_reply(item: Item, reply: Reply) -> Score:
     """Return the score of a reply; what is no answer is unscored, never wrong."""
     if reply.text is None:
         return Score.unscored(reply.error or "no answer")
-    return item.scorer.score(reply.text)
+    context = Context(
+        ttft_s=reply.ttft_s,
+        e2e_s=reply.e2e_s,
+        input_tokens=reply.input_tokens,
+        output_tokens=reply.output_tokens,
+    )
+    return item.scorer.score(reply.text, context)
