@@ -17,6 +17,7 @@ from evals.calibration import Calibration, calibrate
 from evals.comparison import Comparison
 from evals.dataset import load_dataset
 from evals.gates import parse_gates
+from evals.late_checks import refuse_late_checks
 from evals.outcome import EXIT_GOOD, EXIT_UNMEASURED
 from evals.plan import Foresight, foresee
 from evals.progress import make_console, show_progress
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError("--runs takes at least 1 and --resamples at least 20")
     gates = parse_gates(args.gate)
     dataset = load_dataset(args.dataset)
+    refuse_late_checks(dataset.items)
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
     side = load_side(args.side, settings.url, settings.prompts_dir)

@@ -13,6 +13,7 @@ from evals.answers import Answer, AnsweredPair
 from evals.dataset import Item, load_dataset
 from evals.gates import AccuracyGate, PreferenceGate, parse_gates
 from evals.journal import FILE_NAME, Journal
+from evals.late_checks import refuse_late_checks
 from evals.looks import Look, Mode, judge_look
 from evals.outcome import Outcome
 from evals.progress import make_console
@@ -66,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.report in (args.baseline, args.candidate):
         raise ConfigurationError("--report is one of the two runs, which would be overwritten")
     dataset = load_dataset(args.dataset)
+    refuse_late_checks(dataset.items)
     sides = [read_side(folder, args.side) for folder in (args.baseline, args.candidate)]
     for folder, recorded in zip((args.baseline, args.candidate), sides, strict=True):
         if recorded.dataset_hash != dataset.content_hash:

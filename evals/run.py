@@ -16,7 +16,7 @@ from evals.client import Call, ChatClient, Reply
 from evals.dataset import Item
 from evals.recorded import RecordedRun
 from evals.schedule import PlannedPair
-from evals.scorers import Context, Score
+from evals.scorers import NOTHING_FOUND, Context, LateCheck, Score
 from evals.sides import Side
 from evenkeel.errors import EvenkeelError
 
@@ -268,10 +268,18 @@ def score_reply(item: Item, reply: Reply) -> Score:
     """Return the score of a reply; what is no answer is unscored, never wrong."""
     if reply.text is None:
         return Score.unscored(reply.error or "no answer")
-    context = Context(
+    return item.scorer.score(reply.text, context_of(reply))
+
+
+def context_of(
+    reply: Reply, cost: float | None = None, found: Mapping[LateCheck, Score] = NOTHING_FOUND
+) -> Context:
+    """Return what scorers may know of a reply besides its text."""
+    return Context(
         ttft_s=reply.ttft_s,
         e2e_s=reply.e2e_s,
         input_tokens=reply.input_tokens,
         output_tokens=reply.output_tokens,
+        cost=cost,
+        found=found,
     )
-    return item.scorer.score(reply.text, context)

@@ -83,9 +83,10 @@ class Context:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: float | None = None
-    found: Mapping[LateCheck, Score] = field(default_factory=dict)
+    found: Mapping[LateCheck, Score] = field(default_factory=lambda: NOTHING_FOUND)
 
 
+NOTHING_FOUND: Mapping[LateCheck, Score] = {}
 NO_CONTEXT = Context()
 
 
