@@ -70,6 +70,11 @@ def check_means(items: Sequence[Item], judge: PairJudge | None, allows_python: b
             )
 
 
+def needs_judge(items: Sequence[Item]) -> bool:
+    """Return whether an item has a rubric."""
+    return any(check.kind == RUBRIC for item in items for check in item.scorer.checks)
+
+
 def run_python(wanted: Sequence[Wanted], folder: Path, progress: Progress) -> list[Found]:
     """Return what the Python functions of each answer's item say, in the order of the answers.
 
