@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from eval_place import ROOT, serving_place
+
+from tests.integration.eval_place import ROOT, serving_place
 
 pytestmark = pytest.mark.integration
 
