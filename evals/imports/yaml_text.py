@@ -1,7 +1,8 @@
-"""Reads YAML from elsewhere: bounded, and with the lines at which list elements begin."""
+"""Reads YAML 1.2 from elsewhere: bounded, and with the lines at which list elements begin."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,42 @@ from evenkeel.errors import ConfigurationError
 MAX_NODES = 1_000_000
 
 
+class _Loader(yaml.CSafeLoader):
+    """Resolves plain scalars as YAML 1.2 does: yes, on and 12:30 are texts, 010 is ten."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own way
+
+
+_RESOLVED = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)"
+        r"|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("merge", "<<", "<"),
+)
+for _name, _pattern, _first in _RESOLVED:
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_name}",
+        re.compile(f"(?:{_pattern})\\Z"),
+        ["" if letter == "\0" else letter for letter in _first],
+    )
+
+
+def _to_int(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> int:
+    text = str(node.value)
+    if len(text) > 4000:
+        raise ValueError("a number is too long")
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text, 10)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _to_int)
+
+
 def load_yaml(text: str, path: Path) -> tuple[Any, yaml.Node | None]:
     """Return a document and its tree.
 
@@ -20,10 +57,10 @@ def load_yaml(text: str, path: Path) -> tuple[Any, yaml.Node | None]:
         ConfigurationError: If it is not YAML, or stands for too many values.
     """
     try:
-        tree = yaml.compose(text, Loader=yaml.CSafeLoader)
+        tree = yaml.compose(text, Loader=_Loader)
         if tree is not None and _size(tree, {}) > MAX_NODES:
             raise ConfigurationError(f"{path} stands for more than {MAX_NODES:,} values")
-        return yaml.load(text, Loader=yaml.CSafeLoader), tree
+        return yaml.load(text, Loader=_Loader), tree
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"{path} is not YAML: {str(error).splitlines()[0]}") from error
     except RecursionError as error:

@@ -243,3 +243,15 @@ def test_aliases_that_stand_for_too_much(tmp_path: Path) -> None:
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
     with pytest.raises(ConfigurationError, match="stands for more than"):
         read("\n".join([*lines, "prompts: [x]", "tests: [{vars: {x: *a8}}]"]), tmp_path)
+
+
+def test_yaml_is_that_of_javascript(tmp_path: Path) -> None:
+    text = """
+prompts: ["{{a}} {{b}} {{c}} {{d}} {{e}} {{f}}|"]
+tests:
+  - vars: {a: Yes, b: 12:30, c: 010, d: true, e: 1.50, f: null}
+    assert: [{type: equals, value: Off}]
+"""
+    found = read(text, tmp_path)
+    assert found.rows[0]["messages"][0]["content"] == "Yes 12:30 10 true 1.5 |"
+    assert is_right(found, "Off") is True
