@@ -18,6 +18,7 @@ from evals.calibration import Calibration, calibrate
 from evals.comparison import Comparison
 from evals.dataset import load_dataset, refuse_damaged
 from evals.gates import parse_gates, with_errors
+from evals.late_checks import refuse_late_checks
 from evals.outcome import EXIT_GOOD, EXIT_UNMEASURED
 from evals.plan import Foresight, foresee
 from evals.progress import make_console, show_progress, tell
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     gates = with_errors(parse_gates(args.gate))
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
+    refuse_late_checks(dataset.items)
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
     side = load_side(args.side, settings.url, settings.prompts_dir)

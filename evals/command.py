@@ -51,6 +51,15 @@ example:
 exit codes: 0 better or no worse, 1 regressed, 2 bad usage or another dataset, 3 could not tell
 """
 
+JUDGE_EPILOG = """\
+example:
+  evenkeel eval judge --dataset golden_datasets/faq \\
+      --baseline monday.jsonl --candidate today.jsonl --gate 'accuracy>=-1%'
+
+each line of an answers file: {"id": ..., "answer": ..., "ttft_s": ..., "e2e_s": ..., "error": ...}
+exit codes: 0 better or no worse, 1 regressed, 2 bad usage, 3 could not tell
+"""
+
 PLAN_EPILOG = """\
 example:
   evenkeel eval plan golden_datasets/support --gate 'accuracy>=-1%, p95_ttft<=+5%'
@@ -94,6 +103,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     _add_run(verbs)
     _add_compare(verbs)
+    _add_judge(verbs)
     _add_plan(verbs)
     _add_calibrate(verbs)
     add_production_verbs(verbs)
@@ -163,6 +173,25 @@ def _add_compare(verbs: Any) -> None:
     compare.set_defaults(run=_run_compare)
 
 
+def _add_judge(verbs: Any) -> None:
+    summary = "answers recorded anywhere, scored and judged; nobody but a judge is asked"
+    judge = add_verb(verbs, "judge", summary, JUDGE_EPILOG)
+    add = judge.add_argument
+    add("--dataset", type=Path, required=True, metavar="DIR", help="folder of a golden dataset")
+    add("--baseline", type=Path, required=True, metavar="FILE", help="answers of A, JSON lines")
+    add("--candidate", type=Path, required=True, metavar="FILE", help="answers of B, JSON lines")
+    add("--gate", default="accuracy>=-1%", help="as in `eval run` (default: %(default)s)")
+    add_damaged(judge)
+    add("--judge", type=Path, metavar="FILE", help="a model for rubrics and preference, TOML")
+    add("--allow-python", action="store_true", help="run the dataset's Python assertions")
+    add("--allow-inconclusive", action="store_true", help="exit 0 where the answers cannot tell")
+    add("--report", type=Path, metavar="DIR", help="write reports there")
+    add_json(judge)
+    names = ("seed", "max_unmeasured_ratio", "dashboard_url", "url", "concurrency", "timeout_s")
+    add_settings(judge, names)
+    judge.set_defaults(run=_run_judge)
+
+
 def _add_plan(verbs: Any) -> None:
     summary = "per gate what a dataset can show, before a token is spent"
     plan = add_verb(verbs, "plan", summary, PLAN_EPILOG)
@@ -195,7 +224,10 @@ def _add_calibrate(verbs: Any) -> None:
 def _add_import(verbs: Any) -> None:
     import_ = add_verb(verbs, "import", "make a dataset of another tool's file", IMPORT_EPILOG)
     add = import_.add_argument
-    add("kind", help="whose file it is: promptfoo, inspect, openai, gsm8k, csv or jsonl")
+    add(
+        "kind",
+        help="whose: promptfoo, inspect, openai, langfuse, chat, huggingface, gsm8k, csv, jsonl",
+    )
     add("source", type=Path, help="the file")
     add("--into", type=Path, required=True, metavar="DIR", help="a new folder")
     add("--limit", type=int, metavar="N", help="take the first N")
@@ -252,6 +284,12 @@ def _run_comparison(args: argparse.Namespace) -> int:
 
 def _run_compare(args: argparse.Namespace) -> int:
     from evals.compare_command import run
+
+    return run(args)
+
+
+def _run_judge(args: argparse.Namespace) -> int:
+    from evals.judge_command import run
 
     return run(args)
 

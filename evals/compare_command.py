@@ -13,6 +13,7 @@ from evals.answers import Answer, AnsweredPair
 from evals.dataset import Item, load_dataset, refuse_damaged
 from evals.gates import AccuracyGate, ErrorGate, PreferenceGate, parse_gates, with_errors
 from evals.journal import FILE_NAME, Journal
+from evals.late_checks import refuse_late_checks
 from evals.looks import Look, Mode, judge_look
 from evals.outcome import Outcome
 from evals.progress import make_console
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError("--report is one of the two runs, which would be overwritten")
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
+    refuse_late_checks(dataset.items)
     sides = [read_side(folder, args.side) for folder in (args.baseline, args.candidate)]
     for folder, recorded in zip((args.baseline, args.candidate), sides, strict=True):
         if recorded.dataset_hash != dataset.content_hash:

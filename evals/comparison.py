@@ -125,9 +125,7 @@ class Comparison:
             if len(pairs) < len(planned) or self._unjudged(recorded, planned):
                 return None
             trust = self._judge_quality(recorded, pairs)
-            if trust is not None and trust.problem() is not None:
-                # What a judge says that cannot be trusted is no evidence, for either side.
-                pairs = [replace(pair, preference=None) for pair in pairs]
+            pairs = pairs if trust is None else trust.kept(pairs)
             judgement = recorded.judgements.get(look.number)
             if judgement is None:
                 # All that it rests on is there and stays as it is.

@@ -17,7 +17,7 @@ from evals.dataset_lock import (
     read_lock,
     write_lock,
 )
-from evals.imports import import_file
+from evals.imports.files import import_file
 from evenkeel.errors import ConfigurationError
 
 
@@ -34,6 +34,8 @@ def run_import(args: argparse.Namespace) -> int:
     imported = import_file(args.kind, args.source)
     for problem in imported.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
+    for note in imported.notes:
+        print(f"evenkeel: note: {note}", file=sys.stderr)
     rows = imported.rows if args.limit is None else imported.rows[: args.limit]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,8 +43,13 @@ def run_import(args: argparse.Namespace) -> int:
         items_path.write_text(
             "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
         )
+        for name, content in imported.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from error
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"a text has half a character: {error.reason}") from error
     difference = compare(Lock("", {}), hash_items(items_path.read_bytes()))
     note = f"Imported from {args.source.name} ({args.kind})."
     write_lock(items_path, FIRST_VERSION, difference, note)
@@ -52,6 +59,8 @@ def run_import(args: argparse.Namespace) -> int:
         "content_hash": dataset.content_hash,
         "num_items": len(dataset.items),
         "num_left_out": len(imported.problems),
+        "problems": list(imported.problems),
+        "notes": list(imported.notes),
     }
     if args.json:
         print(json.dumps(record))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from evals.answers import AnsweredPair
@@ -77,6 +77,12 @@ class JudgeQuality:
         if not self.num_decided:
             return f"the judge never preferred an answer on {self.num_judged} pairs"
         return None
+
+    def kept(self, pairs: Sequence[AnsweredPair]) -> list[AnsweredPair]:
+        """Return the pairs, without the preferences of a judge that proves nothing."""
+        if self.problem() is None:
+            return list(pairs)
+        return [replace(pair, preference=None) for pair in pairs]
 
     def describe(self) -> str:
         """Return one line for a reader."""

@@ -17,6 +17,7 @@ from evals.calibration import read_assumptions
 from evals.comparison import Comparison
 from evals.dataset import load_dataset, refuse_damaged
 from evals.gates import PreferenceGate, parse_gates, with_errors
+from evals.late_checks import refuse_late_checks
 from evals.latency_split import ServerTimes, trace_ids
 from evals.looks import Mode
 from evals.outcome import Outcome
@@ -57,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         load_side(args.candidate, settings.url, settings.prompts_dir),
     )
     items = spread(dataset.items, args.limit)
+    refuse_late_checks(items)
     # With --json, standard output holds the one object and nothing else.
     console = make_console(stderr=args.json)
     for problem in dataset.problems:

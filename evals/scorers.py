@@ -5,12 +5,11 @@ What cannot be scored is `unscored`, never `wrong`: a broken stream says nothing
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
 from typing import Any
@@ -52,16 +51,67 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
+class LateCheck:
+    """A judgement that no pure function can make: a model or a program is asked beforehand.
+
+    Attributes:
+        kind: rubric or python.
+        what: The criterion, or the file and function.
+        detail: What the function is given besides, as JSON.
+    """
+
+    kind: str
+    what: str
+    detail: str = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known of an answer besides its text; None where it is not known.
+
+    Attributes:
+        ttft_s: First text − send, in seconds.
+        e2e_s: Last text − send, in seconds.
+        input_tokens: As the server counted.
+        output_tokens: As the server counted.
+        cost: What the answer cost, in the currency of the dataset.
+        found: What late checks came to; those that are missing were not made.
+    """
+
+    ttft_s: float | None = None
+    e2e_s: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    found: Mapping[LateCheck, Score] = field(default_factory=lambda: NOTHING_FOUND)
+
+
+NOTHING_FOUND: Mapping[LateCheck, Score] = {}
+NO_CONTEXT = Context()
+
+
+@dataclass(frozen=True, slots=True)
 class Scorer:
-    """A named scorer bound to its options and reference."""
+    """A named scorer bound to its options and reference.
+
+    Attributes:
+        name: As in the dataset.
+        judge: Gives the score of an answer in its context.
+        checks: What has to be found out before; an answer without it is unscored.
+    """
 
     name: str
-    score: Callable[[str], Score]
+    judge: Callable[[str, Context], Score]
+    checks: tuple[LateCheck, ...] = ()
+
+    def score(self, answer: str, context: Context = NO_CONTEXT) -> Score:
+        """Return the score of an answer."""
+        return self.judge(answer, context)
 
 
 Options = Mapping[str, Any]
 Judge = Callable[[str], Score]
-Maker = Callable[[Any, Options], Judge]
+Maker = Callable[[Any, Options], Judge | Scorer]
 
 
 def make_scorer(spec: str | Mapping[str, Any], reference: Any) -> Scorer:
@@ -77,7 +127,7 @@ def make_scorer(spec: str | Mapping[str, Any], reference: Any) -> Scorer:
     """
     options = {} if isinstance(spec, str) else dict(spec)
     name = spec if isinstance(spec, str) else options.pop("name", None)
-    if name not in _MAKERS and name not in _MAKERS_ELSEWHERE:
+    if not isinstance(name, str) or name not in {**_MAKERS, **_MAKERS_ELSEWHERE}:
         known = ", ".join(sorted({*_MAKERS, *_MAKERS_ELSEWHERE}))
         raise ConfigurationError(f"scorer {name!r} is unknown; known: {known}")
     maker, allowed = _MAKERS[name] if name in _MAKERS else _find_elsewhere(name)
@@ -86,7 +136,8 @@ def make_scorer(spec: str | Mapping[str, Any], reference: Any) -> Scorer:
         raise ConfigurationError(
             f"scorer {name!r} has no option {min(unknown)!r}; known: {sorted(allowed)}"
         )
-    return Scorer(name, maker(reference, options))
+    made = maker(reference, options)
+    return made if isinstance(made, Scorer) else Scorer(name, lambda answer, _: made(answer))
 
 
 def normalise(text: str) -> str:
@@ -99,7 +150,12 @@ def normalise(text: str) -> str:
     return " ".join(kept.split())
 
 
-def _text(name: str, reference: Any) -> str:
+def read_text(name: str, reference: Any) -> str:
+    """Return the reference if it is a text.
+
+    Raises:
+        ConfigurationError: If it is not.
+    """
     if not isinstance(reference, str):
         raise ConfigurationError(
             f"scorer {name!r} needs a string as reference, got {reference!r:.60}"
@@ -114,8 +170,8 @@ def read_texts(name: str, reference: Any) -> list[str]:
         ConfigurationError: If the reference is neither.
     """
     if isinstance(reference, list) and reference:
-        return [_text(name, member) for member in reference]
-    return [_text(name, reference)]
+        return [read_text(name, member) for member in reference]
+    return [read_text(name, reference)]
 
 
 def read_threshold(name: str, options: Options, default: float) -> float:
@@ -186,64 +242,11 @@ def _numeric(reference: Any, options: Options) -> Judge:
 def _regex(reference: Any, options: Options) -> Judge:
     try:
         flags = 0 if options.get("case_sensitive", True) else re.IGNORECASE
-        pattern = re.compile(_text("regex", reference), flags)
+        pattern = re.compile(read_text("regex", reference), flags)
     except re.error as error:
         raise ConfigurationError(f"reference is not a regular expression: {error}") from error
     find = pattern.fullmatch if options.get("full", False) else pattern.search
     return lambda answer: Score.of(find(answer.strip()) is not None)
-
-
-def _json(reference: Any, options: Options) -> Judge:
-    """Judge by equality of parsed JSON, or by a JSON schema given as the option `schema`."""
-    schema = options.get("schema")
-    expected = reference
-    if isinstance(reference, str):
-        try:
-            expected = json.loads(reference)
-        except ValueError as error:
-            raise ConfigurationError(f"reference is not JSON: {error}") from error
-    validator = None if schema is None else _schema_validator(schema)
-
-    def judge(answer: str) -> Score:
-        try:
-            parsed = json.loads(_without_fence(answer))
-        except (ValueError, RecursionError):
-            return Score.of(False, "not JSON")
-        if validator is not None:
-            problem = next(iter(validator.iter_errors(parsed)), None)
-            if problem is not None:
-                return Score.of(False, f"against the schema: {problem.message[:120]}")
-            if expected is None:
-                return Score.of(True)
-        return Score.of(_same_json(parsed, expected))
-
-    return judge
-
-
-def _schema_validator(schema: Any) -> Any:
-    from jsonschema import Draft202012Validator, SchemaError
-
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise ConfigurationError(f"schema is not a JSON schema: {error.message}") from error
-    return Draft202012Validator(schema)
-
-
-def _without_fence(answer: str) -> str:
-    fenced = re.fullmatch(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", answer, re.DOTALL)
-    return fenced.group(1) if fenced else answer
-
-
-def _same_json(one: Any, other: Any) -> bool:
-    """Compare as JSON does: 1 equals 1.0, but true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same_json(one[k], other[k]) for k in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same_json, one, other))
-    return bool(one == other)
 
 
 def _f1(reference: Any, options: Options) -> Judge:
@@ -270,26 +273,37 @@ _MAKERS: Mapping[str, tuple[Maker, frozenset[str]]] = {
     "contains": (_contains, frozenset({"not"})),
     "numeric": (_numeric, frozenset({"tolerance", "relative"})),
     "regex": (_regex, frozenset({"case_sensitive", "full"})),
-    "json": (_json, frozenset({"schema"})),
     "f1": (_f1, frozenset({"threshold"})),
 }
 
-# Modules with makers of the scorer's own name, imported when one is wanted: what they need in turn
-# is not needed by datasets that do without.
-_MAKERS_ELSEWHERE: Mapping[str, tuple[str, frozenset[str]]] = {
-    "rouge_l": ("evals.text_scorers", frozenset({"threshold"})),
-    "bleu": ("evals.text_scorers", frozenset({"threshold"})),
-    "chrf": ("evals.text_scorers", frozenset({"threshold"})),
-    "edit": ("evals.text_scorers", frozenset({"threshold"})),
-    "embedding": ("evals.embedding_scorer", frozenset({"threshold"})),
-    "refusal": ("evals.rule_scorers", frozenset()),
-    "pii": ("evals.rule_scorers", frozenset({"allow"})),
-    "secret": ("evals.rule_scorers", frozenset({"allow"})),
-    "safety": ("evals.rule_scorers", frozenset({"ban"})),
+# Modules with makers, imported when one is wanted: what they need in turn is not needed by datasets
+# that do without.
+_MAKERS_ELSEWHERE: Mapping[str, tuple[str, str, frozenset[str]]] = {
+    "equals": ("literal_scorers", "equals", frozenset({"case_sensitive", "strip"})),
+    "substring": ("literal_scorers", "substring", frozenset({"any", "case_sensitive"})),
+    "starts_with": ("literal_scorers", "starts_with", frozenset({"case_sensitive", "strip"})),
+    "ends_with": ("literal_scorers", "ends_with", frozenset({"case_sensitive", "strip"})),
+    "json": ("json_scorers", "json_answer", frozenset({"schema", "fence"})),
+    "contains_json": ("json_scorers", "contains_json", frozenset({"schema"})),
+    "latency": ("reply_scorers", "latency", frozenset({"metric"})),
+    "cost": ("reply_scorers", "cost", frozenset({"input_per_million", "output_per_million"})),
+    "rubric": ("late_scorers", "rubric", frozenset()),
+    "python": ("late_scorers", "python", frozenset({"file", "function"})),
+    "all": ("combined_scorers", "all_of", frozenset({"of"})),
+    "not": ("combined_scorers", "negated", frozenset({"scorer"})),
+    "rouge_l": ("text_scorers", "rouge_l", frozenset({"threshold"})),
+    "bleu": ("text_scorers", "bleu", frozenset({"threshold"})),
+    "chrf": ("text_scorers", "chrf", frozenset({"threshold"})),
+    "edit": ("text_scorers", "edit", frozenset({"threshold"})),
+    "embedding": ("embedding_scorer", "embedding", frozenset({"threshold"})),
+    "refusal": ("rule_scorers", "refusal", frozenset()),
+    "pii": ("rule_scorers", "pii", frozenset({"allow"})),
+    "secret": ("rule_scorers", "secret", frozenset({"allow"})),
+    "safety": ("rule_scorers", "safety", frozenset({"ban"})),
 }
 
 
 def _find_elsewhere(name: str) -> tuple[Maker, frozenset[str]]:
-    module, allowed = _MAKERS_ELSEWHERE[name]
-    maker: Maker = getattr(import_module(module), name)
+    module, function, allowed = _MAKERS_ELSEWHERE[name]
+    maker: Maker = getattr(import_module(f"evals.{module}"), function)
     return maker, allowed

@@ -63,9 +63,12 @@ class Spoken:
     said: str | None = None
 
 
+NOTHING_SAID = Spoken(None)
+
+
 def read_choice(text: str) -> str | None:
     """Return 1, 2 or tie; None if the text says nothing of the kind, or contradicts itself."""
-    told = _without_thoughts(text)
+    told = without_thoughts(text)
     if told is None:
         return None
     lines = [line.strip() for line in told.strip().splitlines() if line.strip()]
@@ -92,7 +95,7 @@ def _stated(text: str) -> set[str]:
     return winners or ({"tie"} if _STATED_TIE.search(told) else set())
 
 
-def _without_thoughts(text: str) -> str | None:
+def without_thoughts(text: str) -> str | None:
     """Return what was said after thinking; None if the thoughts never ended."""
     told = _CLOSE_THOUGHTS.sub("", _THOUGHTS.sub("", text))
     return None if _OPEN_THOUGHTS.search(told) else told

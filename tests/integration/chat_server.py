@@ -19,6 +19,8 @@ def answer(question: str, system: str) -> bytes:
     if "compare two answers" in system:
         # A judge that sees «no idea» for what it is, and likes the first place otherwise.
         return spoken("2" if "Answer 1:\nno idea" in question else "1")
+    if "against one criterion" in system:
+        return spoken("no" if "no idea" in question else "yes")
     if "check one answer" in system:
         return spoken("bad" if "no idea" in question else "good")
     is_spoilt = system == "worse" and int(question.split()[-1]) % 3 == 0

@@ -14,7 +14,7 @@ from evals.looks import Mode
 from evals.recorded import RecordedRun
 from evals.run import CacheMode, score_reply
 from evals.schedule import interleave
-from evals.scorers import Label, Score, Scorer
+from evals.scorers import Context, Label, Score, Scorer
 from evals.settings import EvalSettings
 from evals.sides import Side
 
@@ -57,7 +57,7 @@ def test_each_look_is_judged_once(make_pair, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_scorer_that_fails_leaves_an_answer_without_a_score(tmp_path: Path) -> None:
-    def broken(answer: str) -> Score:
+    def broken(answer: str, context: Context) -> Score:
         raise TypeError("unhashable\nsecond line")
 
     item = Item("i", (Message("user", "?"),), "x", Scorer("odd", broken), (), "i")

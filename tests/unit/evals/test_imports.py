@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from evals.dataset_lock import (
     read_lock,
     write_lock,
 )
-from evals.imports import Imported, import_file
+from evals.imports.files import Imported, import_file
 from evals.scorers import Label, make_scorer
 from evenkeel.cli import main
 from evenkeel.errors import ConfigurationError
@@ -88,40 +89,175 @@ def test_inspect_choices_ask_for_the_letter(tmp_path: Path) -> None:
     assert found.problems == ("s.json:3: target 'C' is none of the choices A",)
 
 
-def test_promptfoo(tmp_path: Path) -> None:
-    config = """
-prompts: ["Translate to {{language}}: {{ text }}", other]
-providers: [openai:x]
-tests:
-  - vars: {language: French, text: Hello}
-    assert: [{type: icontains, value: bonjour}]
-  - vars: {language: German, text: Hi}
-    assert: [{type: is-json, value: {type: object}}]
-  - vars: {language: Welsh}
-    assert: [{type: equals, value: x}]
-  - vars: {language: a, text: b}
-    assert: [{type: llm-rubric, value: nice}]
-"""
-    found = read("promptfoo", "p.yaml", config, tmp_path)
-    assert found.rows[0]["messages"][0]["content"] == "Translate to French: Hello"
-    assert scores(found, ["Bonjour!", "{}"]) == [Label.RIGHT, Label.RIGHT]
-    assert "p.yaml:9: has no value for the variable 'text'" in found.problems
-    assert "assertion 'llm-rubric' has no counterpart" in found.problems[1]
-
-
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        ("excel", "", "'excel' is unknown; known: csv, gsm8k"),
+        ("excel", "", "'excel' is unknown; known: chat, csv, gsm8k"),
         ("jsonl", "\n", "holds nothing that can be imported"),
         ("promptfoo", "a: [", "is not YAML"),
-        ("promptfoo", "prompts: [file://p.txt]\ntests: []", "is no text of its own"),
+        ("promptfoo", "prompts: [file://p.txt]\ntests: []", "p.txt' is not there"),
+        ("promptfoo", "prompts: [x]", "no prompts and tests"),
+        ("promptfoo", "a: &a [1]\nb: *c", "is not YAML"),
+        ("langfuse", "[]", "holds nothing"),
+        ("csv", "a\n" + '"' * 3, "holds nothing"),
         ("inspect", "[1", "is not JSON"),
+        ("inspect", "[" * 100_000, "is not JSON"),
     ],
 )
 def test_what_cannot_be_imported(kind: str, text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=message):
         read(kind, "f", text, tmp_path)
+
+
+def test_openai_match_is_startswith(tmp_path: Path) -> None:
+    line = json.dumps({"input": "Capital?", "ideal": ["Paris", "The capital is Paris"]})
+    found = read("openai", "s.jsonl", f"{line}\n" * 3, tmp_path)
+    answers = ["Paris, of course", "It is Paris", "paris"]
+    assert scores(found, answers) == [Label.RIGHT, Label.WRONG, Label.WRONG]
+
+
+@pytest.mark.parametrize(
+    ("entry", "letter"),
+    [
+        ({"question": "Which?", "choices": ["a", "b", "c", "d"], "answer": 2}, "C"),
+        ({"ctx": "He", "endings": ["ran", "sat"], "label": "1"}, "B"),
+        (
+            {
+                "question": "?",
+                "choices": {"text": ["x", "y"], "label": ["1", "2"]},
+                "answerKey": "2",
+            },
+            "B",
+        ),
+        ({"question": "?", "choices": {"A": "x", "B": "y"}, "answer": "A"}, "A"),
+        ({"question": "?", "choices": ["red", "blue"], "answer": "blue"}, "B"),
+        ({"row": {"question": "?", "choices": ["red", "blue"], "answer": 0}}, "A"),
+    ],
+)
+def test_choices_with_an_integer_a_label_or_a_text(
+    entry: dict[str, Any], letter: str, tmp_path: Path
+) -> None:
+    found = read("huggingface", "m.jsonl", json.dumps(entry), tmp_path)
+    scorer = make_scorer(found.rows[0]["scorer"], found.rows[0]["reference"])
+    for answer in (
+        letter,
+        f"({letter}) so",
+        f"**{letter}**",
+        f"Answer: {letter}",
+        f"the answer is {letter}.",
+    ):
+        assert scorer.score(answer).label is Label.RIGHT, answer
+    other = "A" if letter != "A" else "B"
+    for answer in (other, f"{other}, not {letter}", "A good choice", ""):
+        assert scorer.score(answer).label is Label.WRONG, answer
+
+
+def test_choices_counted_from_one_are_noticed(tmp_path: Path) -> None:
+    lines = [{"question": f"q{i}", "choices": ["w", "x", "y", "z"], "answer": i} for i in (1, 4, 2)]
+    found = read("jsonl", "m.jsonl", "\n".join(map(json.dumps, lines)), tmp_path)
+    assert scores(found, ["A", "D", "B"]) == [Label.RIGHT] * 3
+    assert found.notes[0].startswith("m.jsonl:1 and 2 more: answers are counted from 1")
+    lines[0]["answer"] = 0
+    found = read("jsonl", "m.jsonl", "\n".join(map(json.dumps, lines)), tmp_path)
+    assert found.problems == ("m.jsonl:2: answer 4 is none of the choices 0 to 3",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry", "question", "reference"),
+    [
+        ("jsonl", {"instruction": "Add.", "input": "2, 2", "output": "4"}, "Add.\n\n2, 2", "4"),
+        (
+            "jsonl",
+            {"context": "C.", "question": "Q?", "answers": {"text": ["a", "a", "b"]}},
+            "C.\n\nQ?",
+            ["a", "b"],
+        ),
+        ("jsonl", {"question": "Q?", "answer": 4.5}, "Q?", 4.5),
+        (
+            "chat",
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "text", "text": "Q?"}]},
+                    {"role": "assistant", "content": "A."},
+                ]
+            },
+            "Q?",
+            "A.",
+        ),
+        (
+            "jsonl",
+            {"conversations": [{"from": "human", "value": "Q?"}, {"from": "gpt", "value": "A."}]},
+            "Q?",
+            "A.",
+        ),
+        (
+            "langfuse",
+            {"id": "x", "input": {"question": "Q?"}, "expectedOutput": {"answer": "A."}},
+            "Q?",
+            "A.",
+        ),
+        (
+            "langfuse",
+            {
+                "input": {"messages": [{"role": "user", "content": "Q?"}]},
+                "expected_output": {"role": "assistant", "content": "A."},
+            },
+            "Q?",
+            "A.",
+        ),
+        ("langfuse", {"input": "Q?", "expectedOutput": {"a": 1, "b": 2}}, "Q?", {"a": 1, "b": 2}),
+    ],
+)
+def test_shapes(
+    kind: str, entry: dict[str, Any], question: str, reference: object, tmp_path: Path
+) -> None:
+    found = read(kind, "s.jsonl", json.dumps(entry), tmp_path)
+    row = found.rows[0]
+    assert (row["messages"][-1]["content"], row["reference"]) == (question, reference)
+
+
+def test_langfuse_tables(tmp_path: Path) -> None:
+    table = (
+        "id,input,expectedOutput,metadata,status\n"
+        'a,"{""question"": ""Open?""}","""yes""",{},ACTIVE\n'
+        "b,Old?,no,,ARCHIVED\n"
+        'c,"{""x"": 1, ""y"": 2}",no,,ACTIVE\n'
+        "d,Asked?,,,ACTIVE\n"
+    )
+    found = read("langfuse", "l.csv", table, tmp_path)
+    assert [(r["id"], r["messages"][0]["content"], r["reference"]) for r in found.rows] == [
+        ("a", "Open?", "yes")
+    ]
+    assert [p.partition(": ")[2][:24] for p in found.problems] == [
+        "is archived",
+        "its input has none of me",
+        "has none of expectedOutp",
+    ]
+    answer = json.dumps({"data": [{"id": "z", "input": "Q", "expectedOutput": "A"}], "meta": {}})
+    assert read("langfuse", "api.json", answer, tmp_path).rows[0]["id"] == "z"
+
+
+def test_what_a_conversation_cannot_hold_is_named(tmp_path: Path) -> None:
+    entries: list[dict[str, Any]] = [
+        {"messages": [{"role": "user", "content": "Q"}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        {
+            "messages": [
+                {"role": "user", "content": "Q"},
+                {"role": "assistant", "content": None, "tool_calls": [{}]},
+            ]
+        },
+        {"messages": [{"role": "narrator", "content": "Q"}]},
+        {"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]},
+    ]
+    found = read("chat", "c.jsonl", "\n".join(map(json.dumps, entries)), tmp_path)
+    assert len(found.rows) == 1
+    assert [p.partition(": ")[2][:26] for p in found.problems] == [
+        "its messages do not end wi",
+        "its question is neither a ",
+        "its question has calls of ",
+        "role 'narrator' is none of",
+    ]
 
 
 def test_a_changed_item_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

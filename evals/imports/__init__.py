@@ -1,0 +1,1 @@
+"""Questions of other tools as rows of a golden dataset, one module per tool."""

@@ -1,0 +1,54 @@
+"""Runs checks of a dataset in a process of its own: a JSON line in, a JSON line out."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MAX_MEMORY_BYTES = 4 * 1024 * 1024 * 1024
+
+
+def main() -> None:
+    """Answer requests until there are no more; what a check prints goes to standard error."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    functions: dict[tuple[str, str], Callable[[str, Any], Any]] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        key = (request["file"], request["function"])
+        try:
+            if key not in functions:
+                functions[key] = load(*key)
+            reply = {"result": functions[key](request["answer"], request["context"])}
+            text = json.dumps(reply)
+        except BaseException as error:
+            text = json.dumps({"error": f"{type(error).__name__}: {error}"[:300]})
+        replies.write(f"{text}\n")
+        replies.flush()
+
+
+def load(file: str, function: str) -> Callable[[str, Any], Any]:
+    """Return a function of a file; the file may import its neighbours."""
+    folder = str(Path(file).parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    name = f"check_{abs(hash(file))}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[[str, Any], Any] = getattr(module, function)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""`evenkeel eval judge` with a model that judges rubrics and preferences."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.eval_place import ROOT, serving_place
+
+pytestmark = pytest.mark.integration
+
+
+def test_rubrics_and_preference_are_asked_once_per_text(tmp_path: Path) -> None:
+    with serving_place(tmp_path) as place:
+        rows = [
+            json.loads(line) for line in (place.dataset / "echo.jsonl").read_text().splitlines()
+        ]
+        for row in rows:
+            row |= {"scorer": "rubric", "reference": "answers the question"}
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (place.dataset / "echo.jsonl").write_text(text)
+        for name, spoilt in (("a", 60), ("b", 3)):
+            (tmp_path / f"{name}.jsonl").write_text(
+                "".join(
+                    json.dumps({"id": row["id"], "answer": "no idea" if i % spoilt == 1 else "ok"})
+                    + "\n"
+                    for i, row in enumerate(rows)
+                )
+            )
+        judge = tmp_path / "judge.toml"
+        judge.write_text(f'url = "{place.url}"\n')
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "evenkeel", "eval", "judge"),
+                *("--dataset", str(place.dataset), "--judge", str(judge), "--json"),
+                *("--baseline", str(tmp_path / "a.jsonl")),
+                *("--candidate", str(tmp_path / "b.jsonl")),
+                *("--gate", "accuracy>=-5%, preference>=-5%"),
+            ],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=300,
+        )
+        asked = place.answered()
+    assert done.returncode == 1, done.stderr
+    record = json.loads(done.stdout)
+    accuracy, preference = record["gates"][:2]
+    # Of 60 items A has one spoilt and B twenty, the first of them the same.
+    assert (accuracy["lost"], accuracy["gained"], accuracy["verdict"]) == (19, 0, "regressed")
+    assert (preference["lost"], preference["gained"]) == (19, 0)
+    assert record["candidate"]["accuracy"] == pytest.approx(40 / 60)
+    rubrics = sum(n for text, n in asked.items() if "against one criterion" in text)
+    assert rubrics == 60 + 19
+    assert sum(asked.values()) - rubrics == 2 * 19
