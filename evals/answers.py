@@ -28,7 +28,7 @@ class Answer:
     @property
     def has_failed(self) -> bool:
         """Return whether the request came to no answer: an error, a time-out, a broken stream."""
-        return self.reply.text is None
+        return self.reply.error is not None
 
     @property
     def has_timed_out(self) -> bool:

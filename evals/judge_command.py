@@ -6,7 +6,7 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from evals.answers import Answer, AnsweredPair
 from evals.client import Reply
 from evals.dataset import Dataset, Item, load_dataset, refuse_damaged
 from evals.gates import AccuracyGate, Gate, LatencyGate, PreferenceGate, parse_gates, with_errors
-from evals.given_answers import GivenAnswer, GivenAnswers, read_answers
+from evals.given_answers import GivenAnswers, read_answers
 from evals.judgement import OVERALL, GateResult
 from evals.late_checks import (
     Found,
@@ -213,12 +213,12 @@ def _score(
     console: Console,
 ) -> list[AnsweredPair]:
     """Return the scored pairs, having asked whatever their scorers need."""
-    given = [[file.answers.get(item.id) or _missing(file) for item in items] for file in files]
+    given = [[file.answers.get(item.id) for item in items] for file in files]
     wanted = [
         Wanted(item, answer.reply.text, context_of(answer.reply, answer.cost))
         for side in given
         for item, answer in zip(items, side, strict=True)
-        if answer.reply.text is not None
+        if answer is not None and answer.reply.text is not None
     ]
     with show_progress(console, "running Python assertions") as report:
         found: list[Found] = run_python(wanted, folder, report)
@@ -227,23 +227,20 @@ def _score(
             rubrics = ask_rubrics(wanted, judge, settings, report)
         found = [{**a, **b} for a, b in zip(found, rubrics, strict=True)]
     later = iter(found)
-    sides = [
-        [_answer(item, answer, later) for item, answer in zip(items, side, strict=True)]
-        for side in given
-    ]
+    sides = [[_answer(item, file, later) for item in items] for file in files]
     return [
         AnsweredPair(index, item, "A", a, b)
         for index, (item, a, b) in enumerate(zip(items, *sides, strict=True))
     ]
 
 
-def _missing(file: GivenAnswers) -> GivenAnswer:
-    return GivenAnswer(Reply(0, 0, error=f"no answer in {file.name}"))
-
-
-def _answer(item: Item, given: GivenAnswer, found: Any) -> Answer:
+def _answer(item: Item, file: GivenAnswers, found: Iterator[Found]) -> Answer:
+    given = file.answers.get(item.id)
+    if given is None:
+        # Not recorded, which is no failed request.
+        return Answer(Reply(0, 0), Score.unscored(f"no answer in {file.name}"), "", "")
     reply = given.reply
-    checks: Mapping[Any, Score] = {} if reply.text is None else next(found)
+    checks = {} if reply.text is None else next(found)
     score = score_reply(item, reply, context_of(reply, given.cost, checks))
     return Answer(reply, score, given.trace_id, "")
 

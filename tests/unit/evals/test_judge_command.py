@@ -85,7 +85,8 @@ def test_a_regression_exits_1_with_the_contracts_json(
     assert main(judge(dataset, a, b, "--json")) == 1
     record = json.loads(capsys.readouterr().out)
     assert record["verdict"] == "regressed"
-    overall, even = record["gates"][:2]
+    overall, errors, even = record["gates"][:3]
+    assert (errors["gate"], errors["verdict"]) == ("errors<=+1%", "no worse")
     assert set(overall) == {
         "gate",
         "slice",
