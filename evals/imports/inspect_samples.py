@@ -43,7 +43,7 @@ def from_inspect(path: Path) -> Source:
         entries = json_entries(read_utf8(path), path)
         return Source(entries, lambda value: Made([_row(as_object(value), INCLUDES)]))
     header, samples = log
-    scorers = [s for s in header.get("eval", {}).get("scorers") or [] if isinstance(s, dict)]
+    scorers = _scorers(header, samples)
     scorer = scorers[0] if scorers else INCLUDES
     problems = [
         f"{path.name}: scorer {s.get('name')!r:.60} is left out: an item has the first, "
@@ -52,6 +52,19 @@ def from_inspect(path: Path) -> Source:
     ]
     firsts = [entry for entry in samples if as_object(entry.value).get("epoch", 1) == 1]
     return Source(firsts, lambda value: Made([_row(as_object(value), scorer)]), problems)
+
+
+def _scorers(header: Mapping[str, Any], samples: Sequence[Entry]) -> list[Mapping[str, Any]]:
+    """Return the scorers of a log; where its header names none, those of its first scores."""
+    about = header.get("eval")
+    listed = about.get("scorers") if isinstance(about, dict) else None
+    named: list[Mapping[str, Any]] = [
+        s for s in (listed if isinstance(listed, list) else []) if isinstance(s, dict)
+    ]
+    scores = next((s for e in samples if (s := as_object(e.value).get("scores"))), None)
+    if not named and isinstance(scores, dict):
+        return [{"name": name} for name in scores]
+    return named
 
 
 def read_log(path: Path) -> tuple[Mapping[str, Any], Sequence[Entry]] | None:
