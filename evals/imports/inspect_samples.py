@@ -146,6 +146,8 @@ def _row(sample: Mapping[str, Any], scorer: Mapping[str, Any]) -> Row:
     target, choices = first_of(sample, ("target",)), sample.get("choices")
     row: Row = {"id": sample.get("id"), "tags": []}
     if choices:
+        if not isinstance(choices, list):
+            raise UnfitError("its choices are no list")
         return {**row, **ask_for_letter(messages, choices, _letter(target, choices))}
     targets = target if isinstance(target, list) else [target]
     targets = [str(t) if isinstance(t, int | float) else t for t in targets]
@@ -168,6 +170,8 @@ def _judged(scorer: Mapping[str, Any], targets: list[str]) -> tuple[Any, Any]:
     """Return scorer and reference that mean what a scorer of inspect does; any target will do."""
     name = str(scorer.get("name")).rpartition("/")[2]
     options = scorer.get("options") or {}
+    if not isinstance(options, dict):
+        raise UnfitError(f"scorer {name!r:.60} has options that are no object")
     cased = {} if options.get("ignore_case", True) is False else {"case_sensitive": False}
     if name == "includes":
         return {"name": "substring", "any": True, **cased}, targets
@@ -203,9 +207,11 @@ def answers_of(samples: Sequence[Entry]) -> Iterator[tuple[Entry, dict[str, Any]
         sample = as_object(entry.value)
         if sample.get("epoch", 1) != 1:
             continue
-        output = sample.get("output") or {}
+        output = sample.get("output")
+        output = output if isinstance(output, dict) else {}
         error = sample.get("error")
-        usage = output.get("usage") or {}
+        usage = output.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
         yield (
             entry,
             {
