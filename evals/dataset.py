@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -195,6 +195,20 @@ def _read_items(file_name: str, lines: Sequence[bytes]) -> tuple[list[Item], lis
         line_of_id[item.id] = number
         items.append(item)
     return items, problems
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """Make sure that a row can be an item.
+
+    Raises:
+        ConfigurationError: If it cannot; the message says what is wrong first.
+    """
+    try:
+        _read_item(json.dumps(row, ensure_ascii=False).encode())
+    except UnicodeEncodeError as error:
+        raise ConfigurationError("a text of it has half a character") from error
+    except ValidationError as error:
+        raise ConfigurationError(_first_problem(error)) from error
 
 
 def _read_item(line: bytes) -> Item:

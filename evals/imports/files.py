@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evals.dataset import check_row
 from evals.imports.chat import from_chat
 from evals.imports.entries import Made, Row, Source, UnfitError
 from evals.imports.inspect_samples import from_inspect
@@ -13,7 +14,6 @@ from evals.imports.langfuse import from_langfuse
 from evals.imports.openai_samples import from_gsm8k, from_openai
 from evals.imports.plain import from_csv, from_jsonl
 from evals.imports.promptfoo import from_promptfoo
-from evals.scorers import make_scorer
 from evenkeel.errors import ConfigurationError
 
 MAX_ROWS = 200_000
@@ -92,11 +92,10 @@ def _named(made: Made, default: str, known: Mapping[str, Row], has_names: bool) 
 
     Raises:
         UnfitError: If an id is there already.
-        ConfigurationError: If a scorer cannot be made.
+        ConfigurationError: If a row is no item, such as one whose scorer cannot be made.
     """
     named: dict[str, Row] = {}
     for number, row in enumerate(made.rows, start=1):
-        make_scorer(row["scorer"], row["reference"])
         given = row.get("id")
         base = str(default if given is None or given == "" else given)
         name = f"{base}-{number}" if len(made.rows) > 1 else base
@@ -107,4 +106,5 @@ def _named(made: Made, default: str, known: Mapping[str, Row], has_names: bool) 
         named[name] = {**row, "id": name}
         if len(made.rows) > 1:
             named[name].setdefault("cluster_id", f"{base} ({default})")
+        check_row(named[name])
     return named

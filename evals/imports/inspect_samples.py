@@ -43,7 +43,7 @@ def from_inspect(path: Path) -> Source:
         entries = json_entries(read_utf8(path), path)
         return Source(entries, lambda value: Made([_row(as_object(value), INCLUDES)]))
     header, samples = log
-    scorers = [s for s in header.get("eval", {}).get("scorers") or [] if isinstance(s, dict)]
+    scorers = _scorers(header, samples)
     scorer = scorers[0] if scorers else INCLUDES
     problems = [
         f"{path.name}: scorer {s.get('name')!r:.60} is left out: an item has the first, "
@@ -52,6 +52,19 @@ def from_inspect(path: Path) -> Source:
     ]
     firsts = [entry for entry in samples if as_object(entry.value).get("epoch", 1) == 1]
     return Source(firsts, lambda value: Made([_row(as_object(value), scorer)]), problems)
+
+
+def _scorers(header: Mapping[str, Any], samples: Sequence[Entry]) -> list[Mapping[str, Any]]:
+    """Return the scorers of a log; where its header names none, those of its first scores."""
+    about = header.get("eval")
+    listed = about.get("scorers") if isinstance(about, dict) else None
+    named: list[Mapping[str, Any]] = [
+        s for s in (listed if isinstance(listed, list) else []) if isinstance(s, dict)
+    ]
+    scores = next((s for e in samples if (s := as_object(e.value).get("scores"))), None)
+    if not named and isinstance(scores, dict):
+        return [{"name": name} for name in scores]
+    return named
 
 
 def read_log(path: Path) -> tuple[Mapping[str, Any], Sequence[Entry]] | None:
@@ -133,6 +146,8 @@ def _row(sample: Mapping[str, Any], scorer: Mapping[str, Any]) -> Row:
     target, choices = first_of(sample, ("target",)), sample.get("choices")
     row: Row = {"id": sample.get("id"), "tags": []}
     if choices:
+        if not isinstance(choices, list):
+            raise UnfitError("its choices are no list")
         return {**row, **ask_for_letter(messages, choices, _letter(target, choices))}
     targets = target if isinstance(target, list) else [target]
     targets = [str(t) if isinstance(t, int | float) else t for t in targets]
@@ -155,6 +170,8 @@ def _judged(scorer: Mapping[str, Any], targets: list[str]) -> tuple[Any, Any]:
     """Return scorer and reference that mean what a scorer of inspect does; any target will do."""
     name = str(scorer.get("name")).rpartition("/")[2]
     options = scorer.get("options") or {}
+    if not isinstance(options, dict):
+        raise UnfitError(f"scorer {name!r:.60} has options that are no object")
     cased = {} if options.get("ignore_case", True) is False else {"case_sensitive": False}
     if name == "includes":
         return {"name": "substring", "any": True, **cased}, targets
@@ -190,9 +207,11 @@ def answers_of(samples: Sequence[Entry]) -> Iterator[tuple[Entry, dict[str, Any]
         sample = as_object(entry.value)
         if sample.get("epoch", 1) != 1:
             continue
-        output = sample.get("output") or {}
+        output = sample.get("output")
+        output = output if isinstance(output, dict) else {}
         error = sample.get("error")
-        usage = output.get("usage") or {}
+        usage = output.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
         yield (
             entry,
             {

@@ -163,7 +163,7 @@ def _choices(value: Any) -> tuple[list[str], list[str]]:
         texts, labels = value["text"], value.get("label")
     elif isinstance(value, dict):
         texts, labels = list(value.values()), list(value)
-    elif value and all(isinstance(choice, dict) for choice in value):
+    elif isinstance(value, list) and value and all(isinstance(x, dict) for x in value):
         texts = [choice.get("text") for choice in value]
         labels = [choice.get("label") for choice in value]
     if not isinstance(texts, list) or not all(isinstance(t, str | int | float) for t in texts):

@@ -74,6 +74,13 @@ def test_other_scorers_are_named(scorer: dict[str, Any], why: str, tmp_path: Pat
     assert len(found.rows) == 1 and why in found.problems[0]
 
 
+def test_scores_name_the_scorer_that_a_header_lacks(tmp_path: Path) -> None:
+    sample = {"id": 1, "input": "?", "target": " No", "scores": {"match": {"value": "C"}}}
+    (tmp_path / "l.json").write_text(json.dumps({"eval": {"task": "t"}, "samples": [sample]}))
+    row = import_file("inspect", tmp_path / "l.json").rows[0]
+    assert make_scorer(row["scorer"], row["reference"]).score("No.").label is Label.RIGHT
+
+
 def test_archives(tmp_path: Path) -> None:
     path = tmp_path / "l.eval"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
