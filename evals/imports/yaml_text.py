@@ -14,7 +14,7 @@ from evenkeel.errors import ConfigurationError
 MAX_NODES = 1_000_000
 
 
-class _Loader(yaml.CSafeLoader):
+class _Loader(yaml.SafeLoader):
     """Resolves plain scalars as YAML 1.2 does: yes, on and 12:30 are texts, 010 is ten."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own way
@@ -40,7 +40,7 @@ for _name, _pattern, _first in _RESOLVED:
     )
 
 
-def _to_int(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> int:
+def _to_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
     text = str(node.value)
     if len(text) > 4000:
         raise ValueError("a number is too long")
