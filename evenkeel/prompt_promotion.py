@@ -129,8 +129,8 @@ def promote(registry: PromptRegistry, wanted: Promotion, now_ns: int) -> LabelMo
             return LabelMove(label, current, current)
         if wanted.run is not None:
             registry.check_not_frozen(prompt.name)
-            _check_texts(wanted.run, prompt, current)
             wanted.run.check_passed()
+            _check_texts(wanted.run, prompt, current)
             why = f"passed run {wanted.run.run_id}"
         elif wanted.reason.strip():
             why = f"forced: {wanted.reason.strip()}"
