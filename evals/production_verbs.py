@@ -82,13 +82,20 @@ def _run_grow(args: argparse.Namespace) -> int:
 def _add_grow(verbs: Any) -> None:
     grow = add_verb(verbs, "grow", "propose items for a dataset from failures", GROW_EPILOG)
     grow.add_argument("dataset", type=Path, help="folder of a golden dataset")
-    add_settings(grow, ("store_url",))
+    add_settings(grow, ("store_url", "cache_dir"))
     grow.add_argument(
         "--since",
         type=duration_argument,
         default=7 * 86400.0,
         metavar="DURATION",
         help="failures found since then (default: 7d)",
+    )
+    grow.add_argument(
+        "--limit",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="compare the newest N failures (default: 2000)",
     )
     what = grow.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="show what waits, ask the store nothing")

@@ -33,6 +33,10 @@ class EvalSettings(Settings):
     prompts_dir: Path = Field(
         default=Path("prompts"), description="the prompt registry that sides refer to"
     )
+    cache_dir: Path = Field(
+        default=Path("~/.cache/evenkeel"),
+        description="where `eval grow` keeps the embeddings of questions; your own folder",
+    )
     dashboard_url: str = Field(
         default="http://127.0.0.1:8501",
         description="where the HTML report's links to traces lead",
