@@ -21,7 +21,6 @@ from evals.candidates import (
 from evals.dataset import find_items_file, load_dataset
 from evals.kept_embeddings import KeptEmbeddings
 from evals.likeness import EncodeAll
-from evals.progress import make_console
 from evals.settings import EvalSettings
 from evenkeel.embedding import hash_model, is_installed, load_encoder
 from evenkeel.errors import ConfigurationError
@@ -124,7 +123,6 @@ class _Teller:
     """Says on standard error how far a stage is: at its end, and every second until then."""
 
     def __init__(self) -> None:
-        self._console = make_console(stderr=True)
         self._said_s = time.monotonic()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
@@ -132,7 +130,7 @@ class _Teller:
         if done < total and now_s - self._said_s < SAID_EVERY_S:
             return
         self._said_s = now_s
-        self._console.print(f"{stage}: {done} of {total}", markup=False, highlight=False)
+        print(f"{stage}: {done:,} of {total:,}", file=sys.stderr, flush=True)
 
 
 def kept_encoder(folder: Path, tell: Report) -> EncodeAll:
