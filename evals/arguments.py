@@ -7,6 +7,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from evenkeel.cli import duration_argument
+
 DEFAULT_GATES = "accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%"
 
 
@@ -43,6 +45,23 @@ def add_limit(
 ) -> None:
     """Add `--limit`."""
     parser.add_argument("--limit", type=int, metavar="N", help=text)
+
+
+def add_traffic(parser: argparse.ArgumentParser) -> None:
+    """Add `--traffic` and `--since`: recorded requests instead of a dataset."""
+    parser.add_argument(
+        "--traffic",
+        metavar="FILE_OR_URL",
+        help="ask recorded requests instead: JSON lines, or a store such as http://127.0.0.1:8123; "
+        "--limit of them (default: 300), drawn by --seed",
+    )
+    parser.add_argument(
+        "--since",
+        type=duration_argument,
+        default=3600.0,
+        metavar="DURATION",
+        help="with --traffic URL: recorded since then (default: 1h)",
+    )
 
 
 def add_asking(parser: argparse.ArgumentParser) -> None:

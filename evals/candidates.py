@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from evals.dataset import Dataset
-from evals.likeness import Encode, KnownQuestions, fingerprint
+from evals.likeness import EncodeAll, KnownQuestions, fingerprint
 from evals.rule_scorers import scrub
 from evals.scorers import make_scorer
 from evenkeel.errors import ConfigurationError
 
 # Scorers whose reference is no text.
 JSON_REFERENCES = ("json", "refusal")
+# Takes what is being done, how much of it is done, and of how much.
+Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,29 +96,41 @@ class CandidateFile:
             raise ConfigurationError(f"{self.path} is damaged: {error!r}") from error
 
     def propose(
-        self, failures: Sequence[Failure], dataset: Dataset, encode: Encode | None
+        self,
+        failures: Sequence[Failure],
+        dataset: Dataset,
+        encode_all: EncodeAll | None,
+        report: Report = lambda stage, done, total: None,
     ) -> Proposal:
         """Add the failures that are not there yet, in any sense, to what waits.
 
         Args:
             failures: What went wrong in production.
             dataset: What is golden already.
-            encode: Gives embeddings; None leaves meaning out of the comparison.
+            encode_all: Gives embeddings; None leaves meaning out of the comparison.
+            report: Called with what is being done, how much of it is, and of how much.
         """
-        known = KnownQuestions(encode)
+        known = KnownQuestions(encode_all)
         for item in dataset.items:
             known.add(item.id, "\n".join(m.content for m in item.messages if m.role == "user"))
         for candidate in self.waiting:
             known.add(candidate.id, candidate.question)
         for entry in self.rejected:
             known.add(entry["id"], entry["question"])
+        found = []
+        for failure in failures:
+            found.append(_scrubbed(failure))
+            report("comparing words", len(found), len(failures))
+        # What is written like a known question needs no embedding, nor does the dataset if all are.
+        open_ones = [c.question for c in found if known.find_written(c.question) is None]
+        if open_ones:
+            known.prepare(open_ones)
         fresh: list[Candidate] = []
         duplicates: list[tuple[str, str]] = []
-        for failure in failures:
-            candidate = _scrubbed(failure)
+        for candidate in found:
             like = known.find(candidate.question)
             if like is not None:
-                duplicates.append((failure.trace_id, f"{like.how} as {like.other_id}"))
+                duplicates.append((candidate.trace_id, f"{like.how} as {like.other_id}"))
                 continue
             known.add(candidate.id, candidate.question)
             fresh.append(candidate)

@@ -16,6 +16,7 @@ from evals.arguments import (
     add_limit,
     add_report,
     add_settings,
+    add_traffic,
     add_verb,
 )
 from evals.production_verbs import add_production_verbs
@@ -116,7 +117,8 @@ def _add_run(verbs: Any) -> None:
     summary = "ask two sides the same items, interleaved, and judge gates"
     run = add_verb(verbs, "run", summary, RUN_EPILOG)
     add = run.add_argument
-    add("dataset", type=Path, help="folder of a golden dataset")
+    add("dataset", type=Path, nargs="?", help="folder of a golden dataset")
+    add_traffic(run)
     add("--baseline", type=Path, required=True, metavar="FILE", help="side A, a TOML file")
     add("--candidate", type=Path, required=True, metavar="FILE", help="side B, a TOML file")
     add_gate(run)

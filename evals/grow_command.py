@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
-from collections.abc import Mapping
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from evals.candidates import JSON_REFERENCES, Candidate, CandidateFile, Failure, read_turns
+from evals.candidates import (
+    JSON_REFERENCES,
+    Candidate,
+    CandidateFile,
+    Failure,
+    Report,
+    read_turns,
+)
 from evals.dataset import find_items_file, load_dataset
-from evals.likeness import Encode
+from evals.kept_embeddings import KeptEmbeddings
+from evals.likeness import EncodeAll
 from evals.settings import EvalSettings
-from evenkeel.embedding import PACKAGE, load_encoder
+from evenkeel.embedding import hash_model, is_installed, load_encoder
 from evenkeel.errors import ConfigurationError
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
@@ -23,6 +32,10 @@ from evenkeel.store import DEFAULT_URL, Store
 NS_PER_S = 1_000_000_000
 # A bad answer is found some time after it was given.
 LOOKBACK_NS = 7 * 24 * 3600 * NS_PER_S
+# Traces whose content is asked for at once: answers may be long.
+READ_AT_ONCE = 200
+MAX_FAILURES = 100_000
+SAID_EVERY_S = 1.0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
         ConfigurationError: If the dataset, a candidate or a reference is wrong.
         StoreError: If the store does not answer.
     """
+    if not 1 <= args.limit <= MAX_FAILURES:
+        raise ConfigurationError(f"--limit is {args.limit}, expected 1 to {MAX_FAILURES:,}")
     file = CandidateFile(find_items_file(args.dataset))
     if args.accept is not None:
         return _accept(args, file)
@@ -72,20 +87,19 @@ def _propose(args: argparse.Namespace, file: CandidateFile) -> int:
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     url = settings.store_address(DEFAULT_URL)
     since_ns = time.time_ns() - int(args.since * NS_PER_S)
+    tell = _Teller()
     store = Store(url)
     try:
-        failures, num_unreadable, accepted = _read_failures(store, since_ns)
+        failures, num_unreadable, accepted = _read_failures(store, since_ns, args.limit, tell)
     finally:
         store.close()
-    encode: Encode | None = None
-    if all(find_spec(name) is not None for name in (PACKAGE, "tokenizers", "safetensors")):
-        encode = load_encoder().encode
-    proposal = file.propose(failures, load_dataset(args.dataset), encode)
+    encode_all = kept_encoder(settings.cache_dir.expanduser(), tell) if is_installed() else None
+    proposal = file.propose(failures, load_dataset(args.dataset), encode_all, tell)
     notes: dict[str, Any] = {
         "num_failures": len(failures) + num_unreadable,
         "num_without_content": num_unreadable,
         "duplicates": [{"trace_id": t, "like": like} for t, like in proposal.duplicates],
-        "compares_meaning": encode is not None,
+        "compares_meaning": encode_all is not None,
     }
     if args.reviewed:
         notes["accepted"] = _accept_reviewed(args, file, accepted)
@@ -105,30 +119,76 @@ def _accept_reviewed(
     return made
 
 
-def _read_failures(store: Store, since_ns: int) -> tuple[list[Failure], int, dict[str, str]]:
+class _Teller:
+    """Says on standard error how far a stage is: at its end, and every second until then."""
+
+    def __init__(self) -> None:
+        self._said_s = time.monotonic()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        now_s = time.monotonic()
+        if done < total and now_s - self._said_s < SAID_EVERY_S:
+            return
+        self._said_s = now_s
+        print(f"{stage}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+
+
+def kept_encoder(folder: Path, tell: Report) -> EncodeAll:
+    """Return what embeds texts; the model is loaded once a text is new to it."""
+
+    def compute(texts: Sequence[str]) -> Any:
+        tell("comparing meaning", 0, len(texts))
+        return load_encoder().encode_all(
+            texts, lambda done: tell("comparing meaning", done, len(texts))
+        )
+
+    return KeptEmbeddings(folder, hash_model(), compute).encode_all
+
+
+def _read_failures(
+    store: Store, since_ns: int, limit: int, tell: Report
+) -> tuple[list[Failure], int, dict[str, str]]:
     """Return failures with content, how many have none, and accepted references by trace."""
-    rows = {str(r["trace_id"]): r for r in store.rows("failed_answers", {"since_ns": since_ns})}
-    if not rows:
-        return [], 0, {}
+    asked = {"since_ns": since_ns, "limit": limit + 1}
+    newest = store.rows("failed_answers", asked)
+    if len(newest) > limit:
+        print(
+            f"evenkeel: there are more than {limit:,} failures; the newest are compared "
+            "(--limit takes more)",
+            file=sys.stderr,
+        )
+    rows = {str(r["trace_id"]): r for r in newest[:limit]}
     bounds = {"from_ns": since_ns - LOOKBACK_NS, "to_ns": time.time_ns()}
+    trace_ids = sorted(rows)
     found: dict[str, Failure] = {}
-    for content in store.rows("request_contents", {**bounds, "trace_ids": sorted(rows)}):
-        trace_id = str(content["trace_id"])
-        turns = read_turns(str(content["input_messages"]))
-        answers = read_turns(str(content["output_messages"]))
-        is_asked = any(role == "user" and text.strip() for role, text in turns)
-        if not is_asked or not answers or trace_id in found:
-            continue
-        row = rows[trace_id]
-        reasons = tuple(sorted(str(reason) for reason in row["reasons"]))
-        corrected = None if row["corrected"] is None else str(row["corrected"])
-        found[trace_id] = Failure(trace_id, turns, answers[0][1], reasons, corrected)
+    for start in range(0, len(trace_ids), READ_AT_ONCE):
+        part = trace_ids[start : start + READ_AT_ONCE]
+        for content in store.rows("request_contents", {**bounds, "trace_ids": part}):
+            failure = _read_failure(rows, content)
+            if failure is not None:
+                found.setdefault(failure.trace_id, failure)
+        tell("reading failures", start + len(part), len(trace_ids))
     accepted = {
         trace_id: str(row["corrected"])
         for trace_id, row in rows.items()
         if row["review"] == REVIEW_ACCEPTED and row["corrected"] is not None
     }
     return [found[t] for t in sorted(found)], len(rows) - len(found), accepted
+
+
+def _read_failure(
+    rows: Mapping[str, Mapping[str, Any]], content: Mapping[str, Any]
+) -> Failure | None:
+    """Return a failure with what was asked and answered; None if one of them is not there."""
+    trace_id = str(content["trace_id"])
+    turns = read_turns(str(content["input_messages"]))
+    answers = read_turns(str(content["output_messages"]))
+    if not answers or not any(role == "user" and text.strip() for role, text in turns):
+        return None
+    row = rows[trace_id]
+    reasons = tuple(sorted(str(reason) for reason in row["reasons"]))
+    corrected = None if row["corrected"] is None else str(row["corrected"])
+    return Failure(trace_id, turns, answers[0][1], reasons, corrected)
 
 
 def _show(

@@ -45,6 +45,8 @@ class Row:
         reason: Why.
         lag_s: From the request's end to its score.
         model: Of the request, like the three that follow.
+        route: Of the request.
+        response_cache: What the response cache did with it; None without one.
     """
 
     trace_id: str
@@ -61,6 +63,9 @@ class Row:
     tenant: str | None
     prompt_name: str | None
     prompt_version: str | None
+    # A journal of an earlier version has neither.
+    route: str | None = None
+    response_cache: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ class LiveRun:
     Attributes:
         windows: What was evaluated, in order.
         unsent: Those of them whose results are not in the store yet.
+        dialled: What was set back, or would have been, in order.
 
     Raises:
         ConfigurationError: If the journal belongs to an evaluation of another name.
@@ -108,6 +114,7 @@ class LiveRun:
         self._journal = journal
         self.windows: list[Window] = []
         self.unsent: list[Window] = []
+        self.dialled: list[dict[str, Any]] = []
         for record in journal.records:
             if record.get("monitor") != config.name:
                 raise ConfigurationError(
@@ -116,6 +123,9 @@ class LiveRun:
                 )
             if "sent" in record:
                 self.unsent = [w for w in self.unsent if w.to_ns != record["sent"]]
+                continue
+            if "dialled" in record:
+                self.dialled.append(record["dialled"])
                 continue
             self.windows.append(_read_window(record))
             self.unsent.append(self.windows[-1])
@@ -143,6 +153,10 @@ class LiveRun:
         """Write down that a window's results are in the store."""
         self._journal.append({"monitor": self._config.name, "sent": window.to_ns})
         self.unsent.remove(window)
+
+    def note_dialled(self, record: Mapping[str, Any]) -> None:
+        """Write down that something was set back, or would have been."""
+        self._journal.append({"monitor": self._config.name, "dialled": dict(record)})
 
     def estimates(self) -> list[LiveEstimate]:
         """Return what all windows so far come to, a line a scorer."""
@@ -275,6 +289,8 @@ def _row(drawn: Drawn, scorer: str, score: Score, now_ns: int) -> Row:
         tenant=request["tenant"],
         prompt_name=request["prompt_name"],
         prompt_version=request["prompt_version"],
+        route=request["route"],
+        response_cache=request["response_cache"],
     )
 
 

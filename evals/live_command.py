@@ -10,7 +10,10 @@ import time
 from collections.abc import Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
+from pydantic import SecretStr
 
+from evals.dial_back import Dialled, Dials, to_records
+from evals.dial_targets import CollectorLabels, FolderLabels, Labels
 from evals.journal import Journal
 from evals.live import NS_PER_S, LiveRun, Window, evaluate
 from evals.live_config import LiveConfig, load_config
@@ -18,7 +21,7 @@ from evals.live_estimate import LiveEstimate
 from evals.live_spans import alert_spans, window_spans
 from evals.outcome import EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED
 from evals.result_spans import NO_ENDPOINT, send_spans
-from evals.settings import EvalSettings
+from evals.settings import NO_STORE, EvalSettings
 from evenkeel.errors import ConfigurationError, StoreError
 from evenkeel.private_files import make_private_folder
 from evenkeel.settings import load
@@ -38,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
         StoreError: With --once, if the store does not answer.
     """
     config = load_config(args.config)
+    if args.act and not config.dial_backs:
+        raise ConfigurationError(f"{args.config} has no [[dial_back]]: --act has nothing to do")
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     url = settings.store_address(DEFAULT_URL)
     try:
@@ -46,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError(f"--state {args.state}: {error.strerror}") from error
     with Journal(args.state / FILE_NAME) as journal:
         endpoint = settings.otlp_endpoint.get_secret_value()
-        watch = _Watch(config, LiveRun(config, journal), endpoint, args.json)
+        live = LiveRun(config, journal)
+        dials = Dials(config, live, _labels(settings), _secret(settings.api_key), args.act)
+        watch = _Watch(config, live, endpoint, args.json, dials)
         store = Store(url)
         try:
             watch.go(store, args.since, args.once, args.duration)
@@ -55,20 +62,37 @@ def run(args: argparse.Namespace) -> int:
         return watch.conclude()
 
 
+def _labels(settings: EvalSettings) -> Labels:
+    url = settings.collector_url.get_secret_value()
+    if url == NO_STORE:
+        return FolderLabels(settings.prompts_dir)
+    return CollectorLabels(url, _secret(settings.collector_token))
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()
+
+
 class _Watch:
     """Goes from window to window and says what each came to."""
 
-    def __init__(self, config: LiveConfig, live: LiveRun, endpoint: str, is_json: bool) -> None:
+    def __init__(
+        self, config: LiveConfig, live: LiveRun, endpoint: str, is_json: bool, dials: Dials
+    ) -> None:
         self._config = config
         self._live = live
         self._endpoint = endpoint
         self._is_json = is_json
+        self._dials = dials
         self._alerted = {e.scorer for e in live.estimates() if e.is_drifting}
 
     def go(self, store: Store, since_s: float, is_once: bool, duration_s: float | None) -> None:
         """Evaluate what is due, then wait for the next window, unless told to end."""
         window_ns = int(self._config.window_s * NS_PER_S)
         self._send_results()
+        if self._live.windows:
+            # What could not be done at the end of the last run, or was only said then.
+            self._say_dialled(self._dial_back())
         start_ns = time.time_ns() - int(since_s * NS_PER_S)
         from_ns = self._live.next_from_ns or start_ns - start_ns % window_ns
         give_up = None if duration_s is None else time.monotonic() + duration_s
@@ -102,7 +126,22 @@ class _Watch:
         self._alerted |= {e.scorer for e in fresh}
         self._send_results()
         self._send(list(alert_spans(self._config.name, fresh)))
-        self._say(window, estimates)
+        self._say(window, estimates, self._dial_back())
+
+    def _dial_back(self) -> list[Dialled | str]:
+        looked = list(self._dials.look())
+        for line in looked:
+            if isinstance(line, str):
+                print(f"evenkeel: {line}", file=sys.stderr)
+        return looked
+
+    def _say_dialled(self, looked: list[Dialled | str]) -> None:
+        if self._is_json and looked:
+            record = {"monitor": self._config.name, "dial_backs": to_records(looked)}
+            print(json.dumps(record, allow_nan=False), flush=True)
+        for dialled in looked:
+            if isinstance(dialled, Dialled) and not self._is_json:
+                print(dialled.describe(), flush=True)
 
     def _send_results(self) -> None:
         """Send every window that is not stored yet: a collector may have been away for a while."""
@@ -119,7 +158,9 @@ class _Watch:
             print(f"evenkeel: results were not stored: {problem}", file=sys.stderr)
         return problem is None
 
-    def _say(self, window: Window, estimates: Sequence[LiveEstimate]) -> None:
+    def _say(
+        self, window: Window, estimates: Sequence[LiveEstimate], looked: list[Dialled | str]
+    ) -> None:
         if self._is_json:
             record = {
                 "monitor": self._config.name,
@@ -131,6 +172,7 @@ class _Watch:
                 "num_judge_calls": window.num_judge_calls,
                 "lag_s": window.lag_s,
                 "estimates": [e.to_record() for e in estimates],
+                "dial_backs": to_records(looked),
             }
             print(json.dumps(record, allow_nan=False), flush=True)
             return
@@ -143,10 +185,11 @@ class _Watch:
         )
         for found in estimates:
             print(f"  {found.describe()}", flush=True)
+        self._say_dialled(looked)
 
     def conclude(self) -> int:
         """Return the exit code of all windows so far."""
         estimates = self._live.estimates()
-        if any(e.is_drifting for e in estimates):
+        if any(e.is_drifting for e in estimates) or self._dials.num_dropped:
             return EXIT_REGRESSED
         return EXIT_GOOD if any(e.num_scored for e in estimates) else EXIT_UNMEASURED

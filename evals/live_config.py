@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from evals.live_sample import Plan
 from evals.pair_judge import DEFAULT_CRITERIA
@@ -18,6 +19,7 @@ from evenkeel.errors import ConfigurationError
 
 Column = Literal["model", "tenant", "slo_class", "route", "prompt_name", "prompt_version"]
 JUDGE = "judge"
+_GATE = re.compile(r"(?P<scorer>[a-z0-9_]+)\s*>=\s*(?P<percent>[0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%")
 
 
 class _Strict(BaseModel):
@@ -46,6 +48,26 @@ class _Judge(_Strict):
     good_at_least: float | None = Field(default=None, gt=0, lt=1)
 
 
+class _DialBack(_Strict):
+    gate: str
+    prompt: str | None = Field(default=None, pattern="^[a-z0-9][a-z0-9_-]{0,99}$")
+    label: Literal["production", "canary"] = "production"
+    cache_route: str | None = Field(default=None, min_length=1, max_length=256)
+    url: str | None = Field(default=None, pattern="^https?://")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> _DialBack:
+        if _GATE.fullmatch(self.gate) is None:
+            raise ValueError(f"gate is {self.gate[:60]!r}, expected one such as judge>=95%")
+        if (self.prompt is None) == (self.cache_route is None):
+            raise ValueError("a [[dial_back]] has either a prompt or a cache_route")
+        if (self.cache_route is None) != (self.url is None):
+            raise ValueError("cache_route and url need each other")
+        if self.cache_route is not None and "label" in self.model_fields_set:
+            raise ValueError("a label is a prompt's, and there is none")
+        return self
+
+
 class _File(_Strict):
     name: str = Field(pattern="^[A-Za-z0-9._-]{1,64}$")
     window: str = "60s"
@@ -56,6 +78,7 @@ class _File(_Strict):
     filter: _Filter = _Filter()
     scorer: list[_Scorer] = []
     judge: _Judge | None = None
+    dial_back: Annotated[list[_DialBack], Field(max_length=50)] = []
 
     @field_validator("scorer")
     @classmethod
@@ -82,6 +105,36 @@ class LiveJudge:
 
 
 @dataclass(frozen=True, slots=True)
+class DialBack:
+    """What is set back when a scorer's share of right answers is shown to be below a gate.
+
+    Attributes:
+        gate: As it was written.
+        scorer: Whose share.
+        least: What it should be at least, 0 to 1.
+        prompt: The prompt whose label is rolled back; None for a cache.
+        label: That label.
+        cache_route: The route that is put into shadow; None for a prompt.
+        url: The runtime with that cache.
+    """
+
+    gate: str
+    scorer: str
+    least: float
+    prompt: str | None
+    label: str
+    cache_route: str | None
+    url: str | None
+
+    @property
+    def target(self) -> str:
+        """Return its name for a reader."""
+        if self.prompt is not None:
+            return f"{self.prompt}@{self.label}"
+        return f"the cache of route {self.cache_route} at {self.url}"
+
+
+@dataclass(frozen=True, slots=True)
 class LiveConfig:
     """A live evaluation.
 
@@ -95,6 +148,7 @@ class LiveConfig:
         scorers: Rules that see the answer alone.
         judge: None for none.
         good_at_least: What the share of right answers is held against, by scorer.
+        dial_backs: What is set back when production gets worse.
     """
 
     name: str
@@ -106,6 +160,7 @@ class LiveConfig:
     scorers: tuple[Scorer, ...]
     judge: LiveJudge | None
     good_at_least: dict[str, float]
+    dial_backs: tuple[DialBack, ...] = ()
 
     @property
     def scorer_names(self) -> list[str]:
@@ -126,6 +181,7 @@ def load_config(path: Path) -> LiveConfig:
     limits = {s.name: s.good_at_least for s in file.scorer if s.good_at_least is not None}
     if file.judge is not None and file.judge.good_at_least is not None:
         limits[JUDGE] = file.judge.good_at_least
+    names = [s.name for s in file.scorer] + ([JUDGE] if file.judge else [])
     return LiveConfig(
         name=file.name,
         window_s=float(parse_duration_s(file.window)),
@@ -138,7 +194,25 @@ def load_config(path: Path) -> LiveConfig:
         ),
         judge=_judge(file.judge),
         good_at_least=limits,
+        dial_backs=tuple(_dial_back(path, d, names) for d in file.dial_back),
     )
+
+
+def _dial_back(path: Path, dial: _DialBack, names: list[str]) -> DialBack:
+    match = _GATE.fullmatch(dial.gate)
+    assert match is not None
+    scorer, least = match["scorer"], float(match["percent"]) / 100
+    if scorer not in names:
+        known = ", ".join(names)
+        raise ConfigurationError(
+            f"{path}: gate {dial.gate!r}: no scorer {scorer!r}; known: {known}"
+        )
+    if not 0 < least < 1:
+        raise ConfigurationError(
+            f"{path}: gate {dial.gate!r}: expected more than 0 % and less than 100 %"
+        )
+    url = None if dial.url is None else base_url(dial.url)
+    return DialBack(dial.gate, scorer, least, dial.prompt, dial.label, dial.cache_route, url)
 
 
 def _judge(judge: _Judge | None) -> LiveJudge | None:

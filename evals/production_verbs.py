@@ -20,6 +20,7 @@ LIVE_EPILOG = """\
 example:
   evenkeel eval live live.toml --state build/live
   evenkeel eval live live.toml --state build/live --once --since 1h --json
+  evenkeel eval live live.toml --state build/live --act     # what [[dial_back]] says, for real
 
 Needs stored content: `evenkeel serve --record-content`, and the tenants in the collector's
 content_tenants. docs/evals.md shows the file. Exit codes: 0 as good as it should be, 1 a scorer
@@ -51,7 +52,13 @@ def add_production_verbs(verbs: Any) -> None:
     live = add_verb(verbs, "live", "score a known share of production requests", LIVE_EPILOG)
     live.add_argument("config", type=Path, help="what to draw and how to score it, a TOML file")
     live.add_argument("--state", type=Path, required=True, metavar="DIR", help="keeps the windows")
-    add_settings(live, ("store_url", "otlp_endpoint"))
+    dialling = ("collector_url", "collector_token", "prompts_dir", "api_key")
+    add_settings(live, ("store_url", "otlp_endpoint", *dialling))
+    live.add_argument(
+        "--act",
+        action="store_true",
+        help="do what [[dial_back]] says when production drops; without it, it is only said",
+    )
     live.add_argument(
         "--since",
         type=duration_argument,
@@ -82,13 +89,20 @@ def _run_grow(args: argparse.Namespace) -> int:
 def _add_grow(verbs: Any) -> None:
     grow = add_verb(verbs, "grow", "propose items for a dataset from failures", GROW_EPILOG)
     grow.add_argument("dataset", type=Path, help="folder of a golden dataset")
-    add_settings(grow, ("store_url",))
+    add_settings(grow, ("store_url", "cache_dir"))
     grow.add_argument(
         "--since",
         type=duration_argument,
         default=7 * 86400.0,
         metavar="DURATION",
         help="failures found since then (default: 7d)",
+    )
+    grow.add_argument(
+        "--limit",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="compare the newest N failures (default: 2000)",
     )
     what = grow.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="show what waits, ask the store nothing")

@@ -12,6 +12,7 @@ from typing import Any
 from evals.candidates import read_turns
 from evals.dataset import Dataset, load_dataset
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.private_files import private_umask
 from evenkeel.store import Store
 
 NS_PER_S = 1_000_000_000
@@ -59,11 +60,13 @@ def keep_traffic(folder: Path, rows: Sequence[dict[str, Any]]) -> Dataset:
         ConfigurationError: If the folder cannot be written.
     """
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{NAME}.jsonl").write_text(text, encoding="utf-8")
-        (folder / f"{NAME}.toml").write_text(f'version = "{digest[:12]}"\n', encoding="utf-8")
+        # What people asked is in it.
+        with private_umask():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{NAME}.jsonl").write_bytes(text.encode("utf-8", "replace"))
+            (folder / f"{NAME}.toml").write_text(f'version = "{digest[:12]}"\n', encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from error
     return load_dataset(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
 import sys
 from contextlib import nullcontext
 from functools import partial
@@ -15,7 +16,7 @@ from evals import result_spans
 from evals.answer_cache import AnswerCache
 from evals.calibration import read_assumptions
 from evals.comparison import Comparison
-from evals.dataset import load_dataset, refuse_damaged
+from evals.dataset import Dataset, load_dataset, refuse_damaged
 from evals.gates import PreferenceGate, parse_gates, with_errors
 from evals.late_checks import refuse_late_checks
 from evals.latency_split import ServerTimes, trace_ids
@@ -25,6 +26,7 @@ from evals.pair_judge import load_judge
 from evals.plan import foresee, refuse_hopeless
 from evals.progress import make_console, show_progress, tell
 from evals.recorded import RecordedRun, open_journal
+from evals.recorded_traffic import NAME
 from evals.report import print_outcome
 from evals.report_files import write_files
 from evals.retries import saying_how_to_go_on
@@ -33,6 +35,7 @@ from evals.schedule import interleave, spread
 from evals.server_times import read_server_times
 from evals.settings import EvalSettings
 from evals.sides import load_side
+from evals.traffic_items import load_traffic
 from evenkeel.errors import ConfigurationError, StoreError
 from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
@@ -51,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     settings = loaded.settings
     gates = with_errors(parse_gates(args.gate))
-    dataset = load_dataset(args.dataset)
+    dataset = _read_items(args, settings)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
     sides = (
         load_side(args.baseline, settings.url, settings.prompts_dir),
@@ -106,6 +109,17 @@ def run(args: argparse.Namespace) -> int:
                 asyncio.run(comparison.ask(recorded, report, partial(tell, console)))
         _read_server_times(comparison, recorded)
         return _publish(comparison.conclude(recorded), recorded, comparison, args, console)
+
+
+def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
+    if (args.dataset is None) == (args.traffic is None):
+        raise ConfigurationError("give a dataset's folder, or --traffic FILE_OR_URL")
+    if args.dataset is not None:
+        return load_dataset(args.dataset)
+    kept = None if args.report is None else args.report / NAME
+    if kept is not None and args.fresh and kept.is_dir():
+        shutil.rmtree(kept)
+    return load_traffic(args.traffic, args.since, args.limit, settings.seed, kept)
 
 
 def _say_what_is_there(recorded: RecordedRun, comparison: Comparison, console: Console) -> None:

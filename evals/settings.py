@@ -25,6 +25,14 @@ class EvalSettings(Settings):
         default=SecretAddress("http://127.0.0.1:4318"),
         description="where results go as spans, OTLP over HTTP; `none` keeps them here",
     )
+    collector_url: SecretAddress = Field(
+        default=SecretAddress(NO_STORE),
+        description="collector whose prompts `eval live --act` rolls back, with its audit; `none` "
+        "takes the registry in prompts_dir",
+    )
+    collector_token: SecretStr | None = Field(
+        default=None, description="token for that collector, with the scopes query and admin"
+    )
     store_url: SecretAddress = Field(
         default=SecretAddress(NO_STORE),
         description="store with the server's own times, to split a latency change by cause; "
@@ -32,6 +40,10 @@ class EvalSettings(Settings):
     )
     prompts_dir: Path = Field(
         default=Path("prompts"), description="the prompt registry that sides refer to"
+    )
+    cache_dir: Path = Field(
+        default=Path("~/.cache/evenkeel"),
+        description="where `eval grow` keeps the embeddings of questions; your own folder",
     )
     dashboard_url: str = Field(
         default="http://127.0.0.1:8501",

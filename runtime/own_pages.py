@@ -94,7 +94,7 @@ def _find_metrics(_: Any, headers: Headers) -> Respond | None:
 PAGES = (
     Page("/control", Access.API_KEY, _find_control),
     Page("/why/", Access.API_KEY, _find_why),
-    Page("/v1/evenkeel/cache", Access.API_KEY, _find_cache, ("GET", "DELETE")),
+    Page("/v1/evenkeel/cache", Access.API_KEY, _find_cache, ("GET", "DELETE", "POST")),
     Page("/metrics", Access.OPEN, _find_metrics),
 )
 

@@ -1,5 +1,5 @@
 -- Answers that a live evaluation or a person found bad, one row a trace, with every reason; `review` is
--- what a person decided of it last, those that were turned down are left out.
+-- what a person decided of it last, those that were turned down are left out. The newest first.
 SELECT
     trace_id, groupUniqArrayIf(why, why != '') AS reasons,
     argMaxIf(better, time, isNotNull(better)) AS corrected,
@@ -19,4 +19,5 @@ FROM (
 )
 GROUP BY trace_id
 HAVING review != 'not golden'
-ORDER BY trace_id
+ORDER BY max(time) DESC, trace_id
+LIMIT {limit:UInt32}

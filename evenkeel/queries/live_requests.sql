@@ -1,7 +1,7 @@
 -- The requests that arrived in a window, for a live evaluation to draw from; evaluations' own are left out.
 SELECT
     trace_id, span_id, toUnixTimestamp64Nano(time) AS time_ns, e2e_s, status, finish_reason,
-    model, tenant, slo_class, route, prompt_name, prompt_version
+    model, tenant, slo_class, route, prompt_name, prompt_version, response_cache
 FROM evenkeel.requests
 WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64})
   AND time < fromUnixTimestamp64Nano({to_ns:Int64})

@@ -21,6 +21,7 @@ from runtime.response_cache.entry import CacheEntry, CorruptEntryError, decode_e
 from runtime.response_cache.neighbours import Neighbour, Neighbours
 from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
 from runtime.response_cache.question import Question, subject_tag, tenant_tag
+from runtime.response_cache.route_modes import RouteModes
 from runtime.response_cache.serve_control import ControlChange, ServeControl
 from runtime.response_cache.text_guards import find_difference
 from runtime.response_cache.worker import Worker
@@ -114,6 +115,7 @@ class ResponseCache:
         self.policy = policy
         self.counts = CacheCounts()
         self.audit = audit
+        self.modes = RouteModes(policy, audit)
         self.near_misses: deque[NearMiss] = deque(maxlen=_NUM_NEAR_MISSES)
         self.controls: dict[str, ServeControl] = {}
         self.index = Neighbours()

@@ -125,7 +125,7 @@ class CachedEngine:
             request.caller,
             sampling,
             self._model,
-            self.cache.policy,
+            self.cache.modes.policy,
             self._private,
         )
 
@@ -138,13 +138,13 @@ class CachedEngine:
         else:
             with charge_to(call.run.holds, Cause.HOST_CACHE):
                 found = await self._look_up(question)
+                question = self.cache.modes.as_now(question)
                 hit = await self._guard(self._choose(call, question, found), None)
             if hit is not None:
                 yield hit
                 return
-        gathered = Gathered()
+        gathered, began = Gathered(), 0.0
         outputs: Outputs | None = None
-        began = 0.0
         try:
             await _enter(call)
             outputs = self._generate(call)
@@ -192,6 +192,8 @@ class CachedEngine:
     async def _choose(self, call: _Call, question: Question, found: Lookup) -> Any:
         """Return the output that is served, if one is; else hand the engine a draft, if it may."""
         call.run.cache.update(describe_lookup(question, found))
+        if question.policy.mode is Mode.SHADOW:
+            return None
         control = self.cache.control(question.policy)
         entry, near = found.exact, found.near
         if entry is not None:
@@ -268,8 +270,7 @@ class CachedEngine:
         learning: asyncio.Task[Lookup | None],
     ) -> None:
         found = await learning
-        counts = self.cache.counts
-        text = gathered.text
+        counts, text = self.cache.counts, gathered.text
         if gathered.finish_reason not in _KEPT_FINISHES or not text:
             counts.not_kept["unfinished"] += 1
         elif self._private.find_personal(text) is not None:
@@ -370,9 +371,8 @@ class CachedEngine:
             await self.cache.close()
 
     def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T | None]:
-        task: asyncio.Task[T | None] = asyncio.get_running_loop().create_task(
-            self._guard(work, None)
-        )
+        guarded: Coroutine[Any, Any, T | None] = self._guard(work, None)
+        task = asyncio.get_running_loop().create_task(guarded)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -157,7 +157,8 @@ async def test_a_server_without_keys_shows_them_to_everybody(place: Place, page:
         ("DELETE", "subject=ann", ["Bearer secret"], 400),
         ("DELETE", "tenant=acme&user=ann", ["Bearer secret"], 400),
         ("POST", "tenant=acme", [], 401),
-        ("POST", "tenant=acme", ["Bearer secret"], 405),
+        ("POST", "route=*&mode=shadow", ["Bearer wrong"], 401),
+        ("POST", "tenant=acme", ["Bearer secret"], 400),
         ("PUT", "", ["Bearer secret"], 405),
     ],
 )
@@ -168,7 +169,7 @@ async def test_only_a_good_deletion_with_the_key_deletes(
         answer = await client.request(method, f"{CACHE}?{query}", headers=headers(*given))
     assert answer.status_code == status
     assert ((await place.left()) is None) == (method == "DELETE" and status == 200)
-    assert (answer.headers.get("allow") == "HEAD, OPTIONS, GET, DELETE") == (status == 405)
+    assert (answer.headers.get("allow") == "HEAD, OPTIONS, GET, DELETE, POST") == (status == 405)
 
 
 @pytest.mark.parametrize("path", ["/control", "/why/chatcmpl-1", CACHE])

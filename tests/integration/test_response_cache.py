@@ -219,6 +219,32 @@ def test_shadow_compares_and_serves_nothing(equipped: EquippedServer) -> None:
     assert seen["gen_ai.usage.output_tokens"] > 0
 
 
+def test_a_route_put_into_shadow_serves_nothing_until_it_is_taken_back(
+    equipped: EquippedServer,
+) -> None:
+    url = f"{equipped.served.url}/v1/evenkeel/cache"
+    questions = ("Do you ship to islands?", "Do you ship to mountains?")
+    for question in questions:
+        ask_twice(equipped, question, "dialled")
+    put = httpx.post(url, params={"route": "serve", "mode": "shadow"})
+    assert put.json() == {"route": "serve", "mode": "shadow", "was": "serve"}
+    for question in (*questions, "Do you ship to the islands?"):
+        answer = equipped.ask(question, "serve", "dialled")
+        assert CACHE_HEADER not in answer.headers
+        seen = equipped.span(answer).attributes
+        assert seen["evenkeel.response_cache"] == "shadow"
+        assert seen["gen_ai.usage.output_tokens"] > 0
+    assert equipped.cache()["modes"]["serve"] == "shadow"
+    assert httpx.post(url, params={"route": "nowhere", "mode": "shadow"}).status_code == 404
+    assert httpx.post(url, params={"route": "serve", "mode": "loud"}).status_code == 400
+    assert httpx.post(url, params={"route": "shadow", "mode": "serve"}).status_code == 409
+    back = httpx.post(url, params={"route": "serve", "mode": "serve"})
+    assert back.json() == {"route": "serve", "mode": "serve", "was": "shadow"}
+    assert equipped.ask(questions[0], "serve", "dialled").headers[CACHE_HEADER] == "exact"
+    events = [json.loads(line) for line in audit_log(equipped).read_text().splitlines()]
+    assert [e["after"] for e in events if e["event"] == "mode"] == ["shadow", "serve"]
+
+
 def test_a_persons_answers_are_deleted(equipped: EquippedServer) -> None:
     question, other = "Do you repair lamps?", "Do you sell spare parts?"
     ask_twice(equipped, question, "gdpr", user="ann")

@@ -98,7 +98,7 @@ def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
     assert_no_exception(page)
     page.close()
     wait_until(lambda: not store.rows("golden_candidates", recent))
-    (row,) = store.rows("failed_answers", {"since_ns": platform.from_ms * 10**6})
+    (row,) = store.rows("failed_answers", {"since_ns": platform.from_ms * 10**6, "limit": 10})
     store.close()
     assert (row["trace_id"], row["review"], row["corrected"]) == (trace_id, "golden", "9 EUR")
     entry = newest_action(platform)

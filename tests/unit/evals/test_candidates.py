@@ -1,10 +1,13 @@
 """Failures of production become candidates: scrubbed, each once, and items only by a person."""
 
 import json
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from evals.candidates import CandidateFile, Failure, read_turns
 from evals.dataset import Dataset, load_dataset
@@ -50,13 +53,77 @@ def test_what_is_there_already_is_left_out(items: Path, question: str, how: str 
         assert how in proposal.duplicates[0][1] and "old" in proposal.duplicates[0][1]
 
 
+def test_half_a_surrogate_pair_has_a_meaning_too() -> None:
+    asked: list[list[str]] = []
+    known = KnownQuestions(encoder(asked))
+    known.add("first", "a")
+    with pytest.raises(KeyError):
+        known.find("\ud800")
+    assert asked == [["a", "?"]]
+
+
+VECTORS = {
+    **{"a": np.array([1.0, 0.0]), "b": np.array([0.99, 0.14]), "c": np.array([0.0, 1.0])},
+    **{"d": np.array([0.14, 0.99]), QUESTION: np.array([-1.0, 0.0])},
+}
+
+
+def encoder(asked: list[list[str]]) -> Callable[[Sequence[str]], NDArray[np.float64]]:
+    """Return an encoder that notes what it was asked for, a list a call."""
+
+    def encode_all(texts: Sequence[str]) -> NDArray[np.float64]:
+        asked.append(list(texts))
+        return np.stack([VECTORS[text] for text in texts])
+
+    return encode_all
+
+
 def test_meaning_is_compared_where_embeddings_are_there() -> None:
-    vectors = {"a": np.array([1.0, 0.0]), "b": np.array([0.99, 0.14]), "c": np.array([0.0, 1.0])}
-    known = KnownQuestions(lambda text: vectors[text])
+    known = KnownQuestions(encoder([]))
     known.add("first", "a")
     like = known.find("b")
     assert like is not None and (like.other_id, "meaning" in like.how) == ("first", True)
     assert known.find("c") is None
+    for name in ("c", QUESTION):
+        known.add(name, name)
+        assert known.find("b") == like
+    later = known.find("d")
+    assert later is not None and later.other_id == "c"
+
+
+def test_all_meanings_are_computed_in_one_go(items: Path) -> None:
+    asked: list[list[str]] = []
+    failures = [failure(text, number) for number, text in enumerate(["a", "b", "c", "d", "b"])]
+    proposal = CandidateFile(items).propose(failures, dataset(items), encoder(asked))
+    assert asked == [[QUESTION, "a", "b", "c", "d"]]
+    assert [c.question for c in proposal.fresh] == ["a", "c"]
+    assert len(proposal.duplicates) == 3
+
+
+def test_nothing_is_embedded_where_words_decide(items: Path) -> None:
+    asked: list[list[str]] = []
+    file = CandidateFile(items)
+    file.propose([failure(QUESTION)], dataset(items), encoder(asked))
+    file.propose([], dataset(items), encoder(asked))
+    assert asked == []
+
+
+def test_a_question_without_end_is_compared_by_its_beginning() -> None:
+    known = KnownQuestions(None)
+    known.add("first", "why " * 5_000 + "a")
+    began_s = time.monotonic()
+    like = known.find("why " * 500_000)
+    assert like is not None and like.other_id == "first"
+    assert time.monotonic() - began_s < 2.0
+
+
+def test_progress_is_reported_failure_by_failure(items: Path) -> None:
+    said: list[tuple[str, int, int]] = []
+    failures = [failure("Do you ship abroad?", 1), failure("Where is my parcel?", 2)]
+    CandidateFile(items).propose(
+        failures, dataset(items), None, lambda stage, done, total: said.append((stage, done, total))
+    )
+    assert said == [("comparing words", 1, 2), ("comparing words", 2, 2)]
 
 
 def test_texts_are_scrubbed_before_they_are_written(items: Path) -> None:

@@ -8,9 +8,10 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.special import erf
 
 from evenkeel.cli import BLAS_THREADS_VARIABLE, find_commands
-from evenkeel.embedding import load_encoder
+from evenkeel.embedding import DIMENSIONS, _gelu, hash_model, load_encoder
 
 # Runs a command as `evenkeel` does, noting the variable when numpy is first looked for.
 PROBE = """
@@ -61,7 +62,7 @@ def test_a_number_of_threads_that_the_user_chose_is_kept() -> None:
 def test_embeddings_take_one_thread_where_somebody_else_loaded_numpy() -> None:
     program = """
 import numpy, sys
-from evenkeel.embedding import load_encoder
+from evenkeel.embedding import DIMENSIONS, _gelu, hash_model, load_encoder
 load_encoder()
 from threadpoolctl import threadpool_info
 print({i["num_threads"] for i in threadpool_info() if "numpy" in i["filepath"]}, file=sys.stderr)
@@ -90,6 +91,32 @@ def test_static_vectors_tell_what_may_be_near(text: str, other: str, is_near: bo
     assert sketch is not None and another is not None
     assert np.linalg.norm(sketch) == pytest.approx(1.0, abs=1e-5)
     assert (float(sketch @ another) >= 0.4) is is_near
+
+
+def test_many_texts_have_the_embeddings_of_each() -> None:
+    encoder = load_encoder()
+    texts = [
+        "How do I return an item?",
+        "",
+        "日本語で答えて",
+        *(f"kettle {i} " * i for i in range(60)),
+    ]
+    done: list[int] = []
+    rows = encoder.encode_all(texts, done.append)
+    assert rows.shape == (len(texts), DIMENSIONS)
+    assert np.abs(rows - np.stack([encoder.encode(text) for text in texts])).max() < 1e-5
+    assert (done == sorted(done), done[-1], len(done) > 1) == (True, len(texts), True)
+    assert encoder.encode_all([]).shape == (0, DIMENSIONS)
+
+
+def test_the_activation_is_that_of_the_error_function() -> None:
+    values = np.linspace(-12, 12, 100_001, dtype=np.float32)
+    exact = 0.5 * values * (1 + erf(values / np.sqrt(2)))
+    assert np.abs(_gelu(values) - exact).max() < 1e-6
+
+
+def test_a_model_is_named_by_what_it_is() -> None:
+    assert len(hash_model()) == 64 and hash_model() == hash_model()
 
 
 def test_texts_that_cannot_be_read_whole_have_no_static_vector() -> None:
