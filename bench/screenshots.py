@@ -14,7 +14,6 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -22,6 +21,8 @@ import httpx
 from dashboard_processes import serve_dashboard, started
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from evenkeel.times import rfc3339
 
 CHROMIUM_ARGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -101,12 +102,9 @@ def served(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
         url = serve_dashboard(stack, addresses, folder / "slos.yaml")
         sql = "SELECT toUnixTimestamp(min(time)), toUnixTimestamp(max(time)) FROM evenkeel.requests"
         found = httpx.post(addresses["query_url"], content=sql, timeout=60).text.split()
-        begin_s, end_s = int(found[0]) - 5, int(found[1]) + 5
-        yield url, {"from": iso(max(begin_s, end_s - SHOWN_S)), "to": iso(end_s)}
-
-
-def iso(unix_s: int) -> str:
-    return datetime.fromtimestamp(unix_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        end_s = int(found[1]) + 5
+        shown_s = {"from": max(int(found[0]) - 5, end_s - SHOWN_S), "to": end_s}
+        yield url, {name: rfc3339(s * 10**9, "seconds") for name, s in shown_s.items()}
 
 
 def pages_of(browser: Browser, url: str, shown: dict[str, str]) -> dict[str, str]:

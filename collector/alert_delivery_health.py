@@ -7,12 +7,12 @@ from functools import partial
 
 from collector.alert_book import AlertBook
 from collector.alert_engine import DELIVERY_ALERT, Condition
-from collector.alert_message import rfc3339
 from collector.alert_outbox import Failing, Outbox
 from collector.alert_state import Patience
 from evenkeel.matchers import silence_command
 from evenkeel.slo import Severity
 from evenkeel.slo_receiver import Receiver
+from evenkeel.times import rfc3339
 
 # Errors that may pass by themselves count after so long.
 PATIENCE_NS = 600 * 10**9

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
+
+from evenkeel.times import rfc3339
 
 _NEVER = "0001-01-01T00:00:00Z"  # how Alertmanager writes an end that has not come
 
@@ -15,15 +16,6 @@ def fingerprint(labels: Mapping[str, str]) -> str:
     """Return 16 hexadecimal digits that are the same for the same labels, and for no others."""
     text = json.dumps(sorted(labels.items()), separators=(",", ":"))
     return blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def rfc3339(time_ns: int) -> str:
-    """Return unix nanoseconds as UTC with milliseconds, such as 2026-11-20T10:00:00.250Z."""
-    milliseconds = time_ns // 1_000_000
-    moment = datetime.fromtimestamp(milliseconds // 1000, UTC) + timedelta(
-        milliseconds=milliseconds % 1000
-    )
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
 def alertmanager_body(

@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from collector.alert_message import rfc3339
 from collector.alert_outbox import Letter
 from collector.alert_slack import slack_message
 from collector.alert_text import title_of
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo_receiver import Receiver, ReceiverType
+from evenkeel.times import rfc3339, to_datetime
 
 # Alertmanager ends by itself what it is not told of again; evenkeel tells the end.
 _ALERTMANAGER_HOLDS_NS = 7 * 86400 * 10**9
@@ -56,7 +55,7 @@ def _signatures(receiver: Receiver, letter: Letter, body: str, now_ns: int) -> d
     """Return the headers of Standard Webhooks; every secret signs, so keys can be changed."""
     from standardwebhooks.webhooks import Webhook
 
-    moment = datetime.fromtimestamp(now_ns // 10**9, UTC)
+    moment = to_datetime(now_ns)
     try:
         signatures = [
             Webhook(secret.read()).sign(letter.notification_id, moment, body)

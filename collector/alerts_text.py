@@ -9,11 +9,11 @@ from typing import Any
 
 from collector.alert_book import Alert, AlertBook, Transition
 from collector.alert_groups import Grouper
-from collector.alert_message import rfc3339
 from collector.alert_outbox import Letter, Outbox
 from collector.alert_silence import Silence
 from collector.alert_state import State
 from evenkeel.matchers import matchers_text
+from evenkeel.times import rfc3339
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,16 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from collector.alert_book import FILE_NAME, AlertBook
-from collector.alert_message import rfc3339
 from collector.alert_outbox import Outbox
 from collector.alert_silence import Silence, subject_of
 from collector.alert_state import State
 from collector.slo_corrections import Correction, Corrections, Reason, whole_minutes
 from evenkeel.audit import FILE_NAME as AUDIT_NAME
 from evenkeel.audit import Entry, write_down
-from evenkeel.durations import parse_duration_s, parse_time_ns
+from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError
 from evenkeel.matchers import Matcher, Operator, check_selective, parse_matchers
+from evenkeel.times import parse_time_ns, rfc3339
 
 Author = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=2_000)]

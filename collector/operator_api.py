@@ -24,7 +24,6 @@ from collector import feedback, operator_actions, prompt_actions
 from collector.access import Access, AccessScope, ForbiddenError, UnauthenticatedError, secret_of
 from collector.alert_book import FILE_NAME as BOOK_NAME
 from collector.alert_book import AlertBook
-from collector.alert_message import rfc3339
 from collector.alerts_text import listing_json, read_listing
 from collector.canonical import MalformedError
 from collector.context import Context
@@ -41,13 +40,13 @@ from collector.tenant_limits import RateLimitedError
 from collector.write_ahead_log import LogFullError, LogWriteError
 from evenkeel.audit import FILE_NAME as AUDIT_NAME
 from evenkeel.audit import Audit, Entry, write_down
-from evenkeel.durations import parse_time_ns
 from evenkeel.errors import ConfigurationError, EvenkeelError, StoreError
 from evenkeel.prompts import PromptRegistry
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_groups import with_groups
 from evenkeel.slo_query import Span
 from evenkeel.store import read_query
+from evenkeel.times import parse_time_ns, rfc3339
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

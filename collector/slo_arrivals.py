@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 
 from collector.slo_store import SloStore
 from collector.slo_track import SECOND_NS
 from evenkeel.slo_query import MAX_REQUEST_NS
+from evenkeel.times import to_datetime
 
 _WIDTH_NS = 300 * SECOND_NS
 # With the interval between cycles, what is late by 1 to 15 minutes counts after half a minute.
@@ -125,7 +126,7 @@ class RecentArrivals:
 
 
 def _day(begin_ns: int) -> date:
-    return datetime.fromtimestamp(begin_ns // SECOND_NS, UTC).date()
+    return to_datetime(begin_ns).date()
 
 
 @dataclass(frozen=True, slots=True)

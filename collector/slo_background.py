@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from collector.alert_message import rfc3339
 from collector.slo_store import SloStore
 from evenkeel.change_points import Change, find_changes
 from evenkeel.errors import StoreError
 from evenkeel.slo_model import Slo
 from evenkeel.slo_query import Span
+from evenkeel.times import rfc3339
 
 MINUTE_NS = 60 * 10**9
 _DAY_NS = 86400 * 10**9
@@ -99,7 +99,7 @@ def nearest_change(minutes: Sequence[Mapping[str, Any]], fired_from_ns: int) -> 
         return abs(int(minutes[change.index]["minute"]) * MINUTE_NS - fired_from_ns)
 
     nearest = min(changes, key=distance)
-    at = rfc3339(int(minutes[nearest.index]["minute"]) * MINUTE_NS)[:16] + "Z"
+    at = rfc3339(int(minutes[nearest.index]["minute"]) * MINUTE_NS, "minutes")
     if is_measured:
         return f"{at}: from {nearest.before:.3g} s to {nearest.after:.3g} s on average"
     return f"{at}: from {nearest.before:.2%} to {nearest.after:.2%} bad"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from evenkeel.durations import format_duration
 from evenkeel.slo_backtest import AlertSpan, Replay
 from evenkeel.slo_backtest_score import Detection, Score
+from evenkeel.times import minute_text
 
 
 def alert_json(alert: AlertSpan) -> dict[str, Any]:
@@ -86,4 +86,4 @@ def _ratio(value: float | None, word: str) -> str:
 
 
 def _minute(minute: int) -> str:
-    return datetime.fromtimestamp(minute * 60, UTC).strftime("%Y-%m-%d %H:%M")
+    return minute_text(minute * 60 * 10**9)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenkeel.durations import parse_time_ns
 from evenkeel.errors import ConfigurationError
 from evenkeel.secret_text import address_argument
+from evenkeel.times import parse_time_ns, rfc3339
 
 if TYPE_CHECKING:
     from evenkeel.slo_query import Part, Span
@@ -102,8 +102,6 @@ def _span(args: argparse.Namespace) -> Span:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    from collector.alert_message import rfc3339
-
     return {"time": rfc3339(row["time_ns"])} | {k: v for k, v in row.items() if k != "time_ns"}
 
 

@@ -69,8 +69,8 @@ def _run_correct(args: argparse.Namespace) -> int:
 
 def _list(path: Path, as_json: bool) -> None:
     from collector.alert_book import AlertBook
-    from collector.alert_message import rfc3339
     from collector.slo_corrections import Corrections
+    from evenkeel.times import rfc3339
 
     book = AlertBook(path, create=False)
     try:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from collector.alert_message import rfc3339
 from collector.slo_background import read_background
 from collector.slo_store import SloStore
 from evenkeel.durations import format_duration
@@ -14,6 +13,7 @@ from evenkeel.errors import StoreError
 from evenkeel.matchers import silence_command
 from evenkeel.slo_model import Metric, Slo
 from evenkeel.slo_series import Verdict, WindowBurn
+from evenkeel.times import rfc3339
 
 # The phases that a metric's time consists of, in the order in which a request passes them.
 _PHASES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from typing import Any
 
 from collector.slo_corrections import Correction, corrections_of
@@ -13,6 +13,7 @@ from collector.slo_history import RowReader, count_buckets
 from evenkeel.slo import Counts, budget_left_ratio
 from evenkeel.slo_model import Slo, SloFile
 from evenkeel.slo_query import Span
+from evenkeel.times import to_datetime, unix_ns
 
 # The days of every time zone are made of whole quarters of an hour.
 _QUARTER_NS = 900 * 10**9
@@ -121,7 +122,7 @@ def _count_days(
     for bucket, counts in count_buckets(store, slo, span, width_ns, corrections).items():
         # A bucket that begins before the span holds only events within it.
         start_ns = max(bucket * width_ns, span.from_ns)
-        day = datetime.fromtimestamp(start_ns // 10**9, zone).date().isoformat()
+        day = to_datetime(start_ns, zone).date().isoformat()
         before = days.get(day, Counts(0.0, 0.0))
         days[day] = Counts(before.total + counts.total, before.bad + counts.bad)
     return days
@@ -135,11 +136,7 @@ def _firings(history: Sequence[Mapping[str, Any]], slo: Slo) -> Iterable[Firing]
             end = ended.get(row["alert_id"])
             yield Firing(
                 row["severity"],
-                _unix_ns(row["time"]),
-                None if end is None else _unix_ns(end),
+                unix_ns(row["time"]),
+                None if end is None else unix_ns(end),
                 row["annotations"].get("top_cause"),
             )
-
-
-def _unix_ns(moment: datetime) -> int:
-    return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000) * 10**6

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from collector.slo_correct_command import book_path, read_corrections
 from evenkeel.errors import ConfigurationError
 from evenkeel.secret_text import address_argument
+from evenkeel.times import to_datetime, unix_ns
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -95,7 +96,7 @@ def month_span(text: str, zone: ZoneInfo, now_ns: int) -> Span:
     """
     from evenkeel.slo_query import Span
 
-    now = datetime.fromtimestamp(now_ns // 10**9, zone)
+    now = to_datetime(now_ns, zone)
     if text == _LAST:
         year, month = (now.year, now.month - 1) if now.month > 1 else (now.year - 1, 12)
     else:
@@ -105,10 +106,10 @@ def month_span(text: str, zone: ZoneInfo, now_ns: int) -> Span:
         year, month = int(found[1]), int(found[2])
     begin = datetime(year, month, 1, tzinfo=zone)
     end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=zone)
-    from_ns = int(begin.timestamp()) * 10**9
+    from_ns = unix_ns(begin)
     if from_ns >= now_ns:
         raise ConfigurationError(f"--month is {text!r}, which has not begun")
-    return Span(from_ns, min(int(end.timestamp()) * 10**9, now_ns))
+    return Span(from_ns, min(unix_ns(end), now_ns))
 
 
 def _read_zone(text: str) -> ZoneInfo:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from html import escape
 from typing import Any
 
-from collector.alert_message import rfc3339
 from collector.slo_report import Report, SloResult
 from evenkeel.durations import format_duration
+from evenkeel.times import minute_text, rfc3339
 
 _NOTE = (
     "The budget is that of the reported period: events × (1 − target). Left of it is "
@@ -107,12 +106,8 @@ def report_html(report: Report) -> str:
 
 
 def _span(report: Report) -> str:
-    begin, end = (_moment(report, ns) for ns in (report.from_ns, report.to_ns))
+    begin, end = (minute_text(ns, report.zone) for ns in (report.from_ns, report.to_ns))
     return f"{begin} to {end} ({report.zone})"
-
-
-def _moment(report: Report, time_ns: int) -> str:
-    return datetime.fromtimestamp(time_ns // 10**9, report.zone).strftime("%Y-%m-%d %H:%M")
 
 
 def _summary(report: Report) -> list[tuple[str, ...]]:
@@ -140,7 +135,7 @@ def _summary(report: Report) -> list[tuple[str, ...]]:
 def _firings(report: Report, result: SloResult) -> list[tuple[str, ...]]:
     return [
         (
-            _moment(report, firing.fired_ns),
+            minute_text(firing.fired_ns, report.zone),
             "still firing"
             if firing.ended_ns is None
             else format_duration(max((firing.ended_ns - firing.fired_ns) // 10**9, 1)),
@@ -153,7 +148,13 @@ def _firings(report: Report, result: SloResult) -> list[tuple[str, ...]]:
 
 def _left_out(report: Report, result: SloResult) -> list[tuple[str, ...]]:
     return [
-        (_moment(report, c.from_ns), _moment(report, c.until_ns), c.reason, c.author, c.comment)
+        (
+            minute_text(c.from_ns, report.zone),
+            minute_text(c.until_ns, report.zone),
+            c.reason,
+            c.author,
+            c.comment,
+        )
         for c in result.corrections
     ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,7 @@ from evenkeel.slo_query import (
 )
 from evenkeel.slo_series import Verdict
 from evenkeel.store import read_query
+from evenkeel.times import to_datetime
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _PIECE_NS = 86400 * 10**9
 # What slo_rows.sql has of patterns.
 _NO_PATTERNS = "CAST([], 'Array(UInt8)')"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIGURES = ("sli", "budget_left_ratio", "factor", "long_s", "short_s", "burn_long", "burn_short")
 
 
@@ -247,11 +246,6 @@ def _definition(slo: Slo, now_ns: int) -> dict[str, Any]:
         "scale": float(slo.scale),
         "selector": dict(slo.indicator.select),
     }
-
-
-def to_datetime(time_ns: int) -> datetime:
-    """Return unix nanoseconds as UTC, to the microsecond."""
-    return _EPOCH + timedelta(microseconds=time_ns // 1000)
 
 
 def _refusal(name: str, error: BaseException) -> StoreError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from dashboard import svg_chart
 from dashboard.appearance import Palette
 from dashboard.selection import Window
 from dashboard.svg_chart import Chart
+from evenkeel.times import unix_ns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,7 +156,7 @@ def add_periods(chart: Chart, periods: Sequence[Period], colours: Palette) -> No
 
 def time_ms(time: datetime) -> int:
     """Return a time, UTC where it does not say, in Unix milliseconds."""
-    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    return unix_ns(time) // 10**6
 
 
 def _over_time(frame: pd.DataFrame, scale: Scale, window: Window) -> tuple[Chart, list[float]]:

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import streamlit as st
 
@@ -15,6 +14,7 @@ from dashboard.appearance import Palette, palette
 from dashboard.contents import contents_later
 from dashboard.selection import DEFAULT_PRESET, FILTERS, PRESETS_S, Selection
 from evenkeel.errors import StoreError
+from evenkeel.times import to_datetime
 
 _CARRIED = "carried_params"
 _MOVED = "range_moved"
@@ -178,9 +178,7 @@ def _range_field(current: Selection) -> None:
 
 def _range_words(current: Selection) -> str:
     window = current.window(0)
-    begin, end = (
-        datetime.fromtimestamp(ms / 1000, tz=UTC) for ms in (window.from_ms, window.to_ms)
-    )
+    begin, end = (to_datetime(ms * 10**6) for ms in (window.from_ms, window.to_ms))
     day = "" if begin.date() == end.date() else f"{end:%d %b} "
     return f"{begin:%d %b %H:%M:%S} – {day}{end:%H:%M:%S} UTC"
 

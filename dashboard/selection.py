@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from math import ceil
 from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.times import parse_time_ns, rfc3339
 
 PRESETS_S = {
     "5m": 300,
@@ -189,12 +191,11 @@ def step_s(duration_s: float) -> int:
 def parse_time_ms(text: str) -> int | None:
     """Return Unix milliseconds of an ISO 8601 time, UTC unless it says otherwise; None if none."""
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
+        return parse_time_ns(text) // 10**6
+    except ConfigurationError:
         return None
-    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def format_time_ms(unix_ms: int) -> str:
     """Return Unix milliseconds as ISO 8601 in UTC, to the second."""
-    return datetime.fromtimestamp(unix_ms / 1000, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(unix_ms * 10**6, "seconds")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from dashboard.figures import Period
 from dashboard.selection import Window
+from evenkeel.times import to_datetime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,17 +38,18 @@ def fill_gaps(frame: pd.DataFrame, columns: Sequence[str], window: Window) -> pd
 
 def firing_periods(alerts: Sequence[Mapping[str, Any]], window: Window) -> list[Period]:
     """Return when alerts fired, cut to the window; those that never fired are left out."""
-    begin, end = _naive_ms(window.from_ms), _naive_ms(window.to_ms)
+    begin, end = naive_utc(window.from_ms), naive_utc(window.to_ms)
     periods = []
     for alert in alerts:
         if alert["fired_ms"] is None:
             continue
-        start = max(_naive_ms(alert["fired_ms"]), begin)
-        stop = end if alert["ended_ms"] is None else min(_naive_ms(alert["ended_ms"]), end)
+        start = max(naive_utc(alert["fired_ms"]), begin)
+        stop = end if alert["ended_ms"] is None else min(naive_utc(alert["ended_ms"]), end)
         if start < stop:
             periods.append(Period(start, stop, f"{alert['slo']} ({alert['severity']})"))
     return periods
 
 
-def _naive_ms(unix_ms: int) -> datetime:
-    return datetime.fromtimestamp(unix_ms / 1000, tz=UTC).replace(tzinfo=None)
+def naive_utc(unix_ms: int) -> datetime:
+    """Return Unix milliseconds as a time in UTC without its zone, as the frames hold them."""
+    return to_datetime(unix_ms * 10**6).replace(tzinfo=None)

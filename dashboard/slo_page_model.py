@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
 from evenkeel.slo import Counts
 from evenkeel.slo_model import Slo
+from evenkeel.times import to_datetime
 
 Row = Mapping[str, Any]
 
@@ -162,7 +163,7 @@ def _calendar_day(day: date, days: Mapping[date, list[float]], budget: float) ->
 
 
 def _day(unix_ms: int) -> date:
-    return datetime.fromtimestamp(unix_ms / 1000, tz=UTC).date()
+    return to_datetime(unix_ms * 10**6).date()
 
 
 def burners(rows: Sequence[Row], limit: int = 12) -> list[Burner]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from html import escape
 
 from dashboard import wording
+from evenkeel.times import to_datetime
 
 HEIGHT = 176
 _NUM_Y, _NUM_X = 4, 6
@@ -184,7 +184,7 @@ def time_ticks(from_ms: int, to_ms: int, begin_ms: int, step_ms: int) -> list[Ti
     step_s = next((s for s in _TIME_STEPS_S if lasts_s / s <= _NUM_X), 2_592_000)
     ticks = []
     for at_ms in range(-(-from_ms // (step_s * 1000)) * step_s * 1000, to_ms, step_s * 1000):
-        time = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+        time = to_datetime(at_ms * 10**6)
         is_day = at_ms % 86_400_000 == 0
         form = "%d %b" if is_day else "%H:%M" if step_s >= 60 else "%H:%M:%S"
         ticks.append(((at_ms - begin_ms) / step_ms, f"{time:{form}}"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+
+from evenkeel.times import to_datetime
 
 NO_DATA = "no data"
 
@@ -93,29 +94,19 @@ def three_digits(value: float) -> str:
     return f"{rounded:,.{digits}f}"
 
 
-def clock(time: datetime) -> str:
-    """Return a time of day in UTC, to the second."""
-    return time.astimezone(UTC).strftime("%H:%M:%S UTC")
-
-
-def moment(time: datetime) -> str:
-    """Return a date and time in UTC, to the second."""
-    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
 def clock_ms(unix_ms: int) -> str:
-    """Return Unix milliseconds as a time of day in UTC."""
-    return clock(datetime.fromtimestamp(unix_ms / 1000, tz=UTC))
+    """Return Unix milliseconds as a time of day in UTC, to the second."""
+    return f"{to_datetime(unix_ms * 10**6):%H:%M:%S} UTC"
 
 
 def moment_ms(unix_ms: int) -> str:
-    """Return Unix milliseconds as a date and time in UTC."""
-    return moment(datetime.fromtimestamp(unix_ms / 1000, tz=UTC))
+    """Return Unix milliseconds as a date and time in UTC, to the second."""
+    return f"{to_datetime(unix_ms * 10**6):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def short_moment_ms(unix_ms: int) -> str:
     """Return Unix milliseconds as a day and time in UTC, for a column that says so."""
-    return f"{datetime.fromtimestamp(unix_ms / 1000, tz=UTC):%d %b %H:%M:%S}"
+    return f"{to_datetime(unix_ms * 10**6):%d %b %H:%M:%S}"
 
 
 def span_of(duration_s: float) -> str:

@@ -19,6 +19,7 @@ from evenkeel.prompt_freeze import read_freezes
 from evenkeel.prompt_promotion import LabelMove, Promotion, Reversal, promote, roll_back
 from evenkeel.prompts import DRAFT, LABELS, PromptRegistry, PromptVersion
 from evenkeel.settings import COLLECTOR_MARKER, find_collector_folder
+from evenkeel.times import minute_text
 
 EPILOG = """\
 examples:
@@ -163,8 +164,8 @@ def _show(args: argparse.Namespace) -> int:
     if history:
         print("\nhistory:")
     for move in history:
-        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(move.time_s))
-        print(f"  {when}  {move.label} = {move.version}  {move.reason}")
+        when = minute_text(move.time_s * 10**9)
+        print(f"  {when} UTC  {move.label} = {move.version}  {move.reason}")
     return 0
 
 

@@ -1,9 +1,8 @@
-"""Durations and moments as people write and read them: 90s, 1.5h, 30d; 2026-11-20T10:00Z."""
+"""Durations as people write and read them: 90s, 1.5h, 30d."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from fractions import Fraction
 
 from evenkeel.errors import ConfigurationError
@@ -59,19 +58,3 @@ def prometheus_duration(seconds: Fraction) -> str:
         if milliseconds and milliseconds % length == 0:
             return f"{milliseconds // length}{unit}"
     raise ConfigurationError(f"a window of {float(seconds):g} s has no whole milliseconds")
-
-
-def parse_time_ns(text: str) -> int:
-    """Return a moment such as 2026-11-20T10:00Z in unix nanoseconds; without a zone it is UTC.
-
-    Raises:
-        ConfigurationError: If it is none.
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(
-            f"{text!r} is no time; expected one such as 2026-11-20T10:00Z"
-        ) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 10**9

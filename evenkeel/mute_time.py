@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, time
+from datetime import time
 from zoneinfo import ZoneInfo
+
+from evenkeel.times import to_datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class MuteTime:
 
     def holds(self, now_ns: int) -> bool:
         """Return whether the moment lies in the span."""
-        local = datetime.fromtimestamp(now_ns // 10**9, self.zone)
+        local = to_datetime(now_ns, self.zone)
         clock, weekday = local.time().replace(tzinfo=None), local.weekday()
         if self.from_ < self.until:
             return weekday in self.weekdays and self.from_ <= clock < self.until

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.synced_text import replace_text
+from evenkeel.times import minute_text
 
 FILE_NAME = "frozen.json"
 
@@ -71,7 +71,7 @@ def check_not_frozen(folder: Path, prompt: str) -> None:
     """
     for freeze in read_freezes(folder):
         if freeze.prompt in ("", prompt):
-            since = datetime.fromtimestamp(freeze.since_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+            since = f"{minute_text(freeze.since_s * 10**9)} UTC"
             raise ConfigurationError(
                 f"promotion is frozen: SLO {freeze.slo!r} has spent its error budget, since {since}"
             )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from evenkeel.cli import Command, duration_argument
 from evenkeel.durations import format_duration
 from evenkeel.errors import ConfigurationError
+from evenkeel.times import parse_time_ns, to_datetime, unix_ns
 
 if TYPE_CHECKING:
     from evenkeel.simulate import FleetPlan
@@ -93,25 +94,24 @@ def plan_from(args: argparse.Namespace, now: datetime) -> FleetPlan:
         raise ConfigurationError(f"--seed is {args.seed}, expected 0 or more")
     if args.live and args.until != "now":
         raise ConfigurationError("--live starts now: it cannot be combined with --until")
-    until = now if args.until == "now" else _parse_time(args.until)
-    start_s = until.timestamp() - (0.0 if args.live else duration_s)
+    until_ns = unix_ns(now) if args.until == "now" else _parse_until_ns(args.until)
+    lasted_us = 0 if args.live else round(duration_s * 10**6)
     return FleetPlan(
         num_requests=num_requests,
-        start_ns=round(start_s * 1e6) * 1000,
+        start_ns=until_ns - lasted_us * 1000,
         duration_s=duration_s,
         seed=args.seed,
         incident=Incident(args.incident),
     )
 
 
-def _parse_time(text: str) -> datetime:
+def _parse_until_ns(text: str) -> int:
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
+        return parse_time_ns(text)
+    except ConfigurationError as error:
         raise ConfigurationError(
             f"--until is {text!r}, expected now or a time such as 2026-11-20T10:00:00Z"
         ) from error
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _as_json(plan: FleetPlan, sent: Sent) -> str:
@@ -123,8 +123,8 @@ def _as_json(plan: FleetPlan, sent: Sent) -> str:
             "spans": sent.num_spans,
             "bytes": sent.num_bytes,
             "by_status": sent.num_by_status,
-            "from": _iso(plan.start_ns / 1e9),
-            "until": _iso(plan.start_ns / 1e9 + plan.duration_s),
+            "from": _iso(plan.start_ns),
+            "until": _iso(plan.start_ns + round(plan.duration_s * 10**9)),
             "seed": plan.seed,
             "incident": plan.incident.value,
             "wall_s": round(sent.wall_s, 3),
@@ -139,12 +139,12 @@ def _as_text(plan: FleetPlan, sent: Sent) -> str:
         f"sent {sent.num_requests} requests ({sent.num_spans} spans, "
         f"{sent.num_bytes / 1e6:.1f} MB) in {sent.wall_s:.1f} s: {statuses}\n"
         f"they arrived over {format_duration(plan.duration_s)} until "
-        f"{_iso(plan.start_ns / 1e9 + plan.duration_s)}"
+        f"{_iso(plan.start_ns + round(plan.duration_s * 10**9))}"
     )
 
 
-def _iso(unix_s: float) -> str:
-    return datetime.fromtimestamp(unix_s, tz=UTC).isoformat(timespec="seconds")
+def _iso(time_ns: int) -> str:
+    return to_datetime(time_ns).isoformat(timespec="seconds")
 
 
 SIMULATE = Command(

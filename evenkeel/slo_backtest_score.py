@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo import Severity
 from evenkeel.slo_backtest import AlertSpan
+from evenkeel.times import parse_time_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +112,11 @@ def _read_incident(row: dict[str, str | None], where: str) -> Incident:
     minutes = []
     for name in ("from", "until"):
         try:
-            moment = datetime.fromisoformat(row[name] or "")
-        except ValueError as error:
+            minutes.append(parse_time_ns(row[name] or "") // (60 * 10**9))
+        except ConfigurationError as error:
             raise ConfigurationError(
                 f"{name} is {row[name]!r}, expected a time such as 2026-11-20T10:00Z ({where})"
             ) from error
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        minutes.append(int(moment.timestamp()) // 60)
     if minutes[1] <= minutes[0]:
         raise ConfigurationError(f"until does not lie after from ({where})")
     return Incident(row["name"] or "", minutes[0], minutes[1])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from calendar import monthrange
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from fractions import Fraction
 from zoneinfo import ZoneInfo
+
+from evenkeel.times import to_datetime, unix_ns
 
 
 class CalendarUnit(StrEnum):
@@ -69,12 +71,12 @@ class Calendar:
         """Return when the period that holds `now_ns` began, in unix nanoseconds."""
         if self.start is not None:
             return self._start_from(self.start, now_ns)
-        today = datetime.fromtimestamp(now_ns // 10**9, self.zone).date()
+        today = to_datetime(now_ns, self.zone).date()
         first = _first_day(self.unit, today)
         return self._moment_ns(datetime.combine(first, time()))
 
     def _start_from(self, start: datetime, now_ns: int) -> int:
-        today = datetime.fromtimestamp(now_ns // 10**9, self.zone).date()
+        today = to_datetime(now_ns, self.zone).date()
         if self.unit in _MONTHS:
             months = (today.year - start.year) * 12 + today.month - start.month
             step = months // (_MONTHS[self.unit] * self.count)
@@ -97,10 +99,8 @@ class Calendar:
         return start.replace(year=year, month=month + 1, day=day)
 
     def _moment_ns(self, naive: datetime) -> int:
-        # Through UTC: where clocks change at that time, the later, existing moment is meant.
-        local = naive.replace(tzinfo=self.zone)
-        moment = local.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-        return int(moment / timedelta(seconds=1)) * 10**9
+        # Where clocks change at that time, the later, existing moment is meant.
+        return unix_ns(naive.replace(tzinfo=self.zone))
 
 
 def _first_day(unit: CalendarUnit, day: date) -> date:

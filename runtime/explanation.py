@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from evenkeel.spans import (
@@ -19,6 +18,7 @@ from evenkeel.spans import (
     RIVAL_REQUEST_IDS,
     AttributeValue,
 )
+from evenkeel.times import to_datetime
 from runtime.ledger import Ledger
 from runtime.observation import Observation
 from runtime.prefix_story import PrefixStory
@@ -80,7 +80,7 @@ def describe(
         "tenant": seen.caller.tenant,
         "status": seen.status.value,
         "response_cache": seen.response_cache,
-        "arrival": datetime.fromtimestamp(seen.arrival_unix_ns / 1e9, UTC).isoformat(),
+        "arrival": to_datetime(seen.arrival_unix_ns).isoformat(),
         "ttft_s": ttft_s,
         "decode_s": decode_s,
         "e2e_s": (seen.end_ns - seen.arrival_ns) / 1e9,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import pandas as pd
 import streamlit as st
@@ -12,6 +11,7 @@ from dashboard import wording
 from dashboard.figures import Line, Scale, lines
 from dashboard.page import colours
 from dashboard.selection import Window, step_s
+from dashboard.series import naive_utc
 from dashboard.slo_data import MINUTE_NS, read_buckets
 from dashboard.slo_markup import calendar_grid
 from dashboard.slo_page_model import (
@@ -63,7 +63,7 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
     points = budget_line(found, slo.target, period.step_s * 1000, period.from_ms, period.to_ms)
     frame = pd.DataFrame(
         {
-            "bucket": [_time(point.at_ms) for point in points],
+            "bucket": [naive_utc(point.at_ms) for point in points],
             "left": [point.left for point in points],
             "even": [point.even for point in points],
         }
@@ -95,7 +95,3 @@ def _state_words(left: Sequence[float]) -> str:
     if left[-1] < 0:
         return f"overspent by {wording.percent(-left[-1])}"
     return f"{wording.percent(left[-1])} left now"
-
-
-def _time(unix_ms: int) -> datetime:
-    return datetime.fromtimestamp(unix_ms / 1000, tz=UTC).replace(tzinfo=None)

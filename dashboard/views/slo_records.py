@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import streamlit as st
@@ -15,6 +15,7 @@ from dashboard.page import now_ms
 from dashboard.signing_in import identity, settings
 from dashboard.slo_data import read_corrections
 from dashboard.slo_page_model import months
+from evenkeel.times import to_datetime
 
 
 def show_records(slo: str) -> None:
@@ -65,7 +66,7 @@ def _show_corrections(slo: str) -> None:
 
 def _correct_form(slo: str) -> None:
     # Of this very SLO: what was written for one is not meant for the next.
-    now = datetime.fromtimestamp(now_ms() // 1000, tz=UTC)
+    now = to_datetime(now_ms() * 10**6)
     with st.form("correct", border=False):
         with st.container(horizontal=True, vertical_alignment="bottom"):
             begin = moment_field("from (UTC)", f"correct-from-{slo}", now - timedelta(hours=1))
@@ -98,10 +99,8 @@ def _revoke_form(in_force: list[str]) -> None:
 
 def _show_report() -> None:
     st.html('<div class="ek-title">Report<small>every SLO over a month, to keep</small></div>')
-    found = {
-        name: (begin, end)
-        for name, begin, end in months(datetime.fromtimestamp(now_ms() / 1000, tz=UTC))
-    }
+    now = to_datetime(now_ms() * 10**6)
+    found = {name: (begin, end) for name, begin, end in months(now)}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         month = st.selectbox("month", list(found), key="report-month", width=180)
         begin, end = found[month]

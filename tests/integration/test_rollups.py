@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from collector.rollups import Rollups
-from collector.slo_store import SloStore, to_datetime
+from collector.slo_store import SloStore
 from collector.storage import Storage, open_embedded
 from evenkeel.errors import StoreError
 from evenkeel.slo_model import DURATIONS, Indicator, Member, Metric, Slo, Treatment
 from evenkeel.slo_query import Part, Span
 from evenkeel.slo_selection import Comparison, Filter
+from evenkeel.times import to_datetime
 from tests.integration.slo.slo_requests import random_filters, random_statuses
 
 pytestmark = pytest.mark.integration

@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from collector.rollups import Rollups
-from collector.slo_store import to_datetime
 from collector.storage import open_embedded
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_model import Slo
 from evenkeel.store import Store
+from evenkeel.times import to_datetime
 from tests.integration.collector_process import CollectorProcess, running_collector
 from tests.integration.dashboard.test_store_queries import QUERIES
 

@@ -10,10 +10,11 @@ from collector.alert_book import AlertBook
 from collector.alert_evidence import EvidenceBook, EvidenceDesk
 from collector.slo_evaluator import Evaluator
 from collector.slo_gathering import EvidenceStore, gather_one
-from collector.slo_store import SloStore, to_datetime
+from collector.slo_store import SloStore
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_model import Treatment
 from evenkeel.slo_selection import Comparison, Filter, StatusRange, disjoint_ranges
+from evenkeel.times import to_datetime
 
 S = 10**9
 

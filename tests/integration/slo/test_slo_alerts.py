@@ -7,7 +7,7 @@ import pytest
 
 from collector.alert_book import AlertBook
 from collector.alert_state import State
-from collector.slo_store import to_datetime
+from evenkeel.times import to_datetime
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
 pytestmark = pytest.mark.integration

@@ -10,12 +10,13 @@ import pytest
 from collector.alert_book import AlertBook
 from collector.slo_arrivals import Arrivals
 from collector.slo_corrections import Correction, Corrections, whole_minutes
-from collector.slo_store import SloStore, to_datetime
+from collector.slo_store import SloStore
 from evenkeel.errors import StoreError
 from evenkeel.matchers import Matcher, Operator
 from evenkeel.slo_model import DURATIONS, Indicator, Metric, Treatment
 from evenkeel.slo_query import Part, Span, count_parameters
 from evenkeel.slo_selection import Comparison, Filter
+from evenkeel.times import to_datetime
 from tests.integration.slo.slo_requests import (
     NOW,
     SLOW,

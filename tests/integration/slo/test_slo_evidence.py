@@ -9,10 +9,11 @@ import pytest
 from collector.alert_book import AlertBook
 from collector.alert_outbox import Outbox
 from collector.alert_payloads import make_posting
-from collector.slo_store import SloStore, to_datetime
+from collector.slo_store import SloStore
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_query import Span, event_parameters, slo_parts
 from evenkeel.slo_receiver import Receiver, ReceiverType
+from evenkeel.times import to_datetime
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
 pytestmark = pytest.mark.integration

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from collector.alert_book import AlertBook
-from collector.slo_store import SloStore, to_datetime
+from collector.slo_store import SloStore
 from evenkeel.slo_model import SELECTOR_COLUMNS
 from evenkeel.slo_rules import CACHE_MEASURES, MEASURES
+from evenkeel.times import to_datetime
 from tests.integration.slo.slo_requests import NOW, S, evaluator, insert, slo_text
 
 pytestmark = pytest.mark.integration
