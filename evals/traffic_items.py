@@ -58,7 +58,9 @@ def load_traffic(
         rows = _read_file(Path(source))
     drawn = _draw(rows, size, seed)
     if not drawn:
-        raise CannotMeasureError(f"{hide_password(address)} holds no request with a question and an answer")
+        raise CannotMeasureError(
+            f"{hide_password(address)} holds no request with a question and an answer"
+        )
     if kept is not None:
         return keep_traffic(kept, drawn)
     with TemporaryDirectory() as folder:
