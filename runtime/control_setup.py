@@ -18,7 +18,7 @@ from runtime.control_limits import LIMITS_VARIABLE, LimitsFile, limits_path
 from runtime.control_metrics import ControlMetrics
 from runtime.control_service import ControlService
 from runtime.events import EventSender
-from runtime.otlp_target import OtlpTarget
+from evenkeel.otlp_target import OtlpTarget
 from runtime.settings import RuntimeSettings
 
 

@@ -16,8 +16,8 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.util.types import AttributeValue
 
 from evenkeel.spans import SCOPE_NAME
-from runtime.otlp_sender import open_sender
-from runtime.otlp_target import OtlpTarget
+from evenkeel.otlp_sender import open_sender
+from evenkeel.otlp_target import OtlpTarget
 
 _MAX_WAITING = 1024
 _MAX_BACKOFF_S = 5.0

@@ -27,8 +27,8 @@ from runtime.explainer import Explainer
 from runtime.exporter_counters import ExporterCounts, SharedCounts
 from runtime.observation import Observation, decode
 from runtime.otlp import build_request, find_servers, num_spans
-from runtime.otlp_sender import Send, open_sender
-from runtime.otlp_target import OtlpTarget
+from evenkeel.otlp_sender import Send, open_sender
+from evenkeel.otlp_target import OtlpTarget
 
 logger = logging.getLogger(__name__)
 

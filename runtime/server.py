@@ -24,7 +24,7 @@ from evenkeel.settings import Loaded, hand_down, load, read_otel, write_environm
 from evenkeel.settings_flags import read_flags
 from runtime.control_config import read_control_file
 from runtime.model_source import SPECULATE_AUTO, ModelSource, find_model
-from runtime.otlp_target import OtlpTarget, is_export_enabled, read_target
+from evenkeel.otlp_target import OtlpTarget, is_export_enabled, read_target
 from runtime.settings import RuntimeSettings
 from runtime.speculation_settings import SpeculationSettings
 from runtime.step_settings import StepSettings

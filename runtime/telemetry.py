@@ -22,7 +22,7 @@ from runtime.exporter_counters import SharedCounts
 from runtime.exporter_metrics import TelemetryMetrics
 from runtime.exporter_process import ExporterProcess
 from runtime.observed_engine import ObservedEngine
-from runtime.otlp_target import OtlpTarget
+from evenkeel.otlp_target import OtlpTarget
 from runtime.own_pages import OWN_PAGES
 from runtime.prompt_compression.compression_metrics import CompressionMetrics
 from runtime.prompt_compression.compressor import Compressor

@@ -26,7 +26,7 @@ from runtime.exporter import ExporterConfig
 from runtime.exporter_counters import SharedCounts
 from runtime.exporter_process import ExporterProcess
 from runtime.observation import Observation, encode
-from runtime.otlp_target import PROTOCOL_GRPC, OtlpTarget
+from evenkeel.otlp_target import PROTOCOL_GRPC, OtlpTarget
 from tests.integration.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ from evenkeel.secret_text import (
     write_secret,
 )
 from evenkeel.store import Store
-from runtime.otlp_target import read_target
+from evenkeel.otlp_target import read_target
 from runtime.server import read_api_keys
 
 
