@@ -92,14 +92,18 @@ def _ended(
 
 def _deliver(send_batch: Send, url: str, body: bytes, num_spans: int) -> None:
     delivery = deliver(send_batch, body, num_spans)
+    collector = hide_password(url)
     if delivery.is_unreachable:
         raise CannotMeasureError(
-            f"no collector answers at {hide_password(url)} ({delivery.reason}); start one with: evenkeel collect"
+            f"no collector answers at {collector} ({delivery.reason}); "
+            "start one with: evenkeel collect"
         )
     if not delivery.is_done:
-        raise CannotMeasureError(f"the collector at {hide_password(url)} stayed overloaded: {delivery.reason}")
+        raise CannotMeasureError(
+            f"the collector at {collector} stayed overloaded: {delivery.reason}"
+        )
     if delivery.reason:
-        raise CannotMeasureError(f"the collector at {hide_password(url)} refused: {delivery.reason}")
+        raise CannotMeasureError(f"the collector at {collector} refused: {delivery.reason}")
 
 
 def _progress(is_shown: bool) -> Progress:

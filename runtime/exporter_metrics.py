@@ -22,9 +22,7 @@ class TelemetryMetrics(ScrapedMetrics):
         counts = self._read_counts()
         yield self.counters("requests", "Requests recorded", "status", counts.requests_by_status)
         yield self.gauge("spans_queued", "Spans that wait for the collector", counts.spans_queued)
-        yield self.counter(
-            "spans_exported", "Spans that the collector took", counts.spans_exported
-        )
+        yield self.counter("spans_exported", "Spans that the collector took", counts.spans_exported)
         dropped = {"queue_full": 0, "refused": 0, "exporter_lost": 0}
         yield self.counters(
             "spans_dropped",
@@ -32,9 +30,7 @@ class TelemetryMetrics(ScrapedMetrics):
             "reason",
             dropped | counts.spans_dropped_by_reason,
         )
-        yield self.counter(
-            "export_errors", "Failed attempts to send a batch", counts.export_errors
-        )
+        yield self.counter("export_errors", "Failed attempts to send a batch", counts.export_errors)
         yield self.counters(
             "malformed_headers",
             "Headers of callers that could not be read and were ignored",

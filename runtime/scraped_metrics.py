@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-Values = Mapping[str, float] | Mapping[tuple[str, ...], float]
+Values = Mapping[str, float] | Mapping[tuple[str, str], float]
 
 
 class ScrapedMetrics(Collector):

@@ -1,13 +1,13 @@
-"""Prints how the house is built: rooms, import levels, arrows, cycles, names, long functions, lines.
+"""Prints how the house is built: rooms, import levels, arrows, cycles, names, long functions.
 
     python tools/house.py                            a table
     python tools/house.py --json build/house.json    and JSON
-    python tools/house.py --names --long             with the names of several meanings, and the functions
+    python tools/house.py --names --long             and which names and functions they are
 
-Read from the syntax trees alone; nothing is imported. A room is a folder with Python files; an arrow is a
-pair of rooms (for parts without rooms: of files) of which one imports the other; the levels of a part
-are the longest chain of such imports. A name has several meanings if classes of that name are defined
-in more than one file of the product.
+Read from the syntax trees alone; nothing is imported. A room is a folder with Python files. An
+arrow is a pair of rooms, or of files, of which one imports the other; the levels of a part are the
+longest chain of such imports. A name has several meanings if more than one file of the product
+defines a class of that name.
 """
 
 from __future__ import annotations
@@ -215,6 +215,7 @@ COLUMNS = ("files", "rooms", "file_levels", "file_arrows", "room_levels", "room_
 
 
 def main() -> int:
+    """Print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

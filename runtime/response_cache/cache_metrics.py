@@ -20,17 +20,27 @@ class CacheMetrics(ScrapedMetrics):
     def collect(self) -> Iterator[Metric]:
         """Return what the cache counted, and what its control allows."""
         counts = self._cache.counts
-        yield self.counters("requests", "Requests by what the cache did", "outcome", counts.outcomes)
-        yield self.counters("bypasses", "Requests that are none for the cache", "reason", counts.bypasses)
-        yield self.counters("guard_refusals", "Near hits that a guard refused", "guard", counts.refused)
-        yield self.counters("embeddings", "Questions to compare, by outcome", "outcome", counts.embeddings)
+        yield self.counters(
+            "requests", "Requests by what the cache did", "outcome", counts.outcomes
+        )
+        yield self.counters(
+            "bypasses", "Requests that are none for the cache", "reason", counts.bypasses
+        )
+        yield self.counters(
+            "guard_refusals", "Near hits that a guard refused", "guard", counts.refused
+        )
+        yield self.counters(
+            "embeddings", "Questions to compare, by outcome", "outcome", counts.embeddings
+        )
         yield self.counters("not_kept", "Answers that were not stored", "reason", counts.not_kept)
         errors = {"backend": 0, "corrupt_entry": 0, "internal": 0} | dict(counts.errors)
         yield self.counters("errors", "Failures of the cache; the model answered", "kind", errors)
         yield self.counters("replays", "Second looks at served answers", "outcome", counts.replays)
         yield self.counters("changes", "Changes of what is served", "reason", counts.changes)
         yield self.counters("saved_tokens", "Output tokens not made", "layer", counts.saved_tokens)
-        yield self.counters("saved_seconds", "Seconds of generation spared", "layer", counts.saved_s)
+        yield self.counters(
+            "saved_seconds", "Seconds of generation spared", "layer", counts.saved_s
+        )
         yield self.counter(
             "lookup_seconds", "Seconds of looking, embeddings included", counts.lookup_s
         )

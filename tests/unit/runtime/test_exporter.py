@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from evenkeel.otlp_sender import Delivery
+from evenkeel.otlp_target import OtlpTarget
 from runtime.exporter import FRAME_HEAD, Exporter, ExporterConfig, FrameReader
 from runtime.exporter_counters import ExporterCounts, SharedCounts
 from runtime.observation import Observation, encode
-from evenkeel.otlp_sender import Delivery
-from evenkeel.otlp_target import OtlpTarget
 
 TAKEN = Delivery(is_done=True)
 DOWN = Delivery(is_done=False, retry_after_s=0.001, reason="ConnectError")
