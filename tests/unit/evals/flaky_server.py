@@ -115,6 +115,7 @@ class _Listening(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Listening
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         self._send(200, MODELS if self.path == "/v1/models" else b'{"version": "test-1"}')
