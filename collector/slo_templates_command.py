@@ -22,15 +22,15 @@ def _run_templates(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps({"name": template.name, "text": template.text}))
         else:
-            print(f"# {template.rows}: {template.purpose}\n{template.text}", end="")
+            print(f"# {template.purpose}\n{template.text}", end="")
         return 0
     templates = list(read_templates().values())
     if args.json:
-        rows = [{"name": t.name, "rows": t.rows.split(), "for": t.purpose} for t in templates]
+        rows = [{"name": t.name, "for": t.purpose} for t in templates]
         print(json.dumps({"templates": rows}))
         return 0
     width = max(len(t.name) for t in templates)
     for template in templates:
-        print(f"{template.name:{width}}  {template.rows:8}  {template.purpose}")
+        print(f"{template.name:{width}}  {template.purpose}")
     print("evenkeel slo templates --show NAME prints one")
     return 0

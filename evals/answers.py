@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from evals.client import Reply
 from evals.dataset import Item
@@ -12,12 +13,13 @@ from evals.scorers import Label, Score
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One reply with its score and the ids of its trace."""
+    """One reply with its score, the ids of its trace, and recorded late checks by their digest."""
 
     reply: Reply
     score: Score
     trace_id: str
     span_id: str
+    checks: Mapping[str, Score] = field(default_factory=dict)
 
     def latency_s(self, metric: Metric) -> float | None:
         """Return a latency in seconds; None where the reply has none."""

@@ -18,6 +18,7 @@ from evals.comparison import Comparison
 from evals.dataset import Dataset, load_dataset, refuse_damaged
 from evals.gates import Gate, parse_gates
 from evals.judgement import OVERALL
+from evals.late_checks import refuse_late_checks
 from evals.outcome import EXIT_GOOD, EXIT_REGRESSED
 from evals.progress import make_console, show_progress, tell
 from evals.recorded import RecordedRun, open_journal
@@ -50,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError("--gate: one metric is bisected at a time")
     base, changes = load_changes(args.changes, settings.url, settings.prompts_dir)
     dataset = _read_items(args, settings)
+    refuse_late_checks(dataset.items)
     console = make_console(stderr=args.json)
     sides = [base, *(change.side for change in changes)]
     names_of_changes = [change.name for change in changes]

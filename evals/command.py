@@ -140,7 +140,8 @@ def _add_run(verbs: Any) -> None:
         metavar="DIR",
         help="keep answers there; without a latency gate, those kept are not asked again",
     )
-    add("--judge", type=Path, metavar="FILE", help="a model that compares the answers, TOML")
+    add("--judge", type=Path, metavar="FILE", help="a model for rubrics and preference, TOML")
+    add("--allow-python", action="store_true", help="run the dataset's Python assertions")
     add("--allow-inconclusive", action="store_true", help="exit 0 where the run cannot tell")
     add_calibration(run)
     add_report(run, "keep answers and reports there; run again with it, an interrupted run goes on")

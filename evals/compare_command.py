@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ from evals.answers import Answer, AnsweredPair
 from evals.dataset import Item, load_dataset, refuse_damaged
 from evals.gates import AccuracyGate, ErrorGate, PreferenceGate, parse_gates, with_errors
 from evals.journal import FILE_NAME, Journal
-from evals.late_checks import refuse_late_checks
+from evals.late_scorers import RUBRIC
 from evals.looks import Look, Mode, judge_look
 from evals.outcome import Outcome
 from evals.progress import make_console
 from evals.recorded import RecordedRun
 from evals.report import print_outcome
 from evals.report_files import write_files
-from evals.run import CacheMode, score_reply
+from evals.run import CacheMode
+from evals.scoring import score_checked
 from evals.settings import EvalSettings
 from evals.sides import ServeConfig, Side
 from evenkeel.errors import ConfigurationError
@@ -40,6 +41,7 @@ class RecordedSide:
         dataset_hash: What was asked.
         side: Who answered.
         answers: By item, each with its repeats in the order of asking.
+        checks: By what rubrics and Python assertions were judged, a digest each.
     """
 
     run_id: str
@@ -47,6 +49,7 @@ class RecordedSide:
     dataset_hash: str
     side: Side
     answers: Mapping[str, list[Answer]]
+    checks: Mapping[str, str] = field(default_factory=dict)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,7 +72,6 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError("--report is one of the two runs, which would be overwritten")
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
-    refuse_late_checks(dataset.items)
     sides = [read_side(folder, args.side) for folder in (args.baseline, args.candidate)]
     for folder, recorded in zip((args.baseline, args.candidate), sides, strict=True):
         if recorded.dataset_hash != dataset.content_hash:
@@ -77,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
                 f"{folder} asked other items than {args.dataset} holds now; "
                 "check out the version of then (`evenkeel eval lock --check` names what changed)"
             )
+    refuse_other_checks(sides[0], sides[1])
     pairs = pair_up(dataset.items, sides[0], sides[1])
     if not pairs:
         raise ConfigurationError("the runs have no item in common")
@@ -131,7 +134,8 @@ def read_side(folder: Path, role: str) -> RecordedSide:
             raise ConfigurationError(f"{folder}: {FILE_NAME} and manifest.json are of two runs")
         start_ns = recorded.beginning.start_ns
         answers = recorded.answers_of(LETTERS[role])
-    return RecordedSide(run_id, start_ns, dataset_hash, side, answers)
+        checks = recorded.beginning.identity.get("checks") or {}
+    return RecordedSide(run_id, start_ns, dataset_hash, side, answers, checks)
 
 
 def _read_manifest_side(record: Mapping[str, Any]) -> Side:
@@ -141,12 +145,41 @@ def _read_manifest_side(record: Mapping[str, Any]) -> Side:
     return Side(**fields, serve=config)
 
 
+def refuse_other_checks(baseline: RecordedSide, candidate: RecordedSide) -> None:
+    """Refuse runs whose rubrics were put to different judges, or whose Python files differ.
+
+    Raises:
+        ConfigurationError: If they differ; the difference is named.
+    """
+    a, b = baseline.checks, candidate.checks
+    differing = sorted(name for name in a.keys() & b.keys() if a[name] != b[name])
+    if differing:
+        what = ", ".join("the judge of rubrics" if x == RUBRIC else x for x in differing)
+        raise ConfigurationError(
+            f"runs {baseline.run_id} and {candidate.run_id} were not judged alike: {what:.200} "
+            "differs; run one of them again"
+        )
+
+
+def _refuse_unchecked(item: Item, side: RecordedSide, answer: Answer) -> None:
+    missing = [check for check in item.scorer.checks if check.digest not in answer.checks]
+    if missing and answer.reply.text is not None:
+        raise ConfigurationError(
+            f"item {item.id!r:.80} is judged by {missing[0].kind}, and run {side.run_id} did not "
+            "record what it came to; run it again"
+        )
+
+
 def pair_up(
     items: tuple[Item, ...], baseline: RecordedSide, candidate: RecordedSide
 ) -> list[AnsweredPair]:
     """Return the pairs of the items that both runs asked, scored again by the dataset's scorers.
 
-    Of different numbers of repeats the smaller counts. No latency can be taken from them.
+    Of different numbers of repeats the smaller counts. No latency can be taken from them. Rubrics
+    and Python assertions count as the runs recorded them.
+
+    Raises:
+        ConfigurationError: If a run did not record what such an assertion came to.
     """
     pairs: list[AnsweredPair] = []
     for item in items:
@@ -154,6 +187,8 @@ def pair_up(
             baseline.answers.get(item.id, ()), candidate.answers.get(item.id, ()), strict=False
         )
         for a, b in both:
-            again = [replace(x, score=score_reply(item, x.reply)) for x in (a, b)]
+            for side, answer in ((baseline, a), (candidate, b)):
+                _refuse_unchecked(item, side, answer)
+            again = [replace(x, score=score_checked(item, x)) for x in (a, b)]
             pairs.append(AnsweredPair(len(pairs), item, "A", again[0], again[1], is_split=True))
     return pairs

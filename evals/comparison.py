@@ -7,14 +7,16 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from evals.answer_cache import AnswerCache, RunCache
 from evals.answers import AnsweredPair
 from evals.dataset import Dataset
-from evals.gates import Gate, LatencyGate
+from evals.gates import Gate, LatencyGate, PreferenceGate
 from evals.guard import find_lost, repeats_for
 from evals.judgement import Judgement
+from evals.late_checks import needs_judge
 from evals.latency_split import split_latency
 from evals.looks import Look, Mode, is_decided, judge_look, plan_looks
 from evals.outcome import Outcome
@@ -25,6 +27,7 @@ from evals.recorded import Beginning, RecordedRun
 from evals.result_spans import NO_ENDPOINT
 from evals.retries import PatientClient
 from evals.run import CacheMode, Progress, RunOptions, ask_all, find_models, new_run_id, repeat_lost
+from evals.run_checks import CheckMeans, identify_checks, make_checks, open_checks
 from evals.schedule import PlannedPair
 from evals.sentinel import find_drift, readings_at
 from evals.settings import EvalSettings
@@ -62,10 +65,11 @@ class Comparison:
         warmup: Pairs asked beforehand and dropped.
         plan: What the run is expected to see.
         allows_inconclusive: Whether "cannot tell" counts as good.
-        judge: Compares the answers of a pair; None for no judge.
+        judge: Compares the answers of a pair, and is asked about rubrics; None for no judge.
         mode: When the run may come to its verdict.
         guards: Whether lost items are asked again, to find those that always fail now.
         answer_cache: Keeps answers for other runs; None for none.
+        folder: The dataset's, with the files of its Python assertions; None runs none.
     """
 
     settings: EvalSettings
@@ -81,6 +85,7 @@ class Comparison:
     mode: Mode = Mode.FIXED
     guards: bool = False
     answer_cache: AnswerCache | None = None
+    folder: Path | None = None
 
     @property
     def num_repeats(self) -> int:
@@ -92,6 +97,13 @@ class Comparison:
         """Return whether kept answers are used: never where a gate is about latency."""
         is_timed = any(isinstance(gate, LatencyGate) for gate in self.gates)
         return self.answer_cache is not None and not is_timed
+
+    @property
+    def pair_judge(self) -> PairJudge | None:
+        """Return who compares answers: nobody if the judge is for rubrics and no gate asks."""
+        is_gated = any(isinstance(gate, PreferenceGate) for gate in self.gates)
+        for_rubrics = needs_judge([pair.item for pair in self.planned])
+        return self.judge if is_gated or not for_rubrics else None
 
     def identity(self) -> dict[str, Any]:
         """Return all that decides which calls are made and how they are judged."""
@@ -111,6 +123,9 @@ class Comparison:
             "repeats": self.num_repeats,
             "answer_cache": self.reads_cache,
             "judge": self.judge.content_hash if self.judge is not None else None,
+            "checks": identify_checks(
+                [pair.item for pair in self.planned], self.judge, self.folder
+            ),
         }
 
     def looks(self) -> list[Look]:
@@ -121,8 +136,10 @@ class Comparison:
         """Return where the run comes to its end with what is recorded; None if it has to go on."""
         for look in self.looks():
             planned = self.planned[: look.num_pairs]
-            pairs = recorded.pairs(planned, is_judged=self.judge is not None)
+            pairs = recorded.pairs(planned, is_judged=self.pair_judge is not None)
             if len(pairs) < len(planned) or self._unjudged(recorded, planned):
+                return None
+            if open_checks(recorded, planned):
                 return None
             trust = self._judge_quality(recorded, pairs)
             pairs = pairs if trust is None else trust.kept(pairs)
@@ -153,7 +170,8 @@ class Comparison:
         decision = self.decision(recorded) if self.guards else None
         if decision is None or decision.judgement.verdict is Verdict.REGRESSED:
             return []
-        lost = find_lost(decision.pairs)
+        # What is judged late would have to be judged anew for every repeat.
+        lost = [pair for pair in find_lost(decision.pairs) if not pair.item.scorer.checks]
         wanted = self._num_repeats()
         return [p for p in lost if recorded.repeats(p.index).is_open(wanted)]
 
@@ -220,6 +238,7 @@ class Comparison:
                 if len(recorded.pairs(planned)) < len(planned):
                     await ask_all(client, known, planned, options, recorded, report)
                 # Afterwards, not meanwhile: the judge's load must not be measured along.
+                await make_checks(recorded, planned, self._check_means(tell))
                 await self._ask_judge(recorded, planned, tell)
                 if not look.is_last and self.decision(recorded) is not None:
                     break
@@ -238,24 +257,31 @@ class Comparison:
         settings = self.settings
         return PatientClient(settings.concurrency, settings.timeout_s, key, settings.retry_s, tell)
 
+    def _judge_client(self, tell: Callable[[str], None]) -> PatientClient:
+        secret = self.settings.judge_api_key
+        known = {side.url for side in self.sides if side.url}
+        if secret is None and self.judge is not None and self.judge.side.url in known:
+            # The key of one server is nothing that another should get to see.
+            secret = self.settings.api_key
+        return self._client(secret.get_secret_value() if secret else None, tell)
+
+    def _check_means(self, tell: Callable[[str], None]) -> CheckMeans:
+        concurrency = self.settings.concurrency
+        return CheckMeans(self.folder, self.judge, concurrency, lambda: self._judge_client(tell))
+
     async def _ask_judge(
         self,
         recorded: RecordedRun,
         planned: Sequence[PlannedPair],
         tell: Callable[[str], None],
     ) -> None:
-        if self.judge is None:
+        if self.pair_judge is None:
             return
-        settings = self.settings
-        secret = settings.judge_api_key
-        if secret is None and self.judge.side.url in {side.url for side in self.sides if side.url}:
-            # The key of one server is nothing that another should get to see.
-            secret = settings.api_key
-        key = secret.get_secret_value() if secret else None
+        side = self.pair_judge.side
         waiting = iter(self._unjudged(recorded, planned))
-        async with self._client(key, tell) as client:
-            model = await client.find_model(self.judge.side.url, self.judge.side.model)
-            judge = replace(self.judge, side=replace(self.judge.side, model=model))
+        async with self._judge_client(tell) as client:
+            model = await client.find_model(side.url, side.model)
+            judge = replace(self.pair_judge, side=replace(side, model=model))
 
             async def work() -> None:
                 for pair, order in waiting:
@@ -263,12 +289,12 @@ class Comparison:
                     recorded.note_verdict(pair.index, order, spoken)
                     await recorded.sync()
 
-            await asyncio.gather(*(work() for _ in range(settings.concurrency)))
+            await asyncio.gather(*(work() for _ in range(self.settings.concurrency)))
 
     def _unjudged(
         self, recorded: RecordedRun, planned: Sequence[PlannedPair]
     ) -> list[tuple[AnsweredPair, str]]:
-        if self.judge is None:
+        if self.pair_judge is None:
             return []
         return [
             (pair, order)
@@ -325,7 +351,7 @@ class Comparison:
     def _judge_quality(
         self, recorded: RecordedRun, pairs: Sequence[AnsweredPair]
     ) -> JudgeQuality | None:
-        if self.judge is None:
+        if self.pair_judge is None:
             return None
         verdicts = [recorded.verdicts(pair.index) for pair in pairs]
         said = [recorded.unreadable(pair.index) for pair in pairs]

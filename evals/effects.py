@@ -100,7 +100,7 @@ def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
     )
     if not failures.any():
         # There is nothing to test then, and nothing that other gates must allow for.
-        return observed
+        return replace(observed, note="no request failed")
     names = [pair.item.cluster_id for pair in pairs]
     answered = _paired(gate.margin, 1 - failures, names, ("", ""))
     only = (failures[:, 0] > failures[:, 1], failures[:, 1] > failures[:, 0])

@@ -35,8 +35,9 @@ from evals.preferences import JudgeQuality
 from evals.progress import make_console, show_progress
 from evals.report import print_outcome
 from evals.report_files import write_files
-from evals.run import CacheMode, context_of, score_reply
+from evals.run import CacheMode
 from evals.scorers import Score
+from evals.scoring import context_of, score_reply
 from evals.settings import EvalSettings
 from evals.sides import Side
 from evenkeel.errors import CannotMeasureError, ConfigurationError

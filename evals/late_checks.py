@@ -1,4 +1,4 @@
-"""Finds out what the scorers of recorded answers need: verdicts of a model, Python functions."""
+"""Finds out what scorers of given answers need: verdicts of a model, Python functions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Wanted:
 
 
 def refuse_late_checks(items: Sequence[Item]) -> None:
-    """Refuse items that only `eval judge` can score.
+    """Refuse items that a verb cannot score.
 
     Raises:
         ConfigurationError: If there are any; the first is named.
@@ -48,8 +48,8 @@ def refuse_late_checks(items: Sequence[Item]) -> None:
     for item in items:
         if item.scorer.checks:
             raise ConfigurationError(
-                f"item {item.id!r:.80} is judged by {item.scorer.checks[0].kind}: record answers, "
-                "and judge them with `evenkeel eval judge`"
+                f"item {item.id!r:.80} is judged by {item.scorer.checks[0].kind}: only `eval run` "
+                "and `eval judge` can do that"
             )
 
 

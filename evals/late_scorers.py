@@ -15,8 +15,8 @@ PYTHON = "python"
 MAX_CRITERION = 20_000
 DEFAULT_FUNCTION = "get_assert"
 _HINTS = {
-    RUBRIC: "rubric: no model judged it; `evenkeel eval judge --judge FILE` asks one",
-    PYTHON: "python: was not run; `evenkeel eval judge --allow-python` runs it",
+    RUBRIC: "rubric: no model judged it; --judge FILE of `eval run` and `eval judge` asks one",
+    PYTHON: "python: was not run; --allow-python of `eval run` and `eval judge` runs it",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from evals.arguments import (
     add_asking,
+    add_damaged,
     add_json,
     add_limit,
     add_report,
@@ -131,6 +132,7 @@ def _add_bisect(verbs: Any) -> None:
     add("changes", type=Path, help="a good side and the changes since, a TOML file")
     add("--gate", required=True, help="the metric and how much of it is tolerated")
     add("--dataset", type=Path, metavar="DIR", help="ask a dataset instead of recorded traffic")
+    add_damaged(bisect)
     add(
         "--since",
         type=duration_argument,

@@ -16,7 +16,8 @@ from evals.judgement import Judgement
 from evals.latency_split import ServerTimes
 from evals.preferences import are_identical, merge
 from evals.schedule import PlannedPair
-from evals.scorers import Label, Score
+from evals.scorers import Label, LateCheck, Score
+from evals.scoring import score_checked
 from evals.sentinel import Reading
 from evals.spoken_verdict import Spoken
 from evenkeel.errors import ConfigurationError
@@ -66,6 +67,8 @@ class RecordedRun:
         self._session_of: dict[tuple[int, str], int] = {}
         self._verdicts: dict[tuple[int, str], str | None] = {}
         self._unreadable: dict[tuple[int, str], str] = {}
+        # Scores of answers with late checks, by those that are there.
+        self._scores: dict[tuple[int, str], Score] = {}
         # What each look came to; filled by whoever judges it.
         self.judgements: dict[int, Judgement] = {}
         self._repeats: dict[int, Repeats] = {}
@@ -175,6 +178,20 @@ class RecordedRun:
             }
         )
 
+    def note_check(self, pair: PlannedPair, letter: str, check: LateCheck, score: Score) -> None:
+        """Write down what was found out about an answer that is there."""
+        self._write(
+            {
+                "kind": "check",
+                "pair": pair.index,
+                "side": letter,
+                "item": pair.item.id,
+                "what": check.kind,
+                "check": check.digest,
+                "score": asdict(score),
+            }
+        )
+
     def has_verdict(self, index: int, order: str) -> bool:
         """Return whether the judge was asked of a pair in this order, with or without success."""
         return (index, order) in self._verdicts
@@ -222,11 +239,20 @@ class RecordedRun:
                 is_split = (
                     self._session_of[a] != self._session_of[b] or second.reply.num_retries > 0
                 )
-                answers = self._answers[a], self._answers[b]
+                answers = self._scored(pair, "A"), self._scored(pair, "B")
                 whole = AnsweredPair(pair.index, pair.item, pair.first, *answers, is_split)
                 known = "tie" if are_identical(whole) else merge(self.verdicts(pair.index))
                 found.append(replace(whole, preference=known) if is_judged else whole)
         return found
+
+    def _scored(self, pair: PlannedPair, letter: str) -> Answer:
+        answer = self._answers[pair.index, letter]
+        if not pair.item.scorer.checks:
+            return answer
+        key = (pair.index, letter)
+        if key not in self._scores:
+            self._scores[key] = score_checked(pair.item, answer)
+        return replace(answer, score=self._scores[key])
 
     def _write(self, record: Mapping[str, Any]) -> None:
         if self._journal is not None:
@@ -249,6 +275,12 @@ class RecordedRun:
             self._answers[key] = read_answer(record)
             self._item_of[record["pair"]] = record["item"]
             self._session_of[key] = self._num_sessions
+        elif kind == "check":
+            key = (record["pair"], record["side"])
+            answer = self._answers[key]
+            checks = {**answer.checks, record["check"]: read_score(record["score"])}
+            self._answers[key] = replace(answer, checks=checks)
+            self._scores.pop(key, None)
         elif kind == "verdict":
             key = (record["pair"], record["order"])
             self._verdicts[key] = record["verdict"]
@@ -288,13 +320,17 @@ class RecordedRun:
 
 def read_answer(record: Mapping[str, Any]) -> Answer:
     """Return the answer in a record of the journal."""
-    score = record["score"]
     return Answer(
         Reply(**record["reply"]),
-        Score(score["value"], Label(score["label"]), score["reason"]),
+        read_score(record["score"]),
         record["trace_id"],
         record["span_id"],
     )
+
+
+def read_score(record: Mapping[str, Any]) -> Score:
+    """Return the score in a record of the journal."""
+    return Score(record["value"], Label(record["label"]), record["reason"])
 
 
 def open_journal(folder: Path | None, *, is_fresh: bool) -> Journal | None:

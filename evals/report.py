@@ -120,7 +120,8 @@ def judged(outcome: Outcome) -> list[GateResult]:
 
 def _is_clean(result: GateResult) -> bool:
     """Return whether a slice has no failed request, of which nothing needs to be said."""
-    return isinstance(result.gate, ErrorGate) and result.effect.note is None
+    effect = result.effect
+    return isinstance(result.gate, ErrorGate) and not (effect.baseline or effect.candidate)
 
 
 def unjudged_lines(outcome: Outcome) -> list[str]:
@@ -139,11 +140,12 @@ def side_lines(outcome: Outcome) -> list[str]:
     for letter, role in (("A", "baseline"), ("B", "candidate")):
         answers = outcome.answers_of(letter)
         scored = [a.is_right for a in answers if a.is_right is not None]
-        tokens = sum(a.reply.output_tokens or 0 for a in answers)
+        counts = [n for a in answers if (n := a.reply.output_tokens) is not None]
+        tokens = f", {sum(counts):,} tokens" if counts else ""
         accuracy = f"{sum(scored)} of {len(scored)} right" if scored else NO_DATA
         unscored = len(answers) - len(scored)
         errors = f", {unscored} unscored: {_first_reason(answers)}" if unscored else ""
-        lines.append(f"{role} {outcome.sides[letter].name}: {accuracy}, {tokens:,} tokens{errors}")
+        lines.append(f"{role} {outcome.sides[letter].name}: {accuracy}{tokens}{errors}")
     lines += [split.describe() for split in outcome.splits]
     if outcome.num_cached:
         lines.append(f"{outcome.num_cached:,} answers came from the answer cache (--answer-cache)")
@@ -170,7 +172,7 @@ def cells(result: GateResult) -> list[str]:
         interval = (
             f"{_change(effect.lower or 0.0, is_share)} to {_change(effect.upper or 0.0, is_share)}"
             if bounded
-            else "unbounded"
+            else (effect.note if _is_clean(result) else None) or "unbounded"
         )
     return [
         result.gate.text,

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections.abc import Iterator, Mapping
 
 import httpx
-from opentelemetry.exporter.otlp.proto.http import Compression
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from evals.answers import Answer
 from evals.outcome import Outcome
 from evenkeel import spans
+from evenkeel.otlp_sender import deliver, open_sender
+from evenkeel.otlp_target import OtlpTarget
 from evenkeel.prompts import digest
 from evenkeel.secret_text import hide_password
 from evenkeel.spans import AttributeValue
 
 SPANS_A_BATCH = 512
-TIMEOUT_S = 10.0
 NO_ENDPOINT = "none"
 
 
@@ -44,24 +42,13 @@ def send_spans(batch: list[ReadableSpan], endpoint: str) -> str | None:
     problem = _probe(endpoint)
     if problem is not None:
         return problem
-    exporter = OTLPSpanExporter(
-        endpoint=f"{endpoint}/v1/traces",
-        timeout=TIMEOUT_S,
-        compression=Compression.Gzip,
-    )
-    # The exporter logs what we report in our own words.
-    logger = logging.getLogger("opentelemetry.exporter.otlp.proto.http")
-    was_disabled, logger.disabled = logger.disabled, True
-    try:
-        for start in range(0, len(batch), SPANS_A_BATCH):
-            if (
-                exporter.export(batch[start : start + SPANS_A_BATCH])
-                is not SpanExportResult.SUCCESS
-            ):
-                return f"the collector at {hide_password(endpoint)} did not take the results"
-    finally:
-        logger.disabled = was_disabled
-        exporter.shutdown()  # type: ignore[no-untyped-call]
+    send_batch = open_sender(OtlpTarget(f"{endpoint}/v1/traces", is_compressed=True))
+    for start in range(0, len(batch), SPANS_A_BATCH):
+        part = batch[start : start + SPANS_A_BATCH]
+        delivery = deliver(send_batch, encode_spans(part).SerializeToString(), len(part))
+        if not delivery.is_done or delivery.num_rejected:
+            why = delivery.reason or f"{delivery.num_rejected} spans rejected"
+            return f"the collector at {hide_password(endpoint)} did not take the results ({why})"
     return None
 
 

@@ -73,21 +73,26 @@ async def ask_all(
     async def work() -> None:
         nonlocal num_done
         for index, question in waiting:
-            call = Call(
-                side=side,
-                messages=question.messages(),
-                trace_id=secrets.token_hex(16),
-                span_id=secrets.token_hex(8),
-                session="judge",
-                cache_salt=None,
-            )
-            reply = await client.ask(call)
-            scores[index] = read_verdict(reply.text, reply.error)
+            scores[index] = await ask_one(client, side, question)
             num_done += 1
             progress(num_done, len(questions))
 
     await asyncio.gather(*(work() for _ in range(concurrency)))
     return scores
+
+
+async def ask_one(client: ChatClient, side: Side, question: Question) -> Score:
+    """Return what the judge, a side with its model, says of one answer."""
+    call = Call(
+        side=side,
+        messages=question.messages(),
+        trace_id=secrets.token_hex(16),
+        span_id=secrets.token_hex(8),
+        session="judge",
+        cache_salt=None,
+    )
+    reply = await client.ask(call)
+    return read_verdict(reply.text, reply.error)
 
 
 def read_verdict(text: str | None, error: str | None = None) -> Score:

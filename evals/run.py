@@ -13,10 +13,9 @@ from evals import sentinel
 from evals.answer_cache import RunCache
 from evals.answers import Answer, AnsweredPair
 from evals.client import Call, ChatClient, Reply
-from evals.dataset import Item
 from evals.recorded import RecordedRun
 from evals.schedule import PlannedPair
-from evals.scorers import NOTHING_FOUND, Context, LateCheck, Score
+from evals.scoring import score_reply
 from evals.sides import Side
 from evenkeel.errors import EvenkeelError
 
@@ -273,38 +272,4 @@ def _filling(call: Call) -> Call:
         session=f"{call.session}-fill",
         trace_id=secrets.token_hex(16),
         span_id=secrets.token_hex(8),
-    )
-
-
-def score_reply(item: Item, reply: Reply, context: Context | None = None) -> Score:
-    """Return the score of a reply; what is no answer is unscored, never wrong.
-
-    Args:
-        item: What was asked.
-        reply: What came back.
-        context: What its scorer may know besides; None for what the reply says.
-    """
-    if reply.text is None:
-        return Score.unscored(reply.error or "no answer")
-    try:
-        return item.scorer.score(reply.text, context or context_of(reply))
-    except EvenkeelError:
-        raise
-    except Exception as error:
-        # An odd answer must not end a run of hundreds: it has no score, and the reason is shown.
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        return Score.unscored(f"the scorer {item.scorer.name} failed: {what[:200]}")
-
-
-def context_of(
-    reply: Reply, cost: float | None = None, found: Mapping[LateCheck, Score] = NOTHING_FOUND
-) -> Context:
-    """Return what scorers may know of a reply besides its text."""
-    return Context(
-        ttft_s=reply.ttft_s,
-        e2e_s=reply.e2e_s,
-        input_tokens=reply.input_tokens,
-        output_tokens=reply.output_tokens,
-        cost=cost,
-        found=found,
     )

@@ -18,7 +18,7 @@ from evals.calibration import read_assumptions
 from evals.comparison import Comparison
 from evals.dataset import Dataset, load_dataset, refuse_damaged
 from evals.gates import PreferenceGate, parse_gates, with_errors
-from evals.late_checks import refuse_late_checks
+from evals.late_checks import check_means
 from evals.latency_split import ServerTimes, trace_ids
 from evals.looks import Mode
 from evals.outcome import Outcome
@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
         load_side(args.candidate, settings.url, settings.prompts_dir),
     )
     items = spread(dataset.items, args.limit)
-    refuse_late_checks(items)
+    judge = None if args.judge is None else load_judge(args.judge, settings.url)
+    check_means(items, judge, args.allow_python)
     # With --json, standard output holds the one object and nothing else.
     console = make_console(stderr=args.json)
     for problem in dataset.problems:
@@ -87,10 +88,11 @@ def run(args: argparse.Namespace) -> int:
         warmup=settings.concurrency if args.warmup is None else args.warmup,
         plan=plan,
         allows_inconclusive=args.allow_inconclusive,
-        judge=None if args.judge is None else load_judge(args.judge, settings.url),
+        judge=judge,
         mode=Mode(args.mode),
         guards=args.guard,
         answer_cache=None if args.answer_cache is None else AnswerCache(args.answer_cache),
+        folder=args.dataset,
     )
     comparison.looks()
     if comparison.num_repeats > 1 and comparison.mode is Mode.ANYTIME:

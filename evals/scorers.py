@@ -5,6 +5,8 @@ What cannot be scored is `unscored`, never `wrong`: a broken stream says nothing
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import unicodedata
 from collections import Counter
@@ -63,6 +65,12 @@ class LateCheck:
     kind: str
     what: str
     detail: str = "null"
+
+    @property
+    def digest(self) -> str:
+        """Return its name in journals: equal checks, equal names."""
+        text = json.dumps([self.kind, self.what, self.detail])
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

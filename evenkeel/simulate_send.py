@@ -6,29 +6,23 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import httpx
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from evenkeel.errors import CannotMeasureError
+from evenkeel.otlp_sender import Send, deliver, open_sender
+from evenkeel.otlp_target import read_target
+from evenkeel.secret_text import hide_password
 from evenkeel.simulate import FleetPlan, SimulatedRequest, generate
 from evenkeel.simulate_otlp import encode
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-MAX_ATTEMPTS = 8
-MAX_WAIT_S = 10.0
 LIVE_INTERVAL_S = 0.5
-_RETRIED = (
-    429,
-    502,
-    503,
-    504,
-)  # https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes
 
 
 @dataclass(slots=True)
@@ -46,6 +40,7 @@ def send(plan: FleetPlan, endpoint: str, *, is_live: bool, shows_progress: bool)
     """Send every request of the plan and return what was taken.
 
     Raises:
+        ConfigurationError: If the endpoint is no address.
         CannotMeasureError: If the collector cannot be reached, refuses, or stays overloaded.
     """
     sent = Sent()
@@ -53,11 +48,13 @@ def send(plan: FleetPlan, endpoint: str, *, is_live: bool, shows_progress: bool)
     batches = _due_batches(plan) if is_live else generate(plan)
     start_s = time.monotonic()
     progress = _progress(shows_progress)
-    with httpx.Client(timeout=30.0) as client, progress:
+    target = replace(read_target({}, endpoint), timeout_s=30.0)
+    send_batch = open_sender(target)
+    with progress:
         task: TaskID = progress.add_task("sending", total=plan.num_requests)
         for batch in batches:
             body, num_spans = encode(batch)
-            _post(client, f"{endpoint.rstrip('/')}/v1/traces", body)
+            _deliver(send_batch, target.url, body, num_spans)
             sent.num_requests += len(batch)
             sent.num_spans += num_spans
             sent.num_bytes += len(body)
@@ -93,33 +90,20 @@ def _ended(
         yield batch
 
 
-def _post(client: httpx.Client, url: str, body: bytes) -> None:
-    for attempt in range(MAX_ATTEMPTS):
-        try:
-            response = client.post(
-                url, content=body, headers={"content-type": "application/x-protobuf"}
-            )
-        except httpx.InvalidURL as error:
-            raise CannotMeasureError(f"{url} is not an address: {error}") from error
-        except httpx.HTTPError as error:
-            raise CannotMeasureError(
-                f"no collector answers at {url} ({error}); start one with: evenkeel collect"
-            ) from error
-        if response.status_code == 200:
-            return
-        if response.status_code not in _RETRIED:
-            raise CannotMeasureError(f"the collector at {url} refused: HTTP {response.status_code}")
-        time.sleep(_wait_s(response, attempt))
-    raise CannotMeasureError(
-        f"the collector at {url} stayed overloaded: HTTP {response.status_code} "
-        f"{MAX_ATTEMPTS} times"
-    )
-
-
-def _wait_s(response: httpx.Response, attempt: int) -> float:
-    asked = response.headers.get("retry-after", "")
-    wait_s = float(asked) if asked.isdigit() else 0.2 * 2**attempt
-    return min(wait_s, MAX_WAIT_S)
+def _deliver(send_batch: Send, url: str, body: bytes, num_spans: int) -> None:
+    delivery = deliver(send_batch, body, num_spans)
+    collector = hide_password(url)
+    if delivery.is_unreachable:
+        raise CannotMeasureError(
+            f"no collector answers at {collector} ({delivery.reason}); "
+            "start one with: evenkeel collect"
+        )
+    if not delivery.is_done:
+        raise CannotMeasureError(
+            f"the collector at {collector} stayed overloaded: {delivery.reason}"
+        )
+    if delivery.reason:
+        raise CannotMeasureError(f"the collector at {collector} refused: {delivery.reason}")
 
 
 def _progress(is_shown: bool) -> Progress:

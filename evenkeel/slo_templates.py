@@ -8,26 +8,25 @@ from importlib.resources import files
 
 from evenkeel.errors import ConfigurationError
 
-_HEAD = re.compile(r"^# template (\S+) \((.*?)\): (.*)\n", re.MULTILINE)
+_HEAD = re.compile(r"^# template (\S+): (.*)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One document; `rows` says which techniques it stands for."""
+    """One document to start from, and what it is for."""
 
     name: str
-    rows: str
     purpose: str
     text: str
 
 
 def read_templates() -> dict[str, Template]:
-    """Return the templates by name, in the order of the techniques."""
+    """Return the templates by name, in the order of the file."""
     text = (files("evenkeel") / "slo_templates.yaml").read_text(encoding="utf-8")
     heads = list(_HEAD.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
     return {
-        head[1]: Template(head[1], head[2], head[3], _document(text[head.end() : end]))
+        head[1]: Template(head[1], head[2], _document(text[head.end() : end]))
         for head, end in zip(heads, ends, strict=True)
     }
 

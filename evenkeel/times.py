@@ -1,4 +1,4 @@
-"""Moments as text and as Unix nanoseconds: reads 2026-11-20T10:00Z, writes 2026-11-20T10:00:00.250Z.
+"""Moments as text and as Unix nanoseconds: reads 2026-11-20T10:00Z, writes …T10:00:00.250Z.
 
 All is worked out in integers. A length of time is the matter of evenkeel/durations.py.
 """

@@ -143,7 +143,8 @@ class Control:
         if shortest_s == self._shortest_s:
             return
         self._shortest_s = shortest_s
-        self._patient.begin()
+        # Who can wait goes on waiting: let in all at once, their prompts would make everybody late.
+        self._patient.look_anew()
         self._urgent.begin()
         self._resize()
 

@@ -15,16 +15,20 @@ _NUM_TURNS = 64
 _LEAST_TURNS = 16
 _NUM_FIRST_TOKENS = 64
 _FEWEST_PLACES = 16
-_GROW = 1.05
 # First tokens between two changes, so that each shows its effect.
 _SAMPLES_PER_CHANGE = 16
-_QUANTILE = 0.9
+# Places that did not help are given back in such steps: all who wait at once, with their prompts,
+# would make late who comes now.
+_RELEASE = 1.5
 # With so many of the places left first tokens have to come so much sooner, or it was not them.
 _CHECKED_RATIO, _EFFECT_RATIO = 0.6, 0.85
 # First tokens for which nothing more is tried then.
 _PAUSE = 1024
-# A class that nobody has asked for so long does not ask at present.
-_ASKING_S = 3.0
+# A class that nobody has asked for so many of its usual gaps does not ask at present; at most, and
+# at least, so many seconds.
+_GAPS_AWAY, _MOST_AWAY_S, _LEAST_AWAY_S = 10.0, 3.0, 0.25
+# What the newest gap counts for in the usual one.
+_NEWEST_GAP = 0.1
 
 
 class Pace:
@@ -85,21 +89,28 @@ class FirstTokens:
 
 
 class Asking:
-    """Which limits the requests have that come at present."""
+    """Which limits the requests have that come at present.
+
+    A class that came often and stops is noticed soon; one that comes now and then is expected back.
+    """
 
     def __init__(self) -> None:
-        self._last_s: dict[float, float] = {}
+        # By limit, when it last came and its usual gap, in seconds.
+        self._seen: dict[float, tuple[float, float]] = {}
 
     def note(self, limit_s: float, now_s: float) -> None:
         """Note that a request of a class with this limit came."""
-        self._last_s[limit_s] = now_s
+        last_s, gap_s = self._seen.get(limit_s, (now_s, _MOST_AWAY_S / _GAPS_AWAY))
+        gap_s += _NEWEST_GAP * (now_s - last_s - gap_s) if limit_s in self._seen else 0.0
+        self._seen[limit_s] = (now_s, gap_s)
 
     def shortest_s(self, now_s: float) -> float:
         """Return the shortest of them; infinite where nobody asks."""
-        gone = [each for each, at_s in self._last_s.items() if now_s - at_s > _ASKING_S]
-        for limit_s in gone:
-            del self._last_s[limit_s]
-        return min(self._last_s, default=math.inf)
+        for limit_s, (last_s, gap_s) in list(self._seen.items()):
+            away_s = min(_MOST_AWAY_S, max(_LEAST_AWAY_S, _GAPS_AWAY * gap_s))
+            if now_s - last_s > away_s:
+                del self._seen[limit_s]
+        return min(self._seen, default=math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +121,25 @@ class Rule:
         busy_ratio: What the first token may take from its turn on, as a share of the limit.
         calm_ratio: Under which share there is room.
         shrink: What is kept of the places that are used.
+        quantile: Which of the first tokens is compared.
+        in_a_row: How often it has to be over the ratio, so that a stall does not count.
+        grow: By how much places become more while there is room.
     """
 
     busy_ratio: float
     calm_ratio: float
     shrink: float
+    quantile: float = 0.9
+    in_a_row: int = 1
+    grow: float = 1.05
 
 
 # Those that can wait are held back before anybody is late, and what is in the engine ends soon.
 FOR_PATIENT = Rule(busy_ratio=0.6, calm_ratio=0.4, shrink=0.85)
-# To hold back those that cannot wait makes them late: only where the engine would as well, and in
-# small steps, since nobody at all goes in until so many have ended.
-FOR_URGENT = Rule(busy_ratio=1.0, calm_ratio=0.8, shrink=0.97)
+# To hold back those that cannot wait makes them late: only where the engine would as well, half of
+# them three times running, since an engine that stalled is in time again at once and a queue is
+# not; in small steps, since nobody at all goes in until so many have ended; and not for long.
+FOR_URGENT = Rule(busy_ratio=1.0, calm_ratio=0.8, shrink=0.97, quantile=0.5, in_a_row=3, grow=1.3)
 
 
 class Places:
@@ -143,7 +161,7 @@ class Places:
         self._most = self._now = float(most)
         self._ratios: list[float] = []
         self._checked: tuple[float, float] | None = None
-        self._pause = 0
+        self._pause = self._num_high = 0
 
     @property
     def num(self) -> int:
@@ -164,8 +182,12 @@ class Places:
     def begin(self) -> None:
         """Give all places back: those who ask have another limit than before."""
         self._now = self._most
+        self.look_anew()
+
+    def look_anew(self) -> None:
+        """Keep the places, and forget what was seen of another limit."""
         self._ratios.clear()
-        self._checked = None
+        self._checked, self._num_high = None, 0
 
     def note(self, ratio: float, num_inside: int) -> bool:
         """Count a first token; returns whether the number of places changed.
@@ -178,13 +200,16 @@ class Places:
         self._ratios.append(ratio)
         if len(self._ratios) < _SAMPLES_PER_CHANGE:
             return False
-        high = sorted(self._ratios)[int(_QUANTILE * _SAMPLES_PER_CHANGE)]
+        high = sorted(self._ratios)[int(self._rule.quantile * _SAMPLES_PER_CHANGE)]
+        self._num_high = self._num_high + 1 if high > self._rule.busy_ratio else 0
         self._ratios.clear()
         before = self._now
-        if high > self._rule.busy_ratio and not self._pause:
+        if self._pause:
+            self._now = min(self._most, self._now * _RELEASE)
+        elif self._num_high >= self._rule.in_a_row:
             self._shrink(high, num_inside)
         elif high < self._rule.calm_ratio:
-            self._now = min(self._most, self._now * _GROW)
+            self._now = min(self._most, self._now * self._rule.grow)
             self._checked = None
         return self._now != before
 
@@ -198,7 +223,8 @@ class Places:
         is_least = used < places and used <= _FEWEST_PLACES
         if used <= places * _CHECKED_RATIO or is_least:
             if high > ratio * _EFFECT_RATIO:
-                self._now, self._pause, self._checked = self._most, _PAUSE, None
+                self._pause, self._checked = _PAUSE, None
+                self._now = min(self._most, self._now * _RELEASE)
                 return
             self._checked = used, high
         self._now = min(self._now, max(min(_FEWEST_PLACES, self._most), used * self._rule.shrink))

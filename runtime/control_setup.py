@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client import REGISTRY
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.otlp_target import OtlpTarget
 from evenkeel.private_files import FOLDER_MODE
 from evenkeel.settings import hand_down
 from runtime import vllm_adapter
@@ -18,7 +19,6 @@ from runtime.control_limits import LIMITS_VARIABLE, LimitsFile, limits_path
 from runtime.control_metrics import ControlMetrics
 from runtime.control_service import ControlService
 from runtime.events import EventSender
-from runtime.otlp_target import OtlpTarget
 from runtime.settings import RuntimeSettings
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.otlp_sender import open_sender
 from runtime.engine_snapshot import SharedSnapshot
 from runtime.explainer import MAX_BYTES, MAX_REQUESTS, Explainer
-from runtime.otlp_sender import open_sender
 from runtime.step_export import StepExport
 from runtime.step_reader import StepReader
 from runtime.why_answers import WhyAnswers, WhyStore

@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.trace import SpanKind
 from opentelemetry.util.types import AttributeValue
 
+from evenkeel.otlp_sender import open_sender
+from evenkeel.otlp_target import OtlpTarget
 from evenkeel.spans import SCOPE_NAME
-from runtime.otlp_sender import open_sender
-from runtime.otlp_target import OtlpTarget
 
 _MAX_WAITING = 1024
 _MAX_BACKOFF_S = 5.0

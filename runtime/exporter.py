@@ -22,13 +22,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from evenkeel.otlp_sender import Send, open_sender
+from evenkeel.otlp_target import OtlpTarget
 from runtime.engine_telemetry import EngineTelemetry
 from runtime.explainer import Explainer
 from runtime.exporter_counters import ExporterCounts, SharedCounts
 from runtime.observation import Observation, decode
 from runtime.otlp import build_request, find_servers, num_spans
-from runtime.otlp_sender import Send, open_sender
-from runtime.otlp_target import OtlpTarget
 
 logger = logging.getLogger(__name__)
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from evenkeel.errors import ConfigurationError, EvenkeelError
+from evenkeel.otlp_target import OtlpTarget, is_export_enabled, read_target
 from evenkeel.private_files import make_private_folder
 from evenkeel.secret_text import hide_password, read_secret, warn_of_command_line
 from evenkeel.settings import Loaded, hand_down, load, read_otel, write_environment
 from evenkeel.settings_flags import read_flags
 from runtime.control_config import read_control_file
 from runtime.model_source import SPECULATE_AUTO, ModelSource, find_model
-from runtime.otlp_target import OtlpTarget, is_export_enabled, read_target
 from runtime.settings import RuntimeSettings
 from runtime.speculation_settings import SpeculationSettings
 from runtime.step_settings import StepSettings

@@ -10,10 +10,10 @@ from time import monotonic_ns, time_ns
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from evenkeel.otlp_sender import Send
+from evenkeel.otlp_target import OtlpTarget
 from evenkeel.spans import REQUEST_MODEL, SCOPE_NAME, SPAN_ENGINE_STEPS, AttributeValue
 from runtime.otlp import own_version, set_attributes
-from runtime.otlp_sender import Send
-from runtime.otlp_target import OtlpTarget
 from runtime.step_reader import StepReader
 from runtime.step_runs import StepRun, describe_held
 

@@ -155,30 +155,6 @@ class StepReader:
         if path != self._address:
             Path(path).unlink(missing_ok=True)
 
-    def find_ledger(
-        self,
-        request_id: str,
-        times: RequestTimes,
-        num_sequences: int = 1,
-        max_rivals: int = DEFAULT_RIVALS,
-    ) -> Ledger | None:
-        """Return a request's ledger from the records that are here now.
-
-        Call it off the server's event loop: `bench/ledger.py` says how long it takes.
-
-        Args:
-            request_id: The id that the API and the engine client call it by.
-            times: The request's own timestamps.
-            num_sequences: How many sequences it asked for (`n`).
-            max_rivals: Most rivals to name; 0 looks for none, which is cheaper.
-
-        Returns:
-            The ledger, or None where the engine's records of the request are missing.
-        """
-        with self._lock:
-            asked = _Question(request_id, times, num_sequences, max_rivals)
-            return self._make_ledger(self._find(asked), {})
-
     def ask_ledger(
         self,
         request_id: str,
@@ -189,7 +165,15 @@ class StepReader:
     ) -> Future[Ledger | None]:
         """Ask for a request's ledger once its last record is here, or `wait_s` later; never blocks.
 
-        The future is resolved, and its callbacks run, in the reader's thread.
+        The future is resolved, and its callbacks run, in the reader's thread; with None if the
+        engine's records of the request are missing.
+
+        Args:
+            request_id: The id that the API and the engine client call it by.
+            times: The request's own timestamps.
+            num_sequences: How many sequences it asked for (`n`).
+            max_rivals: Most rivals to name; 0 looks for none, which is cheaper.
+            wait_s: Longest wait for the last record.
         """
         answer: Future[Ledger | None] = Future()
         question = _Question(request_id, times, num_sequences, max_rivals)

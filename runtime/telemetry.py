@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from prometheus_client import REGISTRY
 
+from evenkeel.otlp_target import OtlpTarget
 from runtime import vllm_adapter
 from runtime.control_setup import ControlHook, open_control
 from runtime.engine_metrics import EngineMetrics
@@ -22,7 +23,6 @@ from runtime.exporter_counters import SharedCounts
 from runtime.exporter_metrics import TelemetryMetrics
 from runtime.exporter_process import ExporterProcess
 from runtime.observed_engine import ObservedEngine
-from runtime.otlp_target import OtlpTarget
 from runtime.own_pages import OWN_PAGES
 from runtime.prompt_compression.compression_metrics import CompressionMetrics
 from runtime.prompt_compression.compressor import Compressor

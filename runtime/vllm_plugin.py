@@ -71,8 +71,8 @@ def _join_kernels() -> None:
 
 def _join_server(entry: ModuleType) -> None:
     """Have the app be given an observed engine, and the engine a place to send its steps to."""
+    from evenkeel.otlp_target import is_export_enabled, read_target
     from runtime.control_setup import open_control
-    from runtime.otlp_target import is_export_enabled, read_target
     from runtime.server import is_observable, open_cache, read_compression, show_missing_hooks
     from runtime.settings import RuntimeSettings
     from runtime.step_channel import find_obstacle, join_steps

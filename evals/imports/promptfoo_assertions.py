@@ -262,6 +262,6 @@ _NOTES: Mapping[str, str] = {
     "contains-json": "'contains-json' takes JSON as written; promptfoo also repairs broken JSON",
     "cost": "'cost' takes the cost in the answers; without one add input_per_million and "
     "output_per_million to the scorer",
-    "llm-rubric": "'llm-rubric' is judged by the model of `eval judge --judge`, yes or no",
-    "python": "'python' runs only with `eval judge --allow-python`; read the code first",
+    "llm-rubric": "'llm-rubric' is judged by the model that --judge names, yes or no",
+    "python": "'python' runs only with --allow-python; read the code first",
 }

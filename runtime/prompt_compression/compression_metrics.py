@@ -4,32 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
 from runtime.prompt_compression.compressor import CompressionCounts
+from runtime.scraped_metrics import ScrapedMetrics
 
 
-class CompressionMetrics(Collector):
-    """A Prometheus collector over the compressor's counts."""
+class CompressionMetrics(ScrapedMetrics):
+    """The metrics of docs/compression.md."""
 
     def __init__(self, counts: CompressionCounts) -> None:
+        super().__init__("evenkeel_compression_")
         self._counts = counts
 
-    def describe(self) -> Iterator[Metric]:
-        """Describe nothing, so that registering does not collect."""
-        return iter(())
-
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics of docs/compression.md."""
-        requests = CounterMetricFamily(
-            "evenkeel_compression_requests", "Long histories by verdict", labels=["verdict"]
-        )
-        for verdict, count in sorted(self._counts.verdicts.items()):
-            requests.add_metric([verdict], count)
-        yield requests
-        yield CounterMetricFamily(
-            "evenkeel_compression_saved_tokens",
-            "Tokens of histories that were not sent",
-            self._counts.saved_tokens,
-        )
+        """Return what the compressor counted."""
+        verdicts, saved = self._counts.verdicts, self._counts.saved_tokens
+        yield self.counters("requests", "Long histories by verdict", "verdict", verdicts)
+        yield self.counter("saved_tokens", "Tokens of histories that were not sent", saved)

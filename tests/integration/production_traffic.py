@@ -30,7 +30,10 @@ def messages(role: str, text: str) -> str:
 
 
 def send(
-    collector: CollectorProcess, turns: Sequence[tuple[str, str | None]], tenant: str = "acme"
+    collector: CollectorProcess,
+    turns: Sequence[tuple[str, str | None]],
+    tenant: str = "acme",
+    prompt_version: str = "1",
 ) -> list[str]:
     """Store a request for each question and answer, some minutes ago; return their traces.
 
@@ -45,7 +48,7 @@ def send(
             model="support",
             tenant=tenant,
             prompt_name="support",
-            prompt_version="1",
+            prompt_version=prompt_version,
             e2e_s=0.01,
             ttft_s=0.005,
             output_tokens=3,

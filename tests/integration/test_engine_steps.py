@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from evenkeel.otlp_target import OtlpTarget
 from evenkeel.store import Store
-from runtime.otlp_target import OtlpTarget
 from runtime.step_export import build_steps
 from runtime.step_record import Held
 from runtime.step_runs import StepRuns

@@ -1,13 +1,14 @@
-"""`evenkeel eval judge` with a model that judges rubrics and preferences."""
+"""A model that judges rubrics and preferences, in `evenkeel eval judge` and `eval run`."""
 
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.integration.eval_place import ROOT, serving_place
+from tests.integration.eval_place import CONCURRENCY, NUM_ITEMS, ROOT, Place, serving_place
 
 pytestmark = pytest.mark.integration
 
@@ -55,3 +56,42 @@ def test_rubrics_and_preference_are_asked_once_per_text(tmp_path: Path) -> None:
     rubrics = sum(n for text, n in asked.items() if "against one criterion" in text)
     assert rubrics == 60 + 19
     assert sum(asked.values()) - rubrics == 2 * 19
+
+
+def rubrics_of(place: Place) -> dict[str, int]:
+    return {text: n for text, n in place.answered().items() if "against one criterion" in text}
+
+
+def test_a_run_killed_between_answers_and_checks_goes_on_to_the_same_verdict(
+    tmp_path: Path,
+) -> None:
+    with serving_place(tmp_path) as place:
+        path = place.dataset / "echo.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for row in rows:
+            row |= {"scorer": "rubric", "reference": "answers the question"}
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        judge = tmp_path / "judge.toml"
+        judge.write_text(f'url = "{place.url}"\n')
+        flags = ("--judge", str(judge), "--gate", "accuracy>=-5%")
+        for wanted in (1, 20):
+            process = place.start(*flags)
+            while process.poll() is None and sum(rubrics_of(place).values()) < wanted:
+                time.sleep(0.005)
+            assert process.poll() is None, process.communicate()
+            process.kill()
+            process.communicate()
+        last = place.start(*flags)
+        out, err = last.communicate(timeout=300)
+        asked = rubrics_of(place)
+        others = sum(place.answered().values()) - sum(asked.values())
+        again = place.start(*flags)
+        assert again.communicate(timeout=300)[0] == out
+        assert rubrics_of(place) == asked
+    assert last.returncode == again.returncode == 1, err
+    record = json.loads(out)
+    assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)
+    assert record["candidate"]["accuracy"] == pytest.approx(2 / 3)
+    # Twenty of B's answers are spoilt, the others the same text as A's: asked once.
+    assert (others, len(asked)) == (2 * NUM_ITEMS, NUM_ITEMS + 20)
+    assert sum(asked.values()) - len(asked) <= 2 * CONCURRENCY, "only what was in flight"

@@ -124,8 +124,6 @@ def test_a_collector_that_refuses_is_named(
 ) -> None:
     receiver.status = 400
     problem = send(finish(3), f"http://127.0.0.1:{receiver.server_port}/v1/traces")
-    assert (
-        problem
-        == f"the collector at http://127.0.0.1:{receiver.server_port} did not take the results"
-    )
+    address = f"http://127.0.0.1:{receiver.server_port}"
+    assert problem == f"the collector at {address} did not take the results (HTTP 400)"
     assert capsys.readouterr().err == ""

@@ -22,11 +22,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     add_TraceServiceServicer_to_server,
 )
 
+from evenkeel.otlp_target import PROTOCOL_GRPC, OtlpTarget
 from runtime.exporter import ExporterConfig
 from runtime.exporter_counters import SharedCounts
 from runtime.exporter_process import ExporterProcess
 from runtime.observation import Observation, encode
-from runtime.otlp_target import PROTOCOL_GRPC, OtlpTarget
 from tests.integration.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.integration

@@ -13,6 +13,8 @@ import pytest
 import redis
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 
+from evals.dial_targets import put_into_shadow
+from evenkeel.errors import CannotMeasureError
 from runtime.response_cache.vllm_parts import read_sampling
 from tests.integration.equipped_server import CACHE_HEADER, EquippedServer
 from tests.integration.served_model import long_answer
@@ -226,8 +228,8 @@ def test_a_route_put_into_shadow_serves_nothing_until_it_is_taken_back(
     questions = ("Do you ship to islands?", "Do you ship to mountains?")
     for question in questions:
         ask_twice(equipped, question, "dialled")
-    put = httpx.post(url, params={"route": "serve", "mode": "shadow"})
-    assert put.json() == {"route": "serve", "mode": "shadow", "was": "serve"}
+    # As a live evaluation does it.
+    assert put_into_shadow(equipped.served.url, "serve", None) == "serve"
     for question in (*questions, "Do you ship to the islands?"):
         answer = equipped.ask(question, "serve", "dialled")
         assert CACHE_HEADER not in answer.headers
@@ -235,7 +237,8 @@ def test_a_route_put_into_shadow_serves_nothing_until_it_is_taken_back(
         assert seen["evenkeel.response_cache"] == "shadow"
         assert seen["gen_ai.usage.output_tokens"] > 0
     assert equipped.cache()["modes"]["serve"] == "shadow"
-    assert httpx.post(url, params={"route": "nowhere", "mode": "shadow"}).status_code == 404
+    with pytest.raises(CannotMeasureError, match="answers HTTP 404"):
+        put_into_shadow(equipped.served.url, "nowhere", None)
     assert httpx.post(url, params={"route": "serve", "mode": "loud"}).status_code == 400
     assert httpx.post(url, params={"route": "shadow", "mode": "serve"}).status_code == 409
     back = httpx.post(url, params={"route": "serve", "mode": "serve"})

@@ -67,7 +67,7 @@ def test_a_ledger_is_made_of_what_was_sent(sender: StepSender, reader: StepReade
     send_step(sender, 0, prefill=5)
     send_step(sender, 1, prefill=0)
     wait_for_steps(reader, 2)
-    ledger = reader.find_ledger("cmpl-a", TIMES)
+    ledger = reader.ask_ledger("cmpl-a", TIMES).result(WAIT_S)
     assert ledger is not None
     assert ledger.seconds == pytest.approx({"ttft.prefill.own": 0.01, "decode.decode.own": 0.01})
     assert reader.read_states()[0]["step"] == 1
@@ -207,7 +207,8 @@ def test_engines_are_kept_apart(address: str, reader: StepReader) -> None:
     wait_for_steps(reader, 2)
     states = reader.read_states()
     assert {engine: state["prefill_tokens"] for engine, state in states.items()} == {0: 5, 1: 6}
-    assert reader.find_ledger("cmpl-1", RequestTimes(0, 10 * MS, 10 * MS, 10 * MS)) is not None
+    times = RequestTimes(0, 10 * MS, 10 * MS, 10 * MS)
+    assert reader.ask_ledger("cmpl-1", times).result(WAIT_S) is not None
     for sender in senders:
         sender.close()
 

@@ -29,7 +29,7 @@ def spoken(text: str) -> bytes:
 
 
 class FlakyServer:
-    """Answers a question with the question.
+    """Answers a question with the question, or what `speak` makes of system prompt and question.
 
     `refusals` are for the next requests: a status, `None` breaks the connection, False answers.
 
@@ -43,6 +43,7 @@ class FlakyServer:
     ) -> None:
         self.delay_s = delay_s
         self.on_answer = on_answer
+        self.speak: Callable[[str, str], str] = lambda system, question: question
         self.refusals: list[Refusal] = []
         self.num_requests = 0
         self.answered: Counter[str] = Counter()
@@ -114,6 +115,7 @@ class _Listening(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Listening
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         self._send(200, MODELS if self.path == "/v1/models" else b'{"version": "test-1"}')
@@ -130,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             time.sleep(flaky.delay_s)
             turns = {turn["role"]: turn["content"] for turn in body["messages"]}
-            self._send(200, spoken(turns["user"]))
+            self._send(200, spoken(flaky.speak(turns.get("system", ""), turns["user"])))
             flaky.note(f"{turns.get('system', '')}|{turns['user']}")
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:

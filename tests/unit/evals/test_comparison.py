@@ -12,9 +12,10 @@ from evals.dataset import Dataset, Item, Message
 from evals.gates import parse_gates, with_errors
 from evals.looks import Mode
 from evals.recorded import RecordedRun
-from evals.run import CacheMode, score_reply
+from evals.run import CacheMode
 from evals.schedule import interleave
 from evals.scorers import Context, Label, Score, Scorer
+from evals.scoring import score_reply
 from evals.settings import EvalSettings
 from evals.sides import Side
 

@@ -245,4 +245,4 @@ def test_ids_of_another_dataset_and_rubrics_without_a_judge(
         )
         == 2
     )
-    assert "judge them with `evenkeel eval judge`" in capsys.readouterr().err
+    assert "item 'q0': rubric assertions need a model" in capsys.readouterr().err

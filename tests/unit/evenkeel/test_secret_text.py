@@ -7,6 +7,7 @@ import pytest
 
 from collector.scraper import read_targets
 from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.otlp_target import read_target
 from evenkeel.secret_text import (
     SecretAddress,
     address_argument,
@@ -15,7 +16,6 @@ from evenkeel.secret_text import (
     write_secret,
 )
 from evenkeel.store import Store
-from runtime.otlp_target import read_target
 from runtime.server import read_api_keys
 
 

@@ -68,12 +68,15 @@ def test_plan_from_refuses(argv: tuple[str, ...], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "message"),
+    ("endpoint", "error", "message"),
     [
-        pytest.param("http://127.0.0.1:9", "start one with: evenkeel collect", id="nobody there"),
-        pytest.param("localhost:4318", "answers at localhost:4318", id="no scheme"),
+        ("http://127.0.0.1:9", CannotMeasureError, "start one with: evenkeel collect"),
+        ("localhost:4318", ConfigurationError, "'localhost:4318', expected an address such as"),
     ],
+    ids=["nobody there", "no scheme"],
 )
-def test_an_unreachable_collector_is_one_line(endpoint: str, message: str) -> None:
-    with pytest.raises(CannotMeasureError, match=message):
+def test_an_unreachable_collector_is_one_line(
+    endpoint: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
         _run([SIMULATE], ["simulate", "--requests", "1", "--endpoint", endpoint])

@@ -1,4 +1,4 @@
-"""Every template is a valid document, and every technique has one."""
+"""Every template is a valid document."""
 
 from pathlib import Path
 
@@ -19,12 +19,6 @@ def test_a_template_is_a_valid_document(tmp_path: Path, template: Template) -> N
     file = read_slo_file(path)
     names = [rule.name for rule in file.rules] or [slo.name for slo in file.slos]
     assert names == [template.name]
-
-
-def test_every_target_and_threshold_has_a_template() -> None:
-    rows = {row for template in read_templates().values() for row in template.rows.split()}
-    wanted = {f"A{number}" for number in range(1, 22)} | {"MLPerf"}
-    assert sorted(wanted - rows) == []
 
 
 def test_an_unknown_template_names_the_known_ones() -> None:
@@ -51,7 +45,7 @@ MLPERF_MS = {
 def test_the_limits_of_mlperf_are_those_of_its_submission_checker(tmp_path: Path) -> None:
     found = {}
     for template in read_templates().values():
-        if template.rows == "MLPerf":
+        if template.name.startswith("mlperf-"):
             path = tmp_path / f"{template.name}.yaml"
             path.write_text(template.text)
             (slo,) = read_slo_file(path).slos

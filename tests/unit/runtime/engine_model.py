@@ -24,11 +24,15 @@ TOKENS_PER_STEP, SLOTS = 2048, 256
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a step takes in seconds: at least, more for each request, more for each prompt token."""
+    """What a step takes in seconds: at least, more for each request, more for each prompt token.
+
+    From the first to the second second of `stall` steps take as many times as its third number.
+    """
 
     step_s: float
     per_sequence_s: float
     per_prompt_token_s: float
+    stall: tuple[float, float, float] = (0.0, 0.0, 1.0)
 
 
 # Of the order of the demo model on two cores. On the second a larger batch brings nearly nothing:
@@ -99,9 +103,11 @@ class Engine:
             chunk = min(request.prompt_left, budget, longest_chunk)
             budget -= chunk
             prompt_tokens += self._advance(request, chunk, emitting)
-        end_s = now_s + self.machine.step_s
-        end_s += self.machine.per_sequence_s * len(self.running)
-        end_s += self.machine.per_prompt_token_s * prompt_tokens
+        step_s = self.machine.step_s
+        step_s += self.machine.per_sequence_s * len(self.running)
+        step_s += self.machine.per_prompt_token_s * prompt_tokens
+        from_s, to_s, factor = self.machine.stall
+        end_s = now_s + step_s * (factor if from_s <= now_s < to_s else 1.0)
         for request in emitting:
             request.output_left -= 1
             if request.ttft_s is None:

@@ -422,6 +422,6 @@ def test_what_requests_were_held_back_for_is_forgotten_with_the_class() -> None:
         clock.now_s += 4
         control.arrive(Caller(slo_class="batch"), 100)
         room = control.gate.room
-        assert (room.urgent, room.patient, room.urgent_s) == (64, 64, 30.0)
+        assert (room.urgent, room.late, room.urgent_s) == (64, 64, 30.0)
 
     in_loop(scenario)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -104,6 +104,35 @@ def test_a_class_alone_is_held_back_only_where_the_engine_would_be_late(name: st
         for key, config in (("plain", None), ("control", CONFIG)):
             good[key] += serve({name: 1.0}, 1.5, config, COMPUTING, seed).good.total()
     assert good["control"] >= 0.99 * good["plain"]
+
+
+@pytest.mark.parametrize("stall", [(2.0, 2.4, 3.0), (2.0, 3.0, 3.0), (2.0, 5.0, 1.5)])
+def test_a_class_alone_is_not_held_back_for_a_stall(stall: tuple[float, float, float]) -> None:
+    machine = replace(COMPUTING, stall=stall)
+    good: Counter[str] = Counter()
+    for seed in (7, 8, 9):
+        for key, config in (("plain", None), ("control", CONFIG)):
+            good[key] += serve({"chat": 1.0}, 1.5, config, machine, seed).good.total()
+    assert good["control"] >= LEAST_RATIO * good["plain"]
+
+
+@pytest.mark.parametrize("gap_s", [0.2, 3.0])
+@pytest.mark.parametrize("before", [HALF, {"interactive": 0.8, "batch": 0.2}])
+def test_who_waited_before_does_not_make_the_next_class_late(
+    before: dict[str, float], gap_s: float
+) -> None:
+    good: Counter[str] = Counter()
+    for seed in (7, 8, 9):
+        for key, config in (("plain", None), ("control", CONFIG)):
+            first, second = (
+                make_load(KINDS, shares, 1.5 * sustainable(KINDS, shares, COMPUTING), SECONDS, seed)
+                for shares in (before, {"chat": 1.0})
+            )
+            for request in second:
+                request.at_s += SECONDS + gap_s
+            simulate([*first, *second], config, COMPUTING)
+            good[key] += sum(request.is_good for request in [*first, *second])
+    assert good["control"] >= LEAST_RATIO * good["plain"]
 
 
 def test_a_load_beyond_every_limit_is_shed_from_its_own_hopeless_requests() -> None:

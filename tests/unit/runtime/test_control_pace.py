@@ -118,7 +118,25 @@ def test_who_cannot_wait_is_held_back_late_and_little() -> None:
     places = Places(256, FOR_URGENT)
     assert give(places, 0.99, 10, 200) == 256
     assert places.are_all
+    # A stall is over before it has been seen three times.
+    assert give(places, 1.1, 2, 200) == 256
+    assert give(places, 0.9, 1, 200) == 256
+    assert give(places, 1.1, 2, 200) == 256
     assert give(places, 1.1, 1, 200) == 194
     assert not places.are_all
     assert give(places, 0.9, 10, 194) == 194
-    assert give(places, 0.7, 20, 256) == 256
+    assert give(places, 0.7, 2, 256) == 256
+
+
+def test_a_class_that_came_often_is_away_sooner_than_one_that_comes_now_and_then() -> None:
+    asking = Asking()
+    for number in range(101):
+        asking.note(0.2, number * 0.03)
+        if number % 33 == 0:
+            asking.note(0.1, number * 0.03)
+    assert asking.shortest_s(3.2) == 0.1
+    assert asking.shortest_s(6.1) == math.inf
+    for number in range(100):
+        asking.note(0.2, 10 + number * 0.03)
+    assert asking.shortest_s(13.2) == 0.2
+    assert asking.shortest_s(13.5) == math.inf

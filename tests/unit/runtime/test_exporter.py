@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from evenkeel.otlp_sender import Delivery
+from evenkeel.otlp_target import OtlpTarget
 from runtime.exporter import FRAME_HEAD, Exporter, ExporterConfig, FrameReader
 from runtime.exporter_counters import ExporterCounts, SharedCounts
 from runtime.observation import Observation, encode
-from runtime.otlp_sender import Outcome
-from runtime.otlp_target import OtlpTarget
 
-TAKEN = Outcome(is_done=True)
-DOWN = Outcome(is_done=False, retry_after_s=0.001, reason="ConnectError")
-REFUSED = Outcome(is_done=True, num_rejected=1, reason="HTTP 400")
+TAKEN = Delivery(is_done=True)
+DOWN = Delivery(is_done=False, retry_after_s=0.001, reason="ConnectError")
+REFUSED = Delivery(is_done=True, num_rejected=1, reason="HTTP 400")
 FRAME = encode(
     Observation(
         request_id="r", model="m", operation="chat", arrival_unix_ns=0, arrival_ns=0, end_ns=1
@@ -29,10 +29,10 @@ FRAME = encode(
 class Collector:
     """Answers with `outcomes` in turn, then takes everything."""
 
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[Delivery] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
 
-    def send(self, body: bytes, num_spans: int) -> Outcome:
+    def send(self, body: bytes, num_spans: int) -> Delivery:
         request = ExportTraceServiceRequest.FromString(body)
         self.batches.append(len(request.resource_spans[0].scope_spans[0].spans))
         assert self.batches[-1] == num_spans
@@ -91,7 +91,7 @@ def test_a_batch_is_sent_again_while_the_server_runs(pipe: Pipe) -> None:
     outcomes = [DOWN] * 3
 
     class HangsUpInTheEnd(Collector):
-        def send(self, body: bytes, num_spans: int) -> Outcome:
+        def send(self, body: bytes, num_spans: int) -> Delivery:
             outcome = super().send(body, num_spans)
             if outcome is TAKEN:
                 pipe.hang_up()
@@ -107,7 +107,7 @@ def test_what_is_left_when_the_server_stops_is_given_up_if_the_collector_is_down
     pipe.write(*[FRAME] * 2)
 
     class IsDown(Collector):
-        def send(self, body: bytes, num_spans: int) -> Outcome:
+        def send(self, body: bytes, num_spans: int) -> Delivery:
             super().send(body, num_spans)
             if len(self.batches) == 2:
                 pipe.hang_up()
@@ -127,11 +127,11 @@ def test_a_collector_that_was_well_gets_the_last_spans_even_after_one_failure(pi
     ("outcome", "exported", "dropped"),
     [
         pytest.param(REFUSED, 0, 1, id="refused"),
-        pytest.param(Outcome(is_done=True, num_rejected=9), 0, 1, id="it claims more than it got"),
+        pytest.param(Delivery(is_done=True, num_rejected=9), 0, 1, id="it claims more than it got"),
     ],
 )
 def test_refused_spans_are_dropped_and_counted(
-    pipe: Pipe, outcome: Outcome, exported: int, dropped: int
+    pipe: Pipe, outcome: Delivery, exported: int, dropped: int
 ) -> None:
     pipe.write(FRAME)
     pipe.hang_up()

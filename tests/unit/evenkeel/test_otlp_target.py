@@ -3,7 +3,7 @@
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from runtime.otlp_target import OtlpTarget, is_export_enabled, read_resource, read_target
+from evenkeel.otlp_target import OtlpTarget, is_export_enabled, read_resource, read_target
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -11,16 +12,18 @@ import httpx
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from runtime.otlp_target import PROTOCOL_GRPC, OtlpTarget
+from evenkeel.otlp_target import PROTOCOL_GRPC, OtlpTarget
 
-# OTLP specification, «Failures»: only these may be sent again.
+# OTLP specification, "Failures": only these may be sent again.
 _RETRYABLE_HTTP = (429, 502, 503, 504)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# For senders that wait for the answer: attempts in all, and the longest wait between two.
+MAX_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S = 8, 0.2, 10.0
 _GRPC_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Delivery:
     """What became of one batch.
 
     Attributes:
@@ -28,20 +31,37 @@ class Outcome:
         num_rejected: Spans that the receiver refused; the whole batch where it refused it.
         retry_after_s: How long the receiver asked to wait, if it did.
         reason: Why it was not taken, in a few words.
+        is_unreachable: Whether no receiver was reached at all.
     """
 
     is_done: bool
     num_rejected: int = 0
     retry_after_s: float | None = None
     reason: str = ""
+    is_unreachable: bool = False
 
 
-Send = Callable[[bytes, int], Outcome]
+Send = Callable[[bytes, int], Delivery]
 
 
 def open_sender(target: OtlpTarget) -> Send:
     """Return a function that sends one serialized batch of so many spans to `target`."""
     return _open_grpc(target) if target.protocol == PROTOCOL_GRPC else _open_http(target)
+
+
+def deliver(send: Send, body: bytes, num_spans: int) -> Delivery:
+    """Send a batch until the receiver has taken or refused it, eight times at most.
+
+    Waits as long as the receiver asks for, up to 10 s, else 0.2 s and twice as long each time. A
+    receiver that cannot be reached is not waited for.
+    """
+    for attempt in range(MAX_ATTEMPTS):
+        outcome = send(body, num_spans)
+        if outcome.is_done or outcome.is_unreachable or attempt == MAX_ATTEMPTS - 1:
+            return outcome
+        wait_s = outcome.retry_after_s or FIRST_WAIT_S * 2**attempt
+        time.sleep(min(wait_s, LONGEST_WAIT_S))
+    raise AssertionError("the last attempt returns")
 
 
 def _open_http(target: OtlpTarget) -> Send:
@@ -56,20 +76,21 @@ def _open_http(target: OtlpTarget) -> Send:
         trust_env=urlsplit(target.url).hostname not in _LOOPBACK,
     )
 
-    def send(body: bytes, num_spans: int) -> Outcome:
+    def send(body: bytes, num_spans: int) -> Delivery:
         try:
             response = client.post(
                 target.url, content=gzip.compress(body, 1) if target.is_compressed else body
             )
         except httpx.HTTPError as error:
-            return Outcome(is_done=False, reason=type(error).__name__)
+            is_unreachable = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            return Delivery(False, reason=type(error).__name__, is_unreachable=is_unreachable)
         if response.is_success:
-            return Outcome(is_done=True, num_rejected=_num_rejected(response.content))
+            return Delivery(is_done=True, num_rejected=_num_rejected(response.content))
         reason = f"HTTP {response.status_code}"
         if response.status_code in _RETRYABLE_HTTP:
             wait_s = _seconds(response.headers.get("retry-after"))
-            return Outcome(is_done=False, retry_after_s=wait_s, reason=reason)
-        return Outcome(is_done=True, num_rejected=num_spans, reason=reason)
+            return Delivery(is_done=False, retry_after_s=wait_s, reason=reason)
+        return Delivery(is_done=True, num_rejected=num_spans, reason=reason)
 
     return send
 
@@ -77,7 +98,7 @@ def _open_http(target: OtlpTarget) -> Send:
 def _open_grpc(target: OtlpTarget) -> Send:
     import grpc
 
-    # OTLP specification, «Failures» of OTLP/gRPC: only these may be sent again.
+    # OTLP specification, "Failures" of OTLP/gRPC: only these may be sent again.
     retryable = {
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -100,14 +121,14 @@ def _open_grpc(target: OtlpTarget) -> Send:
         channel = grpc.insecure_channel(parts.netloc, compression=compression)
     export = channel.unary_unary(_GRPC_METHOD)
 
-    def send(body: bytes, num_spans: int) -> Outcome:
+    def send(body: bytes, num_spans: int) -> Delivery:
         try:
             answer = export(body, timeout=target.timeout_s, metadata=tuple(target.headers.items()))
         except grpc.RpcError as error:
             code = error.code()
             is_done = code not in retryable
-            return Outcome(is_done, num_spans if is_done else 0, reason=code.name)
-        return Outcome(is_done=True, num_rejected=_num_rejected(answer))
+            return Delivery(is_done, num_spans if is_done else 0, reason=code.name)
+        return Delivery(is_done=True, num_rejected=_num_rejected(answer))
 
     return send
 
