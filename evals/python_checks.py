@@ -57,9 +57,14 @@ class PythonChecks:
             ConfigurationError: If it is not in the dataset's folder.
         """
         name = check.what.rpartition(":")[0]
-        path = (self._folder / name).resolve()
-        if not path.is_file() or not path.is_relative_to(self._folder):
-            raise ConfigurationError(f"{name}, a Python assertion, is not in {self._folder}")
+        try:
+            path = (self._folder / name).resolve()
+            is_there = path.is_file() and path.is_relative_to(self._folder)
+        except (OSError, ValueError):
+            # Half a character, or a zero byte: no file can be called that.
+            is_there = False
+        if not is_there:
+            raise ConfigurationError(f"{name!r:.80}, a Python assertion, is not in {self._folder}")
         return path
 
     def run(self, check: LateCheck, item: Item, answer: str, context: Context) -> Score:

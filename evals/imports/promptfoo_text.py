@@ -37,7 +37,11 @@ class Folder:
             UnfitError: If it is outside of the folder, or not there.
         """
         name = reference.removeprefix(FILE)
-        found = (self.path / name).resolve()
+        try:
+            found = (self.path / name).resolve()
+        except (OSError, ValueError) as error:
+            # Half a character, or a zero byte: no file can be called that.
+            raise UnfitError(f"file {name!r:.80} cannot be one") from error
         if not found.is_relative_to(self.path):
             raise UnfitError(f"file {name!r:.80} is outside of the configuration's folder")
         if not found.is_file():

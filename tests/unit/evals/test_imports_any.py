@@ -132,3 +132,12 @@ def test_what_is_imported_can_be_loaded(tmp_path: Path) -> None:
     assert main(flags) == 0
     dataset = load_dataset(folder)
     assert (len(dataset.items), dataset.problems) == (1, ())
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\0b", "x" * 5000, "../x", "none.json"])
+def test_a_file_that_cannot_be_is_a_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.json"
+    test = {"vars": {"x": "1"}, "assert": [{"type": "equals", "value": f"file://{name}"}]}
+    path.write_text(json.dumps({"prompts": ["ask {{x}}"], "tests": [test]}))
+    with pytest.raises(ConfigurationError, match="file "):
+        import_file("promptfoo", path)

@@ -193,7 +193,7 @@ def test_python_assertions_run_only_if_allowed(
     assert json.loads(capsys.readouterr().out)["baseline"]["accuracy"] == 1.0
     (dataset / "checks.py").unlink()
     assert main(judge(dataset, a, a, "--allow-python")) == 2
-    assert "checks.py, a Python assertion, is not in" in capsys.readouterr().err
+    assert "checks.py', a Python assertion, is not in" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

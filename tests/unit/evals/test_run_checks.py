@@ -177,7 +177,7 @@ def test_python_assertions_run_if_they_are_allowed_and_are_part_of_the_run(
     assert "which differs in checks" in capsys.readouterr().err
     (dataset / "checks.py").unlink()
     assert main(run(server, dataset, "--allow-python", report="other"), [EVAL]) == 2
-    assert "checks.py, a Python assertion, is not in" in capsys.readouterr().err
+    assert "checks.py', a Python assertion, is not in" in capsys.readouterr().err
     assert server.answered.total() == 48
 
 
