@@ -39,12 +39,13 @@ class Folder:
         name = reference.removeprefix(FILE)
         try:
             found = (self.path / name).resolve()
+            is_inside, is_there = found.is_relative_to(self.path), found.is_file()
         except (OSError, ValueError) as error:
-            # Half a character, or a zero byte: no file can be called that.
+            # Half a character, a zero byte, or too long: no file can be called that.
             raise UnfitError(f"file {name!r:.80} cannot be one") from error
-        if not found.is_relative_to(self.path):
+        if not is_inside:
             raise UnfitError(f"file {name!r:.80} is outside of the configuration's folder")
-        if not found.is_file():
+        if not is_there:
             raise UnfitError(f"file {name!r:.80} is not there")
         return found
 
