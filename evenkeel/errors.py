@@ -48,10 +48,7 @@ class StoreError(CannotMeasureError):
 def first_line(error: BaseException, max_chars: int | None = None) -> str:
     """Return the first line of an error's message, or its type's name if it has no message.
 
-    Args:
-        error: Blank lines before its message are skipped.
-        max_chars: Where to cut; None for nowhere. Text that may hold a secret is cut after the
-            secret is taken out: part of it would not be found.
+    A line that may hold a secret must not be cut before the secret is taken out.
     """
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:max_chars]
