@@ -48,7 +48,7 @@ class DeliveryWorker:
         self._errors = ErrorGuard(
             logger.error,
             "the outbox cannot be used, retrying error=%r",
-            expected=(sqlite3.Error,),
+            expected=sqlite3.Error,
             count=partial(count, "error"),
         )
 

@@ -20,7 +20,7 @@ class ErrorGuard:
 
     log: Callable[..., object]
     message: str
-    expected: tuple[type[Exception], ...] = ()
+    expected: type[Exception] | tuple[type[Exception], ...] = ()
     count: Callable[[], object] | None = None
     num_errors: int = field(default=0, init=False)
     _is_failing: bool = field(default=False, init=False)

@@ -120,7 +120,7 @@ class StepReader:
         self._malformed = ErrorGuard(
             logger.warning,
             "a step batch is left out, later ones are only counted: %s",
-            expected=(ValueError,),
+            expected=ValueError,
         )
         self._errors = ErrorGuard(
             logger.error, "step ledgers fail, requests go on; later errors are only counted: %r"

@@ -24,7 +24,7 @@ class AuditLog:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self.failures = ErrorGuard(
-            logger.warning, "the cache's audit log cannot be written: %s", expected=(OSError,)
+            logger.warning, "the cache's audit log cannot be written: %s", expected=OSError
         )
 
     def write(self, event: str, **details: str | int | float | None) -> None:

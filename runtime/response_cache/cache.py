@@ -128,15 +128,13 @@ class ResponseCache:
         )
         self._comparer = Worker("cache-comparison", _MAX_COMPARISONS, _COMPARISON_STUCK_S)
         self._outage = ErrorGuard(
-            logger.warning,
-            "the cache does not answer, the model does: %s",
-            expected=(BackendError,),
+            logger.warning, "the cache does not answer, the model does: %s", expected=BackendError
         )
         self._corruption = ErrorGuard(
             logger.warning,
             "the cache holds what is no entry, it is deleted and the model answers; later ones "
             "are only counted: %s",
-            expected=(CorruptEntryError,),
+            expected=CorruptEntryError,
         )
 
     def control(self, policy: RoutePolicy) -> ServeControl:

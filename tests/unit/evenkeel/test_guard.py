@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 @pytest.fixture
 def guard() -> ErrorGuard:
-    return ErrorGuard(logger.warning, "it goes on: %s", expected=(StoreError,))
+    return ErrorGuard(logger.warning, "it goes on: %s", expected=StoreError)
 
 
 def test_the_first_of_a_row_is_logged_and_all_are_counted(
