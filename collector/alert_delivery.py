@@ -8,12 +8,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from collector.alert_book import AlertBook
 from collector.alert_groups import Grouper
 from collector.alert_outbox import Outbox
 from collector.alert_queue import DeliveryPolicy, ReceiverQueue, Surroundings
+from evenkeel.guard import ErrorGuard
 from evenkeel.slo_receiver import Receiver
 
 __all__ = ["DeliveryPolicy", "DeliveryWorker"]
@@ -42,7 +44,13 @@ class DeliveryWorker:
         self._find_receivers = find_receivers
         self._policy = policy
         self._count = count
-        self._has_logged_error = False
+        # A full disk must not end delivery: the letter waits, and is sent under the same id.
+        self._errors = ErrorGuard(
+            logger.error,
+            "the outbox cannot be used, retrying error=%r",
+            expected=sqlite3.Error,
+            count=partial(count, "error"),
+        )
 
     async def run(self, stop: threading.Event) -> None:
         """Deliver until `stop` is set; attempts under way are cut off, and made again later."""
@@ -55,7 +63,7 @@ class DeliveryWorker:
                     grouper.flush(self._find_receivers(), time.time_ns())
                     self._start_queues(outbox, tasks)
                 except sqlite3.Error as error:
-                    self._note_error(error)
+                    self._errors.note(error)
                 await asyncio.sleep(self._policy.poll_s)
         finally:
             for task in tasks.values():
@@ -65,22 +73,15 @@ class DeliveryWorker:
 
     def _start_queues(self, outbox: Outbox, tasks: dict[str, asyncio.Task[None]]) -> None:
         """Keep a queue for each who is owed something; one that ended by an error begins anew."""
-        around = Surroundings(self._find_receivers, self._policy, self._count, self._note_error)
+        around = Surroundings(self._find_receivers, self._policy, self._count, self._errors.note)
         for name, task in list(tasks.items()):
             if task.done():
                 del tasks[name]
                 error = None if task.cancelled() else task.exception()
                 if error is not None:
-                    self._note_error(error)
+                    self._errors.note(error)
         owed = set(outbox.receivers())
         for name in owed - set(tasks):
             tasks[name] = asyncio.create_task(ReceiverQueue(name, outbox, around).run())
         for name in set(tasks) - owed - set(self._find_receivers()):
             tasks[name].cancel()
-
-    def _note_error(self, error: BaseException) -> None:
-        """A full disk must not end delivery: the letter waits, and is sent under the same id."""
-        self._count("error")
-        if not self._has_logged_error:
-            logger.error("the outbox cannot be used, retrying error=%r", error)
-        self._has_logged_error = True

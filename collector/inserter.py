@@ -19,6 +19,7 @@ from collector.segment import encode_segment, read_bodies
 from collector.self_metrics import SelfMetrics
 from collector.storage import Storage, insert_segment, insert_segment_file
 from collector.write_ahead_log import WriteAheadLog
+from evenkeel.errors import first_line
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -114,10 +115,9 @@ class Inserter:
             except (ClickHouseError, OSError) as error:
                 self._metrics.insert_failures.inc()
                 num_refusals += _is_refusal(error)
-                lines = str(error).splitlines() or [type(error).__name__]
                 logger.warning(
                     "insert failed segment=%s retry_s=%.1f error=%s",
-                    segment.name, wait_s, lines[0][:300],
+                    segment.name, wait_s, first_line(error, max_chars=300),
                 )  # fmt: skip
             self._stop.wait(wait_s * random.uniform(0.5, 1.5))
             wait_s = min(wait_s * 2, MAX_RETRY_S)

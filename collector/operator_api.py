@@ -40,7 +40,7 @@ from collector.tenant_limits import RateLimitedError
 from collector.write_ahead_log import LogFullError, LogWriteError
 from evenkeel.audit import FILE_NAME as AUDIT_NAME
 from evenkeel.audit import Audit, Entry, write_down
-from evenkeel.errors import ConfigurationError, EvenkeelError, StoreError
+from evenkeel.errors import ConfigurationError, EvenkeelError, StoreError, first_line
 from evenkeel.prompts import PromptRegistry
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_groups import with_groups
@@ -78,8 +78,7 @@ class _Reader:
         try:
             result = self.client.query(read_query(name), parameters=dict(parameters or {}))
         except (ClickHouseError, OSError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise StoreError(f"the store refuses {name}: {reason}") from error
+            raise StoreError(f"the store refuses {name}: {first_line(error)}") from error
         return list(result.named_results())
 
 

@@ -67,7 +67,7 @@ def load_rules(path: Path | None = None) -> Rules:
         values = [ValueRule(name=name, **fields) for name, fields in tables["value"].items()]
         content = ContentRule(**tables[CONTENT])
     except (ValidationError, TypeError) as error:
-        raise ConfigurationError(f"{path or BUILT_IN}: {_first_line(error)}") from error
+        raise ConfigurationError(f"{path or BUILT_IN}: {_problem(error)}") from error
     names = [*(rule.name for rule in keys), *(rule.name for rule in values), CONTENT]
     for name in names:
         if names.count(name) > 1:
@@ -79,7 +79,7 @@ def load_rules(path: Path | None = None) -> Rules:
     )
 
 
-def _first_line(error: ValidationError | TypeError) -> str:
+def _problem(error: ValidationError | TypeError) -> str:
     if isinstance(error, TypeError):
         return str(error)
     first = error.errors()[0]

@@ -29,7 +29,7 @@ from collector.rollup_objectives import (
     write_objectives,
 )
 from collector.view_change import MAX_QUERY_SIZE, Render, name_views_back, run_statement
-from evenkeel.errors import StoreError
+from evenkeel.errors import StoreError, first_line
 from evenkeel.slo_model import Slo
 
 if TYPE_CHECKING:
@@ -178,8 +178,7 @@ class _Connection:
 
 
 def _refusal(error: Exception) -> StoreError:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return StoreError(f"the rollups cannot be set: {lines[0]}")
+    return StoreError(f"the rollups cannot be set: {first_line(error)}")
 
 
 def view_statements(parts: Sequence[Counted]) -> list[str]:

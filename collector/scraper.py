@@ -17,7 +17,7 @@ from collector.intake import Intake
 from collector.metric_points import GAUGE, Point, encode_points
 from collector.prometheus_text import read_page
 from collector.write_ahead_log import LogFullError, LogWriteError
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 from evenkeel.secret_text import hide_password
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Scraper:
             text = await self._read(target)
             points = await asyncio.to_thread(self._read_points, text, time_ns)
         except (httpx.HTTPError, ValueError) as error:
-            reason = str(error) or type(error).__name__
+            reason = first_line(error)
             if was_up:
                 logger.warning("cannot scrape target=%s error=%s", target.instance, reason)
         points.append(Point(UP, time_ns, GAUGE, value=0.0 if reason else 1.0))

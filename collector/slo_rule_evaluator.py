@@ -12,7 +12,7 @@ from collector.alert_state import Patience
 from collector.slo_evidence import gather, window_link
 from collector.slo_store import SloStore
 from evenkeel.durations import format_duration
-from evenkeel.errors import StoreError
+from evenkeel.errors import StoreError, first_line
 from evenkeel.matchers import silence_command
 from evenkeel.slo_model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Slo
 from evenkeel.slo_query import MAX_REQUEST_NS
@@ -67,7 +67,7 @@ class RuleEvaluator:
             except Exception as error:
                 # Odd data or a wrong rule: the other rules are judged all the same.
                 self._note_failure(StoreError(f"rule {rule.name!r}: {error}"))
-                self._failures[rule.name] = str(error).partition("\n")[0][:500]
+                self._failures[rule.name] = first_line(error, max_chars=500)
             else:
                 self._failures.pop(rule.name, None)
         names = {rule.name for rule in rules}

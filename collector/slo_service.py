@@ -22,6 +22,7 @@ from collector.slo_store import SloStore
 from collector.slo_watch import Heartbeat, watch
 from collector.watched_file import WatchedFile
 from evenkeel.errors import ConfigurationError, EvenkeelError
+from evenkeel.guard import ErrorGuard
 from evenkeel.prompt_freeze import Freeze, read_freezes, write_freezes
 from evenkeel.slo_file import read_slo_file
 from evenkeel.slo_model import Slo
@@ -117,7 +118,12 @@ class SloService:
 
     def _evaluate(self) -> None:
         """Run cycles until stopped; a store that is gone is tried again, from the start."""
-        failures = _FailureLog(self._metrics)
+        failures = ErrorGuard(
+            logger.error,
+            "slo evaluation failed, trying again error=%s",
+            expected=(EvenkeelError, sqlite3.Error),
+            count=self._metrics.failures.inc,
+        )
         while not self._stop.is_set():
             try:
                 self._evaluate_connected(failures)
@@ -127,7 +133,7 @@ class SloService:
                 failures.note(error)
                 self._stop.wait(self._file.current.interval_s)
 
-    def _evaluate_connected(self, failures: _FailureLog) -> None:
+    def _evaluate_connected(self, failures: ErrorGuard) -> None:
         client = self._context.connect()
         book = AlertBook(self._book_path)
         try:
@@ -147,7 +153,7 @@ class SloService:
                 if changed is not None:
                     evaluator.use_file(changed)
                     self._warn_of_lacks()
-                num_before = failures.num_failures
+                num_before = failures.num_errors
                 self._context.make_visible()
                 visible = time.monotonic()
                 now_ns = time.time_ns()
@@ -165,8 +171,8 @@ class SloService:
                     self._freeze_promotions(evaluator.slos, verdicts, now_ns)
                 except (EvenkeelError, sqlite3.Error) as error:
                     failures.note(error)
-                if failures.num_failures == num_before:
-                    failures.clear()
+                if failures.num_errors == num_before and failures.clear():
+                    logger.info("slo evaluation works again")
                 if now_ns >= next_forget_ns:
                     book.forget_before(now_ns - _KEEP_NS)
                     next_forget_ns = now_ns + _FORGET_EVERY_NS
@@ -211,32 +217,6 @@ class SloService:
                 self._count_delivery("error")
                 logger.exception("alert delivery failed, beginning anew")
                 self._stop.wait(self._file.current.interval_s)
-
-
-class _FailureLog:
-    """Counts every failure and logs the first of a row."""
-
-    def __init__(self, metrics: SloMetrics) -> None:
-        self._metrics = metrics
-        self._is_failing = False
-        self.num_failures = 0
-
-    def note(self, error: Exception) -> None:
-        self._metrics.failures.inc()
-        self.num_failures += 1
-        if not self._is_failing:
-            is_expected = isinstance(error, EvenkeelError | sqlite3.Error)
-            logger.error(
-                "slo evaluation failed, trying again error=%s",
-                error,
-                exc_info=None if is_expected else error,
-            )
-        self._is_failing = True
-
-    def clear(self) -> None:
-        if self._is_failing:
-            logger.info("slo evaluation works again")
-        self._is_failing = False
 
 
 def start(context: Context, policy: DeliveryPolicy | None = None) -> SloService:

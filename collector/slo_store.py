@@ -14,7 +14,7 @@ from collector.alert_message import fingerprint
 from collector.alert_state import State
 from collector.rollup_judgement import quote
 from collector.view_change import MAX_QUERY_SIZE
-from evenkeel.errors import StoreError
+from evenkeel.errors import StoreError, first_line
 from evenkeel.slo_judgement import (
     Buckets,
     Pattern,
@@ -249,8 +249,7 @@ def _definition(slo: Slo, now_ns: int) -> dict[str, Any]:
 
 
 def _refusal(name: str, error: BaseException) -> StoreError:
-    lines = str(error).strip().splitlines()
-    return StoreError(f"{name} failed in the store: {lines[0] if lines else type(error).__name__}")
+    return StoreError(f"{name} failed in the store: {first_line(error)}")
 
 
 def _known(value: object) -> object:

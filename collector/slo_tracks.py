@@ -11,6 +11,7 @@ from collector.slo_arrivals import Arrivals, RecentArrivals
 from collector.slo_corrections import Correction, corrections_of
 from collector.slo_store import SloStore
 from collector.slo_track import LATE_NS, LONG_LATE_NS, SECOND_NS, Track
+from evenkeel.errors import first_line
 from evenkeel.slo_model import Metric, Slo
 from evenkeel.slo_query import MAX_REQUEST_NS, Span
 
@@ -238,8 +239,7 @@ class Tracks:
         before = self._failures.get(name)
         num = 0 if before is None else before.num + 1
         wait_ns = min(_RETRY_NS * 2 ** min(num, 10), _MOST_RETRY_NS)
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        self._failures[name] = Failure(reason[:500], num, now_ns + wait_ns)
+        self._failures[name] = Failure(first_line(error, max_chars=500), num, now_ns + wait_ns)
 
     def clear(self, name: str) -> None:
         """Note that an SLO was evaluated."""

@@ -20,7 +20,7 @@ from collector.log_recovery import recover
 from collector.migrations import migrate, read_migrations
 from collector.rollups import Rollups
 from collector.unfinished_inserts import forget_unfinished_inserts
-from evenkeel.errors import ConfigurationError, MissingPartError, StoreError
+from evenkeel.errors import ConfigurationError, MissingPartError, StoreError, first_line
 from evenkeel.secret_text import hide_password
 from evenkeel.store import DATABASE, check_url
 
@@ -110,7 +110,9 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
         gate = InsertGate()
         rollups = Rollups(connect, gate)
     except (ClickHouseError, OSError, StoreError) as error:
-        raise ConfigurationError(f"the store in {path} cannot be opened: {_line(error)}") from error
+        raise ConfigurationError(
+            f"the store in {path} cannot be opened: {first_line(error)}"
+        ) from error
     return Storage(connect, path, insert_settings, anchor.close, rollups, gate)
 
 
@@ -168,7 +170,7 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
         )
     except (ClickHouseError, OSError, StoreError) as error:
         shown = hide_password(url)
-        reason = _line(error).replace(url, shown)
+        reason = first_line(error).replace(url, shown)
         raise ConfigurationError(f"no ClickHouse answers at {shown}: {reason}") from error
     return Storage(connect, None, insert_settings, lambda: None, rollups, gate)
 
@@ -233,7 +235,9 @@ def _store_log(client: Client, insert_settings: Mapping[str, str], log: Path | N
             with segment.path.open("rb") as file:
                 insert_segment(client, insert_settings, segment.name, file)
         except ClickHouseError as error:
-            logger.warning("segment left for later segment=%s error=%s", segment.name, _line(error))
+            logger.warning(
+                "segment left for later segment=%s error=%s", segment.name, first_line(error)
+            )
             continue
         segment.path.unlink()
 
@@ -253,8 +257,3 @@ def _token_settings(name: str) -> dict[str, str]:
 
 def _quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -12,7 +12,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from collector.data_folder import ID_FILE, hold
 from collector.retention import TABLES
 from collector.storage import open_embedded
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -46,11 +46,8 @@ def export_parquet(data_dir: Path, target: Path, tables: Sequence[str] | None) -
         client = storage.connect()
         try:
             parts = [_export(client, table, target) for table in tables or TABLES]
-        except ClickHouseError as error:
-            reason = str(error).splitlines()[0]
-            raise ConfigurationError(f"cannot export to {target}: {reason}") from error
-        except OSError as error:
-            raise ConfigurationError(f"cannot export to {target}: {error}") from error
+        except (ClickHouseError, OSError) as error:
+            raise ConfigurationError(f"cannot export to {target}: {first_line(error)}") from error
         finally:
             client.close()
             storage.close()

@@ -19,7 +19,7 @@ import httpx
 from evals.sides import Side
 from evals.stream import BROKE_OFF, StreamedAnswer
 from evenkeel import spans
-from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
 
 RETRIED_STATUSES = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 
@@ -295,8 +295,7 @@ class ChatClient:
                 f"{url}/v1/models answered {error.response.status_code}; is it an OpenAI server?"
             ) from error
         except httpx.HTTPError as error:
-            what = str(error) or type(error).__name__
-            raise CannotMeasureError(f"no server answers at {url}: {what}") from error
+            raise CannotMeasureError(f"no server answers at {url}: {first_line(error)}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise CannotMeasureError(f"{url}/v1/models did not list models") from error
         if wanted is None and served:

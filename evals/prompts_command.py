@@ -14,7 +14,7 @@ from typing import Any
 from evenkeel.audit import FILE_NAME as AUDIT_NAME
 from evenkeel.audit import user_name, write_down
 from evenkeel.cli import Command
-from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
 from evenkeel.prompt_freeze import read_freezes
 from evenkeel.prompt_promotion import LabelMove, Promotion, Reversal, promote, roll_back
 from evenkeel.prompts import DRAFT, LABELS, PromptRegistry, PromptVersion
@@ -144,8 +144,7 @@ def _count_tokens(url: str, text: str) -> int:
         response.raise_for_status()
         return int(response.json()["count"])
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
-        what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CannotMeasureError(f"{url} does not count tokens: {what}") from error
+        raise CannotMeasureError(f"{url} does not count tokens: {first_line(error)}") from error
 
 
 def _show(args: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from evals.answers import Answer
 from evals.outcome import Outcome
 from evenkeel import spans
+from evenkeel.errors import first_line
 from evenkeel.otlp_sender import deliver, open_sender
 from evenkeel.otlp_target import OtlpTarget
 from evenkeel.prompts import digest
@@ -57,8 +58,7 @@ def _probe(endpoint: str) -> str | None:
     try:
         httpx.get(endpoint, timeout=2.0, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        reason = str(error) or type(error).__name__
-        return f"no collector answers at {hide_password(endpoint)} ({reason})"
+        return f"no collector answers at {hide_password(endpoint)} ({first_line(error)})"
     return None
 
 

@@ -43,3 +43,12 @@ class CannotMeasureError(EvenkeelError):
 
 class StoreError(CannotMeasureError):
     """The store could not be reached, or refused a query."""
+
+
+def first_line(error: BaseException, max_chars: int | None = None) -> str:
+    """Return the first line of an error's message, or its type's name if it has no message.
+
+    A line that may hold a secret must not be cut before the secret is taken out.
+    """
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:max_chars]

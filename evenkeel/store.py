@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import clickhouse_connect
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.errors import ConfigurationError, StoreError, first_line
 from evenkeel.secret_text import hide_password
 
 if TYPE_CHECKING:
@@ -148,5 +148,4 @@ def _reason(error: BaseException) -> str:
             return seen.strerror
         reason = getattr(seen, "reason", None)
         seen = reason if isinstance(reason, BaseException) else seen.__cause__ or seen.__context__
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return first_line(error)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 
 _MAX_BYTES = 1 << 20
 _EMPTY = "tag:yaml.org,2002:null"
@@ -248,7 +248,7 @@ def _compose(text: str, path: Path) -> list[Value]:
     except RecursionError as error:
         raise ConfigurationError(f"{path} is nested too deeply") from error
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} is not YAML: {error}".splitlines()[0]) from error
+        raise ConfigurationError(f"{path} is not YAML: {first_line(error)}") from error
     values = [
         Value(node, path, "the document")
         for node in nodes

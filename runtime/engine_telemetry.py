@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.guard import ErrorGuard
 from evenkeel.otlp_sender import open_sender
 from runtime.engine_snapshot import SharedSnapshot
 from runtime.explainer import MAX_BYTES, MAX_REQUESTS, Explainer
@@ -48,7 +49,7 @@ class EngineTelemetry:
         if self._reader is not None:
             send = open_sender(config.target)
             self._steps = StepExport(self._reader, config.target, config.model, send)
-        self._has_failed = False
+        self._errors = ErrorGuard(logger.error, "/metrics is not kept up to date: %r")
         self._should_stop = threading.Event()
         # Two: a collector that hangs must not make `/metrics` grow old.
         self._threads = [
@@ -93,9 +94,7 @@ class EngineTelemetry:
         try:
             self._snapshot.write(self.explainer.read_snapshot(dropped))
         except Exception as error:
-            if not self._has_failed:
-                logger.error("/metrics is not kept up to date: %r", error, exc_info=error)
-            self._has_failed = True
+            self._errors.note(error)
 
 
 def _start_reader(address: str | None) -> StepReader | None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
+from evenkeel.guard import ErrorGuard
 from evenkeel.spans import SPAN_DECODE
 from runtime.engine_snapshot import EngineFigures, Exemplar, Histogram, Snapshot
 from runtime.explanation import Explanation, describe
@@ -45,7 +46,10 @@ class Explainer:
         self._seconds: Counter[str] = Counter()
         self._ttft = Histogram(_LATENCY_BOUNDS_S)
         self._e2e = Histogram(_LATENCY_BOUNDS_S)
-        self._num_errors = 0
+        self._errors = ErrorGuard(
+            logger.error,
+            "requests cannot be explained, their spans go on; later errors are only counted: %r",
+        )
         self._lock = threading.Lock()
 
     def explain(self, batch: Sequence[Observation]) -> list[Explanation | None]:
@@ -69,7 +73,7 @@ class Explainer:
                     if value is not None:
                         histogram.add(Exemplar(value, trace, span, time_s))
         except Exception as error:
-            self._note_error(error)
+            self._errors.note(error)
 
     def read_snapshot(self, dropped_runs: int = 0) -> Snapshot:
         """Return what `/metrics` shows of engines and ledgers."""
@@ -82,7 +86,7 @@ class Explainer:
                 dropped_runs=dropped_runs,
                 ledgers=0 if counts is None else counts.ledgers,
                 unmatched=0 if counts is None else counts.unmatched,
-                errors=self._num_errors + (0 if counts is None else counts.internal_errors),
+                errors=self._errors.num_errors + (0 if counts is None else counts.internal_errors),
                 ledger_seconds=dict(self._seconds),
                 prefix_misses=dict(self._prefix.num_by_miss),
                 prefix_missed_tokens=dict(self._prefix.missed_tokens_by_miss),
@@ -118,19 +122,8 @@ class Explainer:
                 self._seconds.update(ledger.seconds)
                 return Explanation(ledger, self._prefix.tell(seen, ledger))
         except Exception as error:
-            self._note_error(error)
+            self._errors.note(error)
             return None
-
-    def _note_error(self, error: Exception) -> None:
-        """Count an error of ours and log the first; spans go on without an explanation."""
-        self._num_errors += 1
-        if self._num_errors == 1:
-            logger.error(
-                "requests cannot be explained, their spans go on; later errors are only counted: "
-                "%r",
-                error,
-                exc_info=error,
-            )
 
 
 def read_figures(histories: Mapping[int, StepHistory]) -> list[EngineFigures]:

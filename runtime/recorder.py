@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from evenkeel.guard import ErrorGuard
 from runtime.exporter_counters import SharedCounts
 from runtime.observation import Observation, encode
 from runtime.otlp import num_spans
@@ -100,7 +101,6 @@ class Recorder:
         self._exporter = exporter
         self._counts = counts
         self._bound = bound
-        self._raises = raises
         self._queue = _Queued()
         self._accepted = Tally()
         self._written = Tally()
@@ -108,7 +108,10 @@ class Recorder:
         self._by_status: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._malformed: Counter[str] = Counter()
-        self._internal_errors = 0
+        self._raises = raises
+        self._errors = ErrorGuard(
+            logger.error, "telemetry failed, requests go on; later errors are only counted: %r"
+        )
         self._pump_handle: asyncio.TimerHandle | None = None
 
     def record(self, seen: Observation) -> None:
@@ -145,13 +148,7 @@ class Recorder:
 
     def note_internal_error(self, error: Exception) -> None:
         """Count an error of ours, log the first, and raise it only in tests."""
-        self._internal_errors += 1
-        if self._internal_errors == 1:
-            logger.error(
-                "telemetry failed, requests go on; later errors are only counted: %r",
-                error,
-                exc_info=error,
-            )
+        self._errors.note(error)
         if self._raises:
             raise error
 
@@ -171,7 +168,7 @@ class Recorder:
             spans_dropped_by_reason=dropped,
             export_errors=done.export_errors,
             malformed_headers=dict(self._malformed),
-            internal_errors=self._internal_errors,
+            internal_errors=self._errors.num_errors,
             exporter_restarts=self._exporter.num_restarts,
         )
 

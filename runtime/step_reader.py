@@ -14,6 +14,7 @@ from typing import TypeVar
 import zmq
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.guard import ErrorGuard
 from runtime.ledger import DEFAULT_RIVALS, Ledger, RequestTimes
 from runtime.step_cost import StepCost
 from runtime.step_history import StepHistory, request_span
@@ -116,8 +117,14 @@ class StepReader:
         self._lock = threading.Lock()
         self._should_stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._num_malformed = 0
-        self._num_errors = 0
+        self._malformed = ErrorGuard(
+            logger.warning,
+            "a step batch is left out, later ones are only counted: %s",
+            expected=ValueError,
+        )
+        self._errors = ErrorGuard(
+            logger.error, "step ledgers fail, requests go on; later errors are only counted: %r"
+        )
         self._num_ledgers = 0
         self._num_unmatched = 0
 
@@ -214,8 +221,8 @@ class StepReader:
                 steps=sum(h.num_steps for h in histories),
                 lost_steps=sum(h.lost_steps for h in histories),
                 lost_batches=sum(h.num_lost_batches for h in histories),
-                malformed_batches=self._num_malformed,
-                internal_errors=self._num_errors,
+                malformed_batches=self._malformed.num_errors,
+                internal_errors=self._errors.num_errors,
                 ledgers=self._num_ledgers,
                 unmatched=self._num_unmatched,
             )
@@ -248,16 +255,11 @@ class StepReader:
                 break
         batches, errors = decode_batches(messages)
         for error in errors:
-            self._note_malformed(error)
+            self._malformed.note(error)
         with self._lock:
             for batch in batches:
                 self._take(batch)
         return len(messages)
-
-    def _note_malformed(self, error: ValueError) -> None:
-        self._num_malformed += 1
-        if self._num_malformed == 1:
-            logger.warning("a step batch is left out, later ones are only counted: %s", error)
 
     def _take(self, batch: Batch) -> None:
         try:
@@ -267,7 +269,7 @@ class StepReader:
                 self._histories[batch.engine] = history
             history.add(batch)
         except Exception as error:
-            self._note_error(error)
+            self._errors.note(error)
 
     def _answer(self, is_last: bool) -> None:
         """Resolve what is waited for and complete, or too old to wait for."""
@@ -296,7 +298,7 @@ class StepReader:
                 if request is not None:
                     return _Found(history, request, asked)
         except Exception as error:
-            self._note_error(error)
+            self._errors.note(error)
         return None
 
     def _make_ledgers(self, found: Sequence[_Found | None]) -> list[Ledger | None]:
@@ -314,7 +316,7 @@ class StepReader:
                         min(start for start, _ in its), max(end for _, end in its)
                     )
         except Exception as error:
-            self._note_error(error)
+            self._errors.note(error)
         return [self._make_ledger(each, priced) for each in found]
 
     def _make_ledger(
@@ -331,17 +333,7 @@ class StepReader:
                 priced.get(id(found.history)),
             )
         except Exception as error:
-            self._note_error(error)
+            self._errors.note(error)
             return None
         self._num_ledgers += 1
         return ledger
-
-    def _note_error(self, error: Exception) -> None:
-        """Count an error of ours and log the first; requests go on without a ledger."""
-        self._num_errors += 1
-        if self._num_errors == 1:
-            logger.error(
-                "step ledgers fail, requests go on; later errors are only counted: %r",
-                error,
-                exc_info=error,
-            )

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 
 # Aliases of aliases stand for more than memory holds: ten lines for a billion values.
 MAX_NODES = 1_000_000
@@ -62,7 +62,7 @@ def load_yaml(text: str, path: Path) -> tuple[Any, yaml.Node | None]:
             raise ConfigurationError(f"{path} stands for more than {MAX_NODES:,} values")
         return yaml.load(text, Loader=_Loader), tree
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise ConfigurationError(f"{path} is not YAML: {str(error).splitlines()[0]}") from error
+        raise ConfigurationError(f"{path} is not YAML: {first_line(error)}") from error
     except RecursionError as error:
         raise ConfigurationError(f"{path} is nested too deeply, or within itself") from error
 

@@ -8,6 +8,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+from evenkeel.guard import ErrorGuard
 from evenkeel.private_files import FILE_MODE, FOLDER_MODE
 
 logger = logging.getLogger(__name__)
@@ -22,7 +23,9 @@ class AuditLog:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self.num_failed = 0
+        self.failures = ErrorGuard(
+            logger.warning, "the cache's audit log cannot be written: %s", expected=OSError
+        )
 
     def write(self, event: str, **details: str | int | float | None) -> None:
         """Append one event; a file that cannot be written is counted, and said once."""
@@ -38,6 +41,4 @@ class AuditLog:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            self.num_failed += 1
-            if self.num_failed == 1:
-                logger.warning("the cache's audit log cannot be written: %s", error)
+            self.failures.note(error)

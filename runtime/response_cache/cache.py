@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from evenkeel.embedding import Encoder
+from evenkeel.guard import ErrorGuard
 from runtime.response_cache.agreement import say_the_same
 from runtime.response_cache.audit import AuditLog
 from runtime.response_cache.backend import Backend, BackendError, Size
@@ -126,8 +127,15 @@ class ResponseCache:
             None if encoder is None else Embedder(encoder.encode, policy.embedding_timeout_s)
         )
         self._comparer = Worker("cache-comparison", _MAX_COMPARISONS, _COMPARISON_STUCK_S)
-        self._is_failing = False
-        self._has_warned_of_corruption = False
+        self._outage = ErrorGuard(
+            logger.warning, "the cache does not answer, the model does: %s", expected=BackendError
+        )
+        self._corruption = ErrorGuard(
+            logger.warning,
+            "the cache holds what is no entry, it is deleted and the model answers; later ones "
+            "are only counted: %s",
+            expected=CorruptEntryError,
+        )
 
     def control(self, policy: RoutePolicy) -> ServeControl:
         """Return the evidence of a route."""
@@ -366,13 +374,7 @@ class ResponseCache:
             return decode_entry(data, entry_id)
         except CorruptEntryError as error:
             self.counts.errors["corrupt_entry"] += 1
-            if not self._has_warned_of_corruption:
-                self._has_warned_of_corruption = True
-                logger.warning(
-                    "the cache holds what is no entry, it is deleted and the model answers; "
-                    "later ones are only counted: %s",
-                    error,
-                )
+            self._corruption.note(error)
             await self._guard(self._backend.delete([entry_id]), 0)
             return None
 
@@ -382,12 +384,9 @@ class ResponseCache:
             answer = await asked
         except BackendError as error:
             self.counts.errors["backend"] += 1
-            if not self._is_failing:
-                self._is_failing = True
-                logger.warning("the cache does not answer, the model does: %s", error)
+            self._outage.note(error)
             return otherwise
-        if self._is_failing:
-            self._is_failing = False
+        if self._outage.clear():
             logger.warning("the cache answers again")
         return answer
 

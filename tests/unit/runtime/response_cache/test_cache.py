@@ -234,5 +234,5 @@ async def test_an_audit_log_that_cannot_be_written_stops_nothing(
     with caplog.at_level(logging.WARNING):
         assert await cache.delete_tenant("acme") == 1
         assert await cache.delete_tenant("acme") == 0
-    assert cache.audit.num_failed == 2
+    assert cache.audit.failures.num_errors == 2
     assert len(caplog.records) == 1
