@@ -16,7 +16,7 @@ from evals.bisect_file import load_changes
 from evals.bisection import Bisection, Ending, bisect, name_of
 from evals.comparison import Comparison
 from evals.dataset import Dataset, load_dataset, refuse_damaged
-from evals.gates import Gate, parse_gates
+from evals.gates import ErrorGate, Gate, parse_gates, with_errors
 from evals.judgement import OVERALL
 from evals.late_checks import refuse_late_checks
 from evals.outcome import EXIT_GOOD, EXIT_REGRESSED
@@ -106,7 +106,7 @@ class _Step:
         items = spread(self._dataset.items, self._args.limit)
         comparison = Comparison(
             settings=self._settings,
-            gates=[self._gate],
+            gates=with_errors([self._gate]),
             dataset=self._dataset,
             sides=(self._sides[before], self._sides[after]),
             planned=interleave(items, self._settings.seed, self._args.repeats),
@@ -131,7 +131,9 @@ class _Step:
             outcome = comparison.conclude(recorded)
         if folder is not None:
             write_files(outcome, folder, self._settings.dashboard_url)
-        if not outcome.is_measured:
+        is_about_errors = isinstance(self._gate, ErrorGate)
+        fails = outcome.judgement.has_too_many_errors and not is_about_errors
+        if not outcome.is_measured or fails:
             raise CannotMeasureError(f"{title}: {outcome.headline}")
         self._console.print(f"{title}: {outcome.headline}", markup=False, highlight=False)
         overall = next(r for r in outcome.judgement.results if r.slice_name == OVERALL)

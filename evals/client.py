@@ -150,7 +150,7 @@ class ChatClient:
         # connections for each request.
         self._lanes = [
             httpx.AsyncClient(
-                timeout=httpx.Timeout(timeout_s, connect=min(10.0, timeout_s)),
+                timeout=httpx.Timeout(timeout_s, connect=min(10.0, timeout_s / 2)),
                 limits=httpx.Limits(max_connections=2, max_keepalive_connections=2),
                 headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
                 trust_env=False,

@@ -41,7 +41,8 @@ example:
       --candidate golden_datasets/support/sides/short.toml \\
       --gate 'accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%'
 
-exit codes: 0 better or no worse, 1 regressed, 2 bad usage or configuration, 3 could not tell
+exit codes: 0 better, no worse, or worse as far as tolerated; 1 regressed; 2 bad usage or
+configuration; 3 could not tell
 """
 
 COMPARE_EPILOG = """\
@@ -49,7 +50,8 @@ example:
   evenkeel eval compare golden_datasets/support \\
       --baseline build/monday --candidate build/today --gate 'accuracy>=-1%'
 
-exit codes: 0 better or no worse, 1 regressed, 2 bad usage or another dataset, 3 could not tell
+exit codes: 0 better, no worse, or worse as far as tolerated; 1 regressed; 2 bad usage or
+another dataset; 3 could not tell
 """
 
 JUDGE_EPILOG = """\
@@ -58,7 +60,8 @@ example:
       --baseline monday.jsonl --candidate today.jsonl --gate 'accuracy>=-1%'
 
 each line of an answers file: {"id": ..., "answer": ..., "ttft_s": ..., "e2e_s": ..., "error": ...}
-exit codes: 0 better or no worse, 1 regressed, 2 bad usage, 3 could not tell
+exit codes: 0 better, no worse, or worse as far as tolerated; 1 regressed; 2 bad usage;
+3 could not tell
 """
 
 PLAN_EPILOG = """\

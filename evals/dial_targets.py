@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import httpx
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
-from evenkeel.prompts import Move, PromptRegistry
+from evenkeel.prompt_promotion import Reversal, roll_back
+from evenkeel.prompts import PromptRegistry
 from evenkeel.secret_text import hide_password
 
 TIMEOUT_S = 10.0
@@ -98,16 +99,10 @@ class FolderLabels:
             CannotMeasureError: If it has nothing to go back to.
         """
         try:
-            previous = self._registry.previous(prompt, label)
-            if previous is None:
-                raise CannotMeasureError(f"{prompt}@{label} has nothing to go back to")
-            self._registry.resolve(f"{prompt}@{previous}")
-            now_s = int(time.time())
-            move = Move(now_s, label, previous, f"{reason} ({by})", None, is_rollback=True)
-            self._registry.move(prompt, move)
+            moved = roll_back(self._registry, Reversal(prompt, label, by, reason), time.time_ns())
         except ConfigurationError as error:
             raise CannotMeasureError(str(error)) from error
-        return previous
+        return moved.version
 
 
 def put_into_shadow(url: str, route: str, key: str | None) -> str:

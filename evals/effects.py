@@ -10,7 +10,7 @@ from scipy.stats import norm, t
 
 from evals.answers import AnsweredPair
 from evals.effect import Effect
-from evals.gates import AccuracyGate, ErrorGate, Gate, PreferenceGate
+from evals.gates import AccuracyGate, ErrorGate, Gate, PreferenceGate, is_more
 from evals.latency_effects import Latencies, estimate_latency, measure_latencies
 from evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean, design_effect
 from evals.stats.inputs import Floats
@@ -88,29 +88,36 @@ def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
     What counts against the tolerance is what was observed: a candidate that never fails passes
     whatever the number of pairs, and one that failed more often than is tolerated never does.
     """
+    # An answer that was kept from an earlier run is no request, and failures are not kept.
+    pairs = [pair for pair in pairs if not (pair.a.reply.is_cached or pair.b.reply.is_cached)]
+    if not pairs:
+        return Effect(0, None, None, estimate=0.0, p_beyond=0.0, note="every answer was kept")
     failures = np.array([_failed(pair) for pair in pairs])
     shares = failures.mean(axis=0)
-    change = float(shares[1] - shares[0])
+    num_more = int(failures[:, 1].sum() - failures[:, 0].sum())
     observed = Effect(
         num_pairs=len(pairs),
         baseline=float(shares[0]),
         candidate=float(shares[1]),
-        estimate=change,
-        p_beyond=0.0 if change <= gate.margin else 1.0,
+        estimate=num_more / len(pairs),
+        p_beyond=1.0 if is_more(num_more / len(pairs), gate.margin) else 0.0,
     )
     if not failures.any():
-        # There is nothing to test then, and nothing that other gates must allow for.
         return replace(observed, note="no request failed")
+    only = (failures[:, 0] > failures[:, 1], failures[:, 1] > failures[:, 0])
+    note = f"{only[1].sum()} failed on the candidate only, {only[0].sum()} on the baseline only"
+    if num_more <= 0:
+        # There is nothing to test then, and nothing that other gates must allow for.
+        return replace(observed, note=note)
     names = [pair.item.cluster_id for pair in pairs]
     answered = _paired(gate.margin, 1 - failures, names, ("", ""))
-    only = (failures[:, 0] > failures[:, 1], failures[:, 1] > failures[:, 0])
     return replace(
         observed,
         lower=None if answered.upper is None else 0.0 - answered.upper,
         upper=None if answered.lower is None else 0.0 - answered.lower,
         p_worse=answered.p_worse,
         p_better=answered.p_better,
-        note=f"{only[1].sum()} failed on the candidate only, {only[0].sum()} on the baseline only",
+        note=note,
     )
 
 

@@ -59,6 +59,8 @@ class LatencyGate:
 Gate = AccuracyGate | ErrorGate | LatencyGate
 
 # Judged in every run, whether or not `--gate` names errors.
+# Shares are quotients: 4 of 400 must not exceed 1 %.
+_ROUNDING = 1e-9
 USUAL_ERRORS = ErrorGate("errors<=+1%", 0.01)
 
 EXAMPLE = "'accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%'"
@@ -81,6 +83,11 @@ def parse_gates(text: str) -> list[Gate]:
         if names.count(name) > 1:
             raise ConfigurationError(f"--gate names {name} twice")
     return gates
+
+
+def is_more(loss: float, margin: float) -> bool:
+    """Return whether a loss exceeds a margin by more than its last digits."""
+    return loss > margin + _ROUNDING
 
 
 def with_errors(gates: Sequence[Gate]) -> list[Gate]:

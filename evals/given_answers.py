@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,9 @@ class GivenAnswers:
     problems: tuple[str, ...]
 
 
+_TIMED_OUT = re.compile(r"time[sd]?[ -]*out|deadline", re.IGNORECASE)
+
+
 def read_answers(path: Path) -> GivenAnswers:
     """Read a file of answers; of two with one id the first counts.
 
@@ -83,6 +86,13 @@ def read_answers(path: Path) -> GivenAnswers:
         if len(answers) == MAX_ANSWERS:
             raise ConfigurationError(f"{path} has more than {MAX_ANSWERS:,} answers; split it")
         answers[name], places[name] = answer, place
+    longest_s = max((a.reply.e2e_s or 0.0 for a in answers.values()), default=0.0)
+    for name, answer in answers.items():
+        reply = answer.reply
+        if reply.has_timed_out and reply.e2e_s is None and longest_s:
+            # Nobody said what the limit was: at least what the longest answer took.
+            timed = replace(reply, ttft_s=reply.ttft_s or longest_s, e2e_s=longest_s)
+            answers[name] = replace(answer, reply=timed)
     if not answers:
         first = f"; first problem: {problems.lines[0]}" if problems.lines else ""
         raise ConfigurationError(f"{path} holds no answers{first}")
@@ -154,6 +164,9 @@ def _read(value: Any) -> tuple[str, GivenAnswer, Sequence[str]]:
     inner = _body(record)
     error = _error(record, inner)
     text = None if error is not None else _text(inner)
+    if text is None and error is None and any(key in inner for key in (*TEXT_KEYS, "content")):
+        # How many harnesses write down a request that failed.
+        error = "its answer is empty of text"
     if text is None and error is None:
         raise UnfitError(f"has no answer; expected one of {', '.join(TEXT_KEYS)}, or error")
     doubts: list[str] = []
@@ -163,6 +176,12 @@ def _read(value: Any) -> tuple[str, GivenAnswer, Sequence[str]]:
         doubts.append(f"ttft_s {ttft_s:g} is above e2e_s {e2e_s:g}; neither is used")
         ttft_s = e2e_s = None
     tokens = _tokens(record, inner)
+    has_timed_out = error is not None and _TIMED_OUT.search(error) is not None
+    if error is not None and not has_timed_out:
+        # The time to a failure is no latency.
+        ttft_s = e2e_s = None
+    elif has_timed_out:
+        ttft_s = e2e_s if ttft_s is None else ttft_s
     reply = Reply(
         start_ns=0,
         end_ns=0,
@@ -170,7 +189,8 @@ def _read(value: Any) -> tuple[str, GivenAnswer, Sequence[str]]:
         error=error,
         ttft_s=ttft_s,
         e2e_s=e2e_s,
-        tpot_s=_tpot_s(ttft_s, e2e_s, tokens[1]),
+        tpot_s=None if has_timed_out else _tpot_s(ttft_s, e2e_s, tokens[1]),
+        has_timed_out=has_timed_out,
         input_tokens=tokens[0],
         output_tokens=tokens[1],
     )
@@ -194,7 +214,7 @@ def _error(record: Mapping[str, Any], body: Mapping[str, Any]) -> str | None:
     for found in (record.get("error"), body.get("error")):
         if isinstance(found, dict):
             found = found.get("message") or json.dumps(found)
-        if found not in (None, "", False):
+        if found not in (None, "", False, "{}", []):
             return (str(found).strip().splitlines() or ["error"])[0][:200]
     return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evals.answers import AnsweredPair
 from evals.effect import Effect
 from evals.effects import measure
-from evals.gates import AccuracyGate, ErrorGate, Gate, name_of
+from evals.gates import AccuracyGate, ErrorGate, Gate, is_more, name_of
 from evals.stats.multiplicity import holm
 from evals.verdict import Verdict
 from evenkeel.gate_verdict import worst
@@ -32,7 +32,7 @@ class GateResult:
     def is_beyond(self) -> bool:
         """Return whether what was observed is worse than the margin allows."""
         loss = self.loss
-        return loss is not None and loss > self.gate.margin
+        return loss is not None and is_more(loss, self.gate.margin)
 
     @property
     def loss(self) -> float | None:

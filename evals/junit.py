@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+from evals.gates import ErrorGate
 from evals.judgement import OVERALL, GateResult
 from evals.outcome import Outcome
 from evals.report import cells
@@ -61,7 +62,10 @@ def _case(result: GateResult, outcome: Outcome) -> ElementTree.Element:
     if result.verdict is Verdict.REGRESSED:
         _child(case, "failure", figures)
     elif result.verdict is Verdict.INCONCLUSIVE:
-        is_fatal = result.slice_name == OVERALL and not outcome.allows_inconclusive
+        # Failed requests are no matter of too few pairs, whatever is allowed.
+        is_fatal = result.slice_name == OVERALL and (
+            not outcome.allows_inconclusive or isinstance(result.gate, ErrorGate)
+        )
         _child(case, "error" if is_fatal else "skipped", f"inconclusive: {figures}")
     else:
         _child(case, "system-out", f"{result.verdict}: {figures}")

@@ -59,20 +59,25 @@ class JudgeQuality:
 
     def problem(self) -> str | None:
         """Return why this judge proves nothing, or None where it can be trusted that far."""
-        asked = self.num_judged + self.num_unreadable
+        asked = self.num_judged + self.num_unjudged
         if asked < FEWEST_JUDGED:
             return None
+        if self.num_unjudged - self.num_unreadable > MOST_UNREADABLE * asked:
+            return f"the judge has no verdict on {self.num_unjudged} of {asked} pairs"
         if self.num_unreadable > MOST_UNREADABLE * asked:
             shown = "; ".join(repr(said) for said in self.examples)
             return (
                 f"the judge could not be read on {self.num_unreadable} of {asked} pairs; "
                 f"it said {shown}"
             )
-        if self.flip_rate is not None and self.flip_rate > HIGHEST_FLIP_RATE:
+        # Ties that both orders agree on say nothing of what the judge's preferences are worth.
+        num_flipped = round((self.flip_rate or 0.0) * self.num_judged)
+        contested = num_flipped + self.num_decided
+        if num_flipped > HIGHEST_FLIP_RATE * contested:
             return (
                 "the judge's verdict changed with the order of the answers on "
-                f"{self.flip_rate:.0%} of {self.num_judged} pairs, "
-                f"more than {HIGHEST_FLIP_RATE:.0%}"
+                f"{num_flipped / contested:.0%} of the {contested} pairs that it did not call a "
+                f"tie twice, more than {HIGHEST_FLIP_RATE:.0%}"
             )
         if not self.num_decided:
             return f"the judge never preferred an answer on {self.num_judged} pairs"

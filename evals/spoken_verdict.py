@@ -13,40 +13,45 @@ SEARCHED = 4_000
 _THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
 _OPEN_THOUGHTS = re.compile(r"<(?:think|thinking|reasoning)>", re.IGNORECASE)
 _CLOSE_THOUGHTS = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.IGNORECASE | re.DOTALL)
-_CHOICE = r"(?:(?:the\s+)?(?:answer|response|option|assistant|candidate)\s*)?[#(\[]*([12])\b[)\]]*"
+_NOUN = r"(?:the\s+)?(?:answer|response|option|assistant|candidate)\s*"
+_MARKS = r"[#(\[\"'*_{]*"
+_CHOICE = rf"(?:{_NOUN})?{_MARKS}([12])\b[)\]\"'*_}}]*"
+# In a sentence a bare number may be a step, or a fact: there it needs its noun, or the first place.
+_NAMED = rf"(?:{_NOUN}|^\s*){_MARKS}([12])\b[)\]\"'*_]*"
 _GOOD = r"(?:better|best|preferable|preferred|superior|stronger|the\s+winner|clearly\s+better)"
 _NEITHER = (
-    r"\b(?:neither(?:\s+(?:answer|one|is|of))|equally\s+(?:good|bad|well|poor)|tied?|a\s+draw|"
+    r"\b(?:neither(?:\s+(?:answer|one|is|of))|equally\s+(?:good|bad|well|poor)|tied?(?!-)|a\s+draw|"
     r"no\s+(?:clear\s+)?(?:winner|difference)|both\s+(?:answers\s+)?are\s+(?:equal|the\s+same))\b"
 )
 # Each says outright who won; what it names first is the winner.
 _STATED = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     for pattern in (
-        rf"\b(?:verdict|winner|choice|final\s+answer|decision|preferred|better)\b[\"'*_ ]*"
-        rf"(?:is|:|=|-)+[\"'*_\[({{ ]*{_CHOICE}",
+        rf"\b(?:verdict|winner|choice|decision|preferred)\b[\"'*_ ]*(?:is|:|=|-)+\s*{_CHOICE}",
         rf"\\boxed\{{\s*{_CHOICE}",
-        rf"\b(?:prefer|choose|pick|go\s+with|select|favou?r)(?:s|red)?\s+{_CHOICE}",
-        rf"{_CHOICE}[\"'*_ ]*(?:is|was|seems|wins|appears(?:\s+to\s+be)?|would\s+be)\s+"
-        rf"(?:\w+\s+){{0,2}}?{_GOOD}",
-        rf"{_CHOICE}\s+wins\b",
-        rf"\b{_GOOD}\s+(?:one\s+)?(?:is\s+)?{_CHOICE}",
+        rf"\b(?:prefer|choose|pick|go\s+with|select|favou?r|say)(?:s|red)?\s+{_CHOICE}",
+        rf"{_NAMED}[\"'*_ ]*(?:is|was|seems|appears(?:\s+to\s+be)?)\s+(?:\w+\s+){{0,2}}?{_GOOD}",
+        rf"{_NAMED}\s+wins\b",
+        rf"\b{_GOOD}\s+(?:answer\s+|response\s+|option\s+|one\s+)?(?:is|:|=)*\s*{_CHOICE}",
     )
 )
 _STATED_TIE = re.compile(
-    r"\b(?:verdict|winner|choice|final\s+answer|decision)\b[\"'*_ ]*(?:is|:|=|-)+[\"'*_\[({ ]*"
+    r"\b(?:verdict|winner|choice|decision)\b[\"'*_ ]*(?:is|:|=|-)+[\"'*_\[({ ]*"
     rf"(?:a\s+)?(?:tie|draw|neither|equal)\b|{_NEITHER}",
     re.IGNORECASE,
 )
 # Who is meant by "not better" or "worse" is not guessed: such a clause says nothing.
 _DENIED = re.compile(
-    rf"\b(?:not|isn't|isn’t|never|no)\s+(?:\w+\s+){{0,2}}?{_GOOD}|\b(?:worse|inferior|weaker)\b",
+    rf"\b(?:not|isn't|isn’t|never|no|hardly|scarcely|barely|far\s+from|doubt|second)\s+"
+    rf"(?:\w+\s+){{0,5}}?{_GOOD}|\b(?:worse|inferior|weaker|wins\s+no|would\s+be|if)\b",
     re.IGNORECASE,
 )
 _CLAUSE_ENDS = re.compile(r"[.;!?\n]|,\s|\b(?:but|while|whereas|although|however)\b", re.IGNORECASE)
-_ALONE = re.compile(
-    r"(?:answer|response|option)?\s*[#(\[\"'*_]*(1|2|tie)[)\]\"'*_.!]*", re.IGNORECASE
-)
+_ALONE = re.compile(rf"{_MARKS}(?:{_NOUN})?{_MARKS}(1|2|tie)[)\]\"'*_.!]*", re.IGNORECASE)
+
+
+_ORDINALS = re.compile(r"\b(?:the\s+)?(first|second)\s+(?:answer|response|option)\b", re.IGNORECASE)
+_NUMBERS = {"first": "1", "second": "2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ def read_choice(text: str) -> str | None:
     told = without_thoughts(text)
     if told is None:
         return None
+    told = _ORDINALS.sub(lambda match: f"answer {_NUMBERS[match[1].lower()]}", told)
     lines = [line.strip() for line in told.strip().splitlines() if line.strip()]
     if not lines:
         return None
@@ -79,18 +85,14 @@ def read_choice(text: str) -> str | None:
         alone = _ALONE.fullmatch(line)
         if alone is not None:
             return alone[1].lower()
-    for piece in (lines[-1], lines[0], told):
-        found = _stated(piece[-SEARCHED:])
-        if len(found) == 1:
-            return found.pop()
-        if found:
-            return None
-    return None
+    is_long = len(told) > 2 * SEARCHED
+    found = _stated(f"{told[:SEARCHED]}\n{told[-SEARCHED:]}" if is_long else told)
+    return found.pop() if len(found) == 1 else None
 
 
 def _stated(text: str) -> set[str]:
     clauses = [clause for clause in _CLAUSE_ENDS.split(text) if not _DENIED.search(clause)]
-    told = "\n".join(clauses)
+    told = "\n.\n".join(clauses)
     winners = {match[1] for pattern in _STATED for match in pattern.finditer(told)}
     return winners or ({"tie"} if _STATED_TIE.search(told) else set())
 

@@ -111,3 +111,30 @@ def test_both_timed_out_is_no_difference(make_pair: MakePair) -> None:
     pairs += [make_pair(i) for i in range(20, 200)]
     latencies = Latencies.of(Metric.E2E, pairs)
     assert not latencies.is_open.any() and latencies.log_ratios().max() == 0
+
+
+def test_kept_answers_say_nothing_of_failures(make_pair: MakePair) -> None:
+    """Only answers that came are kept: beside fresh requests they would never seem to fail."""
+    (gate,) = parse_gates("errors<=+1%")
+    pairs = [make_pair(i, True, None if i % 20 == 0 else True) for i in range(400)]
+    kept = [replace(p, a=replace(p.a, reply=replace(p.a.reply, is_cached=True))) for p in pairs]
+    assert judge([gate], pairs, 0).verdict is Verdict.REGRESSED
+    assert judge([gate], kept, 0).verdict is Verdict.NO_WORSE
+    assert measure(gate, kept, 0).note == "every answer was kept"
+
+
+@pytest.mark.parametrize(("a", "b", "count"), [(24, 28, 400), (6, 7, 100)])
+def test_exactly_the_tolerance_passes(make_pair: MakePair, a: int, b: int, count: int) -> None:
+    (gate,) = parse_gates("errors<=+1%")
+    pairs = [
+        make_pair(i, None if i < a else True, None if count - i <= b else True)
+        for i in range(count)
+    ]
+    assert judge([gate], pairs, 0).verdict is Verdict.NO_WORSE
+
+
+def test_a_failure_of_the_baseline_takes_no_power_from_accuracy(make_pair: MakePair) -> None:
+    gates = with_errors(parse_gates("accuracy>=-1%"))
+    pairs = [make_pair(i, True, i >= 6) for i in range(60)]
+    pairs[-1] = make_pair(59, None, True)
+    assert judge(gates, pairs, 0).verdict is Verdict.REGRESSED

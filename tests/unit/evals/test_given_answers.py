@@ -189,3 +189,22 @@ def test_no_record_raises_anything_else(tmp_path_factory: Any, record: dict[str,
         read([record], folder)
     except ConfigurationError as error:
         assert "holds no answers" in str(error)
+
+
+def test_a_failed_request_is_told_from_a_missing_answer(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [
+        {"id": "null", "answer": None, "e2e_s": 0.1},
+        {"id": "failed", "error": "HTTP 500", "ttft_s": 0.01, "e2e_s": 0.01},
+        {"id": "late", "error": "timed out after 30 s"},
+        {"id": "limit", "error": "Request timeout", "e2e_s": 30.0},
+        {"id": "fine", "answer": "A", "error": {}, "e2e_s": 2.0},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    replies = {name: given.reply for name, given in read_answers(path).answers.items()}
+    assert replies["null"].error == "its answer is empty of text"
+    assert (replies["failed"].ttft_s, replies["failed"].e2e_s) == (None, None)
+    assert (replies["limit"].has_timed_out, replies["limit"].e2e_s) == (True, 30.0)
+    # Nobody said what the limit was: at least what the longest took.
+    assert (replies["late"].has_timed_out, replies["late"].e2e_s) == (True, 30.0)
+    assert (replies["fine"].text, replies["fine"].error) == ("A", None)

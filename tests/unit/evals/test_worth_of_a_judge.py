@@ -28,8 +28,8 @@ def judged(make_pair: MakePair, verdicts: list[Verdicts]) -> list[AnsweredPair]:
 @pytest.mark.parametrize(
     ("verdicts", "problem"),
     [
-        ([("A", "B")] * 300, "changed with the order of the answers on 100% of 300 pairs"),
-        ([("A", "B")] * 150 + [("A", "A"), ("B", "B")] * 100, "on 43% of 350 pairs"),
+        ([("A", "B")] * 300, "changed with the order of the answers on 100% of the 300 pairs"),
+        ([("A", "B")] * 150 + [("A", "A"), ("B", "B")] * 100, "on 43% of the 350 pairs"),
         ([("tie", "tie")] * 300, "never preferred an answer on 300 pairs"),
         ([("A", "B")] * 100 + [("A", "A"), ("B", "B")] * 100, None),
         ([("A", "B")] * 4, None),
@@ -65,3 +65,15 @@ def test_a_run_with_such_a_judge_could_not_measure(make_pair: MakePair) -> None:
     assert outcome.exit_code == 3
     assert outcome.headline.startswith("could not measure: the judge's verdict changed")
     assert outcome.to_record()["verdict"] == "could not measure"
+
+
+def test_ties_do_not_hide_a_judge_that_flips(make_pair: MakePair) -> None:
+    verdicts: list[Verdicts] = [("tie", "tie")] * 120 + [("A", "B")] * 79 + [("A", "A")]
+    found = quality(judged(make_pair, verdicts), verdicts).problem()
+    assert found is not None and "99% of the 80 pairs" in found
+
+
+def test_a_judge_that_is_silent_proves_nothing(make_pair: MakePair) -> None:
+    verdicts: list[Verdicts] = [(None, None)] * 100 + [("tie", "tie")] * 99 + [("A", "A")]
+    found = quality(judged(make_pair, verdicts), verdicts).problem()
+    assert found == "the judge has no verdict on 100 of 200 pairs"
