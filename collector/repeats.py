@@ -134,7 +134,12 @@ class Repeats:
         age_s = self._clock() - self._began_s
         if 0 <= age_s < self._window_s and len(self._new) < self._max_digests:
             return
-        self._old = self._new if age_s < 2 * self._window_s else set()
+        if age_s < 2 * self._window_s:
+            self._old = self._new
+        else:
+            # Nothing came for so long that what was not saved yet is as old.
+            self._old = set()
+            self._unsaved.clear()
         self._new = set()
         self._began_s = self._clock()
         self._clean()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collector.repeats import DIGEST_BYTES, Repeats, digest_of, mark, read_mark
@@ -67,6 +67,9 @@ def test_a_payload_without_a_mark_has_none(payload: bytes) -> None:
         ),
         max_size=40,
     )
+)
+@example(
+    [("remember", 0), ("wait", 717), ("wait", 900), ("wait", 900), ("restart", 0), ("wait", 483)]
 )
 def test_a_body_is_known_for_a_window_and_not_for_ever(
     tmp_path_factory: pytest.TempPathFactory, events: list[tuple[str, int]]
