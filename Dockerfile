@@ -5,7 +5,7 @@ WORKDIR /evenkeel
 RUN useradd --create-home --uid 10001 evenkeel && install --directory --mode 0700 --owner evenkeel /data
 ENV PYTHONUNBUFFERED=1 EVENKEEL_DATA_DIR=/data
 
-# Our own wheel, of which each image installs a copy.
+# Our own wheels: the kernel's and each part's.
 FROM base AS wheel
 COPY requirements-cpu.lock ./
 RUN grep -E '^(hatchling|packaging|pathspec|pluggy|tomlkit|trove-classifiers)==' requirements-cpu.lock > build.lock \
@@ -16,14 +16,15 @@ COPY runtime ./runtime
 COPY collector ./collector
 COPY dashboard ./dashboard
 COPY evals ./evals
+COPY demo ./demo
 COPY golden_datasets ./golden_datasets
-RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . ./runtime ./collector ./dashboard ./evals ./demo
 
 FROM base AS collector
 COPY requirements-collector.lock ./
 RUN pip install --no-cache-dir --no-deps -r requirements-collector.lock
 COPY --from=wheel /wheels /wheels
-RUN pip install --no-cache-dir --no-deps /wheels/*.whl
+RUN pip install --no-cache-dir --no-deps /wheels/evenkeel-*.whl /wheels/evenkeel_collector-*.whl
 COPY slos.yaml ./
 COPY --chown=evenkeel prompts ./prompts
 USER evenkeel
@@ -38,7 +39,7 @@ FROM base AS dashboard
 COPY requirements-dashboard.lock ./
 RUN pip install --no-cache-dir --no-deps -r requirements-dashboard.lock
 COPY --from=wheel /wheels /wheels
-RUN pip install --no-cache-dir --no-deps /wheels/*.whl
+RUN pip install --no-cache-dir --no-deps /wheels/evenkeel-*.whl /wheels/evenkeel_dashboard-*.whl
 COPY slos.yaml ./
 USER evenkeel
 EXPOSE 8501
@@ -47,7 +48,7 @@ HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=20 \
 ENTRYPOINT ["evenkeel"]
 CMD ["dashboard", "--host", "0.0.0.0"]
 
-# The locked CPU environment. For a GPU, start from vLLM's own image and `pip install evenkeel`.
+# The locked CPU environment. For a GPU, start from vLLM's own image and `pip install . ./runtime`.
 FROM base AS runtime
 RUN apt-get update && apt-get install -y --no-install-recommends gcc g++ libnuma1 \
     && rm -rf /var/lib/apt/lists/*
@@ -55,7 +56,7 @@ COPY requirements-cpu.lock ./
 RUN pip install --no-cache-dir --no-deps -r requirements-cpu.lock \
         --extra-index-url https://download.pytorch.org/whl/cpu
 COPY --from=wheel /wheels /wheels
-RUN pip install --no-cache-dir --no-deps /wheels/*.whl
+RUN pip install --no-cache-dir --no-deps /wheels/evenkeel-*.whl /wheels/evenkeel_runtime-*.whl
 COPY slos.yaml ./
 COPY --chown=evenkeel prompts ./prompts
 USER evenkeel

@@ -30,12 +30,14 @@ golden: .venv/.dev-installed
 
 # The locks name every package, so nothing is resolved and nothing unlocked comes along: vLLM asks
 # for torchvision, torchaudio and torchcodec, which on a CPU break the import of text models.
-.venv/.runtime-installed: requirements-cpu.lock pyproject.toml
+# The root, then each part: distributions of their own, never looked for in an index (--no-deps).
+PARTS := runtime collector dashboard evals demo
+.venv/.runtime-installed: requirements-cpu.lock pyproject.toml $(PARTS:%=%/pyproject.toml)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "evenkeel needs Python 3.11: make PYTHON=/path/to/python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-deps -r requirements-cpu.lock \
 	|| $(BIN)/python -m pip install --quiet --no-deps -r requirements-cpu.lock --extra-index-url $(TORCH_CPU_INDEX)
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . $(PARTS:%=--editable ./%)
 	touch $@
 
 .venv/.dev-installed: .venv/.runtime-installed requirements-dev.lock
@@ -43,12 +45,12 @@ golden: .venv/.dev-installed
 	touch $@
 
 # Resolves pyproject.toml anew; docs/decisions/0002-locks-without-resolution.md says what is left out.
-LEFT_OUT := torchvision|torchaudio|torchcodec|triton|nvidia-.*|cuda-.*|evenkeel|pip|docker-compose
+LEFT_OUT := torchvision|torchaudio|torchcodec|triton|nvidia-.*|cuda-.*|evenkeel.*|pip|docker-compose
 lock:
 	rm -rf build/lock && mkdir -p build && $(PYTHON) -m venv build/lock
 	build/lock/bin/pip install --quiet 'torch==2.13.0+cpu' \
 	|| build/lock/bin/pip install --quiet 'torch==2.13.0+cpu' --extra-index-url $(TORCH_CPU_INDEX)
-	build/lock/bin/pip install --quiet hatchling editables '.[runtime-cpu,collector,embedded,dashboard,evals]'
+	build/lock/bin/pip install --quiet hatchling editables . './runtime[cpu]' './collector[embedded]' ./dashboard ./evals ./demo
 	build/lock/bin/pip freeze --all | grep -v -E '^($(LEFT_OUT))( @|==)' > requirements-cpu.lock
 	build/lock/bin/pip install --quiet '.[dev]'
 	build/lock/bin/pip freeze --all | grep -v -E '^($(LEFT_OUT))( @|==)' | grep -v -x -F -f requirements-cpu.lock > requirements-dev.lock

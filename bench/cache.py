@@ -50,18 +50,18 @@ from cache_evidence import SERIES, RememberingEncoder, reword, run_series, summa
 from cache_misses import measure_misses
 
 from evenkeel.embedding import load_encoder
-from runtime.caller import Caller
-from runtime.response_cache.audit import AuditLog
-from runtime.response_cache.cache import (
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.cache import (
     LEAST_SKETCH_SIMILARITY,
     NUM_CANDIDATES,
     ResponseCache,
 )
-from runtime.response_cache.entry import CacheEntry, encode_entry
-from runtime.response_cache.memory_backend import MemoryBackend
-from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
-from runtime.response_cache.private_text import PrivateText
-from runtime.response_cache.question import Question, Sampling, read_question
+from evenkeel_runtime.response_cache.entry import CacheEntry, encode_entry
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.response_cache.private_text import PrivateText
+from evenkeel_runtime.response_cache.question import Question, Sampling, read_question
+from evenkeel_runtime.wire.caller import Caller
 
 DATASET = Path(__file__).parents[1] / "golden_datasets" / "support"
 ENTRIES = 100_000
@@ -96,7 +96,7 @@ def make_question(text: str) -> Question:
         Caller(tenant="bench"),
         Sampling(0.0, {}),
         "bench",
-        CachePolicy(routes=(RoutePolicy(mode=Mode.SERVE),)),
+        CachePolicy(routes=(RoutePolicy(mode=HitMode.SERVE),)),
         PrivateText(),
     )
     assert isinstance(found, Question), (text, found)

@@ -21,14 +21,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from evenkeel.embedding import Encoder
-from runtime.caller import Caller
-from runtime.request_hook import EngineReader, RequestHook
-from runtime.request_trace import CURRENT_REQUEST, EngineFacts, HttpRequest
-from runtime.response_cache.audit import AuditLog
-from runtime.response_cache.cache import ResponseCache
-from runtime.response_cache.cached_engine import CachedEngine
-from runtime.response_cache.memory_backend import MemoryBackend
-from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
+from evenkeel_runtime.request.hook import EngineReader, RequestHook
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineFacts, HttpRequest
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.cached_engine import CachedEngine
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.wire.caller import Caller
 
 LIMIT = 0.02
 REQUESTS = 3000
@@ -138,7 +138,7 @@ class _Recorder:
     def record(self, _: object) -> None:
         pass
 
-    def note_internal_error(self, error: Exception) -> None:
+    def record_internal_error(self, error: Exception) -> None:
         raise error
 
 
@@ -155,7 +155,7 @@ async def run_once(
         }
         for rate in rates
     ]
-    route = RoutePolicy(mode=Mode.SERVE, wrong_hit_limit=LIMIT)
+    route = RoutePolicy(mode=HitMode.SERVE, wrong_hit_limit=LIMIT)
     # Seeded runs must not depend on how long embeddings take.
     policy = CachePolicy(routes=(route,), embedding_timeout_s=10)
     cache = ResponseCache(
@@ -166,7 +166,7 @@ async def run_once(
     )
     reader = EngineReader(
         is_streamed=lambda params: False,
-        note_output=lambda run, output: 0,
+        record_output=lambda run, output: 0,
         read_facts=lambda run: EngineFacts(),
         find_times=lambda request_id: [],
         find_beam_search=lambda request_id: None,

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.resources import files
+from pathlib import Path
 from urllib.parse import urlsplit
+
+import evenkeel_dashboard
+from evenkeel.store import QUERIES
 
 _HOP = ("connection", "transfer-encoding", "content-length", "host")
 
@@ -21,7 +24,7 @@ class Asked:
     """One query of the dashboard.
 
     Attributes:
-        name: Its file in evenkeel/queries; "" for others.
+        name: Its file, without its suffix; "" for what is no query of ours.
         begin_s: By the clock of `time.perf_counter`; `end_s` when all of its answer had come.
     """
 
@@ -93,7 +96,7 @@ def noting(query_url: str) -> Iterator[tuple[str, list[Asked]]]:
 
 
 def name_of(body: bytes) -> str:
-    """Return which query of evenkeel/queries a body holds."""
+    """Return which query of the dashboard a body holds."""
     # They begin with a line that says what they are for; some clients send a form around it.
     return next((name for first, name in _first_lines().items() if first in body), "")
 
@@ -101,7 +104,7 @@ def name_of(body: bytes) -> str:
 @cache
 def _first_lines() -> dict[bytes, str]:
     return {
-        path.read_bytes().splitlines()[0]: path.name.removesuffix(".sql")
-        for path in (files("evenkeel") / "queries").iterdir()
-        if path.name.endswith(".sql")
+        path.read_bytes().splitlines()[0]: path.stem
+        for folder in (Path(evenkeel_dashboard.__file__).parent, QUERIES)
+        for path in folder.rglob("*.sql")
     }

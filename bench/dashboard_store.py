@@ -60,8 +60,8 @@ SETTINGS max_partitions_per_insert_block = 1000"""
 PROGRAM = """
 import sys
 from pathlib import Path
-from collector.storage import open_embedded
-from evenkeel.slo_file import read_slo_file
+from evenkeel_collector.store.storage import open_embedded
+from evenkeel.slo.file import read_slo_file
 storage = open_embedded(Path(sys.argv[1]))
 storage.rollups.use(read_slo_file(Path(sys.argv[2])).slos)
 client = storage.connect()

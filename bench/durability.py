@@ -29,8 +29,8 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from collector.log_recovery import OPEN_SUFFIX, recover
-from collector.segment import RECORD, read_bodies
+from evenkeel_collector.log.recovery import OPEN_SUFFIX, recover
+from evenkeel_collector.log.segment import RECORD, read_bodies
 from tests.integration.clickhouse_server import clickhouse_server
 from tests.integration.collector_process import (
     CollectorProcess,

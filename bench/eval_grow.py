@@ -29,14 +29,14 @@ WANTED_S = 10.0
 
 def propose(folder: Path, cache: Path, num_failures: int) -> None:
     """Do what the command does behind the store, and print what came of it as JSON."""
-    from evals.candidates import CandidateFile, Failure
-    from evals.dataset import find_items_file, load_dataset
-    from evals.grow_command import kept_encoder
+    from evenkeel_evals.commands.grow import kept_encoder
+    from evenkeel_evals.dataset.dataset import find_items_file, load_dataset
+    from evenkeel_evals.production.candidates import CandidateFile, ProductionFailure
 
     dataset = load_dataset(folder)
     questions = [item.messages[-1].content for item in dataset.items]
     failures = [
-        Failure(
+        ProductionFailure(
             trace_id=f"{number:032x}",
             messages=(("user", f"Hello, could you tell me this: {question} Thank you!"),),
             answer="An answer.",

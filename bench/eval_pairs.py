@@ -1,10 +1,11 @@
-"""How long `evenkeel eval run` takes for 100 items on two sides, by turns with another checkout.
+"""How long `evenkeel eval run` takes for 100 items on two sides, by turns with something else.
 
     python bench/eval_pairs.py --json build/eval_pairs.json
-    python bench/eval_pairs.py --other ../before --runs 5
+    python bench/eval_pairs.py --other ../before --runs 5              another checkout
+    python bench/eval_pairs.py --promptfoo node_modules/.bin/promptfoo
 
-The server is tests/integration/chat_server.py, which answers after 10 ms; both checkouts ask the
-same one, in turn, and start as a command does.
+The server is tests/integration/chat_server.py, which answers after 10 ms. All ask the same one, in
+turn, start as a command does, and have as many requests in flight.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.checkout import source_path
+
 ROOT = Path(__file__).parents[1]
 NUM_ITEMS = 100
+CONCURRENCY = 4
 
 
 def write_dataset(folder: Path) -> Path:
@@ -46,17 +50,69 @@ def write_dataset(folder: Path) -> Path:
     return dataset
 
 
-def run_once(checkout: Path, dataset: Path, url: str) -> float:
+def write_promptfoo(folder: Path, url: str) -> Path:
+    """The same items, sides and scorer as promptfoo's; JSON is YAML."""
+    config = {
+        "prompts": [
+            [{"role": "system", "content": side}, {"role": "user", "content": "{{question}}"}]
+            for side in "ab"
+        ],
+        "providers": [{"id": "openai:chat:m", "config": {"apiBaseUrl": f"{url}/v1"}}],
+        "tests": [
+            {
+                "vars": {"question": f"say {i}"},
+                "assert": [{"type": "equals", "value": f"say {i}"}],
+            }
+            for i in range(NUM_ITEMS)
+        ],
+    }
+    config["prompts"] = [
+        {"raw": json.dumps(p), "label": f"side {i}"} for i, p in enumerate(config["prompts"])
+    ]
+    path = folder / "promptfoo.yaml"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def run_promptfoo(program: Path, config: Path) -> float:
+    home = config.parent / "promptfoo"
+    switches = ("DISABLE_TELEMETRY", "DISABLE_UPDATE", "DISABLE_REMOTE_GENERATION")
     started = time.perf_counter()
     subprocess.run(
         [
-            *(sys.executable, "-m", "evenkeel", "eval", "run", str(dataset), "--url", url),
+            *(str(program), "eval", "--config", str(config), "--no-cache", "--no-table"),
+            *("--no-progress-bar", "--max-concurrency", str(CONCURRENCY)),
+            *("--output", str(config.with_name("promptfoo.json"))),
+        ],
+        cwd=config.parent,
+        env={
+            **os.environ,
+            **{f"PROMPTFOO_{name}": "1" for name in switches},
+            "PROMPTFOO_CONFIG_DIR": str(home),
+            "OPENAI_API_KEY": "none",
+        },
+        capture_output=True,
+        check=True,
+    )
+    taken = time.perf_counter() - started
+    stats = json.loads(config.with_name("promptfoo.json").read_text())["results"]["stats"]
+    assert stats["successes"] == 2 * NUM_ITEMS, stats
+    return taken
+
+
+def run_once(checkout: Path, dataset: Path, url: str) -> float:
+    own = checkout / ".venv" / "bin" / "python"
+    python = str(own) if own.is_file() else sys.executable
+    started = time.perf_counter()
+    subprocess.run(
+        [
+            *(python, "-m", "evenkeel", "eval", "run", str(dataset), "--url", url),
             *("--baseline", str(dataset / "a.toml"), "--candidate", str(dataset / "b.toml")),
             *("--gate", "accuracy>=-5%, shift_e2e<=+50%", "--otlp-endpoint", "none", "--json"),
-            "--allow-inconclusive",
+            *("--allow-inconclusive", "--concurrency", str(CONCURRENCY)),
         ],
         cwd=checkout,
-        env={**os.environ, "PYTHONPATH": str(checkout)},
+        env={**os.environ, "PYTHONPATH": source_path(checkout)},
         capture_output=True,
         check=True,
     )
@@ -66,11 +122,16 @@ def run_once(checkout: Path, dataset: Path, url: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--other", type=Path, metavar="DIR", help="another checkout")
+    parser.add_argument("--promptfoo", type=Path, metavar="PATH", help="the program of promptfoo")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", type=Path, metavar="PATH")
     args = parser.parse_args()
+    if args.other is not None and not (args.other / "evals" / "evenkeel_evals").is_dir():
+        sys.exit(f"{args.other} has its packages elsewhere: compare it with a checkout of its age")
     checkouts = {"this": ROOT} | ({"other": args.other.resolve()} if args.other else {})
     taken: dict[str, list[float]] = {name: [] for name in checkouts}
+    if args.promptfoo is not None:
+        taken["promptfoo"] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         dataset = write_dataset(folder)
@@ -86,6 +147,9 @@ def main() -> None:
             for _ in range(args.runs):
                 for which, checkout in checkouts.items():
                     taken[which].append(run_once(checkout, dataset, url))
+                if args.promptfoo is not None:
+                    config = write_promptfoo(folder, url)
+                    taken["promptfoo"].append(run_promptfoo(args.promptfoo.resolve(), config))
         finally:
             server.terminate()
             server.wait()

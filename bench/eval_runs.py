@@ -16,15 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from evals.answers import Answer, AnsweredPair
-from evals.client import Call, ChatClient, Reply
-from evals.dataset import Item, Message
-from evals.gates import parse_gates
-from evals.judgement import OVERALL, judge
-from evals.schedule import interleave
-from evals.scorers import Label, Score, make_scorer
-from evals.sides import Side
-from evals.verdict import Verdict
+from evenkeel_evals.ask.answers import Answer, AnsweredPair
+from evenkeel_evals.ask.client import Call, ChatClient, Reply
+from evenkeel_evals.ask.schedule import interleave
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.dataset.dataset import Item, Message
+from evenkeel_evals.judge.gates import parse_gates
+from evenkeel_evals.judge.judgement import OVERALL, judge
+from evenkeel_evals.scorers.base import Label, Score, make_scorer
+from evenkeel_evals.stats.verdict import Verdict
 
 GATES = "accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%"
 SLICES = ("plain", "long", "multi-turn", "extraction", "special")

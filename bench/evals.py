@@ -30,8 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
-# A script's own folder comes first, where this file is named like the package that it measures.
-sys.path[0] = str(Path(__file__).parents[1])
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.eval_kills import KILLS_A_RUN, kill_one_run
 from bench.eval_runs import (
@@ -41,15 +40,15 @@ from bench.eval_runs import (
     share_found,
     share_of_false_alarms,
 )
-from evals.answers import Answer, AnsweredPair
-from evals.client import Reply
-from evals.dataset import Item, Message
-from evals.gates import parse_gates
-from evals.journal import FILE_NAME, Journal
-from evals.judgement import OVERALL, judge
-from evals.recorded import RecordedRun
-from evals.scorers import Label, Score, make_scorer
-from evals.verdict import Verdict
+from evenkeel_evals.ask.answers import Answer, AnsweredPair
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.ask.journal import FILE_NAME, Journal
+from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.dataset.dataset import Item, Message
+from evenkeel_evals.judge.gates import parse_gates
+from evenkeel_evals.judge.judgement import OVERALL, judge
+from evenkeel_evals.scorers.base import Label, Score, make_scorer
+from evenkeel_evals.stats.verdict import Verdict
 
 ROOT = Path(__file__).parents[1]
 NOISE = Path(__file__).with_name("eval_noise.json")

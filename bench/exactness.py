@@ -94,7 +94,7 @@ class Target:
         import torch
         from transformers import AutoModelForCausalLM
 
-        from runtime.demo_model.checkpoint import target_path
+        from evenkeel_runtime.demo_model.checkpoint import target_path
 
         self._torch = torch
         self._model = AutoModelForCausalLM.from_pretrained(target_path(), dtype=torch.float32)
@@ -198,9 +198,9 @@ class Engine:
     def __init__(self, source: str) -> None:
         from vllm import LLM
 
-        from runtime.demo_model.checkpoint import draft_path, target_path
-        from runtime.speculation_controller import FixedLength
-        from runtime.speculation_flags import speculation_flags
+        from evenkeel_runtime.demo_model.checkpoint import draft_path, target_path
+        from evenkeel_runtime.speculation.controller import FixedLength
+        from evenkeel_runtime.speculation.flags import speculation_flags
 
         options: dict[str, Any]
         if source in OUR_SOURCES:
@@ -228,10 +228,10 @@ class Engine:
         if speculation is not None:
             speculation.controller = FixedLength(DEPTH)
         self._schedule = self._scheduler.schedule
-        self._scheduler.schedule = self._note_first_drafts
+        self._scheduler.schedule = self._record_first_drafts
         self._first_drafts: dict[str, Tokens] = {}
 
-    def _note_first_drafts(self, *args: Any, **options: Any) -> Any:
+    def _record_first_drafts(self, *args: Any, **options: Any) -> Any:
         output = self._schedule(*args, **options)
         for request_id, draft in output.scheduled_spec_decode_tokens.items():
             if self._scheduler.requests[request_id].num_output_tokens == 1:

@@ -38,17 +38,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.servers import receiver, wait_for
 from evenkeel.spans import Status
-from runtime.arrival import ArrivalMiddleware
-from runtime.exporter_counters import SharedCounts
-from runtime.observation import Observation, decode, encode
-from runtime.observed_engine import ObservedEngine
-from runtime.otlp import build_request
-from runtime.own_pages import OwnPagesMiddleware
-from runtime.prompt_middleware import PromptMiddleware
-from runtime.record import find_phases, to_record
-from runtime.recorder import QueueBound, Recorder
-from runtime.request_hook import RequestHook
-from runtime.vllm_adapter import make_reader
+from evenkeel_runtime.adapter.engine_client import ObservedEngine
+from evenkeel_runtime.adapter.vllm import make_reader
+from evenkeel_runtime.exporter.otlp import build_request
+from evenkeel_runtime.exporter.record import to_record
+from evenkeel_runtime.ledger.phases import find_phases
+from evenkeel_runtime.request.arrival import ArrivalMiddleware
+from evenkeel_runtime.request.hook import RequestHook
+from evenkeel_runtime.request.prompts import PromptMiddleware
+from evenkeel_runtime.request.recorder import QueueBound, Recorder
+from evenkeel_runtime.serve.own_pages import OwnPagesMiddleware
+from evenkeel_runtime.wire.counters import SharedCounts
+from evenkeel_runtime.wire.observation import Observation, decode, encode
 
 TOKENS = 128
 START_NS = 10**15

@@ -56,7 +56,7 @@ class Tally:
     unfair: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, status: str, wrong: str | None) -> None:
+    def record(self, status: str, wrong: str | None) -> None:
         """Count an answer, and keep what is wrong with it."""
         with self.lock:
             self.statuses[status] += 1
@@ -71,16 +71,18 @@ def send(collector: CollectorProcess, bodies: Iterable[Body], tally: Tally) -> N
         for number, body in enumerate(bodies):
             if number % GRPC_ONE_IN == 0 and body.path in GRPC_METHODS and body.headers == PROTOBUF:
                 code = call(channel, body)
-                tally.note(f"grpc {code}", None if code in FAIR_CODES else f"{code}: {body}")
+                tally.record(f"grpc {code}", None if code in FAIR_CODES else f"{code}: {body}")
                 continue
             url = f"{collector.http_url}{body.path}"
             try:
                 answer = client.post(url, content=body.content, headers=body.raw_headers)
             except httpx.HTTPError as error:
-                tally.note("no answer", f"{error!r}: {body}")
+                tally.record("no answer", f"{error!r}: {body}")
                 continue
             wrong = complaint(body, answer.status_code, answer.headers, answer.content)
-            tally.note(f"http {answer.status_code}", None if wrong is None else f"{wrong}: {body}")
+            tally.record(
+                f"http {answer.status_code}", None if wrong is None else f"{wrong}: {body}"
+            )
 
 
 def call(channel: grpc.Channel, body: Body) -> str:

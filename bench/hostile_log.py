@@ -23,9 +23,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from collector.log_recovery import OPEN_SUFFIX, Recovered, recover
-from collector.quarantine import DAMAGED_SUFFIX, SEALED_SUFFIX, list_quarantined, replay_quarantine
-from collector.segment import encode_segment, read_bodies
+from evenkeel_collector.log.quarantine import (
+    DAMAGED_SUFFIX,
+    SEALED_SUFFIX,
+    list_quarantined,
+    replay_quarantine,
+)
+from evenkeel_collector.log.recovery import OPEN_SUFFIX, Recovered, recover
+from evenkeel_collector.log.segment import encode_segment, read_bodies
 from tests.hostile.log_damage import NODE, damage, intact_bodies
 from tests.integration.collector_process import running_collector
 from tests.integration.otlp_payload import trace_request

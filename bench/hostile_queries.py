@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from collector.query_names import TENANT_FORMATS
+from evenkeel_collector.query.names import TENANT_FORMATS
 from tests.hostile.query_fragments import hostile_queries, parse_all
 from tests.hostile.tenant_answers import (
     Question,

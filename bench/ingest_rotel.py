@@ -23,7 +23,7 @@ from clickhouse_connect.driver.client import Client
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from collector.storage import SHORT_ANALYSIS, open_server
+from evenkeel_collector.store.storage import SHORT_ANALYSIS, open_server
 from tests.integration.clickhouse_server import clickhouse_server
 
 # The table that the OpenTelemetry Collector's exporter, and rotel, write to.

@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ingest import NUM_BODIES, build_body
 
-from collector.canonical import check_protobuf
-from collector.segment import encode_segment
-from collector.storage import insert_segment_file, open_embedded
+from evenkeel_collector.intake.canonical import check_protobuf
+from evenkeel_collector.log.segment import encode_segment
+from evenkeel_collector.store.storage import insert_segment_file, open_embedded
 
 SPANS_A_BODY = 512
 TABLES = ("spans", "requests", "requests_1m", "requests_1h", "engine_state")

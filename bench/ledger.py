@@ -18,10 +18,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from runtime.ledger import DEFAULT_RIVALS, RequestTimes  # noqa: E402
-from runtime.step_history import StepHistory  # noqa: E402
-from runtime.step_reader import DEFAULT_MAX_BYTES, DEFAULT_MAX_REQUESTS  # noqa: E402
-from runtime.step_record import ENTRY, STEP, Arrived, decode_batch, encode_batch  # noqa: E402
+from evenkeel_runtime.exporter.step_history import StepHistory  # noqa: E402
+from evenkeel_runtime.exporter.step_reader import DEFAULT_MAX_BYTES, DEFAULT_MAX_REQUESTS  # noqa: E402
+from evenkeel_runtime.ledger.charges import DEFAULT_RIVALS, RequestTimes  # noqa: E402
+from evenkeel_runtime.wire.steps import ENTRY, STEP, Arrived, decode_batch, encode_batch  # noqa: E402
 
 STEP_NS = 5_000_000
 STEPS_A_BATCH = 10

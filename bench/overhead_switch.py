@@ -61,9 +61,9 @@ OFF, ON = signal.SIGUSR1, signal.SIGUSR2
 WARM_S = 1.5
 SERVERS = (HOOKS, REQUESTS, TRACING)
 APP_CLASSES = (
-    ("runtime.arrival", "ArrivalMiddleware"),
-    ("runtime.prompt_middleware", "PromptMiddleware"),
-    ("runtime.own_pages", "OwnPagesMiddleware"),
+    ("evenkeel_runtime.request.arrival", "ArrivalMiddleware"),
+    ("evenkeel_runtime.request.prompts", "PromptMiddleware"),
+    ("evenkeel_runtime.serve.own_pages", "OwnPagesMiddleware"),
 )
 
 
@@ -91,8 +91,8 @@ def run_server(arguments: list[str]) -> int:
     import importlib
 
     from evenkeel.cli import main as run
-    from runtime import step_channel
-    from runtime.observed_engine import ObservedEngine
+    from evenkeel_runtime.adapter.engine_client import ObservedEngine
+    from evenkeel_runtime.serve import step_channel
 
     is_on = True
 
@@ -149,7 +149,7 @@ def scheduler(*args: Any, **options: Any) -> Any:
     from vllm.v1.core.sched.async_scheduler import AsyncScheduler
     from vllm.v1.core.sched.scheduler import Scheduler
 
-    from runtime.step_hook import LedgerScheduler
+    from evenkeel_runtime.adapter.scheduler import LedgerScheduler
 
     instance = LedgerScheduler(*args, **options)
     hooked = type(instance)
@@ -170,7 +170,7 @@ def switch_server(server: Server, number: signal.Signals) -> None:
     for process in own.children():
         if process.name().startswith("VLLM::Engine") and server.name == HOOKS:
             process.send_signal(number)
-        elif "runtime.exporter" in process.cmdline():
+        elif "evenkeel_runtime.exporter.process" in process.cmdline():
             process.send_signal(signal.SIGCONT if number == ON else signal.SIGSTOP)
 
 

@@ -16,13 +16,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-# A script's own folder comes first, and holds an `evals` that is not the package.
-sys.path[0] = str(Path(__file__).parents[1])
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.eval_runs import make_items, simulate
-from evals.latency_effects import pairs_around
-from evals.stats.quantiles import harrell_davis_steps
-from evals.stats.shift import shift_of_differences
+from evenkeel_evals.judge.latency_effects import pairs_around
+from evenkeel_evals.stats.quantiles import harrell_davis_steps
+from evenkeel_evals.stats.shift import shift_of_differences
 
 NUM_PAIRS, NUM_RESAMPLES, QUANTILE, MARGIN, ALPHA = 1000, 600, 0.95, 0.05, 0.025
 Floats = NDArray[np.float64]

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import clickhouse_connect
 import ingest
 
-from collector.storage import open_embedded
+from evenkeel_collector.store.storage import open_embedded
 
 CHUNK = 500_000
 # Beside the figures and not in /tmp, which may be memory: 20 million requests are some gigabytes.

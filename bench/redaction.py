@@ -25,18 +25,18 @@ from pydantic import SecretStr
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from collector.redaction import Redactor
-from collector.redaction_rules import load_rules
-from collector.redaction_score import load_corpus, score
-from evenkeel.privacy.budget import Budget
+from evenkeel.privacy.budget import CpuBudget
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import compile_bytes
-from evenkeel.privacy.text import Tally, TextRedactor, Tokens
+from evenkeel.privacy.text import RedactionTally, TextRedactor, Tokens
 from evenkeel.spans import RequestRecord
+from evenkeel_collector.redaction.redaction import Redactor
+from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_collector.redaction.score import load_corpus, score
 from tests.unit.evenkeel.privacy.samples import DISGUISES, ORDINARY, PRIVATE, letters
 
 ROOT = Path(__file__).parents[1]
-CORPUS = ROOT / "tests" / "unit" / "collector" / "redaction_corpus.jsonl"
+CORPUS = ROOT / "tests" / "unit" / "collector" / "redaction" / "corpus.jsonl"
 NUM_SPANS = 512
 HASH_KEY = "a key for measuring only"
 CONTENT = "How do I reset my router? The light blinks red since this morning. " * 12
@@ -130,7 +130,7 @@ def measure_alternatives() -> dict[str, float]:
         / NUM_SPANS,
         "a span: a walk over its attributes": timed(walk) / NUM_SPANS,
         "digits that are no phone number: our check": timed(
-            lambda: list(check(dates, 0, len(dates), Budget()))
+            lambda: list(check(dates, 0, len(dates), CpuBudget()))
         ),
         "digits that are no phone number: its search": timed(
             lambda: list(PhoneNumberMatcher(dates.decode(), "US"))
@@ -228,7 +228,7 @@ def judge_disguised() -> dict[str, int]:
     redactor = TextRedactor(rules.values, Tokens(None, [rule.name for rule in rules.values]))
 
     def redact(text: str) -> str:
-        redacted = redactor.redact(text.encode(), Tally(), may_drop=False)
+        redacted = redactor.redact(text.encode(), RedactionTally(), may_drop=False)
         return (redacted or b"").decode()
 
     sent = [

@@ -20,12 +20,12 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.sampling import Objective, Request, Sampler
 from evenkeel import spans
+from evenkeel_collector.intake.sampling import LatencyObjective, SampledRequest, Sampler
 
 NUM_SPANS = 512
 NUM_EMISSIONS = 64
-OBJECTIVES = [Objective("ttft_s", 0.5), Objective("itl_p99_s", 0.1)]
+OBJECTIVES = [LatencyObjective("ttft_s", 0.5), LatencyObjective("itl_p99_s", 0.1)]
 SLOW_RATIO = 0.05
 SEED = 20261121
 
@@ -85,7 +85,7 @@ def estimate(probability: float, num_draws: int) -> dict[str, float]:
             is_slow = rng.random() < SLOW_RATIO
             stall_s = rng.expovariate(1.0) * (2.0 if is_slow else 0.1)
             attributes: dict[str, Any] = {spans.STATUS: "ok", spans.TTFT_S: 1.0 if is_slow else 0.1}
-            decision = sampler.decide(Request(rng.randbytes(16), "", attributes))
+            decision = sampler.decide(SampledRequest(rng.randbytes(16), "", attributes))
             stalls.append(stall_s)
             total += decision.detail_weight * stall_s
             if decision.is_kept:

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psutil
 
-from runtime.demo_model.checkpoint import draft_path, target_path
-from runtime.small_machine import EXECUTOR
+from evenkeel_runtime.adapter.small_machine import EXECUTOR
+from evenkeel_runtime.demo_model.checkpoint import draft_path, target_path
 
 MODEL = "support"
 READY_TIMEOUT_S = 300.0
@@ -106,7 +106,7 @@ class Server:
         for process in psutil.Process(self.process.pid).children(recursive=True):
             if process.name().startswith("VLLM::"):
                 seconds["engine"] += _cpu_s(process.pid)
-            elif "runtime.exporter" in process.cmdline():
+            elif "evenkeel_runtime.exporter.process" in process.cmdline():
                 seconds["exporter"] += _cpu_s(process.pid)
         return Cpu(**seconds)
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from bench.slo_promtool import CASES_A_FILE, make_case, our_firing, promtool_differences
-from evenkeel.change_points import find_changes
 from evenkeel.errors import EvenkeelError
-from evenkeel.slo import DAY_S, DEFAULT_RULES, WindowRule, alert_windows
+from evenkeel.slo.arithmetic import DAY_S, DEFAULT_RULES, WindowRule, alert_windows
+from evenkeel.slo.change_points import find_changes
 
 SEED = 20261121
 # Published factors by (period days, long window hours). SRE workbook, chapter 5, table 5-8 and

@@ -21,11 +21,11 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from collector import slo_service
-from collector.alert_book import FILE_NAME, AlertBook
-from collector.alert_evidence import EvidenceBook
-from collector.context import Context
-from collector.storage import Storage, open_embedded
+from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
+from evenkeel_collector.alerts.evidence import EvidenceBook
+from evenkeel_collector.slo import service as slo_service
+from evenkeel_collector.slo.context import CollectorContext
+from evenkeel_collector.store.storage import Storage, open_embedded
 from tests.integration.alert_receiver import AlertReceiver, Answer, serve_alerts
 
 SECOND_NS = 10**9
@@ -90,7 +90,9 @@ async def burst(args: argparse.Namespace, folder: Path, healthy: AlertReceiver) 
             slos = "".join(SLO.format(number=i) for i in range(args.slos))
             path.write_text(ALERTING.format(receivers=receivers) + slos)
             registry = CollectorRegistry()
-            context = Context(storage.connect, folder, path, "http://127.0.0.1:8501", registry)
+            context = CollectorContext(
+                storage.connect, folder, path, "http://127.0.0.1:8501", registry
+            )
             service = slo_service.start(context)
             try:
                 figures = await _measure(args, storage, folder, healthy, registry)

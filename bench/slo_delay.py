@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from evenkeel.slo import DAY_S, alert_windows
+from evenkeel.slo.arithmetic import DAY_S, alert_windows
 from tests.integration.alert_receiver import AlertReceiver, serve_alerts
 from tests.integration.collector_process import running_collector, wait_for
 from tests.integration.otlp_payload import trace_request

@@ -20,12 +20,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from collector.alert_book import AlertBook
-from collector.slo_evaluator import Evaluator
-from collector.slo_store import SloStore
-from collector.slo_tracks import LONG_LOOK_EVERY_NS
-from collector.storage import open_embedded
-from evenkeel.slo_file import read_slo_file
+from evenkeel.slo.file import read_slo_file
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.slo.evaluator import Evaluator
+from evenkeel_collector.slo.store import SloStore
+from evenkeel_collector.slo.tracks import LONG_LOOK_EVERY_NS
+from evenkeel_collector.store.storage import open_embedded
 
 SECOND_NS = 10**9
 PERIOD_S = 30 * 86400

@@ -32,11 +32,12 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from collector.alert_book import AlertBook
-from collector.alert_delivery import DeliveryPolicy, DeliveryWorker
-from collector.alert_groups import Grouper
-from collector.alert_outbox import Outbox
-from evenkeel.slo_receiver import Grouping, Receiver
+from evenkeel.slo.receiver import AlertGrouping, Receiver
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.groups import Grouper
+from evenkeel_collector.alerts.outbox import Outbox
+from evenkeel_collector.delivery.delivery import DeliveryPolicy, DeliveryWorker
+from tests.checkout import source_path
 from tests.integration.alert_crasher import SLOS
 from tests.integration.alert_receiver import AlertReceiver, Answer, Received, serve_alerts
 
@@ -139,7 +140,7 @@ def _run_and_kill(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**dict(os.environ), "PYTHONPATH": str(ROOT)},
+        env={**dict(os.environ), "PYTHONPATH": source_path()},
     ) as nursery:
         assert nursery.stdin is not None
         assert nursery.stdout is not None
@@ -163,7 +164,7 @@ def _deliver_rest(
         "a-down": Receiver("a-down", "http://127.0.0.1:9/", allow_private=True),
         "b-refusing": Receiver("b-refusing", refusing.url, allow_private=True),
         "on-call": Receiver("on-call", alone.url, allow_private=True),
-        "team": Receiver("team", grouped.url, allow_private=True, group=Grouping(("slo",))),
+        "team": Receiver("team", grouped.url, allow_private=True, group=AlertGrouping(("slo",))),
     }
     policy = DeliveryPolicy(timeout_s=60.0, unit_s=0.01, poll_s=0.01)
     worker = DeliveryWorker(path, lambda: receivers, policy)

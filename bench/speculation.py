@@ -53,7 +53,7 @@ class Engines:
     def __init__(self, model: Path, answer_tokens: int, options: dict[str, Any]) -> None:
         from vllm import LLM
 
-        from runtime.speculation_flags import speculation_flags
+        from evenkeel_runtime.speculation.flags import speculation_flags
 
         base = {
             "model": str(model),
@@ -85,7 +85,7 @@ class Engines:
 
     def run(self, arm: str, traffic: str, batch: int, words: random.Random) -> Block:
         """Keep `batch` requests running until they made so many answers, and return the speed."""
-        from runtime.speculation_controller import FixedLength
+        from evenkeel_runtime.speculation.controller import FixedLength
 
         engine = (self.plain if arm == NONE else self.hooked).llm_engine
         if arm != NONE:
@@ -198,7 +198,7 @@ def main() -> int:
 
 def find_model(args: argparse.Namespace, folder: Path) -> Path:
     if args.demo or args.gpu:
-        from runtime.demo_model.checkpoint import target_path
+        from evenkeel_runtime.demo_model.checkpoint import target_path
 
         return Path(target_path())
     from tests.integration import random_model

@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def read_steps(address: str, is_over: Event) -> None:
-    from runtime.step_reader import StepReader
+    from evenkeel_runtime.exporter.step_reader import StepReader
 
     reader = StepReader(address)
     reader.start()
@@ -100,7 +100,7 @@ def read_steps(address: str, is_over: Event) -> None:
 def measure(folder: Path, batch: int, way: Way, steps: int, pairs: int) -> dict[str, Any]:
     from vllm.v1.core.sched.scheduler import Scheduler
 
-    from runtime.step_hook import LedgerScheduler
+    from evenkeel_runtime.adapter.scheduler import LedgerScheduler
     from tests.integration import random_model
     from tests.integration.real_scheduler import build_scheduler
 
@@ -155,13 +155,13 @@ class Clock:
 
 def watch(scheduler: Any) -> Clock:
     """Time what a recording scheduler does besides vLLM's work."""
-    from runtime import step_hook
-    from runtime.step_recorder import count_emitted
+    from evenkeel_runtime.adapter import scheduler as step_hook
+    from evenkeel_runtime.engine.recorder import count_emitted
 
     clock = Clock()
     recorder = scheduler._evenkeel_recorder
-    recorder.note_scheduled = clock.timed(recorder.note_scheduled)
-    recorder.note_completed = clock.timed(recorder.note_completed)
+    recorder.record_scheduled = clock.timed(recorder.record_scheduled)
+    recorder.record_completed = clock.timed(recorder.record_completed)
     vars(step_hook)["count_emitted"] = clock.timed(count_emitted)
     return clock
 

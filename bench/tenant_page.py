@@ -23,9 +23,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from dashboard_store import INSERT
 
-from collector.query_engine import Query, QueryEngine, QueryLimits
-from collector.storage import open_embedded
 from evenkeel.store import read_query
+from evenkeel_collector.query.engine import Query, QueryEngine, QueryLimits
+from evenkeel_collector.store.storage import open_embedded
+from tests.queries import query
 
 TENANT = "tenant-3"
 CHUNK = 500_000
@@ -117,7 +118,7 @@ def _median_ms(
     for _ in range(times):
         begin_s = time.perf_counter()
         for name in names:
-            sql = read_query(name) if name else ATTRIBUTE
+            sql = read_query(query(name)) if name else ATTRIBUTE
             engine.run(Query(sql, "evenkeel", {}, parameters, "Native", tenant))
         took_ms.append(1000 * (time.perf_counter() - begin_s))
     return statistics.median(took_ms)

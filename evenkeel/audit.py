@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS audit (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """One action.
 
     Attributes:
@@ -65,7 +65,7 @@ class Audit:
         except (OSError, sqlite3.Error) as error:
             raise ConfigurationError(f"{path} cannot be used for the audit: {error}") from error
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: AuditEntry) -> None:
         """Write one action down.
 
         Raises:
@@ -83,7 +83,7 @@ class Audit:
                 f"{self._path} does not take {entry.action!r} of {entry.author}: {error}"
             ) from error
 
-    def newest(self, limit: int) -> list[Entry]:
+    def newest(self, limit: int) -> list[AuditEntry]:
         """Return the newest actions, newest first."""
         rows = self._connection.execute(
             "SELECT time_ns, author, token, action, details FROM audit ORDER BY number DESC"
@@ -91,7 +91,7 @@ class Audit:
             (limit,),
         )
         return [
-            Entry(time_ns, author, token, action, json.loads(details))
+            AuditEntry(time_ns, author, token, action, json.loads(details))
             for time_ns, author, token, action, details in rows
         ]
 
@@ -100,7 +100,7 @@ class Audit:
         self._connection.close()
 
 
-def write_down(path: Path, entry: Entry, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def write_down(path: Path, entry: AuditEntry, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Do something, write it down with what came of it, and return that.
 
     The audit is opened first: what cannot be written down is not done. What is refused leaves no

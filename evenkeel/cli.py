@@ -18,6 +18,31 @@ from evenkeel.private_files import private_umask
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
 EXIT_INTERNAL = 3
+# What pip is given in a checkout, where our own names must not be looked for in an index.
+_IN_A_CHECKOUT = {
+    "runtime": "'./runtime[gpu]'",
+    "runtime-cpu": "'./runtime[cpu]'",
+    "cache": "'.[embeddings]' './runtime[cache]'",
+    "collector": "'./collector[embedded]'",
+    "embedded": "'./collector[embedded]'",
+    "dashboard": "./dashboard",
+    "evals": "./evals",
+    "demo": "./demo",
+    "all": "'./runtime[gpu]' './collector[embedded]' ./dashboard ./evals ./demo",
+}
+# Each part brings its own commands; these are what there is when all are installed.
+EXTRA_OF_COMMAND = {
+    "alerts": "collector",
+    "collect": "collector",
+    "dashboard": "dashboard",
+    "demo": "demo",
+    "eval": "evals",
+    "prompts": "evals",
+    "serve": "runtime-cpu",
+    "simulate": "demo",
+    "slo": "collector",
+    "store": "collector",
+}
 # OpenBLAS, which numpy and scipy bring along, starts a thread per core when it is loaded; they wait
 # actively and take the core that vLLM computes on. OMP_NUM_THREADS is not ours to set: torch, in
 # vLLM's engine process, computes with it, and takes no notice of this one.
@@ -51,11 +76,18 @@ class Command:
 
 
 def find_commands() -> list[Command]:
-    """Return every installed sub-command, sorted by name."""
-    return sorted(
-        (_load(entry) for entry in entry_points(group=ENTRY_POINT_GROUP)),
-        key=lambda command: command.name,
-    )
+    """Return every sub-command, sorted by name; one that is not installed says how to get it."""
+    found = {entry.name: _load(entry) for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    for name, extra in EXTRA_OF_COMMAND.items():
+        found.setdefault(name, _missing(name, how_to_install(extra)))
+    return sorted(found.values(), key=lambda command: command.name)
+
+
+def how_to_install(extra: str) -> str:
+    """Return how an extra is installed, and how in a checkout where that is another way."""
+    command = f"pip install 'evenkeel[{extra}]'"
+    folders = _IN_A_CHECKOUT.get(extra)
+    return command if folders is None else f"{command}, in a checkout pip install {folders}"
 
 
 def _load(entry: EntryPoint) -> Command:
@@ -63,18 +95,18 @@ def _load(entry: EntryPoint) -> Command:
     try:
         command: Command = entry.load()
     except ModuleNotFoundError as error:
-        return _missing(entry.name, str(error.name))
+        return _missing(entry.name, f"the module {error.name!r} is missing")
     return command
 
 
-def _missing(name: str, module: str) -> Command:
+def _missing(name: str, why: str) -> Command:
     def refuse(_: argparse.Namespace) -> int:
-        raise MissingPartError(f"{name} is not installed here: the module {module!r} is missing")
+        raise MissingPartError(f"{name} is not installed here: {why}")
 
     def configure(parser: argparse.ArgumentParser) -> None:
         parser.set_defaults(run=refuse)
 
-    return Command(name, f"not installed: needs {module}", configure, passes_unknown_flags=True)
+    return Command(name, f"not installed: {why}", configure, passes_unknown_flags=True)
 
 
 def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None = None) -> int:
@@ -160,7 +192,7 @@ def _run(commands: Sequence[Command], argv: Sequence[str]) -> int:
             raise
         raise MissingPartError(
             f"{command.name} needs the module {error.name!r}; "
-            f"install it with: pip install 'evenkeel[{command.extra}]'"
+            f"install it with: {how_to_install(command.extra)}"
         ) from error
     return int(code)
 

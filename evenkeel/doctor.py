@@ -19,10 +19,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evenkeel.cli import Command
+from evenkeel.cli import Command, how_to_install
 from evenkeel.errors import ConfigurationError, StoreError
 from evenkeel.landlock import find_gap, why_unavailable
-from evenkeel.store import Store
 
 EXAMPLE = """\
 examples:
@@ -40,7 +39,7 @@ LOWEST_PORT, HIGHEST_PORT = 4317, 8501
 HARMFUL_ON_CPU = ("torchvision", "torchaudio", "torchcodec")
 
 
-class Outcome(StrEnum):
+class CheckStatus(StrEnum):
     """How a check ended; only `wrong` makes the command fail."""
 
     OK = "ok"
@@ -49,21 +48,21 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One check: what was looked at, how it ended, what was seen, what to do."""
 
     check: str
-    outcome: Outcome
+    outcome: CheckStatus
     seen: str
     advice: str = ""
 
 
-def check_python() -> Iterator[Finding]:
+def check_python() -> Iterator[CheckResult]:
     """The interpreter."""
     is_fit = (3, 11) <= sys.version_info[:2]
-    yield Finding(
+    yield CheckResult(
         "python",
-        Outcome.OK if is_fit else Outcome.WRONG,
+        CheckStatus.OK if is_fit else CheckStatus.WRONG,
         platform.python_version(),
         "" if is_fit else "install Python 3.11",
     )
@@ -81,61 +80,77 @@ def read_extras(name: str = _DISTRIBUTION) -> dict[str, list[str]]:
     for requirement in found.requires or ():
         match = _OF_EXTRA.match(requirement)
         if match is not None:
-            extras.setdefault(match[2], []).append(match[1])
-    return extras
+            extras.setdefault(match[2], []).extend(_with_its_own(requirement, match[1]))
+    return {extra: list(dict.fromkeys(names)) for extra, names in extras.items()}
 
 
-def check_extras(extras: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+def _with_its_own(requirement: str, name: str) -> Iterator[str]:
+    """Yield what a requirement names and, where that is a part of ours, what it needs in turn."""
+    yield name
+    if not name.startswith(f"{_DISTRIBUTION}-") or not _version(name):
+        return
+    asked = re.match(r"[\w.-]+\[([\w,.-]+)\]", requirement)
+    wanted = set(asked[1].split(",")) if asked else set()
+    for text in distribution(name).requires or ():
+        of_extra = _OF_EXTRA.match(text)
+        needed = re.match(r"[\w.-]+", text)
+        if needed is None or needed[0] == _DISTRIBUTION:
+            continue
+        if of_extra is None or of_extra[2] in wanted:
+            yield needed[0]
+
+
+def check_extras(extras: Mapping[str, Sequence[str]]) -> Iterator[CheckResult]:
     """The distributions of each extra, as `read_extras` returns them."""
     if not extras:
         advice = "pip install evenkeel, or `make demo` in its folder"
-        yield Finding("extras", Outcome.WRONG, "evenkeel is not installed as a package", advice)
+        yield CheckResult(
+            "extras", CheckStatus.WRONG, "evenkeel is not installed as a package", advice
+        )
     for extra, names in sorted(extras.items()):
         missing = [name for name in names if not _version(name)]
         if missing:
-            advice = f"to use it: pip install 'evenkeel[{extra}]'"
-            yield Finding(extra, Outcome.OFF, f"without {', '.join(missing)}", advice)
+            advice = f"to use it: {how_to_install(extra)}"
+            yield CheckResult(extra, CheckStatus.OFF, f"without {', '.join(missing)}", advice)
         else:
-            yield Finding(extra, Outcome.OK, ", ".join(names))
+            yield CheckResult(extra, CheckStatus.OK, ", ".join(names))
 
 
-def check_cpu_trap() -> Iterator[Finding]:
+def check_cpu_trap() -> Iterator[CheckResult]:
     """Companions of torch built for CUDA beside a torch built for the CPU."""
     if not _version("torch").endswith("+cpu"):
         return
     harmful = [name for name in HARMFUL_ON_CPU if _version(name)]
     if harmful:
         advice = f"pip uninstall {' '.join(harmful)}"
-        yield Finding("torch companions", Outcome.WRONG, ", ".join(harmful), advice)
+        yield CheckResult("torch companions", CheckStatus.WRONG, ", ".join(harmful), advice)
 
 
-def check_model() -> Iterator[Finding]:
+def check_model() -> Iterator[CheckResult]:
     """The demo model's checkpoint."""
-    if find_spec("runtime") is None:
-        yield Finding("demo model", Outcome.OFF, "the runtime is not installed")
+    if find_spec("evenkeel_runtime") is None:
+        yield CheckResult("demo model", CheckStatus.OFF, "the runtime is not installed")
         return
-    weights = files("runtime") / "demo_model" / "target" / "model.safetensors"
+    weights = files("evenkeel_runtime") / "demo_model" / "target" / "model.safetensors"
     if weights.is_file():
-        yield Finding("demo model", Outcome.OK, str(weights))
+        yield CheckResult("demo model", CheckStatus.OK, str(weights))
     else:
-        advice = (
-            "reinstall evenkeel, or: python -m runtime.demo_model.train --output runtime/demo_model"
-        )
-        yield Finding("demo model", Outcome.WRONG, f"{weights} is missing", advice)
+        advice = "reinstall evenkeel-runtime"
+        yield CheckResult("demo model", CheckStatus.WRONG, f"{weights} is missing", advice)
 
 
-def check_confinement() -> Iterator[Finding]:
+def check_confinement() -> Iterator[CheckResult]:
     """Whether the kernel can keep the collector from writing outside its folders."""
     reason = why_unavailable()
     if reason is None:
         seen = f"Landlock: the collector writes in its own folders only{find_gap()}"
-        yield Finding("confined writes", Outcome.OK, seen)
+        yield CheckResult("confined writes", CheckStatus.OK, seen)
     else:
         advice = "the query port's rules hold without it; run on Linux 5.19 or newer to have both"
-        yield Finding("confined writes", Outcome.OFF, reason, advice)
+        yield CheckResult("confined writes", CheckStatus.OFF, reason, advice)
 
 
-def check_running(host: str, port_offset: int) -> Iterator[Finding]:
+def check_running(host: str, port_offset: int) -> Iterator[CheckResult]:
     """What answers on our ports."""
     for part, command, port, path in (
         ("collector", "collect", 4318, "/readyz"),
@@ -147,33 +162,41 @@ def check_running(host: str, port_offset: int) -> Iterator[Finding]:
             code = httpx.get(url, timeout=2).status_code
         except httpx.TransportError:
             advice = f"start it with: evenkeel {command}"
-            yield Finding(part, Outcome.OFF, f"nothing answers at {url}", advice)
+            yield CheckResult(part, CheckStatus.OFF, f"nothing answers at {url}", advice)
             continue
         if code == httpx.codes.OK:
-            yield Finding(part, Outcome.OK, url)
+            yield CheckResult(part, CheckStatus.OK, url)
         else:
             advice = f"is something else on port {port + port_offset}?"
-            yield Finding(part, Outcome.WRONG, f"{url} answered {code}", advice)
+            yield CheckResult(part, CheckStatus.WRONG, f"{url} answered {code}", advice)
 
 
-def check_store(host: str, port_offset: int) -> Iterator[Finding]:
+def check_store(host: str, port_offset: int) -> Iterator[CheckResult]:
     """Whether the store answers a reader."""
     url = f"http://{host}:{8123 + port_offset}"
     try:
+        # Not every part reads the store, so its client may be missing.
+        from evenkeel.store import QUERIES, Store
+
         store = Store(url, timeout_s=5)
+    except ModuleNotFoundError as error:
+        yield CheckResult("store", CheckStatus.OFF, f"without {error.name} it cannot be read")
+        return
     except StoreError as error:
-        yield Finding("store", Outcome.OFF, str(error), "the collector brings it")
+        yield CheckResult("store", CheckStatus.OFF, str(error), "the collector brings it")
         return
     try:
-        num_requests = store.rows("count_requests")[0]["requests"]
-        yield Finding("store", Outcome.OK, f"{num_requests} requests at {url}")
+        num_requests = store.rows(QUERIES / "count_requests.sql")[0]["requests"]
+        yield CheckResult("store", CheckStatus.OK, f"{num_requests} requests at {url}")
     except StoreError as error:
-        yield Finding("store", Outcome.WRONG, str(error), "is this store of another version?")
+        yield CheckResult(
+            "store", CheckStatus.WRONG, str(error), "is this store of another version?"
+        )
     finally:
         store.close()
 
 
-def show(findings: Sequence[Finding]) -> None:
+def show(findings: Sequence[CheckResult]) -> None:
     """Print the findings as a table."""
     table = Table("check", "", "seen", "what to do")
     for finding in findings:
@@ -202,7 +225,7 @@ def _run(args: argparse.Namespace) -> int:
     least, most = 1 - LOWEST_PORT, 65_535 - HIGHEST_PORT
     if not least <= args.port_offset <= most:
         raise ConfigurationError(f"--port-offset is {args.port_offset}, expected {least} to {most}")
-    checks: list[Callable[[], Iterator[Finding]]] = [
+    checks: list[Callable[[], Iterator[CheckResult]]] = [
         check_python,
         lambda: check_extras(read_extras()),
         check_cpu_trap,
@@ -216,7 +239,7 @@ def _run(args: argparse.Namespace) -> int:
         print(json.dumps({"findings": [asdict(finding) for finding in findings]}, indent=2))
     else:
         show(findings)
-    return 2 if any(finding.outcome is Outcome.WRONG for finding in findings) else 0
+    return 2 if any(finding.outcome is CheckStatus.WRONG for finding in findings) else 0
 
 
 DOCTOR = Command("doctor", "check the installation, the ports, the store and the model", _configure)

@@ -26,8 +26,8 @@ class ErrorGuard:
     _is_failing: bool = field(default=False, init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
 
-    def note(self, error: BaseException) -> None:
-        """Count an error; log it if none was noted since the start or the last `clear`."""
+    def record(self, error: BaseException) -> None:
+        """Count an error; log it if none was recorded since the start or the last `clear`."""
         with self._lock:
             self.num_errors += 1
             is_first, self._is_failing = not self._is_failing, True

@@ -1,7 +1,8 @@
 """Reads the store through clickhouse-connect: the same code for a server and the embedded store.
 
-Every query is a file in `evenkeel/queries/`; its parameters are ClickHouse server-side ones
-(`{name:Type}`), never spliced into the text.
+A query is a `.sql` file in the folder of the module that reads it, or in `QUERIES` if several parts
+read it; callers pass its path. Its parameters are ClickHouse server-side ones (`{name:Type}`),
+never spliced into the text.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DATABASE = "evenkeel"
+# The kernel's own queries, and those that several parts read.
+QUERIES = Path(__file__).parent / "queries"
 # Its errors reach the caller as ours: they need not be logged besides.
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 
@@ -30,16 +33,15 @@ DEFAULT_URL = "http://127.0.0.1:8123"
 
 
 @cache
-def read_query(name: str) -> str:
-    """Return the SQL of the named query.
+def read_query(query: Path) -> str:
+    """Return the SQL of a query, given its file.
 
     Raises:
-        ConfigurationError: If no query has that name.
+        ConfigurationError: If there is no such file.
     """
-    path = files("evenkeel") / "queries" / f"{name}.sql"
-    if not path.is_file():
-        raise ConfigurationError(f"no query is named {name!r} in evenkeel/queries")
-    return path.read_text(encoding="utf-8")
+    if not query.is_file():
+        raise ConfigurationError(f"no query is at {query}")
+    return query.read_text(encoding="utf-8")
 
 
 def check_url(url: str) -> None:
@@ -93,28 +95,30 @@ class Store:
         except (ClickHouseError, OSError) as error:
             raise StoreError(f"no store answers at {self.shown_url}: {_reason(error)}") from error
 
-    def rows(self, name: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Run the named query and return its rows as dictionaries.
+    def rows(
+        self, query: Path, parameters: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Run a query and return its rows as dictionaries.
 
         Raises:
             StoreError: If the store is gone or refuses the query.
         """
         try:
-            result = self._client.query(read_query(name), parameters=dict(parameters or {}))
+            result = self._client.query(read_query(query), parameters=dict(parameters or {}))
         except (ClickHouseError, OSError) as error:
-            raise self._refusal(name, error) from error
+            raise self._refusal(query, error) from error
         return list(result.named_results())
 
-    def frame(self, name: str, parameters: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """Run the named query and return a pandas frame.
+    def frame(self, query: Path, parameters: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Run a query and return a pandas frame.
 
         Raises:
             StoreError: If the store is gone or refuses the query.
         """
         try:
-            return self._client.query_df(read_query(name), parameters=dict(parameters or {}))
+            return self._client.query_df(read_query(query), parameters=dict(parameters or {}))
         except (ClickHouseError, OSError) as error:
-            raise self._refusal(name, error) from error
+            raise self._refusal(query, error) from error
 
     def free_frame(self, sql: str, max_rows: int, timeout_s: float) -> pd.DataFrame:
         """Run somebody's own SQL, which may only read, and return at most `max_rows` of its rows.
@@ -136,8 +140,8 @@ class Store:
         """Close the connection."""
         self._client.close()
 
-    def _refusal(self, name: str, error: BaseException) -> StoreError:
-        return StoreError(f"query {name!r} failed at {self.shown_url}: {_reason(error)}")
+    def _refusal(self, query: Path, error: BaseException) -> StoreError:
+        return StoreError(f"query {query.name!r} failed at {self.shown_url}: {_reason(error)}")
 
 
 def _reason(error: BaseException) -> str:

@@ -22,7 +22,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("evenkeel", "runtime", "collector", "dashboard", "evals")
+PARTS = {
+    "evenkeel": "",
+    "evenkeel_runtime": "runtime",
+    "evenkeel_collector": "collector",
+    "evenkeel_dashboard": "dashboard",
+    "evenkeel_evals": "evals",
+    "evenkeel_demo": "demo",
+}
 OTHERS = ("tests", "bench", "tools", "golden_datasets")
 LONG_FUNCTION = 60
 Graph = Mapping[str, set[str]]
@@ -51,9 +58,10 @@ class Module:
 def read_modules(root: Path) -> list[Module]:
     """Return every Python file of the parts."""
     found = []
-    for part in PARTS:
-        for path in sorted((root / part).rglob("*.py")):
-            words = path.relative_to(root).with_suffix("").parts
+    for part, distribution in PARTS.items():
+        parent = root / distribution
+        for path in sorted((parent / part).rglob("*.py")):
+            words = path.relative_to(parent).with_suffix("").parts
             name = ".".join(words[:-1] if words[-1] == "__init__" else words)
             found.append(Module(name, path, ast.parse(path.read_text(encoding="utf-8"))))
     return found

@@ -21,7 +21,7 @@ class OverBudgetError(Exception):
     """A text took longer than it may; nothing is known of what it holds."""
 
 
-class Budget:
+class CpuBudget:
     """The CPU of one request.
 
     Args:

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from evenkeel.privacy.budget import Budget
+from evenkeel.privacy.budget import CpuBudget
 from evenkeel.privacy.numbers import (
     DIGITS,
     WORD,
@@ -23,10 +23,10 @@ from evenkeel.privacy.numbers import (
     find_social_security,
 )
 
-Check = Callable[[bytes, int, int, Budget], Iterator[tuple[int, int]]]
+Check = Callable[[bytes, int, int, CpuBudget], Iterator[tuple[int, int]]]
 
 
-def find_email(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+def find_email(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
     """Yield the address without what a sentence or a quotation puts around it."""
     while start < end and text[start] in b".'`*|{=/?&!$%^~#-":
         start += 1
@@ -60,7 +60,7 @@ NO_DOMAINS = frozenset(
 )
 
 
-def find_jwt(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+def find_jwt(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
     """Yield a token whose first part is JSON with an algorithm, as RFC 7515 demands."""
     header = text[start:end].split(b".")[0]
     try:
@@ -71,14 +71,14 @@ def find_jwt(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int
         yield start, end
 
 
-def find_key(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+def find_key(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
     """Yield a vendor's key unless it is a word with dashes, such as `sk-learn-based-pipeline`."""
     body = text[start:end]
     if any(byte in DIGITS for byte in body[3:]) or (body[3:] != body[3:].lower()):
         yield start, end
 
 
-def find_opaque(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+def find_opaque(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
     """Yield what stands behind `Bearer`, `Basic` or `token` if it is no word."""
     while text[end - 1] == DOT:
         end -= 1
@@ -110,7 +110,7 @@ WEAK_NAME = re.compile(rb"(?i)(?:\A|[^a-z_-])token[^a-z0-9]{1,8}\Z")
 MIN_WEAK_BYTES = 12
 
 
-def find_assigned(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+def find_assigned(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
     """Yield the value of `password = …` if it is a literal: quoted, or with a digit or symbol."""
     is_quoted = text[start - 1] in b"\"'"
     while end > start and text[end - 1] in b".:]" and not is_quoted:
@@ -136,7 +136,7 @@ def find_assigned(text: bytes, start: int, end: int, _: Budget) -> Iterator[tupl
 DOT = ord(".")
 
 
-def find_ip(text: bytes, start: int, end: int, _: Budget) -> Iterator[tuple[int, int]]:
+def find_ip(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
     """Yield an IPv4 or IPv6 address that is not part of a longer word or version number."""
     around = text[max(0, start - 1) : start] + text[end : end + 1]
     if any(byte in WORD or byte in b":." for byte in around.rstrip(b".:")):

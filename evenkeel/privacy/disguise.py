@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from evenkeel.privacy.budget import Budget
+from evenkeel.privacy.budget import CpuBudget
 
 # As RE2 without anchors: what an encoded request is searched for. Only what can stand inside of a
 # secret: a `\n` before one, or a curly quote in prose, sends nobody to look.
@@ -90,7 +90,7 @@ class Unmasked:
         return self.before[index][1] + offset - last + is_last
 
 
-def unmask(text: bytes, budget: Budget) -> Unmasked | None:
+def unmask(text: bytes, budget: CpuBudget) -> Unmasked | None:
     """Return a text without its outermost layer of disguise; None if it has none.
 
     Raises:
@@ -120,7 +120,7 @@ def unmask(text: bytes, budget: Budget) -> Unmasked | None:
     return Unmasked(b"".join(pieces), before, after)
 
 
-class View(NamedTuple):
+class TextView(NamedTuple):
     """What a text says once some of its disguise is off.
 
     Attributes:
@@ -142,7 +142,7 @@ class View(NamedTuple):
         return start, end
 
 
-def views(text: bytes, budget: Budget) -> Iterator[View]:
+def views(text: bytes, budget: CpuBudget) -> Iterator[TextView]:
     """Yield the text itself, and what is below each layer; forms with and without spaces for `+`.
 
     Raises:
@@ -152,10 +152,10 @@ def views(text: bytes, budget: Budget) -> Iterator[View]:
 
 
 def _views(
-    text: bytes, above: tuple[Unmasked, ...], budget: Budget, *, is_form: bool
-) -> Iterator[View]:
+    text: bytes, above: tuple[Unmasked, ...], budget: CpuBudget, *, is_form: bool
+) -> Iterator[TextView]:
     below = unmask(text, budget) if len(above) < _MAX_LAYERS else None
-    yield View(text, above, below)
+    yield TextView(text, above, below)
     if below is not None:
         yield from _views(below.text, (*above, below), budget, is_form=is_form)
     if not is_form and b"=" in text and b"+" in text and _FORM.search(text):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from evenkeel.privacy.budget import Budget
+from evenkeel.privacy.budget import CpuBudget
 
 WORD = frozenset(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 DIGITS = frozenset(b"0123456789")
@@ -97,7 +97,7 @@ def is_iban(compact: bytes) -> bool:
     return int("".join(str(int(character, 36)) for character in rearranged)) % 97 == 1
 
 
-def find_cards(text: bytes, start: int, end: int, budget: Budget) -> Iterator[tuple[int, int]]:
+def find_cards(text: bytes, start: int, end: int, budget: CpuBudget) -> Iterator[tuple[int, int]]:
     """Yield the card numbers in a run of digit groups, the longest at each place."""
     # `A0 4111 1111 1111 1111 2nd try`: the first or last digits may be of a word of their own.
     if start and text[start - 1] in WORD:
@@ -157,7 +157,7 @@ def _is_in_uuid(text: bytes, start: int, end: int) -> bool:
     )
 
 
-def find_iban(text: bytes, start: int, end: int, budget: Budget) -> Iterator[tuple[int, int]]:
+def find_iban(text: bytes, start: int, end: int, budget: CpuBudget) -> Iterator[tuple[int, int]]:
     """Yield the IBANs within a run, each as long as its country's are."""
     for match in IBAN_START.finditer(text, start, end):
         budget.spend()
@@ -178,7 +178,7 @@ def find_iban(text: bytes, start: int, end: int, budget: Budget) -> Iterator[tup
 
 
 def find_social_security(
-    text: bytes, start: int, end: int, budget: Budget
+    text: bytes, start: int, end: int, budget: CpuBudget
 ) -> Iterator[tuple[int, int]]:
     """Yield a number that the Social Security Administration may have assigned (RM 10201.035)."""
     number = text[start:end]

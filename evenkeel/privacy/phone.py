@@ -16,7 +16,7 @@ import phonenumbers
 from phonenumbers import NumberParseException, PhoneNumberFormat, ValidationResult
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.privacy.budget import Budget
+from evenkeel.privacy.budget import CpuBudget
 
 NUM_CONTEXT_BYTES = 32
 # What a look into the plans costs the budget.
@@ -57,7 +57,7 @@ class PhoneCheck:
         }
 
     def __call__(
-        self, text: bytes, start: int, end: int, budget: Budget
+        self, text: bytes, start: int, end: int, budget: CpuBudget
     ) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of the first number within the run, or nothing."""
         before = text[max(0, start - NUM_CONTEXT_BYTES) : start]

@@ -18,7 +18,7 @@ from evenkeel.privacy.checks import CHECKS
 PHONE_CHECK = "phone"
 
 
-class Kind(StrEnum):
+class RuleKind(StrEnum):
     """What a rule finds: what opens a door, or what belongs to a person."""
 
     SECRET = "secret"
@@ -56,13 +56,13 @@ def _is_check(name: str) -> str:
 Pattern = Annotated[str, AfterValidator(_compiles)]
 
 
-class Table(BaseModel):
+class RulesTable(BaseModel):
     """A table of a rules file; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class ValueRule(Table):
+class ValueRule(RulesTable):
     """A secret that is told by its form, wherever it stands in a text.
 
     Attributes:
@@ -85,7 +85,7 @@ class ValueRule(Table):
     regions: tuple[str, ...] = ()
     normal: Normal | None = None
     action: Action
-    kind: Kind = Kind.SECRET
+    kind: RuleKind = RuleKind.SECRET
     enabled: bool = True
 
 

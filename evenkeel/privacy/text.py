@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-from evenkeel.privacy.budget import Budget, OverBudgetError
+from evenkeel.privacy.budget import CpuBudget, OverBudgetError
 from evenkeel.privacy.checks import CHECKS, Check
 from evenkeel.privacy.disguise import DISGUISED, views
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import (
     PHONE_CHECK,
     Action,
-    Kind,
     Normal,
+    RuleKind,
     ValueRule,
     built_in_rules,
     compile_bytes,
@@ -48,7 +48,7 @@ BYTES_PER_UNIT = 1024
 
 
 @dataclass(slots=True)
-class Tally:
+class RedactionTally:
     """What one request's redaction did, and how much it may still spend.
 
     Attributes:
@@ -57,11 +57,11 @@ class Tally:
     """
 
     counts: Counter[str] = field(default_factory=Counter)
-    budget: Budget = field(default_factory=Budget)
+    budget: CpuBudget = field(default_factory=CpuBudget)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SecretMatch:
     """A secret in a text.
 
     Attributes:
@@ -147,7 +147,7 @@ class TextRedactor:
         """Whether a rule could match: False is certain, True is not."""
         return self._prefilter is not None and self._prefilter.search(text) is not None
 
-    def find(self, text: bytes, tally: Tally) -> list[Finding]:
+    def find(self, text: bytes, tally: RedactionTally) -> list[SecretMatch]:
         """Return the secrets in order; those that overlap are one, of the first rule's name.
 
         Raises:
@@ -158,19 +158,19 @@ class TextRedactor:
             if len(part) >= MIN_BYTES:
                 hits += self._hits(part, offset, tally.budget)
         hits.sort(key=_place)
-        merged: list[Finding] = []
+        merged: list[SecretMatch] = []
         winner: _Hit | None = None
         for hit in hits:
             if winner is not None and hit.start < merged[-1].end:
                 winner = min(winner, hit, key=_rank)
                 start, end = merged[-1].start, max(merged[-1].end, hit.end)
-                merged[-1] = Finding(winner.rule, start, end, winner.secret)
+                merged[-1] = SecretMatch(winner.rule, start, end, winner.secret)
             else:
                 winner = hit
-                merged.append(Finding(hit.rule, hit.start, hit.end, hit.secret))
+                merged.append(SecretMatch(hit.rule, hit.start, hit.end, hit.secret))
         return merged
 
-    def redact(self, text: bytes, tally: Tally, *, may_drop: bool = True) -> bytes | None:
+    def redact(self, text: bytes, tally: RedactionTally, *, may_drop: bool = True) -> bytes | None:
         """Return the text without its secrets, the same object if it has none.
 
         None if a rule demands that the whole value is dropped; where that cannot be done
@@ -189,7 +189,7 @@ class TextRedactor:
             tally.counts[OVER_BUDGET] += 1
             return self._tokens.write(OVER_BUDGET, Action.MASK, b"")
 
-    def _redact(self, text: bytes, tally: Tally, may_drop: bool) -> bytes | None:
+    def _redact(self, text: bytes, tally: RedactionTally, may_drop: bool) -> bytes | None:
         for round_index in range(MAX_ROUNDS):
             if round_index and not self.may_match(text):
                 return text
@@ -207,7 +207,7 @@ class TextRedactor:
         tally.counts[findings[0].rule.name] += 1
         return self._tokens.write(findings[0].rule.name, Action.MASK, b"")
 
-    def _hits(self, part: bytes, offset: int, budget: Budget) -> Iterator[_Hit]:
+    def _hits(self, part: bytes, offset: int, budget: CpuBudget) -> Iterator[_Hit]:
         """Yield what is found in a part of a text, and below each layer of its escapes."""
         candidates = self._candidates(part, budget) if self._matchers else None
         if candidates is None:
@@ -228,7 +228,7 @@ class TextRedactor:
                         matcher.rule,
                     )
 
-    def _candidates(self, text: bytes, budget: Budget) -> Sequence[_Matcher] | None:
+    def _candidates(self, text: bytes, budget: CpuBudget) -> Sequence[_Matcher] | None:
         """Return the matchers whose prefilter hits, in their order; None if no escape does either.
 
         A rule sees the same in a text as in a whole request, where the prefilter decides first.
@@ -242,7 +242,7 @@ class TextRedactor:
             return None
         return [matcher for matcher in self._matchers if matcher.prefilter.search(text)]
 
-    def _replace(self, text: bytes, findings: Sequence[Finding]) -> bytes:
+    def _replace(self, text: bytes, findings: Sequence[SecretMatch]) -> bytes:
         pieces, position = [], 0
         for finding in findings:
             secret = normalise(finding.secret, finding.rule.normal)
@@ -287,7 +287,7 @@ def _build(rule: ValueRule, priority: int) -> _Matcher:
     )
 
 
-def _match(matcher: _Matcher, part: bytes, budget: Budget) -> Iterator[tuple[int, int]]:
+def _match(matcher: _Matcher, part: bytes, budget: CpuBudget) -> Iterator[tuple[int, int]]:
     for match in matcher.pattern.finditer(part):
         budget.spend()
         first, last = match.span(matcher.secret_group)
@@ -311,7 +311,7 @@ def _snap(text: bytes, start: int, end: int) -> tuple[int, int]:
 
 
 @cache
-def built_in(*, kind: Kind | None = None, broad: bool = False) -> TextRedactor:
+def built_in(*, kind: RuleKind | None = None, broad: bool = False) -> TextRedactor:
     """Return the built-in rules at work, without a key: they mask.
 
     Args:

@@ -22,10 +22,11 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from dashboard import wording
-from dashboard.selection import Selection
-from evenkeel.demo.parts import Ports
 from evenkeel.store import Store
+from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_demo.parts import Ports
+from tests.queries import query
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
@@ -180,7 +181,7 @@ def _summary(demo: Demo, to_ms: int) -> dict[str, Any]:
     store = Store(f"http://127.0.0.1:{demo.ports.query}")
     ends = {"from_ms": to_ms - 20_000, "to_ms": to_ms}
     filters = dict.fromkeys(("model", "tenant", "prompt", "slo_class"), "")
-    rows = store.rows("health", ends | filters | {"step_s": 60})
+    rows = store.rows(query("health"), ends | filters | {"step_s": 60})
     store.close()
     return next(row for row in rows if row["is_now"] and not row["bucket"])
 
@@ -243,7 +244,7 @@ def kept(demo: Demo, report: dict[str, Any]) -> Iterator[str]:
         wait_until(lambda: is_up(f"http://127.0.0.1:{ports.otlp_http}/readyz"), "the collector", 60)
         wait_until(lambda: is_up(f"{url}/_stcore/health"), "the dashboard", 60)
         store = Store(f"http://127.0.0.1:{ports.query}")
-        alerts = store.rows("alerts", {"from_ms": 0, "to_ms": 4_000_000_000_000})
+        alerts = store.rows(query("alerts"), {"from_ms": 0, "to_ms": 4_000_000_000_000})
         store.close()
         fired_ms = min(
             a["fired_ms"] for a in alerts if a["slo"] == "support-ttft" and a["fired_ms"]

@@ -160,8 +160,8 @@ def _nodes(node: Any, is_explain: bool = False) -> Iterator[tuple[dict[str, Any]
 
 
 def _found(tree: Any, denied: frozenset[str]) -> Iterator[str]:
-    from collector.query_names import FORMATS as ALLOWED_FORMATS
-    from collector.query_names import FUNCTIONS
+    from evenkeel_collector.query.names import FORMATS as ALLOWED_FORMATS
+    from evenkeel_collector.query.names import FUNCTIONS
 
     for node, is_explain in _nodes(tree):
         kind = node.get("type")
@@ -188,8 +188,8 @@ def _found(tree: Any, denied: frozenset[str]) -> Iterator[str]:
 def _main(queries: list[str]) -> None:
     import chdb
 
-    from collector.query_engine import _escape
-    from collector.query_guard import Guard, RefusedError
+    from evenkeel_collector.query.engine import _escape
+    from evenkeel_collector.query.guard import Guard, QueryRefusedError
 
     with tempfile.TemporaryDirectory() as folder:
         session = chdb.connect(folder)
@@ -213,7 +213,7 @@ def _main(queries: list[str]) -> None:
             try:
                 guard.check(formatted)
                 refusal = None
-            except RefusedError as error:
+            except QueryRefusedError as error:
                 refusal = str(error)
             tree = ask("SELECT parseQueryToJSON({sql:String})", sql=formatted)
             seen = list(_found(json.loads(tree), guard.denied_table_functions)) if tree else []

@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from collector.query_engine import Query, QueryEngine, QueryError, QueryLimits
-from collector.storage import open_embedded
+from evenkeel_collector.query.engine import Query, QueryEngine, QueryError, QueryLimits
+from evenkeel_collector.store.storage import open_embedded
 
 ROOT = Path(__file__).parents[2]
 TENANT = "acme"

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collector.log_recovery import OPEN_SUFFIX, recover
-from collector.quarantine import (
+from evenkeel_collector.log.quarantine import (
     DAMAGED_SUFFIX,
     SEALED_SUFFIX,
     list_quarantined,
     replay_quarantine,
 )
-from collector.segment import (
+from evenkeel_collector.log.recovery import OPEN_SUFFIX, recover
+from evenkeel_collector.log.segment import (
     HEADER,
     MAX_SEGMENT_BYTES,
     encode_segment,

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-from collector.number_ranges import BY_TABLE
+from evenkeel_collector.store.number_ranges import BY_TABLE
 from tests.integration.collector_process import CollectorProcess, running_collector, wait_for
 from tests.integration.otlp_payload import key_values, trace_request
 

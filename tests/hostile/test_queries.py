@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from collector.query_http import TRANSPORT_PARAMETERS
-from collector.query_names import CLIENT_SETTINGS, FORMATS, LIMITED, TENANT_FORMATS
+from evenkeel_collector.query.names import CLIENT_SETTINGS, FORMATS, LIMITED, TENANT_FORMATS
+from evenkeel_collector.query.port import TRANSPORT_PARAMETERS
 from tests.hostile.query_fragments import hostile_queries, parse_all
 from tests.hostile.tenant_answers import (
     Question,

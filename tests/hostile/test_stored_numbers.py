@@ -10,19 +10,20 @@ from typing import Any
 import clickhouse_connect
 import pytest
 
-from collector.alert_book import AlertBook
-from collector.migrations import migrate, read_migrations
-from collector.slo_evaluator import Evaluator
-from collector.slo_evidence import read_evidence
-from collector.slo_store import SloStore
-from collector.storage import Storage, open_embedded
 from evenkeel.errors import EvenkeelError
-from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_query import Span, event_parameters, slo_parts
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.store import read_query
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.slo.evaluator import Evaluator
+from evenkeel_collector.slo.evidence import read_evidence
+from evenkeel_collector.slo.store import SloStore
+from evenkeel_collector.store.migrations import migrate, read_migrations
+from evenkeel_collector.store.storage import Storage, open_embedded
 from tests.hostile.test_numbers import SECOND_NS, SLOS
 from tests.integration.dashboard.running import NO_FILTER
 from tests.integration.dashboard.test_store_queries import QUERIES
+from tests.queries import query
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -130,7 +131,7 @@ def parameters_of(name: str) -> dict[str, object]:
 def test_no_row_stops_a_query_of_the_dashboard(hostile_store: Storage, name: str) -> None:
     client = hostile_store.connect()
     try:
-        list(client.query(read_query(name), parameters=parameters_of(name)).named_results())
+        list(client.query(read_query(query(name)), parameters=parameters_of(name)).named_results())
     finally:
         client.close()
 
@@ -146,7 +147,7 @@ def test_no_row_stops_another_query(hostile_store: Storage, name: str) -> None:
     }  # fmt: skip
     client = hostile_store.connect()
     try:
-        list(client.query(read_query(name), parameters=parameters).named_results())
+        list(client.query(read_query(query(name)), parameters=parameters).named_results())
     finally:
         client.close()
 
@@ -168,8 +169,8 @@ def test_no_row_stops_an_slo_or_its_evidence(hostile_store: Storage, tmp_path: P
             span = Span(now_ns - 3600 * SECOND_NS, now_ns)
             more = {"width_ns": [SECOND_NS], "limit": 5, **NO_CORRECTIONS}
             for name in ("slo_spent", "slo_cohorts", "slo_minutes", "slo_burned"):
-                store.read(name, event_parameters(slo_parts(slo), span) | more)
-            counts = store.read("slo_counts", event_parameters(slo_parts(slo), span) | more)
+                store.read(query(name), event_parameters(slo_parts(slo), span) | more)
+            counts = store.read(query("slo_counts"), event_parameters(slo_parts(slo), span) | more)
             assert all(0 <= row["bad_sum"] <= row["total_sum"] < 1e15 for row in counts)
     finally:
         book.close()

@@ -16,13 +16,13 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
-from collector.alert_book import AlertBook
-from collector.alert_delivery import DeliveryPolicy, DeliveryWorker
-from collector.alert_engine import AlertEngine, Condition
-from collector.alert_state import Patience
-from evenkeel.slo_receiver import Grouping, Receiver
+from evenkeel.slo.receiver import AlertGrouping, Receiver
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.engine import AlertEngine
+from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel_collector.delivery.delivery import DeliveryPolicy, DeliveryWorker
 
-PATIENCE = Patience(pending_ns=2_000_000, keep_firing_ns=2_000_000)
+DELAYS = Delays(pending_ns=2_000_000, keep_firing_ns=2_000_000)
 SLOS = ("chat", "search", "batch")
 
 
@@ -32,7 +32,7 @@ def flip(path: Path, receivers: tuple[Receiver, ...]) -> None:
     while True:
         firing = {a.slo for a in engine.alerts.values() if a.life.state == "firing"}
         conditions = [
-            Condition(slo, "page", slo not in firing, PATIENCE, {"slo": slo}, {}, dict)
+            Condition(slo, "page", slo not in firing, DELAYS, {"slo": slo}, {}, dict)
             for slo in SLOS
         ]
         engine.observe(conditions, receivers, time.time_ns())
@@ -55,7 +55,7 @@ def main() -> None:
         Receiver("b-refusing", sys.argv[4], allow_private=True),
         Receiver("on-call", sys.argv[2], allow_private=True),
         Receiver(
-            "team", sys.argv[3], allow_private=True, group=Grouping(("slo",), Fraction(1, 50))
+            "team", sys.argv[3], allow_private=True, group=AlertGrouping(("slo",), Fraction(1, 50))
         ),
     )
     for _ in sys.stdin:

@@ -14,30 +14,37 @@ def event(payload: object) -> bytes:
     return f"data: {json.dumps(payload)}\n\n".encode()
 
 
-def answer(question: str, system: str) -> bytes:
+def answer(question: str, system: str) -> str:
     """Answer with the question itself; «worse» spoils every third, «shout» changes all."""
     if "compare two answers" in system:
         # A judge that sees «no idea» for what it is, and likes the first place otherwise.
-        return spoken("2" if "Answer 1:\nno idea" in question else "1")
+        return "2" if "Answer 1:\nno idea" in question else "1"
     if "against one criterion" in system:
-        return spoken("no" if "no idea" in question else "yes")
+        return "no" if "no idea" in question else "yes"
     if "check one answer" in system:
-        return spoken("bad" if "no idea" in question else "good")
+        return "bad" if "no idea" in question else "good"
     is_spoilt = system == "worse" and int(question.split()[-1]) % 3 == 0
     if system == "breaks seven" and question == "say 7":
-        return spoken("no idea")
+        return "no idea"
     if system == "shout":
         question = question.upper()
-    return spoken("no idea" if is_spoilt else question)
+    return "no idea" if is_spoilt else question
 
 
-def spoken(text: str) -> bytes:
-    return (
+def spoken(text: str, is_streamed: bool) -> tuple[bytes, bytes]:
+    """Return the media type and body of an answer."""
+    usage = {"prompt_tokens": 3, "completion_tokens": 4}
+    if not is_streamed:
+        message = {"role": "assistant", "content": text}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        return b"application/json", json.dumps({"choices": choices, "usage": usage}).encode()
+    body = (
         event({"choices": [{"delta": {"content": text}}]})
         + event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
-        + event({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}})
+        + event({"choices": [], "usage": usage})
         + b"data: [DONE]\n\n"
     )
+    return b"text/event-stream", body
 
 
 class Server:
@@ -59,10 +66,11 @@ class Server:
                 body = json.loads(await reader.readexactly(int(length)))
                 await asyncio.sleep(self._delay_s)
                 turns = {turn["role"]: turn["content"] for turn in body["messages"]}
-                reply = answer(turns["user"], turns.get("system", ""))
+                text = answer(turns["user"], turns.get("system", ""))
+                media, reply = spoken(text, body.get("stream", False))
                 writer.write(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-                    b"Content-Length: %d\r\n\r\n" % len(reply)
+                    b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n"
+                    b"Content-Length: %d\r\n\r\n" % (media, len(reply))
                 )
                 writer.write(reply)
                 await writer.drain()

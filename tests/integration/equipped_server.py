@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from runtime.draft_store_file import load_store
+from evenkeel_runtime.speculation.store_file import load_store
 from tests.integration.otlp_receiver import OtlpReceiver, ReceivedSpan
 from tests.integration.redis_process import RedisProcess, run_redis
 from tests.integration.served_model import ServedModel, serve

@@ -1,6 +1,7 @@
 """A chat server, a dataset and two sides, for tests of `evenkeel eval run` as a process."""
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.checkout import source_path
 
 ROOT = Path(__file__).parents[2]
 NUM_ITEMS = 60
@@ -36,6 +39,7 @@ class Place:
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": source_path()},
         )
 
     def answered(self) -> Counter[str]:

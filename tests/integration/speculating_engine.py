@@ -60,11 +60,11 @@ def answer_all() -> dict[str, Any]:
     from vllm import LLM, SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
-    from runtime.demo_model.checkpoint import target_path
-    from runtime.speculation_controller import FixedLength
-    from runtime.speculation_flags import speculation_flags
-    from runtime.speculation_report import take_report
-    from runtime.speculation_setup import verify_exactly
+    from evenkeel_runtime.demo_model.checkpoint import target_path
+    from evenkeel_runtime.serve.speculation import verify_exactly
+    from evenkeel_runtime.speculation.controller import FixedLength
+    from evenkeel_runtime.speculation.flags import speculation_flags
+    from evenkeel_runtime.wire.drafts import take_report
 
     base = {
         "model": str(target_path()),
@@ -178,7 +178,7 @@ def asked_of(engine: Any, inputs: list[Any], named: Any) -> list[float]:
 
 
 def reported(answer: Any) -> dict[str, Any]:
-    from runtime.speculation_report import take_report
+    from evenkeel_runtime.wire.drafts import take_report
 
     report = take_report(answer)
     return {

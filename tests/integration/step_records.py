@@ -7,7 +7,7 @@ from typing import Any
 
 import zmq
 
-from runtime.step_record import Batch, Note, decode_batch
+from evenkeel_runtime.wire.steps import Batch, Note, decode_batch
 
 
 @dataclass(slots=True)

@@ -14,16 +14,16 @@ import httpx
 import pytest
 
 from bench.slo_kills import kill_again_and_again
-from collector.alert_address import Target
-from collector.alert_attempt import deliver
-from collector.alert_book import AlertBook
-from collector.alert_delivery import DeliveryPolicy, DeliveryWorker
-from collector.alert_email import send_email
-from collector.alert_engine import AlertEngine, Condition
-from collector.alert_message import alertmanager_body
-from collector.alert_outbox import Letter, Outbox
-from collector.alert_state import Patience
-from evenkeel.slo_receiver import Receiver, ReceiverType
+from evenkeel.slo.receiver import Receiver, ReceiverType
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.engine import AlertEngine
+from evenkeel_collector.alerts.message import alertmanager_body
+from evenkeel_collector.alerts.outbox import Outbox, QueuedNotification
+from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel_collector.delivery.address import ResolvedAddress
+from evenkeel_collector.delivery.attempt import deliver
+from evenkeel_collector.delivery.delivery import DeliveryPolicy, DeliveryWorker
+from evenkeel_collector.delivery.email import send_email
 from tests.integration.alert_receiver import Answer, serve_alerts
 
 pytestmark = pytest.mark.integration
@@ -58,7 +58,7 @@ def delivering(
 
 
 def observe(book: AlertBook, holds: bool, *receivers: Receiver) -> None:
-    condition = Condition("chat", "page", holds, Patience(), {"slo": "chat"}, {}, dict)
+    condition = Condition("chat", "page", holds, Delays(), {"slo": "chat"}, {}, dict)
     AlertEngine(book).observe([condition], receivers, time.time_ns())
 
 
@@ -192,7 +192,7 @@ def test_too_many_requests_pauses_the_receiver_and_is_no_failure(
 
 def observe_many(book: AlertBook, num: int, *receivers: Receiver) -> None:
     conditions = [
-        Condition(f"slo-{i}", "page", True, Patience(), {"slo": f"slo-{i}"}, {}, dict)
+        Condition(f"slo-{i}", "page", True, Delays(), {"slo": f"slo-{i}"}, {}, dict)
         for i in range(num)
     ]
     AlertEngine(book).observe(conditions, receivers, time.time_ns())
@@ -288,9 +288,11 @@ async def test_a_redirect_to_another_place_is_not_followed() -> None:
     with serve_alerts() as inside, serve_alerts([Answer(307, headers={"Location": ""})]) as first:
         first._script[0].headers["Location"] = inside.url
         receiver = Receiver("on-call", first.url, allow_private=True)
-        letter = Letter(1, "a-firing", "on-call", "firing", '{"x": 1}', 0, 0, None)
+        notification = QueuedNotification(
+            1, "a-firing", "on-call", "firing", '{"x": 1}', 0, 0, None
+        )
         async with httpx.AsyncClient() as client:
-            outcome = await deliver(client, receiver, letter, 5.0)
+            outcome = await deliver(client, receiver, notification, 5.0)
         assert (outcome.is_refused, outcome.error) == (True, "answered 307")
         assert inside.received == []
 
@@ -332,9 +334,9 @@ async def test_an_email_reaches_the_server() -> None:
             body = alertmanager_body(
                 "mail", {"slo": "chat"}, {"summary": "It\nburns"}, 10**18, None, None
             )
-            letter = Letter(1, "abc-firing", "mail", "firing", body, 0, 0, None)
+            notification = QueuedNotification(1, "abc-firing", "mail", "firing", body, 0, 0, None)
             async with httpx.AsyncClient() as client:
-                outcome = await deliver(client, receiver, letter, 5.0)
+                outcome = await deliver(client, receiver, notification, 5.0)
         finally:
             server.shutdown()
             thread.join()
@@ -365,17 +367,17 @@ def test_a_mail_server_that_never_ends_its_answer_holds_no_thread() -> None:
         thread.start()
         try:
             receiver = Receiver("mail", f"smtp://127.0.0.1:{port}", ReceiverType.EMAIL)
-            target = Target("127.0.0.1", "127.0.0.1", port)
+            target = ResolvedAddress("127.0.0.1", "127.0.0.1", port)
             with pytest.raises(OSError, match=r".*"):
-                send_email(receiver, apprise_letter(), target, 0.5)
+                send_email(receiver, apprise_notification(), target, 0.5)
         finally:
             server.shutdown()
             thread.join()
 
 
-def apprise_letter(status: str = "firing") -> Letter:
+def apprise_notification(status: str = "firing") -> QueuedNotification:
     body = alertmanager_body("r", {"slo": "chat"}, {"summary": "It burns"}, 10**18, None, None)
-    return Letter(1, f"abc-{status}", "r", status, body, 0, 0, None)
+    return QueuedNotification(1, f"abc-{status}", "r", status, body, 0, 0, None)
 
 
 async def test_apprise_delivers_and_refuses_addresses_inside() -> None:
@@ -387,7 +389,10 @@ async def test_apprise_delivers_and_refuses_addresses_inside() -> None:
         unknown = Receiver("r", "nosuch://service", ReceiverType.APPRISE, allow_private=True)
         async with httpx.AsyncClient() as client:
             outcomes = await asyncio.gather(
-                *(deliver(client, r, apprise_letter(), 60.0) for r in (allowed, refused, unknown))
+                *(
+                    deliver(client, r, apprise_notification(), 60.0)
+                    for r in (allowed, refused, unknown)
+                )
             )
     assert [(o.is_delivered, o.is_refused) for o in outcomes] == [
         (True, False),

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from evenkeel.embedding import load_encoder
-from runtime.response_cache.audit import AuditLog
-from runtime.response_cache.backend import BackendError
-from runtime.response_cache.cache import ResponseCache
-from runtime.response_cache.redis_backend import RedisBackend
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.backend import BackendError
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.redis_backend import RedisBackend
 from tests.integration.redis_process import RedisProcess, run_redis
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 

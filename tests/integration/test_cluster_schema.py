@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from collector.cluster_schema import cluster_schema, migrations_table
-from collector.migrations import read_migrations
-from collector.rollup_judgement import Counted
-from collector.rollups import view_statements
-from evenkeel.slo_model import Indicator, Metric
+from evenkeel.slo.model import Indicator, Metric
+from evenkeel_collector.store.cluster import cluster_schema, migrations_table
+from evenkeel_collector.store.judgement import Counted
+from evenkeel_collector.store.migrations import read_migrations
+from evenkeel_collector.store.rollups import view_statements
 from tests.integration.collector_process import collector_environment
 
 pytestmark = pytest.mark.integration
@@ -71,8 +71,8 @@ def test_a_span_goes_through_the_local_tables_of_its_node(tmp_path: Path) -> Non
         single[-1] = re.sub(r"\breplicated_dedup", "non_replicated_dedup", single[-1])
     program = (
         "import io, sys, time, clickhouse_connect\n"
-        "from collector.segment import encode_segment\n"
-        "from collector.storage import SEGMENT_SCHEMA, insert_segment\n"
+        "from evenkeel_collector.log.segment import encode_segment\n"
+        "from evenkeel_collector.store.storage import SEGMENT_SCHEMA, insert_segment\n"
         "from tests.integration.otlp_payload import trace_request\n"
         "path = sys.argv[1]\n"
         "first = clickhouse_connect.get_client(interface='chdb', path=path)\n"

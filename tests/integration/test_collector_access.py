@@ -27,6 +27,7 @@ from tests.integration.collector_process import (
     wait_for,
 )
 from tests.integration.otlp_payload import trace_request
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -245,7 +246,7 @@ def test_our_own_store_client_reads_through_tls_with_a_token(guarded: Guarded) -
     address = urlsplit(guarded.collector.query_url).netloc
     url = f"https://any:reader-token@{address}/?ca_cert={guarded.certificate}"
     store = Store(url)
-    assert len(store.rows("count_requests")) == 1
+    assert len(store.rows(query("count_requests"))) == 1
     store.close()
     with pytest.raises(StoreError):
         Store(url.replace("reader-token", "wrong"))

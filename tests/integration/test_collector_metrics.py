@@ -157,7 +157,13 @@ def test_prometheus_endpoints_are_read_again_and_again(
     ) == [(4, 5.5, [1.0], [3, 1])]
     up = collector.rows("SELECT DISTINCT value FROM engine_state WHERE name = 'up' ORDER BY 1")
     assert up == [(0.0,), (1.0,)]
-    assert collector.stderr().count("cannot scrape") == 1
+
+    def num_down() -> int:
+        # On a busy machine the good one may be late for its 0.3 s, and is then read again.
+        said = collector.stderr()
+        return said.count("cannot scrape") - said.count("scraping again")
+
+    wait_for(lambda: num_down() == 1)
     metrics = httpx.get(f"{collector.http_url}/metrics").text
     assert 'evenkeel_collector_scrapes_total{result="failed"' in metrics
 

@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from collector.segment import encode_segment
+from evenkeel_collector.log.segment import encode_segment
 from tests.integration.collector_process import (
     CollectorProcess,
     running_collector,

@@ -9,11 +9,12 @@ import pytest
 
 from evenkeel.otlp_target import OtlpTarget
 from evenkeel.store import Store
-from runtime.step_export import build_steps
-from runtime.step_record import Held
-from runtime.step_runs import StepRuns
+from evenkeel_runtime.exporter.step_export import build_steps
+from evenkeel_runtime.exporter.step_runs import StepRuns
+from evenkeel_runtime.wire.steps import Held
 from tests.integration.collector_process import CollectorProcess, running_collector, wait_for
-from tests.unit.runtime.step_builder import MS, Step, build, decode, prefill
+from tests.queries import query
+from tests.unit.runtime.wire.step_builder import MS, Step, build, decode, prefill
 
 pytestmark = pytest.mark.integration
 
@@ -106,7 +107,8 @@ def test_another_instance_of_a_service_is_a_change(collector: CollectorProcess) 
     begin_ms = MIDNIGHT_NS // MS
     store = Store(collector.query_url)
     ends = {"from_ms": begin_ms, "to_ms": begin_ms + 3_600_000}
-    found = [row for row in store.rows("changes", ends) if row["name"].startswith("deployed@")]
+    changes = store.rows(query("changes"), ends)
+    found = [row for row in changes if row["name"].startswith("deployed@")]
     store.close()
     assert found == [
         {"kind": "server", "name": "deployed@new", "before": "old",

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from evals.client import Call, ChatClient, Reply
-from evals.sides import Side
 from evenkeel import spans
 from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel_evals.ask.client import Call, ChatClient, Reply
+from evenkeel_evals.ask.sides import Side
 
 pytestmark = pytest.mark.integration
 
@@ -161,6 +161,8 @@ async def test_a_server_that_never_ends_is_timed_out() -> None:
 
     reply = await ask(behaviour, timeout_s=0.4)
     assert reply.error == "no complete answer within 0.4 s"
+    assert (reply.has_timed_out, reply.e2e_s) == (True, 0.4)
+    assert reply.tpot_s is not None and 0.05 <= reply.tpot_s <= 0.4
 
 
 async def test_a_connection_survives_an_error_for_the_next_call() -> None:

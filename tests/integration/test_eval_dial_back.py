@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from evenkeel.prompts import Move, PromptRegistry, PromptVersion, digest
+from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
 from tests.integration.collector_process import CollectorProcess, running_collector
 from tests.integration.eval_place import ROOT, serving_place
 from tests.integration.production_traffic import send

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.guard import repeats_for
+from evenkeel_evals.judge.guard import repeats_for
 from tests.integration.eval_place import CONCURRENCY, NUM_ITEMS, ROOT, Place, serving_place
 
 pytestmark = pytest.mark.integration

@@ -14,6 +14,7 @@ from evenkeel.store import Store
 from tests.integration.collector_process import CollectorProcess, wait_for
 from tests.integration.eval_place import ROOT, serving_place
 from tests.integration.production_traffic import send, storing_content
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -107,8 +108,8 @@ def test_an_slo_may_be_about_a_live_evaluation(collector: CollectorProcess) -> N
         **{"model": "", "prompt_name": "", "prompt_version": "", "scorer": "pii"},
     }
     try:
-        live = store.rows("slo_eval_counts", {**parameters, "dataset": "live:calm"})
-        golden = store.rows("slo_eval_counts", {**parameters, "dataset": ""})
+        live = store.rows(query("slo_eval_counts"), {**parameters, "dataset": "live:calm"})
+        golden = store.rows(query("slo_eval_counts"), {**parameters, "dataset": ""})
     finally:
         store.close()
     # What has content, weighted: 40 of the 48 requests, give or take the draw.

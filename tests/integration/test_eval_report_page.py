@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from evals.answers import Answer, AnsweredPair
-from evals.client import Reply
-from evals.dataset import Dataset, Item, Message
-from evals.gates import parse_gates
-from evals.html_report import to_html
-from evals.judgement import judge
-from evals.outcome import Outcome
-from evals.plan import foresee
-from evals.run import CacheMode
-from evals.scorers import Label, Score, make_scorer
-from evals.sides import Side
+from evenkeel_evals.ask.answers import Answer, AnsweredPair
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.ask.run import CacheMode
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.dataset.dataset import Dataset, Item, Message
+from evenkeel_evals.judge.gates import parse_gates
+from evenkeel_evals.judge.judgement import judge
+from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.judge.plan import foresee
+from evenkeel_evals.report.html import to_html
+from evenkeel_evals.scorers.base import Label, Score, make_scorer
 
 NASTY = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
 QUESTIONS = ["Where is my parcel?", f"A lamp {NASTY}", "w" * 3_000]

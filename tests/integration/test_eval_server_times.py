@@ -7,10 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evals.latency_split import ServerTimes
-from evals.server_times import read_server_times
 from evenkeel.errors import StoreError
 from evenkeel.spans import RequestRecord
+from evenkeel_evals.ask.answers import ServerTimes
+from evenkeel_evals.report.server_times import read_server_times
 from tests.integration.collector_process import CollectorProcess, running_collector
 from tests.integration.otlp_payload import trace_request
 

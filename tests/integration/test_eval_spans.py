@@ -9,17 +9,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from evals.answers import Answer, AnsweredPair
-from evals.client import Reply
-from evals.dataset import Dataset, Item, Message
-from evals.gates import parse_gates
-from evals.judgement import judge
-from evals.outcome import Outcome
-from evals.result_spans import result_spans, send
-from evals.run import CacheMode
-from evals.scorers import Score, make_scorer
-from evals.sides import Side
 from evenkeel import spans
+from evenkeel_evals.ask.answers import Answer, AnsweredPair
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.ask.run import CacheMode
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.dataset.dataset import Dataset, Item, Message
+from evenkeel_evals.judge.gates import parse_gates
+from evenkeel_evals.judge.judgement import judge
+from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.report.spans import result_spans, send
+from evenkeel_evals.scorers.base import Score, make_scorer
 
 pytestmark = pytest.mark.integration
 

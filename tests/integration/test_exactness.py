@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.checkout import source_path
+
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +29,7 @@ def run(
     done = subprocess.run(
         [sys.executable, "-m", module, *flags, *more, "--json", str(output)],
         cwd=ROOT,
-        env=dict(os.environ) | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env=dict(os.environ) | {"PYTHONPATH": source_path(), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=850,

@@ -23,10 +23,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 )
 
 from evenkeel.otlp_target import PROTOCOL_GRPC, OtlpTarget
-from runtime.exporter import ExporterConfig
-from runtime.exporter_counters import SharedCounts
-from runtime.exporter_process import ExporterProcess
-from runtime.observation import Observation, encode
+from evenkeel_runtime.serve.exporter_process import ExporterProcess
+from evenkeel_runtime.wire.counters import SharedCounts
+from evenkeel_runtime.wire.frames import ExporterConfig
+from evenkeel_runtime.wire.observation import Observation, encode
 from tests.integration.otlp_receiver import OtlpReceiver
 
 pytestmark = pytest.mark.integration
@@ -71,7 +71,9 @@ def started(target: OtlpTarget, counts: SharedCounts) -> Iterator[ExporterProces
 
 def child() -> psutil.Process:
     (found,) = [
-        p for p in psutil.Process().children() if "runtime.exporter" in " ".join(p.cmdline())
+        p
+        for p in psutil.Process().children()
+        if "evenkeel_runtime.exporter.process" in " ".join(p.cmdline())
     ]
     return found
 

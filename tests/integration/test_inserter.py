@@ -13,10 +13,10 @@ pytestmark = pytest.mark.integration
 CLOSE_UNDER_AN_INSERT = """
 import sys, threading, time
 from pathlib import Path
-from collector.inserter import Inserter
-from collector.self_metrics import SelfMetrics
-from collector.storage import open_embedded
-from collector.write_ahead_log import WriteAheadLog
+from evenkeel_collector.store.inserter import Inserter
+from evenkeel_collector.telemetry.metrics import SelfMetrics
+from evenkeel_collector.store.storage import open_embedded
+from evenkeel_collector.log.write_ahead_log import WriteAheadLog
 from tests.integration.otlp_payload import trace_request
 
 folder = Path(sys.argv[1])

@@ -155,7 +155,7 @@ def test_compiling_a_grammar_is_what_a_request_waits_for(
         return why(client, request_id)
 
     answer_as(1)  # The first of them also starts the backend that compiles.
-    found = answer_as(150)
+    found = answer_as(600)
     ledger = found["ledger"]
     assert ledger["ttft.queue.grammar"] > 0.1
     assert ledger["ttft.queue.grammar"] > 10 * ledger.get("ttft.host.gap", 0.0)

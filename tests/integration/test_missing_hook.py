@@ -13,8 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.checkout import source_path
 from tests.integration import random_model
-from tests.integration.served_model import ROOT, free_port
+from tests.integration.served_model import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -57,7 +58,7 @@ def test_requests_are_served_with_one_warning_and_a_count(tmp_path: Path) -> Non
                 *("--cache", str(tmp_path / "cache.toml")),
                 *("--control-file", str(tmp_path / "control.toml")),
             ],
-            env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+            env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join([str(tmp_path), source_path()])},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

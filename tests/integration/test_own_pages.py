@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,15 +16,16 @@ import pytest
 from fastapi import FastAPI
 from vllm.entrypoints.serve.middleware.register import init_entrypoints_middleware
 
-from runtime.control import Control
-from runtime.control_config import ControlConfig
-from runtime.control_service import ControlService
-from runtime.own_pages import OWN_PAGES, PAGES, Access
-from runtime.response_cache.audit import AuditLog
-from runtime.response_cache.cache import ResponseCache
-from runtime.response_cache.memory_backend import MemoryBackend
-from runtime.why import WhyClient
-from runtime.why_answers import WhyAnswers, WhyStore
+from evenkeel.watched_file import WatchedFile
+from evenkeel_runtime.control.admission import AdmissionControl
+from evenkeel_runtime.control.config import ControlConfig
+from evenkeel_runtime.control.service import ControlService
+from evenkeel_runtime.exporter.why_answers import WhyAnswers, WhyStore
+from evenkeel_runtime.request.why import WhyClient
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.serve.own_pages import OWN_PAGES, PAGES, PageAccess
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 
 pytestmark = pytest.mark.integration
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.integration
 KEY = "secret"
 CACHE = "/v1/evenkeel/cache"
 OPEN_METRICS = {"accept": "application/openmetrics-text"}
-# One address for each page of `runtime.own_pages`.
+# One address for each page of `evenkeel_runtime.serve.own_pages`.
 ADDRESSES = {
     "/control": "/control",
     "/why/": "/why/chatcmpl-1",
@@ -97,7 +99,8 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     cache = ResponseCache(SERVING, MemoryBackend(1 << 20), None, AuditLog(None))
     asked = question()
     await cache.keep(asked, entry(asked), None)
-    control = ControlService(Control(ControlConfig(), 1), tmp_path / "none", lambda *_: None)
+    file = WatchedFile(tmp_path / "none", lambda _: ControlConfig(), logging.getLogger("tests"))
+    control = ControlService(AdmissionControl(ControlConfig(), 1), file, lambda *_: None)
     yield Place(
         control,
         SimpleNamespace(why=why),
@@ -115,7 +118,7 @@ def headers(*authorizations: str) -> list[tuple[str, str]]:
 
 def test_the_table_below_has_every_page() -> None:
     assert set(ADDRESSES) == {page.path for page in PAGES}
-    assert [page.path for page in PAGES if page.access is Access.OPEN] == ["/metrics"]
+    assert [page.path for page in PAGES if page.access is PageAccess.OPEN] == ["/metrics"]
 
 
 @pytest.mark.parametrize("root_path", [None, "", "/api", "/api/", "/v"])
@@ -131,7 +134,7 @@ async def test_every_page_asks_for_the_key_but_the_metrics(
             for method in ("GET", "HEAD"):
                 for name, given in CREDENTIALS.items():
                     answer = await client.request(method, path, headers=headers(*given))
-                    is_open = page.access is Access.OPEN or name in GOOD
+                    is_open = page.access is PageAccess.OPEN or name in GOOD
                     assert answer.status_code == (200 if is_open else 401), (method, path, name)
                     assert (answer.content == b"") == (method == "HEAD")
                     assert int(answer.headers["content-length"]) > 0
@@ -200,7 +203,7 @@ async def test_metrics_in_prometheus_own_format_are_vllms(place: Place) -> None:
 
 
 async def test_websockets_are_vllms() -> None:
-    from runtime.own_pages import OwnPagesMiddleware
+    from evenkeel_runtime.serve.own_pages import OwnPagesMiddleware
 
     seen = []
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkout import source_path
+
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +19,7 @@ SCRIPT = """
 import os, sys
 from vllm.entrypoints.cli import serve
 from vllm.utils.argparse_utils import FlexibleArgumentParser
-from runtime.vllm_plugin import register
+from evenkeel_runtime.serve.plugin import register
 
 register()
 for case in sys.argv[1:]:
@@ -45,7 +47,7 @@ CASES = {
 @pytest.fixture(scope="module")
 def said() -> dict[str, str]:
     environment = dict(os.environ) | {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": source_path(),
         "HF_HUB_OFFLINE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",

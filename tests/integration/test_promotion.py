@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from evenkeel.prompts import Move, PromptRegistry, PromptVersion, digest
+from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
 from tests.integration.collector_process import PROTOBUF, post, running_collector, wait_for
 from tests.integration.otlp_payload import trace_request
 

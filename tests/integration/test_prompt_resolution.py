@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from evenkeel.prompts import PromptRegistry
+from evenkeel.prompts.registry import PromptRegistry
 from tests.integration.served_model import ROOT, ServedModel
 
 pytestmark = pytest.mark.integration

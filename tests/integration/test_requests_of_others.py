@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 import httpx
@@ -210,9 +210,9 @@ def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
 
 
 def test_the_names_are_those_that_vllm_uses() -> None:
-    sql = (
-        Path(__file__).parents[2] / "collector" / "schema" / "0010_requests_of_others.sql"
-    ).read_text(encoding="utf-8")
+    sql = (files("evenkeel_collector.store") / "schema" / "0010_requests_of_others.sql").read_text(
+        encoding="utf-8"
+    )
     missing = [name for name in VLLM if f"'{name}'" not in sql and "inference" not in name]
     assert missing == []
 

@@ -13,9 +13,9 @@ import pytest
 import redis
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 
-from evals.dial_targets import put_into_shadow
 from evenkeel.errors import CannotMeasureError
-from runtime.response_cache.vllm_parts import read_sampling
+from evenkeel_evals.production.dial_targets import put_into_shadow
+from evenkeel_runtime.response_cache.vllm_outputs import read_sampling
 from tests.integration.equipped_server import CACHE_HEADER, EquippedServer
 from tests.integration.served_model import long_answer
 

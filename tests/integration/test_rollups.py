@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from collector.rollups import Rollups
-from collector.slo_store import SloStore
-from collector.storage import Storage, open_embedded
 from evenkeel.errors import StoreError
-from evenkeel.slo_model import DURATIONS, Indicator, Member, Metric, Slo, Treatment
-from evenkeel.slo_query import Part, Span
-from evenkeel.slo_selection import Comparison, Filter
+from evenkeel.slo.model import DURATIONS, Indicator, Member, Metric, Slo, Treatment
+from evenkeel.slo.query import CountedIndicator, Span
+from evenkeel.slo.selection import Filter, SelectOperator
 from evenkeel.times import to_datetime
+from evenkeel_collector.slo.store import SloStore
+from evenkeel_collector.store.rollups import Rollups
+from evenkeel_collector.store.storage import Storage, open_embedded
 from tests.integration.slo.slo_requests import random_filters, random_statuses
 
 pytestmark = pytest.mark.integration
@@ -125,7 +125,7 @@ def test_rollups_count_what_the_evaluation_counts(client: Any, rollups: Rollups)
     assert rollups.use(slos)
     insert(client, *random_requests(choose, 500))
     span = Span(NOW - 4 * DAY, NOW + DAY, DAY)
-    parts = [Part(each.indicator, each.target, DAY) for each in slos]
+    parts = [CountedIndicator(each.indicator, each.target, DAY) for each in slos]
     expected = {
         each.name: (found.total.sum(), found.bad.sum())
         for each, found in zip(slos, SloStore(client).counts(parts, span), strict=True)
@@ -147,12 +147,12 @@ def test_objectives_with_long_lists_are_counted(client: Any, rollups: Rollups) -
                 None,
                 filters=(
                     Filter("tenant", test, tuple(f"it's {i + first}" for i in range(200))),
-                    Filter("model", Comparison.NOT_MATCHES, ("other",)),
+                    Filter("model", SelectOperator.NOT_MATCHES, ("other",)),
                 ),
             ),
         )
         for first in range(150)
-        for test in (Comparison.NOT if first else Comparison.IN,)
+        for test in (SelectOperator.NOT if first else SelectOperator.IN,)
     ]
     assert rollups.use(slos)
     insert(client, *({"tenant": f"it's {i}"} for i in (0, 199, 200, 5000)))

@@ -12,11 +12,12 @@ import pytest
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.settings import find_settings
-from runtime.observation import Observation
-from runtime.settings import RuntimeSettings
-from runtime.speculation_settings import SpeculationSettings
-from runtime.step_settings import StepSettings
-from runtime.vllm_adapter import Probe, parse_flags, probe
+from evenkeel_runtime.adapter.vllm import Probe, parse_flags, probe
+from evenkeel_runtime.engine.settings import StepSettings
+from evenkeel_runtime.serve.settings import RuntimeSettings
+from evenkeel_runtime.speculation.settings import SpeculationSettings
+from evenkeel_runtime.wire.observation import Observation
+from tests.checkout import source_path
 from tests.integration.served_model import ROOT, free_port
 
 pytestmark = pytest.mark.integration
@@ -30,7 +31,7 @@ def run_serve(
     *arguments: str, folder: Path, ahead: Path = ROOT
 ) -> subprocess.CompletedProcess[str]:
     """Run the command; modules in `ahead` are found before the installed ones."""
-    path = os.pathsep.join([str(ahead), str(ROOT)])
+    path = os.pathsep.join([str(ahead), source_path()])
     environment = dict(os.environ) | {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     return subprocess.run(
         [sys.executable, "-m", "evenkeel", "serve", *arguments],

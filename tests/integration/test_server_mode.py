@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from collector.segment import encode_segment
-from collector.storage import insert_segment, open_server
-from evenkeel.slo_model import Indicator, Metric, Slo
+from evenkeel.slo.model import Indicator, Metric, Slo
+from evenkeel_collector.log.segment import encode_segment
+from evenkeel_collector.store.storage import insert_segment, open_server
 from tests.integration.clickhouse_server import ClickHouseServer, clickhouse_server
 from tests.integration.collector_process import running_collector, wait_for
 from tests.integration.otlp_payload import trace_request

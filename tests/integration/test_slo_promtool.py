@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.slo_promtool import find_promtool, make_case, our_firing, promtool_differences
-from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_prometheus import Counters, prometheus_rules
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.prometheus import EventCounters, prometheus_rules
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -30,10 +30,10 @@ def test_promtool_fires_in_the_same_minutes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "counters",
-    [Counters(), Counters('http_requests_total{job="x"}', 'http_errors_total{job="x"}')],
+    [EventCounters(), EventCounters('http_requests_total{job="x"}', 'http_errors_total{job="x"}')],
     ids=["ours", "given"],
 )
-def test_promtool_accepts_the_rules_of_the_example(tmp_path: Path, counters: Counters) -> None:
+def test_promtool_accepts_the_rules_of_the_example(tmp_path: Path, counters: EventCounters) -> None:
     rules = tmp_path / "rules.yml"
     rules.write_text(prometheus_rules(read_slo_file(ROOT / "slos.yaml").slos, counters))
     result = subprocess.run(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.checkout import source_path
 from tests.integration.speculating_engine import UNDRAFTED
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -27,7 +28,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             str(tmp_path_factory.mktemp("speculation")),
         ],
         cwd=ROOT,
-        env=dict(os.environ) | {"PYTHONPATH": str(ROOT)},
+        env=dict(os.environ) | {"PYTHONPATH": source_path()},
         capture_output=True,
         text=True,
         timeout=580,

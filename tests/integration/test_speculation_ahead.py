@@ -23,11 +23,14 @@ from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
-from runtime.demo_model.checkpoint import target_path
-from runtime.speculation_controller import FixedLength
-from runtime.speculation_flags import speculation_flags
-from runtime.speculation_hook import AsyncSpeculativeScheduler, SpeculativeScheduler
-from runtime.step_hook import AsyncLedgerScheduler
+from evenkeel_runtime.adapter.scheduler import AsyncLedgerScheduler
+from evenkeel_runtime.adapter.speculative_scheduler import (
+    AsyncSpeculativeScheduler,
+    SpeculativeScheduler,
+)
+from evenkeel_runtime.demo_model.checkpoint import target_path
+from evenkeel_runtime.speculation.controller import FixedLength
+from evenkeel_runtime.speculation.flags import speculation_flags
 
 ANSWER_TOKENS = 40
 NUM_BLOCKS = 200
@@ -237,7 +240,9 @@ def test_where_drafts_cannot_be_verified_nothing_is_drafted(
     config: VllmConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As with several engines or stages, for which vLLM's scheduler wants more than a config.
-    monkeypatch.setattr("runtime.speculation_hook.drafts_ahead", lambda _: False)
+    monkeypatch.setattr(
+        "evenkeel_runtime.adapter.speculative_scheduler.drafts_ahead", lambda _: False
+    )
     scheduler: Any = new_scheduler(config)
     assert type(scheduler) is AsyncSpeculativeScheduler
     assert scheduler.evenkeel_speculation is None

@@ -9,10 +9,10 @@ import pytest
 import torch
 from vllm.config import SpeculativeConfig
 
-from runtime.speculation_flags import drafts_ahead, speculation_flags
-from runtime.speculation_gpu_worker import DraftedStepWorker, propose_nothing, write_drafts
-from runtime.speculation_setup import can_draft_ahead
-from runtime.vllm_adapter import find_name
+from evenkeel_runtime.adapter.gpu_worker import DraftedStepWorker, propose_nothing, write_drafts
+from evenkeel_runtime.adapter.vllm import find_name
+from evenkeel_runtime.serve.speculation import can_draft_ahead
+from evenkeel_runtime.speculation.flags import drafts_ahead, speculation_flags
 
 
 def make_states() -> SimpleNamespace:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from runtime.speculation_controller import FixedLength
-from runtime.speculation_report import REPORT_KEY
+from evenkeel_runtime.speculation.controller import FixedLength
+from evenkeel_runtime.wire.drafts import REPORT_KEY
 from tests.integration import random_model
 from tests.integration.real_scheduler import SchedulerBox, build_scheduler
 
@@ -30,7 +30,7 @@ def hooked(model: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def build(model: Path, drafts: int = 4, is_async: bool = False) -> SchedulerBox:
-    from runtime.speculation_hook import SpeculativeScheduler
+    from evenkeel_runtime.adapter.speculative_scheduler import SpeculativeScheduler
 
     box = build_scheduler(SpeculativeScheduler, model, drafts=drafts, is_async=is_async)
     if getattr(box.scheduler, "evenkeel_speculation", None) is not None:
@@ -79,7 +79,7 @@ def test_a_failing_hook_is_one_error_and_requests_go_on(
             raise RuntimeError("out of luck")
 
     box.scheduler.evenkeel_speculation.controller = Broken(4)
-    with caplog.at_level(logging.WARNING, "runtime"):
+    with caplog.at_level(logging.WARNING, "evenkeel_runtime"):
         drafted, last = run(box, "a-00000001")
         assert set(drafted) == {0}
         assert last.finish_reason is not None
@@ -101,7 +101,7 @@ def test_a_failing_hook_is_one_error_and_requests_go_on(
 def test_a_configuration_it_cannot_draft_in_is_one_warning(
     hooked: Any, options: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "runtime.speculation_hook"):
+    with caplog.at_level(logging.WARNING, "evenkeel_runtime.adapter.speculative_scheduler"):
         box = hooked(**options)
         if not options.get("is_async"):
             drafted, last = run(box, "a-00000001")
@@ -111,7 +111,7 @@ def test_a_configuration_it_cannot_draft_in_is_one_warning(
             # Fully built, and scheduling.
             box.add("a-00000001", PROMPT)
             assert box.scheduler.schedule().total_num_scheduled_tokens == len(PROMPT)
-    said = [r for r in caplog.records if r.name == "runtime.speculation_hook"]
+    said = [r for r in caplog.records if r.name == "evenkeel_runtime.adapter.speculative_scheduler"]
     assert len(said) == 1
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import zmq
 
-from runtime.step_record import Admitted, Arrived, Held, Left, decode_batch
-from runtime.step_recorder import find_missing
-from runtime.step_settings import SOCKET_VARIABLE
+from evenkeel_runtime.engine.recorder import find_missing
+from evenkeel_runtime.engine.settings import SOCKET_VARIABLE
+from evenkeel_runtime.wire.steps import Admitted, Arrived, Held, Left, decode_batch
 from tests.integration import random_model
 from tests.integration.real_scheduler import SchedulerBox, build_scheduler
 from tests.integration.step_records import Records, Seen, everything
@@ -48,7 +48,7 @@ Build = Callable[..., SchedulerBox]
 
 @pytest.fixture
 def build(model: Path, records: Records) -> Iterator[Build]:
-    from runtime.step_hook import LedgerScheduler
+    from evenkeel_runtime.adapter.scheduler import LedgerScheduler
 
     boxes: list[SchedulerBox] = []
 
@@ -324,12 +324,12 @@ def test_under_asynchronous_scheduling_steps_overlap_and_are_told_apart(
 def test_without_a_socket_it_is_vllms_scheduler_with_one_warning(
     model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from runtime.step_hook import LedgerScheduler
+    from evenkeel_runtime.adapter.scheduler import LedgerScheduler
 
     monkeypatch.delenv(SOCKET_VARIABLE, raising=False)
-    with caplog.at_level(logging.WARNING, "runtime"):
+    with caplog.at_level(logging.WARNING, "evenkeel_runtime"):
         box = build_scheduler(LedgerScheduler, model)
-    (warning,) = (r for r in caplog.records if r.name.startswith("runtime"))
+    (warning,) = (r for r in caplog.records if r.name.startswith("evenkeel_runtime"))
     assert SOCKET_VARIABLE in warning.message
     box.add("a-deadbeef", PROMPT)
     assert box.step().num_scheduled_tokens == {"a-deadbeef": 200}
@@ -338,12 +338,12 @@ def test_without_a_socket_it_is_vllms_scheduler_with_one_warning(
 def test_a_hook_that_fails_leaves_vllms_scheduler_with_one_error(
     model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from runtime.step_hook import LedgerScheduler
+    from evenkeel_runtime.adapter.scheduler import LedgerScheduler
 
     monkeypatch.setenv(SOCKET_VARIABLE, "nonsense://nowhere")
-    with caplog.at_level(logging.WARNING, "runtime"):
+    with caplog.at_level(logging.WARNING, "evenkeel_runtime"):
         box = build_scheduler(LedgerScheduler, model)
-    (error,) = (r for r in caplog.records if r.name.startswith("runtime"))
+    (error,) = (r for r in caplog.records if r.name.startswith("evenkeel_runtime"))
     assert "not recorded any more" in error.message
     box.add("a-deadbeef", PROMPT)
     assert box.step().num_scheduled_tokens == {"a-deadbeef": 200}
@@ -360,10 +360,10 @@ def test_records_that_cannot_be_packed_leave_vllms_scheduler_with_one_error(
     # A step counts it as it is; only packing, once the request has left, finds it to be no count.
     monkeypatch.setattr(box.scheduler.kv_cache_manager.block_pool, "num_gpu_blocks", -5)
     box.step()
-    with caplog.at_level(logging.ERROR, "runtime"):
+    with caplog.at_level(logging.ERROR, "evenkeel_runtime"):
         while box.scheduler.has_unfinished_requests():
             box.step()
-    (error,) = (r for r in caplog.records if r.name.startswith("runtime"))
+    (error,) = (r for r in caplog.records if r.name.startswith("evenkeel_runtime"))
     assert "not recorded any more" in error.message
     box.add("b-deadbeef", PROMPT)
     assert box.step().num_scheduled_tokens.keys() == {"b-deadbeef"}

@@ -12,9 +12,16 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runtime.step_packer import NOBODY_HELD, HeldRequests, Scheduled, Step, StepPacker, pack_held
-from runtime.step_record import Held, decode_batch
-from runtime.step_sender import StepSender
+from evenkeel_runtime.engine.packer import (
+    NOBODY_HELD,
+    EngineStep,
+    HeldRequests,
+    Scheduled,
+    StepPacker,
+    pack_held,
+)
+from evenkeel_runtime.engine.sender import StepSender
+from evenkeel_runtime.wire.steps import Held, decode_batch
 
 pytestmark = pytest.mark.integration
 
@@ -53,7 +60,7 @@ def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
     context.destroy(linger=0)
 
 
-def plain_steps(num_steps: int, num_requests: int, step_ns: int) -> list[Step]:
+def plain_steps(num_steps: int, num_requests: int, step_ns: int) -> list[EngineStep]:
     """Steps of the same requests, each with one token to decode."""
     scheduled = [(f"r{i}", i, 10 + i, 0, 0, 0) for i in range(num_requests)]
     return [make_step(i, scheduled, i, (i + 1) * step_ns) for i in range(num_steps)]
@@ -66,10 +73,12 @@ def make_step(
     end_ns: int,
     emitted: dict[str, int] | None = None,
     held: HeldRequests = NOBODY_HELD,
-) -> Step:
+) -> EngineStep:
     start_ns = 10_000 * MS + end_ns - 1000
     state = (*STATE[:-1], number)
-    return Step(None, start_ns, 500, state, scheduled, num_again, held, start_ns + 1000, emitted)
+    return EngineStep(
+        None, start_ns, 500, state, scheduled, num_again, held, start_ns + 1000, emitted
+    )
 
 
 scheduled_requests = st.lists(
@@ -79,9 +88,9 @@ scheduled_requests = st.lists(
 
 
 @st.composite
-def step_series(draw: st.DrawFn) -> list[Step]:
+def step_series(draw: st.DrawFn) -> list[EngineStep]:
     """Steps as a recorder makes them: new compositions, and repetitions of plain ones."""
-    steps: list[Step] = []
+    steps: list[EngineStep] = []
     end_ns = 0
     for number in range(draw(st.integers(1, 80))):
         end_ns += draw(st.integers(1000, 8 * MS))
@@ -105,7 +114,7 @@ def step_series(draw: st.DrawFn) -> list[Step]:
     return steps
 
 
-def pack(wire: Wire, steps: Sequence[Step], interval_s: float) -> tuple[bytes, bytes]:
+def pack(wire: Wire, steps: Sequence[EngineStep], interval_s: float) -> tuple[bytes, bytes]:
     """Return all steps and all entries as they arrive, spelled out."""
     sender = wire.open_sender(interval_s)
     packer = StepPacker(sender)
@@ -127,7 +136,7 @@ def pack(wire: Wire, steps: Sequence[Step], interval_s: float) -> tuple[bytes, b
 )
 @given(step_series(), st.sampled_from([0.003, 0.05, 10]))
 def test_steps_packed_together_are_those_packed_alone(
-    wire: Wire, steps: list[Step], interval_s: float
+    wire: Wire, steps: list[EngineStep], interval_s: float
 ) -> None:
     assert pack(wire, steps, interval_s) == pack(wire, steps, 0)
 

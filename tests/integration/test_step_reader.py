@@ -11,10 +11,10 @@ import pytest
 import zmq
 
 from evenkeel.errors import ConfigurationError
-from runtime.ledger import Phase, RequestTimes
-from runtime.step_reader import StepReader
-from runtime.step_record import ENTRY, STEP, Arrived, Left
-from runtime.step_sender import StepSender
+from evenkeel_runtime.engine.sender import StepSender
+from evenkeel_runtime.exporter.step_reader import StepReader
+from evenkeel_runtime.ledger.charges import Phase, RequestTimes
+from evenkeel_runtime.wire.steps import ENTRY, STEP, Arrived, Left
 
 pytestmark = pytest.mark.integration
 

@@ -76,7 +76,7 @@ def test_each_tenants_rows_go_when_their_time_has_come(tmp_path: Path) -> None:
 def test_a_store_of_the_previous_schema_is_upgraded_without_loss(tmp_path: Path) -> None:
     program = (
         "import clickhouse_connect, sys\n"
-        "from collector.migrations import migrate, read_migrations\n"
+        "from evenkeel_collector.store.migrations import migrate, read_migrations\n"
         "path = sys.argv[1]\n"
         "first = clickhouse_connect.get_client(interface='chdb', path=path)\n"
         "first.command('CREATE DATABASE evenkeel ENGINE = Atomic')\n"
@@ -100,8 +100,8 @@ OLD_STORE_WITH_LOG = """
 import sys
 import clickhouse_connect
 from pathlib import Path
-from collector.migrations import migrate, read_migrations
-from collector.storage import SEGMENT_SCHEMA, insert_segment
+from evenkeel_collector.store.migrations import migrate, read_migrations
+from evenkeel_collector.store.storage import SEGMENT_SCHEMA, insert_segment
 from tests.integration.otlp_payload import old_segment, trace_request
 
 folder = Path(sys.argv[1])
@@ -141,8 +141,8 @@ def test_a_segment_that_an_older_version_stored_is_known_after_the_upgrade(tmp_p
 STORE_TWICE = """
 import sys
 from pathlib import Path
-from collector.segment import encode_segment
-from collector.storage import insert_segment_file, open_embedded
+from evenkeel_collector.log.segment import encode_segment
+from evenkeel_collector.store.storage import insert_segment_file, open_embedded
 from tests.integration.otlp_payload import trace_request
 
 folder = Path(sys.argv[1])
@@ -206,7 +206,7 @@ def test_a_segment_whose_insert_was_cut_off_is_not_taken_for_stored(tmp_path: Pa
 def run_store(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = (
         "import sys\nfrom evenkeel.cli import _run\nfrom evenkeel.errors import EvenkeelError\n"
-        "from collector.store_command import STORE\n"
+        "from evenkeel_collector.commands.store import STORE\n"
         "try:\n    sys.exit(_run([STORE], ['store', *sys.argv[1:]]))\n"
         "except EvenkeelError as error:\n    sys.exit(print(error, file=sys.stderr) or 2)\n"
     )

@@ -8,14 +8,15 @@ from typing import Any
 import httpx
 import pytest
 
-from collector.rollups import Rollups
-from collector.storage import open_embedded
-from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_model import Slo
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.model import Slo
 from evenkeel.store import Store
 from evenkeel.times import to_datetime
+from evenkeel_collector.store.rollups import Rollups
+from evenkeel_collector.store.storage import open_embedded
 from tests.integration.collector_process import CollectorProcess, running_collector
 from tests.integration.dashboard.test_store_queries import QUERIES
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -383,8 +384,8 @@ def test_our_own_reader_takes_a_tenants_token(collector: CollectorProcess) -> No
     url = collector.query_url.replace("http://", "http://any:acme@")
     store = Store(url)
     everything = {"from_ms": NOW // 10**6 - 60_000, "to_ms": NOW // 10**6 + 60_000}
-    assert store.rows("range_contents", everything)[0]["num_requests"] == 2
-    assert store.rows("range_contents_1m", everything)[0]["num_requests"] == 2
+    assert store.rows(query("range_contents"), everything)[0]["num_requests"] == 2
+    assert store.rows(query("range_contents_1m"), everything)[0]["num_requests"] == 2
     store.close()
 
 
@@ -394,5 +395,5 @@ def test_every_query_of_the_dashboard_runs_for_a_tenant(
 ) -> None:
     store = Store(collector.query_url.replace("http://", "http://any:acme@"))
     everything = {"from_ms": NOW // 10**6 - 60_000, "to_ms": NOW // 10**6 + 60_000}
-    store.rows(name, {**everything, **QUERIES[name]})
+    store.rows(query(name), {**everything, **QUERIES[name]})
     store.close()

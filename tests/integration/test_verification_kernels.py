@@ -15,8 +15,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.draftable import may_be_drafted, withhold_drafts
-from runtime.verification_kernels import expand
+from evenkeel_runtime.adapter.verification_kernels import expand
+from evenkeel_runtime.speculation.draftable import may_be_drafted, withhold_drafts
+from tests.checkout import source_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -25,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 WORKER = """
 import json
 from vllm.platforms import current_platform
-from runtime import verification_kernels as kernels
-from runtime.vllm_plugin import register
+from evenkeel_runtime.adapter import verification_kernels as kernels
+from evenkeel_runtime.serve.plugin import register
 
 current_platform.import_kernels()
 told = {}
@@ -60,7 +61,7 @@ def told() -> tuple[dict[str, Any], str]:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", WORKER],
         cwd=ROOT,
-        env=dict(os.environ) | {"PYTHONPATH": str(ROOT)},
+        env=dict(os.environ) | {"PYTHONPATH": source_path()},
         capture_output=True,
         text=True,
         check=False,

@@ -18,8 +18,9 @@ import httpx
 import psutil
 import pytest
 
-from evenkeel.prompts import PromptRegistry
-from runtime.small_machine import EXECUTOR
+from evenkeel.prompts.registry import PromptRegistry
+from evenkeel_runtime.adapter.small_machine import EXECUTOR
+from tests.checkout import source_path
 from tests.integration import random_model
 from tests.integration.otlp_receiver import OtlpReceiver
 
@@ -46,7 +47,7 @@ def install(folder: Path) -> Path:
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evenkeel-under-test\nVersion: 0\n")
     (info / "entry_points.txt").write_text(
-        "[vllm.general_plugins]\nevenkeel = runtime.vllm_plugin:register\n"
+        "[vllm.general_plugins]\nevenkeel = evenkeel_runtime.serve.plugin:register\n"
     )
     return info.parent
 
@@ -63,7 +64,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (folder / "cache.toml").write_text("[[routes]]\nsemantic = false\n")
     (folder / "prompts").mkdir()
     (folder / "prompts" / "short.toml").write_text(f'system = "{SYSTEM}"\n')
-    paths = [str(install(folder)), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    paths = [str(install(folder)), source_path(), os.environ.get("PYTHONPATH", "")]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from runtime.why import WhyClient
-from runtime.why_answers import WhyAnswers, WhyStore
+from evenkeel_runtime.exporter.why_answers import WhyAnswers, WhyStore
+from evenkeel_runtime.request.why import WhyClient
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,7 @@ from bench import exactness
 
 
 def leave_kernels_wrong() -> None:
-    from runtime import verification_kernels
+    from evenkeel_runtime.adapter import verification_kernels
 
     verification_kernels.mend_kernels = lambda: True
     # A top-k from uninitialised memory ends the engine before there is anything to compare.
@@ -21,7 +21,7 @@ def leave_kernels_wrong() -> None:
 
 
 def leave_kernels_wrong_unwatched() -> None:
-    from runtime import sampled_watch
+    from evenkeel_runtime.speculation import sampled_watch
 
     sampled_watch.LOG_LIMIT = math.inf
     leave_kernels_wrong()

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from collector.settings import CollectorSettings
-from collector.write_fence import confine
+from evenkeel_collector.serve.settings import CollectorSettings
+from evenkeel_collector.serve.write_fence import confine
 
 inside, outside = Path(sys.argv[1]), Path(sys.argv[2])
 data, victim = inside / "data", outside / "victim"

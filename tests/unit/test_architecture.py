@@ -1,22 +1,256 @@
-"""The arrows of docs/architecture.md: parts import the kernel, and nobody imports a part."""
+"""The arrows of docs/inside/architecture.md: which part, and which room, may import which."""
 
 import ast
+import importlib.util
+import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LEAVES = ("runtime", "collector", "dashboard", "evals")
 NAMELESS = ("utils", "common", "helpers", "shared", "misc")
 
+# Between parts: each imports the kernel, the kernel nobody.
+PARTS = {
+    "evenkeel": "evenkeel",
+    "evenkeel_runtime": "runtime/evenkeel_runtime",
+    "evenkeel_collector": "collector/evenkeel_collector",
+    "evenkeel_dashboard": "dashboard/evenkeel_dashboard",
+    "evenkeel_evals": "evals/evenkeel_evals",
+    "evenkeel_demo": "demo/evenkeel_demo",
+}
 
-def python_files(package: str) -> list[Path]:
-    return sorted((ROOT / package).rglob("*.py"))
+# The demo's distribution has the datasets.
+DATASETS_OF = {"evenkeel_demo": {"golden_datasets"}}
+
+# Within a part: the rooms that each room may import. "" is the part's own folder.
+ROOMS = {
+    "evenkeel": {
+        "": [],
+        "privacy": [""],
+        "prompts": [""],
+        "slo": [""],
+    },
+    "evenkeel_runtime": {
+        "": [],
+        "adapter": ["control", "engine", "request", "response_cache", "speculation", "wire"],
+        "asgi": [],
+        "compression": ["asgi", "text"],
+        "control": ["asgi", "wire"],
+        "demo_model": [],
+        "engine": ["wire"],
+        "exporter": ["ledger", "wire"],
+        "ledger": ["wire"],
+        "request": ["asgi", "compression", "control", "ledger", "speculation", "wire"],
+        "response_cache": ["asgi", "request", "text", "wire"],
+        "serve": [
+            "adapter",
+            "asgi",
+            "compression",
+            "control",
+            "demo_model",
+            "engine",
+            "request",
+            "response_cache",
+            "speculation",
+            "wire",
+        ],
+        "speculation": ["wire"],
+        "text": [],
+        "wire": [],
+    },
+    "evenkeel_collector": {
+        "": [],
+        "alerts": [],
+        "commands": [
+            "alerts",
+            "delivery",
+            "log",
+            "operators",
+            "redaction",
+            "serve",
+            "slo",
+            "store",
+        ],
+        "delivery": ["alerts"],
+        "intake": ["log", "ports", "redaction", "telemetry"],
+        "log": [],
+        "operators": ["alerts", "intake", "log", "ports", "slo"],
+        "ports": ["telemetry"],
+        "query": ["ports", "store", "telemetry"],
+        "redaction": [],
+        "serve": [
+            "intake",
+            "log",
+            "operators",
+            "ports",
+            "query",
+            "redaction",
+            "slo",
+            "store",
+            "telemetry",
+        ],
+        "slo": ["alerts", "delivery", "store"],
+        "store": ["log", "telemetry"],
+        "telemetry": ["log"],
+    },
+    "evenkeel_dashboard": {
+        "": [],
+        "draw": [],
+        "frame": ["draw"],
+        "model": ["draw"],
+        "pages": [
+            "draw",
+            "frame",
+            "pages.alerts",
+            "pages.cache",
+            "pages.compare",
+            "pages.engine",
+            "pages.evals",
+            "pages.explore",
+            "pages.health",
+            "pages.latency",
+            "pages.request",
+            "pages.slo",
+        ],
+        "pages.alerts": ["draw", "frame", "model"],
+        "pages.cache": ["draw", "frame"],
+        "pages.compare": ["draw", "frame", "model"],
+        "pages.engine": ["draw", "frame", "model"],
+        "pages.evals": ["draw", "frame"],
+        "pages.explore": ["draw", "frame", "model"],
+        "pages.health": ["draw", "frame", "model"],
+        "pages.latency": ["draw", "frame", "model"],
+        "pages.request": ["draw", "frame", "model"],
+        "pages.slo": ["draw", "frame", "model"],
+    },
+    "evenkeel_evals": {
+        "": [],
+        "ask": ["dataset", "scorers", "stats"],
+        "commands": [
+            "ask",
+            "compare",
+            "dataset",
+            "dataset.imports",
+            "judge",
+            "production",
+            "report",
+            "scorers",
+            "stats",
+        ],
+        "compare": ["ask", "dataset", "dataset.imports", "judge", "report", "scorers", "stats"],
+        "dataset": ["scorers"],
+        "dataset.imports": ["dataset"],
+        "judge": ["ask", "dataset", "stats"],
+        "production": ["ask", "dataset", "report", "scorers", "stats"],
+        "report": ["ask", "judge", "stats"],
+        "scorers": [],
+        "stats": [],
+    },
+    "evenkeel_demo": {
+        "": [],
+        "simulate": [],
+    },
+}
 
 
-def imported_packages(path: Path) -> set[str]:
+def house() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("house", ROOT / "tools" / "house.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["house"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+HOUSE = house()
+MODULES = HOUSE.read_modules(ROOT)
+KNOWN = {module.name for module in MODULES}
+
+
+def room_of(name: str, part: str) -> str:
+    """Return the room of a module within its part."""
+    module = next(module for module in MODULES if module.name == name)
+    return str(module.room).removeprefix(part).removeprefix(".")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_part_imports_another_part(part: str) -> None:
+    allowed = {"evenkeel", part}
+    offenders = {
+        module.name: sorted(others)
+        for module in MODULES
+        if module.part == part
+        and (others := {n.split(".")[0] for n in HOUSE.imports_of(module, KNOWN)} - allowed)
+    }
+    assert offenders == {}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_rooms_import_what_the_table_allows(part: str) -> None:
+    found: dict[str, set[str]] = {}
+    for module in MODULES:
+        if module.part == part:
+            mine = module.room.removeprefix(part).removeprefix(".")
+            others = found.setdefault(mine, set())
+            for name in HOUSE.imports_of(module, KNOWN):
+                if name.split(".")[0] == part:
+                    others |= {room_of(name, part)} - {mine}
+    assert {room: sorted(others) for room, others in sorted(found.items())} == {
+        room: sorted(others) for room, others in sorted(ROOMS[part].items())
+    }
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_nothing_imports_in_a_circle(part: str) -> None:
+    graph = {room: set(others) for room, others in ROOMS[part].items()}
+    assert HOUSE.cycles_of(graph) == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_file_imports_in_a_circle(part: str) -> None:
+    assert HOUSE.measure(ROOT).parts[part].file_cycles == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_imports_nothing_that_is_not_installed_with_it(part: str) -> None:
+    """Nor by a relative import, which would hide from the table of rooms."""
+    elsewhere = {"tests", "bench", "tools"} | ({"golden_datasets"} - DATASETS_OF.get(part, set()))
+    offenders = [
+        module.name
+        for module in MODULES
+        if module.part == part
+        and (imported(module.tree) & elsewhere or has_relative_imports(module.tree))
+    ]
+    assert offenders == []
+
+
+def has_relative_imports(tree: ast.Module) -> bool:
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_room_says_what_it_is_in_a_sentence(part: str) -> None:
+    for path in (ROOT / PARTS[part]).rglob("__init__.py"):
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        assert docstring.splitlines()[:1] and docstring.splitlines()[0].endswith((".", "?")), path
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if part != "evenkeel_runtime"])
+def test_only_the_runtime_imports_vllm_or_torch(part: str) -> None:
+    offenders = [
+        module.name
+        for module in MODULES
+        if module.part == part and imported(module.tree) & {"vllm", "torch", "transformers"}
+    ]
+    assert offenders == []
+
+
+def imported(tree: ast.Module) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -24,50 +258,37 @@ def imported_packages(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("package", ["evenkeel", *LEAVES])
-def test_no_part_imports_another_part(package: str) -> None:
-    forbidden = set(LEAVES) - {package}
-    offenders = {
-        str(path.relative_to(ROOT)): sorted(imported_packages(path) & forbidden)
-        for path in python_files(package)
-        if imported_packages(path) & forbidden
-    }
-    assert offenders == {}
-
-
-@pytest.mark.parametrize("package", ["evenkeel", "collector", "dashboard", "evals"])
-def test_only_the_runtime_imports_vllm_or_torch(package: str) -> None:
-    offenders = [
-        str(path.relative_to(ROOT))
-        for path in python_files(package)
-        if imported_packages(path) & {"vllm", "torch", "transformers"}
-    ]
-    assert offenders == []
-
-
 def test_the_dashboard_holds_no_sql() -> None:
     offenders = [
-        str(path.relative_to(ROOT))
-        for path in python_files("dashboard")
-        if "SELECT " in path.read_text(encoding="utf-8")
+        module.name
+        for module in MODULES
+        if module.part == "evenkeel_dashboard"
+        and "SELECT " in module.path.read_text(encoding="utf-8")
     ]
     assert offenders == []
 
 
-@pytest.mark.parametrize("package", ["evenkeel", *LEAVES])
-def test_modules_are_small_and_named_after_what_they_hold(package: str) -> None:
-    for path in python_files(package):
+@pytest.mark.parametrize("part", PARTS)
+def test_modules_are_small_and_named_after_what_they_hold(part: str) -> None:
+    for path in (ROOT / PARTS[part]).rglob("*.py"):
         num_lines = len(path.read_text(encoding="utf-8").splitlines())
         assert num_lines <= 400, f"{path} has {num_lines} lines: split it"
         assert path.stem not in NAMELESS, f"{path}: name it after what it holds"
 
 
+# Every form of reading it: os.environ, os.getenv, `from os import environ`.
+ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\b")
+# Those that may: the settings, the command before any library is loaded, and who starts processes
+# with an environment of its own.
+MAY_READ_IT = ("evenkeel.settings", "evenkeel.cli")
+INHERITED = "**os.environ,"
+
+
 def test_only_settings_reads_the_environment() -> None:
     offenders = [
-        str(path.relative_to(ROOT))
-        for package in ("evenkeel", *LEAVES)
-        for path in python_files(package)
-        if "os.environ[" in path.read_text(encoding="utf-8")
-        or "os.getenv(" in path.read_text(encoding="utf-8")
+        module.name
+        for module in MODULES
+        if module.name not in MAY_READ_IT
+        and ENVIRONMENT.search(module.path.read_text(encoding="utf-8").replace(INHERITED, ""))
     ]
     assert offenders == []

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 from importlib import import_module
 from pathlib import Path
 
@@ -11,11 +12,20 @@ from evenkeel import spans
 from evenkeel.cli import build_parser, find_commands
 from evenkeel.settings import Settings, find_settings
 from evenkeel.settings_flags import show_default
+from tools import decision_index, room_tables
+from tools.house import OTHERS, PARTS, read_modules
 
 ROOT = Path(__file__).parents[2]
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [
+    *DOCS,
+    *sorted(ROOT.glob("*.md")),
+    *sorted(ROOT.glob("*/README.md")),
+    *sorted(ROOT.glob("golden_datasets/*/*.md")),
+]
 ALL_DOCS = "\n".join(path.read_text(encoding="utf-8") for path in DOCS)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+MODULES = read_modules(ROOT)
 
 
 def test_every_span_attribute_is_defined() -> None:
@@ -59,16 +69,16 @@ COMMANDS = {
 
 
 def settings_classes() -> dict[str, type[Settings]]:
-    parts = ("evenkeel", "runtime", "collector", "dashboard", "evals")
-    for part in parts:
-        for path in (ROOT / part).rglob("*.py"):
+    for part, folder in PARTS.items():
+        for path in (ROOT / folder / part).rglob("*.py"):
             if re.search(r"^class \w+\(Settings\):", path.read_text(encoding="utf-8"), re.M):
-                import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+                name = path.relative_to(ROOT / folder).with_suffix("")
+                import_module(".".join(name.parts))
     # Other tests declare settings of their own.
     return {
         cls.section: cls
         for cls in Settings.__subclasses__()
-        if cls.__module__.split(".")[0] in parts
+        if cls.__module__.split(".")[0] in PARTS
     }
 
 
@@ -144,13 +154,101 @@ def test_what_may_hold_a_secret_is_masked(section: str) -> None:
     assert open_ones == []
 
 
+def commands_of(page: Path) -> list[str]:
+    """Return the `evenkeel` commands in the fenced blocks of a page."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line for line in lines if re.match(r"(\.venv/bin/)?evenkeel ", line)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command, id=f"{page.stem}-{number}")
+        for page in (ROOT / "README.md", *sorted((ROOT / "docs" / "start").glob("*.md")))
+        for number, command in enumerate(commands_of(page))
+    ],
+)
+def test_commands_for_beginners_have_the_flags_they_are_shown_with(command: str) -> None:
+    words = shlex.split(re.sub(r"( &| >+ \S+)$", "", command.partition(" #")[0].rstrip()))
+    parsed, others = build_parser(find_commands()).parse_known_args(words[1:])
+    # What `serve` does not know is vLLM's.
+    assert parsed.command == "serve" or others == []
+
+
 def test_the_readme_fits_and_shows_its_two_commands() -> None:
     assert len(README.splitlines()) < 200
     assert "make demo" in README
     assert "make test" in README
 
 
-@pytest.mark.parametrize("page", [*DOCS, ROOT / "README.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+CODE = [
+    path
+    for pattern in ("*.py", "*.sql", "*.toml", "*.yaml", "Makefile", "Dockerfile", ".ci/run")
+    for folder in (*{folder or part for part, folder in PARTS.items()}, *OTHERS, "prompts", ".")
+    for path in ((ROOT / folder).glob(pattern) if folder == "." else (ROOT / folder).rglob(pattern))
+]
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    missing = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in CODE
+        for name in re.findall(r"docs/[\w/-]+\.md", path.read_text(encoding="utf-8"))
+        if not (ROOT / name).exists()
+    }
+    assert missing == set()
+
+
+@pytest.mark.parametrize("page", room_tables.pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_tables_of_rooms_are_current(page: Path, request: pytest.FixtureRequest) -> None:
+    text = page.read_text(encoding="utf-8")
+    renewed = room_tables.renew(text, MODULES)
+    if request.config.getoption("--rewrite-golden"):
+        page.write_text(renewed, encoding="utf-8")
+        text = renewed
+    assert text == renewed, "run `make golden`"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_has_its_tables(part: str) -> None:
+    readme = (ROOT / (PARTS[part] or part) / "README.md").read_text(encoding="utf-8")
+    assert f"<!-- rooms of {part}:" in readme
+    assert f"<!-- imports of {part}:" in room_tables.ARCHITECTURE.read_text(encoding="utf-8")
+
+
+def test_the_index_of_decisions_is_current() -> None:
+    decisions = decision_index.read_decisions(decision_index.FOLDER)
+    text = decision_index.INDEX.read_text(encoding="utf-8")
+    kept = decision_index.read_kept(text)
+    listed = [decision for decision in decisions if decision.number in kept]
+    assert [decision.file for decision in decisions if decision not in listed] == []
+    assert decision_index.render(listed, kept) == text, "run `python tools/decision_index.py`"
+
+
+def test_every_decision_has_a_date_and_an_area() -> None:
+    kept = decision_index.read_kept(decision_index.INDEX.read_text(encoding="utf-8"))
+    assert [number for number, entry in kept.items() if "?" in (entry.date, entry.area)] == []
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", entry.date) for entry in kept.values())
+
+
+def test_a_page_that_supersedes_part_of_another_marks_it(tmp_path: Path) -> None:
+    (tmp_path / "0001-a.md").write_text("# 0001: charts by hand\n", encoding="utf-8")
+    (tmp_path / "0002-b.md").write_text("# Tables\n\nThis supersedes [0001](0001-a.md).\n")
+    (tmp_path / "0003-c.md").write_text("# 0003: bars\n\nIt supersedes what 0002 says of bars.\n")
+    decisions = decision_index.read_decisions(tmp_path)
+    entry = decision_index.Entry("2026-01-02", "dashboard")
+    rows = decision_index.render(decisions, {d.number: entry for d in decisions}).splitlines()[-3:]
+    assert rows == [
+        "| [0001](0001-a.md) | charts by hand | superseded | 2026-01-02 | dashboard "
+        "| [0002](0002-b.md) |",
+        "| [0002](0002-b.md) | Tables | superseded in part | 2026-01-02 | dashboard "
+        "| [0003](0003-c.md) |",
+        "| [0003](0003-c.md) | bars | accepted | 2026-01-02 | dashboard | – |",
+    ]

@@ -9,27 +9,27 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from collector.operator_actions import entry_of
-from collector.prompt_actions import Promote, Rollback
-from collector.prompt_actions import promote as promote_by_api
-from collector.prompt_actions import roll_back as roll_back_by_api
-from evals.answers import Answer, AnsweredPair
-from evals.client import Reply
-from evals.dataset import Dataset, Item, Message
-from evals.gates import parse_gates
-from evals.judgement import judge
-from evals.manifest import to_manifest
-from evals.outcome import Outcome
-from evals.prompts_command import PROMPTS
-from evals.result_spans import result_spans
-from evals.run import CacheMode
-from evals.scorers import Label, Score, make_scorer
-from evals.sides import Side
 from evenkeel import spans
-from evenkeel.audit import Audit, Entry, write_down
+from evenkeel.audit import Audit, AuditEntry, write_down
 from evenkeel.cli import main
 from evenkeel.errors import EvenkeelError
-from evenkeel.prompts import Move, PromptRegistry, PromptVersion, digest
+from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
+from evenkeel_collector.operators.actions import entry_of
+from evenkeel_collector.operators.prompts import Promote, Rollback
+from evenkeel_collector.operators.prompts import promote as promote_by_api
+from evenkeel_collector.operators.prompts import roll_back as roll_back_by_api
+from evenkeel_evals.ask.answers import Answer, AnsweredPair
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.ask.run import CacheMode
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.commands.prompts import PROMPTS
+from evenkeel_evals.dataset.dataset import Dataset, Item, Message
+from evenkeel_evals.judge.gates import parse_gates
+from evenkeel_evals.judge.judgement import judge
+from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.report.manifest import to_manifest
+from evenkeel_evals.report.spans import result_spans
+from evenkeel_evals.scorers.base import Label, Score, make_scorer
 
 OLD, NEW, OTHER = "You answer.", "You answer in one word.", "You sing."
 NOW_NS = 1_700_000_000 * 10**9
@@ -119,7 +119,7 @@ def test_both_doors_give_the_same_answer(
         assert {k: lines(data / "audit.db")[0].details[k] for k in details} == details
 
 
-def lines(path: Path) -> list[Entry]:
+def lines(path: Path) -> list[AuditEntry]:
     audit = Audit(path)
     try:
         return audit.newest(9)

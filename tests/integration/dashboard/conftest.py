@@ -27,6 +27,7 @@ from tests.integration.dashboard.running import (
     wait_for,
     wait_until_stored,
 )
+from tests.queries import query
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +92,7 @@ def wait_until_firing(query_url: str) -> None:
     everything = {"from_ms": 0, "to_ms": 4_000_000_000_000}
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
-        if any(alert["state"] == "firing" for alert in store.rows("alerts", everything)):
+        if any(alert["state"] == "firing" for alert in store.rows(query("alerts"), everything)):
             break
         time.sleep(0.3)
     else:

@@ -17,10 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from playwright.sync_api import Browser, Page, expect
 
-from dashboard.selection import Selection
 from evenkeel import spans
-from evenkeel.prompts import Move, PromptRegistry, PromptVersion, digest
+from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
 from evenkeel.store import Store
+from evenkeel_dashboard.frame.selection import Selection
+from tests.queries import query
 
 # Playwright gives up after 5 s, too soon on a busy machine.
 expect.set_options(timeout=120_000)
@@ -131,7 +132,7 @@ def wait_until_stored(query_url: str, num_requests: int = NUM_REQUESTS) -> None:
     everything = {"from_ms": 0, "to_ms": 4_000_000_000_000}
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        if store.rows("range_contents", everything)[0]["num_requests"] == num_requests:
+        if store.rows(query("range_contents"), everything)[0]["num_requests"] == num_requests:
             break
         time.sleep(0.3)
     else:

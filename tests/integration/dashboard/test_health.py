@@ -9,9 +9,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from dashboard import wording
-from dashboard.selection import Selection, format_time_ms
 from evenkeel.store import Store
+from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.frame.selection import Selection, format_time_ms
 from tests.integration.dashboard.running import (
     NO_FILTER,
     RUN_ID,
@@ -24,6 +24,7 @@ from tests.integration.dashboard.running import (
     stop,
     wait_for,
 )
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +41,7 @@ def test_health_shows_the_numbers_of_the_store(
     platform: Platform, browser: Browser, scheme: str, width: int
 ) -> None:
     store = Store(platform.query_url)
-    rows = store.rows("health", platform.range() | NO_FILTER | {"step_s": 60})
+    rows = store.rows(query("health"), platform.range() | NO_FILTER | {"step_s": 60})
     store.close()
     summary = next(row for row in rows if row["is_now"] and not row["bucket"])
     page = opened(browser, platform.page(), scheme, width)
@@ -62,7 +63,7 @@ def test_health_shows_the_numbers_of_the_store(
 def test_the_slowest_request_opens_as_a_waterfall(platform: Platform, browser: Browser) -> None:
     store = Store(platform.query_url)
     parameters = platform.range() | NO_FILTER | {"rank_by": "ttft", "limit": 1}
-    slowest = store.rows("slowest_requests", parameters)[0]
+    slowest = store.rows(query("slowest_requests"), parameters)[0]
     store.close()
     page = opened(browser, platform.page())
     page.locator(".st-key-card-slowest a").first.click()

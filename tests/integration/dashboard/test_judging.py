@@ -10,7 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from evenkeel.prompts import digest
+from evenkeel import spans
+from evenkeel.prompts.registry import digest
 from evenkeel.store import Store
 from tests.integration.dashboard.running import (
     NEW_PROMPT,
@@ -20,6 +21,8 @@ from tests.integration.dashboard.running import (
     assert_no_exception,
     opened,
 )
+from tests.integration.otlp_payload import trace_request
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 TIMELINE = re.compile(
@@ -66,6 +69,49 @@ def test_a_prompt_is_promoted_and_rolled_back_in_the_browser(
     page.close()
 
 
+@pytest.fixture
+def earlier_runs(platform: Platform) -> None:
+    """Gates that all passed, of three runs: one passed, one broke items, one is of another text."""
+    for run_id, verdict, candidate in (
+        ("passed", "no worse", digest(NEW_PROMPT)),
+        ("broken", "regressed", digest(NEW_PROMPT)),
+        ("other", "no worse", "0123456789ab"),
+    ):
+        attributes = {
+            spans.EVAL_RUN_ID: run_id,
+            spans.EVAL_GATE: "accuracy>=-1%",
+            spans.EVAL_SLICE: "overall",
+            spans.EVAL_VERDICT: "no worse",
+            spans.EVAL_RUN_VERDICT: verdict,
+            spans.EVAL_BASELINE_TEXT: digest(OLD_PROMPT),
+            spans.EVAL_CANDIDATE_TEXT: candidate,
+        }
+        at_ns = (platform.from_ms - 60_000) * 10**6
+        body = trace_request(1, attributes, spans.SPAN_EVALUATION_RUN, start_ns=at_ns)
+        response = httpx.post(
+            f"{platform.http_url}/v1/traces",
+            content=body.SerializeToString(),
+            headers={"content-type": "application/x-protobuf"},
+        )
+        assert response.status_code == 200, response.text
+    store = Store(platform.query_url)
+    known = {"passed", "broken", "other"}
+    wait_until(lambda: known <= {row["run_id"] for row in store.rows(query("eval_runs"), {})})
+    store.close()
+
+
+@pytest.mark.usefixtures("earlier_runs")
+def test_only_runs_that_passed_are_offered(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, f"{platform.dashboard_url}/evals?live=off")
+    listed = page.locator(".st-key-card-runs tr", has_text="broken")
+    expect(listed).to_contain_text("regressed")
+    page.get_by_text("Promote or roll back").click()
+    page.get_by_label("run that it passed").click()
+    expect(page.get_by_role("option")).to_have_text(["none: give a reason", "passed"])
+    assert_no_exception(page)
+    page.close()
+
+
 def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
     platform: Platform, browser: Browser
 ) -> None:
@@ -86,7 +132,7 @@ def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
     expect(page.get_by_text("it is stored in a moment")).to_be_visible()
     page.close()
     recent = {"from_ms": platform.from_ms, "limit": 5}
-    wait_until(lambda: len(store.rows("golden_candidates", recent)) == 1)
+    wait_until(lambda: len(store.rows(query("golden_candidates"), recent)) == 1)
 
     page = opened(browser, f"{platform.dashboard_url}/evals?live=off")
     queue = page.locator(".st-key-card-review")
@@ -97,8 +143,10 @@ def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
     expect(page.get_by_text("Accepted.")).to_be_visible()
     assert_no_exception(page)
     page.close()
-    wait_until(lambda: not store.rows("golden_candidates", recent))
-    (row,) = store.rows("failed_answers", {"since_ns": platform.from_ms * 10**6, "limit": 10})
+    wait_until(lambda: not store.rows(query("golden_candidates"), recent))
+    (row,) = store.rows(
+        query("failed_answers"), {"since_ns": platform.from_ms * 10**6, "limit": 10}
+    )
     store.close()
     assert (row["trace_id"], row["review"], row["corrected"]) == (trace_id, "golden", "9 EUR")
     entry = newest_action(platform)

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from dashboard.latency_model import Picked
-from dashboard.views import PAGES
+from evenkeel_dashboard.pages import PAGES
+from evenkeel_dashboard.pages.latency.model import Picked
 from tests.integration.dashboard.running import (
     SLO,
     Platform,

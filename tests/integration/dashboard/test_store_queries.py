@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 
-from dashboard.views import PAGES
 from evenkeel.errors import StoreError
-from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_model import SELECTOR_COLUMNS
-from evenkeel.slo_query import Span, event_parameters, slo_parts
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.model import SELECTOR_COLUMNS
+from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.store import Store
+from evenkeel_dashboard.pages import PAGES
 from tests.integration.dashboard.running import NO_FILTER, NUM_REQUESTS, ROOT, RUN_ID, SLO, Platform
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -92,7 +95,7 @@ QUERIES: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("name", QUERIES)
 def test_every_query_of_the_dashboard_runs(platform: Platform, name: str) -> None:
     store = Store(platform.query_url)
-    store.rows(name, platform.range() | QUERIES[name])
+    store.rows(query(name), platform.range() | QUERIES[name])
     store.close()
 
 
@@ -102,8 +105,8 @@ def rolled_health(
     """Return the rows of `health` from the rollups, digests merged by minute or by hour."""
     before_ms = 2 * int(str(ends["from_ms"])) - int(str(ends["to_ms"]))
     parameters = {**ends, "before_ms": before_ms, "step_s": step_s}
-    counts = store.rows("health_counts_1m", parameters)
-    percentiles = store.rows(f"health_percentiles_{by}", parameters)
+    counts = store.rows(query("health_counts_1m"), parameters)
+    percentiles = store.rows(query(f"health_percentiles_{by}"), parameters)
     return [count | row for count, row in zip(counts, percentiles, strict=True)]
 
 
@@ -140,7 +143,7 @@ def test_the_rollup_says_what_the_requests_say(
     begin_ms = platform.from_ms // 60_000 * 60_000 - before_ms
     ends = {"from_ms": begin_ms, "to_ms": begin_ms + length_ms, **NO_FILTER}
     store = Store(platform.query_url)
-    raw = store.rows("health", {**ends, "step_s": 600})
+    raw = store.rows(query("health"), {**ends, "step_s": 600})
     rollup = rolled_health(store, ends, 600, "1m")
     requests = requests_of(store)
     store.close()
@@ -188,7 +191,7 @@ def test_hours_and_minutes_count_each_request_once(
     store = Store(platform.query_url)
     hourly = rolled_health(store, wide, 3600, "1h")
     by_minute = rolled_health(store, wide, 3600, "1m")
-    exact = store.rows("health", {**wide, "step_s": 3600})
+    exact = store.rows(query("health"), {**wide, "step_s": 3600})
     found = requests_of(store)
     store.close()
     assert sum(float(str(row["num_requests"])) for row in hourly if row["bucket"]) == NUM_REQUESTS
@@ -204,8 +207,8 @@ def test_hours_and_minutes_count_each_request_once(
 
 def test_the_store_counts_what_was_simulated(platform: Platform) -> None:
     store = Store(platform.query_url)
-    rows = store.rows("health", platform.range() | NO_FILTER | {"step_s": 60})
-    contents = store.rows("range_contents", platform.range())[0]
+    rows = store.rows(query("health"), platform.range() | NO_FILTER | {"step_s": 60})
+    contents = store.rows(query("range_contents"), platform.range())[0]
     store.close()
     by_status = platform.simulated["by_status"]
     assert isinstance(by_status, dict)
@@ -218,14 +221,9 @@ def test_the_store_counts_what_was_simulated(platform: Platform) -> None:
 
 
 def test_every_query_that_the_dashboard_names_is_tested() -> None:
-    named = set()
+    named = {path.stem for path in (ROOT / "dashboard").rglob("*.sql")}
     for path in (ROOT / "dashboard").rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        named |= {
-            query.stem
-            for query in (ROOT / "evenkeel" / "queries").glob("*.sql")
-            if f'"{query.stem}"' in text
-        }
+        named |= set(re.findall(r'"(\w+)\.sql"', path.read_text(encoding="utf-8")))
     elsewhere = {"slo_counts", "slo_spent"}
     assert len(PAGES) == 10
     assert sorted(named - set(QUERIES) - elsewhere) == []
@@ -238,8 +236,8 @@ def test_latency_of_the_rollup_is_that_of_the_requests(platform: Platform) -> No
         "to_ms": (platform.to_ms // 60_000 + 1) * 60_000,
         **LATENCY,
     }
-    raw = {r["cohort"]: r for r in store.rows("latency_cohorts", whole_minutes)}
-    rollup = {r["cohort"]: r for r in store.rows("latency_cohorts_1m", whole_minutes)}
+    raw = {r["cohort"]: r for r in store.rows(query("latency_cohorts"), whole_minutes)}
+    rollup = {r["cohort"]: r for r in store.rows(query("latency_cohorts_1m"), whole_minutes)}
     store.close()
     assert raw.keys() == rollup.keys()
     for cohort, row in raw.items():
@@ -256,7 +254,7 @@ def test_the_rollups_heatmap_is_that_of_the_requests(platform: Platform) -> None
     }
     found = []
     for name in ("latency_heatmap", "latency_heatmap_1m"):
-        rows = store.rows(name, whole_minutes)
+        rows = store.rows(query(name), whole_minutes)
         total = sum(row["num_requests"] for row in rows)
         bins = dict.fromkeys(range(-60, 40), 0.0)
         for row in rows:
@@ -281,8 +279,9 @@ def test_a_definition_changes_the_number_as_it_says(
 ) -> None:
     store = Store(platform.query_url)
     parameters = platform.range() | LATENCY | SLICED | {"measure": measure}
-    ours = store.rows("latency_definitions", parameters)[0]["p95_s"]
-    theirs = store.rows("latency_definitions", parameters | {"definition": definition})[0]["p95_s"]
+    sql = query("latency_definitions")
+    ours = store.rows(sql, parameters)[0]["p95_s"]
+    theirs = store.rows(sql, parameters | {"definition": definition})[0]["p95_s"]
     store.close()
     found = "same" if theirs == ours else "higher" if theirs > ours else "lower"
     assert found == holds
@@ -291,8 +290,8 @@ def test_a_definition_changes_the_number_as_it_says(
 def test_a_sample_weighs_what_it_leaves_out(platform: Platform) -> None:
     store = Store(platform.query_url)
     parameters = platform.range() | LATENCY | {"dimension": ""}
-    everything = store.rows("latency_cohorts", parameters)[0]["num_requests"]
-    sampled = store.rows("latency_cohorts", parameters | {"one_in": 4})[0]["num_requests"]
+    everything = store.rows(query("latency_cohorts"), parameters)[0]["num_requests"]
+    sampled = store.rows(query("latency_cohorts"), parameters | {"one_in": 4})[0]["num_requests"]
     span = "toUnixTimestamp64Milli(time) >= {from_ms} AND toUnixTimestamp64Milli(time) < {to_ms}"
     drawn = store.free_frame(
         "SELECT count() AS num FROM requests WHERE ttft_s IS NOT NULL AND "
@@ -313,18 +312,19 @@ def test_requests_that_burned_a_budget_are_its_bad_events(platform: Platform) ->
     parameters = event_parameters(slo_parts(slo), span)
     store = Store(platform.query_url)
     nothing = {"corrected_from_ns": [], "corrected_to_ns": []}
-    spent = store.rows("slo_spent", parameters | nothing)
+    spent = store.rows(query("slo_spent"), parameters | nothing)
     middle_ns = (span.from_ns + span.to_ns) // 2
     first_half = parameters | {"to_ns": middle_ns}
-    half = store.rows("slo_spent", first_half | nothing)
+    half = store.rows(query("slo_spent"), first_half | nothing)
     corrected = {"corrected_from_ns": [middle_ns], "corrected_to_ns": [span.to_ns]}
-    uncorrected = store.rows("slo_spent", parameters | corrected)
-    causes = store.rows("slo_causes", parameters)[0]
-    cohorts = {(r["dimension"], r["cohort"]): r for r in store.rows("slo_cohorts", parameters)}
-    burned = store.rows("slo_burned", {**parameters, "limit": NUM_REQUESTS})
+    uncorrected = store.rows(query("slo_spent"), parameters | corrected)
+    causes = store.rows(query("slo_causes"), parameters)[0]
+    by_cohort = store.rows(query("slo_cohorts"), parameters)
+    cohorts = {(r["dimension"], r["cohort"]): r for r in by_cohort}
+    burned = store.rows(query("slo_burned"), {**parameters, "limit": NUM_REQUESTS})
     whole = next(row for row in spent if not row["dimension"])
     named = store.rows(
-        "requests_named",
+        query("requests_named"),
         {"models": whole["worst_model"], "times_ns": whole["worst_ns"], "ids": whole["worst_id"]},
     )
     store.close()

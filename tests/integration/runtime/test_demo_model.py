@@ -15,14 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
-from runtime.demo_model.accuracy import (
-    answer_all,
-    is_right,
-    read_items,
-    read_system_prompt,
-)
-from runtime.demo_model.checkpoint import draft_path, target_path
-from runtime.small_machine import EXECUTOR
+from evenkeel_runtime.adapter.small_machine import EXECUTOR
+from evenkeel_runtime.demo_model.checkpoint import draft_path, target_path
+from tools.demo_model.accuracy import answer_all, is_right, read_items, read_system_prompt
 
 pytestmark = pytest.mark.integration
 
@@ -136,7 +131,7 @@ def test_a_prompt_of_two_thousand_tokens_is_served(server_url: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_training_again_reaches_the_accuracy_of_the_card(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "runtime.demo_model.train", "--output", str(tmp_path)]
+    command = [sys.executable, "-m", "tools.demo_model.train", "--output", str(tmp_path)]
     subprocess.run(command, check=True)
     again, card = (
         tomllib.loads((folder / "card.toml").read_text())["accuracy"]

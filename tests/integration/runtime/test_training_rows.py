@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from golden_datasets.support.knowledge import read_knowledge
-from runtime.demo_model.conversations import Writer
-from runtime.demo_model.rows import Batch, RowMaker, see
-from runtime.demo_model.tokenizer import END
-from runtime.demo_model.train import TARGET_RECIPE, build_model, make_tokenizer, rate_ratio
+from tools.demo_model.conversations import Writer
+from tools.demo_model.rows import Batch, RowMaker, see
+from tools.demo_model.tokenizer import END
+from tools.demo_model.train import TARGET_RECIPE, build_model, make_tokenizer, rate_ratio
 
 pytestmark = pytest.mark.integration
 

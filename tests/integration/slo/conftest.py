@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from collector.storage import Storage, open_embedded
+from evenkeel_collector.store.storage import Storage, open_embedded
 
 
 @pytest.fixture(scope="module")

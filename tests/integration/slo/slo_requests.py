@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from collector.alert_book import AlertBook
-from collector.alert_evidence import EvidenceBook, EvidenceDesk
-from collector.slo_evaluator import Evaluator
-from collector.slo_gathering import EvidenceStore, gather_one
-from collector.slo_store import SloStore
-from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_model import Treatment
-from evenkeel.slo_selection import Comparison, Filter, StatusRange, disjoint_ranges
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.model import Treatment
+from evenkeel.slo.selection import Filter, SelectOperator, StatusRange, disjoint_ranges
 from evenkeel.times import to_datetime
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.evidence import EvidenceBook, EvidenceDesk
+from evenkeel_collector.slo.evaluator import Evaluator
+from evenkeel_collector.slo.gathering import EvidenceStore, gather_one
+from evenkeel_collector.slo.store import SloStore
 
 S = 10**9
 
@@ -89,11 +89,11 @@ def random_filters(choose: random.Random) -> tuple[Filter, ...]:
     return tuple(
         choose.choice(
             [
-                Filter("tenant", Comparison.IN, ("a", "b")),
-                Filter("tenant", Comparison.NOT, ("a",)),
-                Filter("tenant", Comparison.MATCHES, ("[ac]|",)),
-                Filter("model", Comparison.NOT_MATCHES, ("sup.*t",)),
-                Filter("model", Comparison.IN, ("sup", "support.", "other")),
+                Filter("tenant", SelectOperator.IN, ("a", "b")),
+                Filter("tenant", SelectOperator.NOT, ("a",)),
+                Filter("tenant", SelectOperator.MATCHES, ("[ac]|",)),
+                Filter("model", SelectOperator.NOT_MATCHES, ("sup.*t",)),
+                Filter("model", SelectOperator.IN, ("sup", "support.", "other")),
             ]
         )
         for _ in range(choose.choice([0, 0, 1, 2]))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from collector.alert_book import AlertBook
-from collector.alert_state import State
 from evenkeel.times import to_datetime
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.state import State
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
 pytestmark = pytest.mark.integration

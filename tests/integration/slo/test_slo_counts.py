@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from collector.alert_book import AlertBook
-from collector.slo_arrivals import Arrivals
-from collector.slo_corrections import Correction, Corrections, whole_minutes
-from collector.slo_store import SloStore
 from evenkeel.errors import StoreError
-from evenkeel.matchers import Matcher, Operator
-from evenkeel.slo_model import DURATIONS, Indicator, Metric, Treatment
-from evenkeel.slo_query import Part, Span, count_parameters
-from evenkeel.slo_selection import Comparison, Filter
+from evenkeel.slo.matchers import Matcher, Operator
+from evenkeel.slo.model import DURATIONS, Indicator, Metric, Treatment
+from evenkeel.slo.query import CountedIndicator, Span, count_parameters
+from evenkeel.slo.selection import Filter, SelectOperator
 from evenkeel.times import to_datetime
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.slo.arrivals import Arrivals
+from evenkeel_collector.slo.corrections import Correction, Corrections, whole_minutes
+from evenkeel_collector.slo.store import SloStore
 from tests.integration.slo.slo_requests import (
     NOW,
     SLOW,
@@ -27,6 +27,7 @@ from tests.integration.slo.slo_requests import (
     random_statuses,
     slo_text,
 )
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -159,7 +160,7 @@ def test_late_requests_are_found_after_an_erasure_and_after_a_look_that_failed(
 
     def look(age_s: int) -> int | None:
         found = arrivals.since(from_ns, NOW + age_s * S)
-        arrivals.note()
+        arrivals.commit()
         return found
 
     assert (look(0), look(300)) == (None, None)
@@ -178,7 +179,7 @@ def test_late_requests_are_found_after_an_erasure_and_after_a_look_that_failed(
     with pytest.raises(StoreError):
         arrivals.since(from_ns, NOW + 1800 * S)
     client.command("RENAME TABLE away TO requests")
-    arrivals.note()
+    arrivals.commit()
     assert look(2100) == found
 
 
@@ -225,9 +226,11 @@ def test_the_store_matches_patterns_as_matchers_do(client: Any, tmp_path: Path) 
     insert(client, *({"end_ns": NOW - S, "tenant": tenant} for tenant in [*VALUES, None]))
     matchers = [Matcher("tenant", Operator.MATCHES, pattern) for pattern in PATTERNS]
     parts = [
-        Part(Indicator(Metric.AVAILABILITY, None, filters=(each,)), Fraction(9, 10), 3600 * S)
+        CountedIndicator(
+            Indicator(Metric.AVAILABILITY, None, filters=(each,)), Fraction(9, 10), 3600 * S
+        )
         for pattern in PATTERNS
-        for each in (Filter("tenant", Comparison.MATCHES, (pattern,)),)
+        for each in (Filter("tenant", SelectOperator.MATCHES, (pattern,)),)
     ]
     found = [b.total.sum() for b in SloStore(client).counts(parts, Span(NOW - 2 * S, NOW + 1))]
     assert found == [
@@ -348,10 +351,10 @@ def test_vectors_and_sql_judge_alike(client: Any, tmp_path: Path) -> None:
             filters=random_filters(choose),
             statuses=random_statuses(choose),
         )
-        parts.append(Part(indicator, Fraction(9, 10), 7 * S))
+        parts.append(CountedIndicator(indicator, Fraction(9, 10), 7 * S))
     span = Span(NOW - 100 * S, NOW + 1)
     in_sql: list[dict[int, tuple[float, float]]] = [{} for _ in parts]
-    for row in SloStore(client).read("slo_counts", count_parameters(parts, span)):
+    for row in SloStore(client).read(query("slo_counts"), count_parameters(parts, span)):
         in_sql[row["slo"]][row["bucket"]] = (row["total_sum"], row["bad_sum"])
     for part, found, expected in zip(
         parts, SloStore(client).counts(parts, span), in_sql, strict=True

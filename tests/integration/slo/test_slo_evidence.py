@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from collector.alert_book import AlertBook
-from collector.alert_outbox import Outbox
-from collector.alert_payloads import make_posting
-from collector.slo_store import SloStore
-from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_query import Span, event_parameters, slo_parts
-from evenkeel.slo_receiver import Receiver, ReceiverType
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.query import Span, event_parameters, slo_parts
+from evenkeel.slo.receiver import Receiver, ReceiverType
 from evenkeel.times import to_datetime
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.outbox import Outbox
+from evenkeel_collector.delivery.payloads import make_posting
+from evenkeel_collector.slo.store import SloStore
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -127,7 +128,7 @@ def test_which_requests_burned_the_budget_is_one_query(client: Any, tmp_path: Pa
     path.write_text(slo_text())
     (slo,) = read_slo_file(path).slos
     parameters = event_parameters(slo_parts(slo), Span(NOW - 60 * S, NOW))
-    rows = SloStore(client).read("slo_burned", {**parameters, "limit": 100})
+    rows = SloStore(client).read(query("slo_burned"), {**parameters, "limit": 100})
     assert [row["request_id"] for row in rows] == [f"bad-{i}" for i in reversed(range(10))]
     assert {row["cause"] for row in rows} == {"ttft.prefill.others"}
     assert [row["value_s"] for row in rows][:2] == [11.0, 10.0]

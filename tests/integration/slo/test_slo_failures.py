@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from collector.alert_book import AlertBook
-from collector.slo_evaluator import Evaluator
-from collector.slo_store import SloStore
-from evenkeel.slo_model import Member, SloFile
-from evenkeel.slo_selection import Comparison, Filter
+from evenkeel.slo.model import Member, SloFile
+from evenkeel.slo.selection import Filter, SelectOperator
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.slo.evaluator import Evaluator
+from evenkeel_collector.slo.store import SloStore
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
 pytestmark = pytest.mark.integration
@@ -123,7 +123,7 @@ def test_the_one_part_that_makes_a_shared_query_fail_is_found(client: Any, tmp_p
     engine = evaluator(client, tmp_path, "---\n".join(slo_text(name) for name in names))
     engine.cycle(NOW)
     # The store refuses a pattern that is none, and with it the query of all.
-    filters = (Filter("tenant", Comparison.MATCHES, ("(",)),)
+    filters = (Filter("tenant", SelectOperator.MATCHES, ("(",)),)
     engine.use_file(changed(engine, "slo-11", filters=filters))
     assert set(engine.cycle(NOW + S)) == set(names) - {"slo-11"}
     assert states(client)["slo-11"] == "unknown"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from collector.alert_book import AlertBook
-from collector.alert_state import State
-from collector.slo_evaluator import Evaluator
-from collector.slo_store import SloStore
 from evenkeel.errors import StoreError
-from evenkeel.matchers import parse_matchers
-from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_groups import with_groups
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.groups import with_groups
+from evenkeel.slo.matchers import parse_matchers
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.state import State
+from evenkeel_collector.slo.evaluator import Evaluator
+from evenkeel_collector.slo.store import SloStore
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
 pytestmark = pytest.mark.integration

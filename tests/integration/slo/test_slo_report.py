@@ -8,16 +8,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from collector.slo_burned_command import burned_text
-from collector.slo_corrections import Correction
-from collector.slo_history import count_buckets
-from collector.slo_report import Report, measure
-from collector.slo_report_text import report_html, report_json, report_markdown
-from evenkeel.slo import Counts
-from evenkeel.slo_backtest import replay
-from evenkeel.slo_file import read_slo_file
-from evenkeel.slo_query import Span, slo_parts
+from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.backtest import replay
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.query import Span, slo_parts
 from evenkeel.store import read_query
+from evenkeel_collector.commands.slo_burned import burned_text
+from evenkeel_collector.slo.corrections import Correction
+from evenkeel_collector.slo.history import count_buckets
+from evenkeel_collector.slo.report import SloReport, measure
+from evenkeel_collector.slo.report_text import report_html, report_json, report_markdown
 from tests.integration.slo.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
 
 pytestmark = pytest.mark.integration
@@ -34,12 +34,12 @@ class Reader:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def rows(self, name: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        result = self._client.query(read_query(name), parameters=dict(parameters))
+    def rows(self, query: Path, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        result = self._client.query(read_query(query), parameters=dict(parameters))
         return list(result.named_results())
 
 
-def report(client: Any, tmp_path: Path) -> Report:
+def report(client: Any, tmp_path: Path) -> SloReport:
     """One good and three bad requests now, a bad one in a correction, one bad one days ago."""
     insert(
         client,

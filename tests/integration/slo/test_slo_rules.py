@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from collector.alert_book import AlertBook
-from collector.slo_store import SloStore
-from evenkeel.slo_model import SELECTOR_COLUMNS
-from evenkeel.slo_rules import CACHE_MEASURES, MEASURES
+from evenkeel.slo.model import SELECTOR_COLUMNS
+from evenkeel.slo.rules import CACHE_MEASURES, MEASURES
 from evenkeel.times import to_datetime
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.slo.store import SloStore
 from tests.integration.slo.slo_requests import NOW, S, evaluator, insert, slo_text
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +28,7 @@ def test_every_measure_of_a_rule_is_worked_out(client: Any, tmp_path: Path) -> N
     parameters = dict.fromkeys(SELECTOR_COLUMNS, "")
     bounds = {"from_ns": NOW - 60 * S, "to_ns": NOW, "width_ns": 60 * S}
     (row,) = SloStore(client).read(
-        "rule_measures", {**parameters, **bounds, "max_request_ns": 3600 * S}
+        query("rule_measures"), {**parameters, **bounds, "max_request_ns": 3600 * S}
     )
     assert sorted(set(MEASURES) - set(row)) == []
     found = {name: row[name] for name in ("requests", "ttft_p99_s", "aborted_ratio", "itl_p99_s")}
@@ -131,10 +132,11 @@ def test_compared_near_hits_have_an_upper_bound(client: Any) -> None:
     rows += [span("", "0.5", "miss"), [to_datetime(NOW - S), "chat", {}]]
     client.insert("spans", rows, column_names=["Timestamp", "SpanName", "SpanAttributes"])
     parameters = dict.fromkeys(SELECTOR_COLUMNS, "") | {"from_ns": NOW - 60 * S, "to_ns": NOW}
-    (row,) = SloStore(client).read("cache_measures", parameters)
+    (row,) = SloStore(client).read(query("cache_measures"), parameters)
     assert sorted(set(CACHE_MEASURES) - set(row)) == []
     assert (row["requests"], row["cache_wrong_ratio"]) == (100, pytest.approx(0.03))
     # Wilson, one-sided 95 %, 3 of 100: statsmodels' proportion_confint(3, 100, 0.1, "wilson").
     assert row["cache_wrong_upper"] == pytest.approx(0.07271, abs=1e-5)
     assert row["cache_similarity_min"] == 0.91
-    assert SloStore(client).read("cache_measures", parameters | {"to_ns": NOW - 50 * S}) == []
+    earlier = parameters | {"to_ns": NOW - 50 * S}
+    assert SloStore(client).read(query("cache_measures"), earlier) == []

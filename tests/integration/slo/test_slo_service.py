@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from collector import slo_service
-from collector.alert_delivery import DeliveryPolicy
-from collector.context import Context
-from collector.storage import Storage
 from evenkeel.errors import ConfigurationError
-from evenkeel.prompt_freeze import read_freezes
+from evenkeel.prompts.freeze import read_freezes
+from evenkeel_collector.delivery.delivery import DeliveryPolicy
+from evenkeel_collector.slo import service as slo_service
+from evenkeel_collector.slo.context import CollectorContext
+from evenkeel_collector.store.storage import Storage
 from tests.integration.alert_receiver import Answer, serve_alerts
 from tests.integration.slo.slo_requests import ALERTING, SLOW, insert, slo_text
 
@@ -25,10 +25,12 @@ pytestmark = pytest.mark.integration
 QUICK = DeliveryPolicy(timeout_s=3.0, unit_s=0.01, poll_s=0.02)
 
 
-def context(storage: Storage, tmp_path: Path, text: str, url: str) -> Context:
+def context(storage: Storage, tmp_path: Path, text: str, url: str) -> CollectorContext:
     path = tmp_path / "slos.yaml"
     path.write_text(ALERTING.format(url=url) + text)
-    return Context(storage.connect, tmp_path, path, "http://127.0.0.1:8501", CollectorRegistry())
+    return CollectorContext(
+        storage.connect, tmp_path, path, "http://127.0.0.1:8501", CollectorRegistry()
+    )
 
 
 def statuses(severity: str) -> Callable[[list[Any]], list[str]]:
@@ -116,7 +118,7 @@ async def test_a_wrong_file_is_refused_at_the_start_and_ignored_later(
 
     registry = CollectorRegistry()
     good = context(storage, tmp_path, slo_text(), "http://127.0.0.1:9/")
-    running = Context(good.connect, tmp_path, good.slo_file, None, registry)
+    running = CollectorContext(good.connect, tmp_path, good.slo_file, None, registry)
     service = slo_service.start(running, QUICK)
     try:
         (tmp_path / "slos.yaml").write_text("kind: nonsense\n")
@@ -154,7 +156,7 @@ async def test_each_evaluation_sees_what_the_log_held_before_it(
 
 async def test_without_a_file_nothing_runs(storage: Storage, tmp_path: Path) -> None:
     service = slo_service.start(
-        Context(storage.connect, tmp_path, None, None, CollectorRegistry()), QUICK
+        CollectorContext(storage.connect, tmp_path, None, None, CollectorRegistry()), QUICK
     )
     await service.close()
     assert list(tmp_path.iterdir()) == []

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from collector.migrations import read_migrations
-from collector.self_metrics import SelfMetrics
-from collector.write_ahead_log import WriteAheadLog
+from evenkeel_collector.log.write_ahead_log import WriteAheadLog
+from evenkeel_collector.store.migrations import read_migrations
+from evenkeel_collector.telemetry.metrics import SelfMetrics
 
 DOCS = Path(__file__).parents[3] / "docs"
 TABLES = (

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from hypothesis import settings
 
-from evals.answers import Answer, AnsweredPair
-from evals.client import Reply
-from evals.dataset import Item, Message
-from evals.scorers import Label, Score, make_scorer
+from evenkeel_evals.ask.answers import Answer, AnsweredPair
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.dataset.dataset import Item, Message
+from evenkeel_evals.scorers.base import Label, Score, make_scorer
 
 # A busy machine must not fail a property.
 settings.register_profile("evals", parent=settings.get_profile("suite"), max_examples=60)

@@ -51,7 +51,8 @@ def test_a_command_may_take_unknown_flags() -> None:
             raising(ModuleNotFoundError("no", name="vllm")),
             ["do"],
             2,
-            "do needs the module 'vllm'; install it with: pip install 'evenkeel[runtime-cpu]'",
+            "do needs the module 'vllm'; install it with: pip install 'evenkeel[runtime-cpu]', "
+            "in a checkout pip install './runtime[cpu]'",
             id="a missing module names the extra",
         ),
         pytest.param(
@@ -62,10 +63,10 @@ def test_a_command_may_take_unknown_flags() -> None:
             id="an unknown flag is refused by name",
         ),
         pytest.param(
-            cli._missing("serve", "runtime"),
+            cli._missing("serve", "pip install 'evenkeel[runtime]'"),
             ["serve", "--any"],
             2,
-            "serve is not installed here: the module 'runtime' is missing",
+            "serve is not installed here: pip install 'evenkeel[runtime]'",
             id="a part that is not installed says so",
         ),
     ],

@@ -1,16 +1,17 @@
 """The doctor: every extra is looked at, and a wrong argument is one line."""
 
-import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
-from evenkeel.cli import main
+from evenkeel.cli import how_to_install, main
 from evenkeel.doctor import (
     DOCTOR,
-    Finding,
-    Outcome,
+    CheckResult,
+    CheckStatus,
     check_confinement,
     check_extras,
     read_extras,
@@ -18,15 +19,33 @@ from evenkeel.doctor import (
 )
 from evenkeel.landlock import why_unavailable
 
-PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
+ROOT = Path(__file__).parents[3]
 
 
 def declared() -> dict[str, set[str]]:
-    project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     return {
-        extra: {re.split(r"[^\w.-]", requirement)[0].lower() for requirement in requirements}
-        for extra, requirements in project["optional-dependencies"].items()
+        extra: {name for text in requirements for name in reached(text)}
+        for extra, requirements in project_of("")["optional-dependencies"].items()
     }
+
+
+def project_of(part: str) -> dict[str, Any]:
+    text = (ROOT / part / "pyproject.toml").read_text(encoding="utf-8")
+    project: dict[str, Any] = tomllib.loads(text)["project"]
+    return project
+
+
+def reached(text: str) -> set[str]:
+    """What a requirement names and, where that is a part of ours, what it needs in turn."""
+    requirement = Requirement(text)
+    names = {requirement.name.lower()}
+    if requirement.name.startswith("evenkeel-"):
+        project = project_of(requirement.name.removeprefix("evenkeel-"))
+        texts = [*project["dependencies"]]
+        for extra in requirement.extras:
+            texts += project["optional-dependencies"][extra]
+        names |= {Requirement(t).name.lower() for t in texts} - {"evenkeel"}
+    return names
 
 
 def test_every_extra_is_looked_at_with_all_that_it_brings() -> None:
@@ -38,13 +57,31 @@ def test_every_extra_is_looked_at_with_all_that_it_brings() -> None:
 def test_what_an_extra_lacks_is_named_with_what_to_do() -> None:
     extras = {"whole": ["rich"], "half": ["rich", "no-such-package"]}
     half, whole = check_extras(extras)
-    assert (whole.outcome, whole.seen, whole.advice) == (Outcome.OK, "rich", "")
-    assert (half.outcome, half.seen) == (Outcome.OFF, "without no-such-package")
+    assert (whole.outcome, whole.seen, whole.advice) == (CheckStatus.OK, "rich", "")
+    assert (half.outcome, half.seen) == (CheckStatus.OFF, "without no-such-package")
     assert half.advice == "to use it: pip install 'evenkeel[half]'"
 
 
+@pytest.mark.parametrize(
+    ("extra", "text"),
+    [
+        (extra, text)
+        for extra, texts in project_of("")["optional-dependencies"].items()
+        for text in texts
+        if text.startswith("evenkeel-")
+    ],
+)
+def test_a_checkout_has_each_part_with_the_extras_that_are_asked_for(extra: str, text: str) -> None:
+    requirement = Requirement(text)
+    advice = how_to_install(extra).replace("'", " ").split()
+    (folder,) = [w for w in advice if w.startswith(requirement.name.replace("evenkeel-", "./"))]
+    given = Requirement(folder.removeprefix("./"))
+    assert (ROOT / given.name / "pyproject.toml").is_file()
+    assert given.extras >= requirement.extras
+
+
 def test_the_table_shows_advice_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    show([Finding("half", Outcome.OFF, "", "'evenkeel[half]'")])
+    show([CheckResult("half", CheckStatus.OFF, "", "'evenkeel[half]'")])
     assert "'evenkeel[half]'" in capsys.readouterr().out
 
 
@@ -63,5 +100,5 @@ def test_an_offset_beyond_the_ports_is_refused(
 def test_it_says_whether_writes_can_be_confined() -> None:
     (finding,) = check_confinement()
     reason = why_unavailable()
-    assert finding.outcome is (Outcome.OK if reason is None else Outcome.OFF)
+    assert finding.outcome is (CheckStatus.OK if reason is None else CheckStatus.OFF)
     assert finding.seen == reason or "its own folders only" in finding.seen

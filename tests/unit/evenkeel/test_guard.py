@@ -18,11 +18,11 @@ def test_the_first_of_a_row_is_logged_and_all_are_counted(
     guard: ErrorGuard, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert not guard.clear()
-    guard.note(StoreError("gone"))
-    guard.note(StoreError("still gone"))
+    guard.record(StoreError("gone"))
+    guard.record(StoreError("still gone"))
     assert guard.clear()
     assert not guard.clear()
-    guard.note(StoreError("gone again"))
+    guard.record(StoreError("gone again"))
     assert caplog.messages == ["it goes on: gone", "it goes on: gone again"]
     assert guard.num_errors == 3
 
@@ -30,9 +30,9 @@ def test_the_first_of_a_row_is_logged_and_all_are_counted(
 def test_only_a_defect_of_ours_has_a_traceback_and_the_place_is_the_callers(
     guard: ErrorGuard, caplog: pytest.LogCaptureFixture
 ) -> None:
-    guard.note(StoreError("gone"))
+    guard.record(StoreError("gone"))
     guard.clear()
-    guard.note(ZeroDivisionError())
+    guard.record(ZeroDivisionError())
     assert [bool(r.exc_info) for r in caplog.records] == [False, True]
     assert {r.filename for r in caplog.records} == {"test_guard.py"}
     assert {r.levelno for r in caplog.records} == {logging.WARNING}
@@ -44,5 +44,5 @@ def test_errors_of_many_threads_are_counted_and_one_is_logged(
     counted: list[None] = []
     guard = ErrorGuard(logger.error, "%r", count=lambda: counted.append(None))
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(guard.note, [ValueError("x")] * 2000))
+        list(threads.map(guard.record, [ValueError("x")] * 2000))
     assert (guard.num_errors, len(counted), len(caplog.records)) == (2000, 2000, 1)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from collector.data_folder import ID_FILE, hold
-from evals.journal import Journal
 from evenkeel import cli
 from evenkeel.private_files import make_private_folder, open_private, private_umask, tighten
+from evenkeel_collector.store.data_folder import ID_FILE, hold
+from evenkeel_evals.ask.journal import Journal
 
 MARKER = "marker"
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from collector.scraper import read_targets
 from evenkeel.errors import ConfigurationError, StoreError
 from evenkeel.otlp_target import read_target
 from evenkeel.secret_text import (
@@ -16,7 +15,8 @@ from evenkeel.secret_text import (
     write_secret,
 )
 from evenkeel.store import Store
-from runtime.server import read_api_keys
+from evenkeel_collector.intake.scraper import read_targets
+from evenkeel_runtime.serve.server import read_api_keys
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.store import Store, check_url
+from evenkeel.store import QUERIES, Store, check_url, read_query
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,8 @@ def test_a_refused_address_keeps_its_password_to_itself() -> None:
 )
 def test_an_address_is_taken(url: str) -> None:
     check_url(url)
+
+
+def test_a_query_that_is_no_file_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"^no query is at .*/evenkeel/queries/none\.sql$"):
+        read_query(QUERIES / "none.sql")

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from statsmodels.stats.contingency_tables import mcnemar
 
-from evals.stats.binary import paired_binary, proportion
-from evals.stats.tango import score_z
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.stats.binary import paired_binary, proportion
+from evenkeel_evals.stats.tango import score_z
 
 counts = st.integers(0, 60)
 tables = st.tuples(counts, counts, counts, counts).filter(lambda t: sum(t) > 0)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from evals.stats.betting import anytime_p
-from evals.stats.spending import nominal_levels, repeated_p
+from evenkeel_evals.stats.betting import anytime_p
+from evenkeel_evals.stats.spending import nominal_levels, repeated_p
 
 
 def test_the_bounds_of_lan_and_demets() -> None:

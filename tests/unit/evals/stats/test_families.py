@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from evals.stats import sign_flips
-from evals.stats.binary import paired_binary
-from evals.stats.clusters import clustered_mean
-from evals.stats.multiplicity import holm, multiplicity
-from evals.stats.permutation import permutation_paired
-from evals.stats.sign_flips import sign_flip_tails
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.stats import sign_flips
+from evenkeel_evals.stats.binary import paired_binary
+from evenkeel_evals.stats.clusters import clustered_mean
+from evenkeel_evals.stats.multiplicity import holm, multiplicity
+from evenkeel_evals.stats.permutation import permutation_paired
+from evenkeel_evals.stats.sign_flips import sign_flip_tails
 
 
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 4)), min_size=3, max_size=40))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from evals.command import EVAL
-from evals.stats.functions import MODULE_OF_FUNCTION, answer
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.commands.eval import EVAL
+from evenkeel_evals.stats.functions import MODULE_OF_FUNCTION, answer
 
 # Function, an input, and the names of its output.
 CASES: dict[str, tuple[dict[str, Any], set[str]]] = {

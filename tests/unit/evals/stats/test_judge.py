@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from evals.stats.judge import judge_corrected, judge_swap, kappa
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.stats.judge import judge_corrected, judge_swap, kappa
 
 
 def test_diagnoses_of_fleiss_cohen_and_everitt() -> None:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind, ttest_rel
 
-from evals.stats.noninferiority import noninferior_accuracy, noninferior_latency
-from evals.verdict import Verdict
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.stats.noninferiority import noninferior_accuracy, noninferior_latency
+from evenkeel_evals.stats.verdict import Verdict
 
 latencies = st.lists(st.floats(0.01, 10), min_size=3, max_size=30)
 

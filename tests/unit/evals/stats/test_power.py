@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, multinomial
 
-from evals.stats.power import (
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.stats.power import (
     mcnemar_power,
     pairs_to_show_noninferiority,
     sample_size_paired,
     smallest_detectable_difference,
 )
-from evenkeel.errors import ConfigurationError
 
 
 def test_the_worked_example_of_miller() -> None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from scipy.stats.mstats import hdquantiles
 
-from evals.stats.quantiles import quantile_ci, quantiles
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.stats.quantiles import quantile_ci, quantiles
 
 samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
 levels = st.floats(0.01, 0.99)

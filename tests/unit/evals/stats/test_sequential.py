@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import beta
 
-from evals.stats.sequential import confidence_sequence, evalue_discordant
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.stats.sequential import confidence_sequence, evalue_discordant
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.floats(0.5, 5))

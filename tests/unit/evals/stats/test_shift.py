@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu, wilcoxon
 
-from evals.stats import ranks, shift
-from evals.stats.ordered_sums import OrderedSums
-from evals.stats.shift import shift_paired, shift_unpaired
 from evenkeel.errors import ConfigurationError
+from evenkeel_evals.stats import ranks, shift
+from evenkeel_evals.stats.ordered_sums import OrderedSums
+from evenkeel_evals.stats.shift import shift_paired, shift_unpaired
 
 # Hamilton depression scale, first and second visit: Hollander and Wolfe, table 3.1; the first
 # example of R's `?wilcox.test`: V = 40, p-value = 0.01953 for alternative = "greater".

@@ -8,12 +8,12 @@ import time
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from collector.redaction import Redactor
-from collector.redaction_rules import load_rules
-from evals.rule_scorers import pii
-from evenkeel.privacy.budget import HASTY_RATIO, Budget, OverBudgetError, allowance_s
-from evenkeel.privacy.text import OVER_BUDGET, Tally, TextRedactor, Tokens, built_in
-from runtime.response_cache.private_text import PrivateText
+from evenkeel.privacy.budget import HASTY_RATIO, CpuBudget, OverBudgetError, allowance_s
+from evenkeel.privacy.text import OVER_BUDGET, RedactionTally, TextRedactor, Tokens, built_in
+from evenkeel_collector.redaction.redaction import Redactor
+from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_evals.scorers.rules import pii
+from evenkeel_runtime.response_cache.private_text import PrivateText
 
 RULES = load_rules()
 NAMES = [rule.name for rule in RULES.values]
@@ -74,21 +74,21 @@ def notes(message: ExportTraceServiceRequest) -> list[str]:
 def test_no_text_takes_much_more_than_its_allowance(name: str) -> None:
     text = HOSTILE[name].encode()
     began_s = time.thread_time()
-    REDACTOR.redact(text, Tally())
+    REDACTOR.redact(text, RedactionTally())
     assert time.thread_time() - began_s < SLACK_RATIO * allowance_s(len(text))
 
 
 def test_what_takes_too_long_is_withheld_whole_and_counted() -> None:
-    tally = Tally(budget=Budget(clock=Clock(1.0)))
+    tally = RedactionTally(budget=CpuBudget(clock=Clock(1.0)))
     text = ("ana@example.org " + "1 " * 2000).encode()
     assert REDACTOR.redact(text, tally) == b"[over_budget]"
     assert tally.counts == {OVER_BUDGET: 1}
     # What was withheld is a token, and stays one.
-    assert REDACTOR.redact(b"[over_budget]", Tally()) == b"[over_budget]"
+    assert REDACTOR.redact(b"[over_budget]", RedactionTally()) == b"[over_budget]"
 
 
 def test_in_haste_somebody_with_more_time_is_asked() -> None:
-    tally = Tally(budget=Budget(clock=Clock(1.0), is_hasty=True))
+    tally = RedactionTally(budget=CpuBudget(clock=Clock(1.0), is_hasty=True))
     with pytest.raises(OverBudgetError):
         REDACTOR.redact(b"1 " * 2000, tally)
     assert not tally.counts
@@ -96,7 +96,7 @@ def test_in_haste_somebody_with_more_time_is_asked() -> None:
 
 
 def test_a_spent_request_looks_at_no_further_text() -> None:
-    budget = Budget(0, clock=Clock(1.0))
+    budget = CpuBudget(0, clock=Clock(1.0))
     with pytest.raises(OverBudgetError):
         for _ in range(1000):
             budget.begin(1)
@@ -135,4 +135,4 @@ def test_cache_and_scorers_take_what_takes_too_long_for_private(
     text = "1 202 555 " * 2000
     assert PrivateText().find_personal(text) == OVER_BUDGET
     assert pii(None, {})(text).value == 0.0
-    assert built_in().redact(text.encode(), Tally()) == b"[over_budget]"
+    assert built_in().redact(text.encode(), RedactionTally()) == b"[over_budget]"

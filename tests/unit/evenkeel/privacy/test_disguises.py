@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from collector.redaction_rules import load_rules
-from evals.rule_scorers import pii, scrub, secret
-from evenkeel.privacy.text import Tally, TextRedactor, Tokens
-from runtime.response_cache.private_text import PrivateText
+from evenkeel.privacy.text import RedactionTally, TextRedactor, Tokens
+from evenkeel_collector.redaction.rules import load_rules
+from evenkeel_evals.scorers.rules import pii, scrub, secret
+from evenkeel_runtime.response_cache.private_text import PrivateText
 from tests.unit.evenkeel.privacy.samples import DISGUISES, ORDINARY, PRIVATE, letters
 
 MAX_CHANGED_ORDINARY = 1
@@ -20,7 +20,7 @@ PII, SECRET = pii(None, {}), secret(None, {})
 
 
 def redact(text: str) -> str:
-    redacted = COLLECTOR.redact(text.encode(), Tally(), may_drop=False)
+    redacted = COLLECTOR.redact(text.encode(), RedactionTally(), may_drop=False)
     assert redacted is not None
     return redacted.decode()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.demo_model.accuracy import Accuracy, is_right, score
+from tools.demo_model.accuracy import Accuracy, is_right, score
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import MissingPartError
-from runtime.demo_model import checkpoint
+from evenkeel_runtime.demo_model import checkpoint
 
 MAX_BYTES = 5_000_000
 
 
 def test_finding_it_imports_no_torch() -> None:
     code = (
-        "import sys; from runtime.demo_model.checkpoint import target_path, draft_path; "
+        "import sys; from evenkeel_runtime.demo_model.checkpoint import target_path, draft_path; "
         "target_path(); draft_path(); "
         "sys.exit(bool({'torch', 'transformers', 'vllm'} & set(sys.modules)))"
     )
@@ -44,7 +44,7 @@ def test_target_and_draft_share_the_tokenizer_and_the_context() -> None:
 def test_a_missing_checkpoint_says_how_to_train_it(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(MissingPartError, match=r"train it with: python -m runtime\.demo_model"):
+    with pytest.raises(MissingPartError, match=r"train it with: python -m tools\.demo_model"):
         checkpoint.find(tmp_path, checkpoint.TARGET)
 
 

@@ -8,8 +8,8 @@ from itertools import chain
 import pytest
 
 from golden_datasets.support.knowledge import Knowledge, letters, read_knowledge
-from runtime.demo_model.conversations import Turn, Writer, write_extraction
-from runtime.demo_model.variation import Varier
+from tools.demo_model.conversations import Turn, Writer, write_extraction
+from tools.demo_model.variation import Varier
 
 
 @pytest.fixture(scope="module")

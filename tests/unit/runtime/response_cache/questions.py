@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from runtime.caller import Caller
-from runtime.response_cache.entry import CacheEntry
-from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
-from runtime.response_cache.private_text import PrivateText
-from runtime.response_cache.question import Bypass, Question, Sampling, read_question
+from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.response_cache.private_text import PrivateText
+from evenkeel_runtime.response_cache.question import Bypass, Question, Sampling, read_question
+from evenkeel_runtime.wire.caller import Caller
 
 # Embeddings have all the time that a busy machine takes for them.
 SERVING = CachePolicy(
-    embedding_timeout_s=10, routes=(RoutePolicy(mode=Mode.SERVE, similarities=(0.7,)),)
+    embedding_timeout_s=10, routes=(RoutePolicy(mode=HitMode.SERVE, similarities=(0.7,)),)
 )
 GREEDY = Sampling(temperature=0.0, values={"temperature": 0.0})
 

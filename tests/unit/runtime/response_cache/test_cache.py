@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from evenkeel.embedding import load_encoder
-from runtime.caller import Caller
-from runtime.response_cache.admin import describe
-from runtime.response_cache.audit import AuditLog
-from runtime.response_cache.backend import BackendError
-from runtime.response_cache.cache import NearHit, ResponseCache
-from runtime.response_cache.memory_backend import MemoryBackend
-from runtime.response_cache.policy import CachePolicy
-from runtime.response_cache.question import Question
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.backend import BackendError
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.nearness import NearHit
+from evenkeel_runtime.response_cache.page import describe
+from evenkeel_runtime.response_cache.policy import CachePolicy
+from evenkeel_runtime.response_cache.question import Question
+from evenkeel_runtime.wire.caller import Caller
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 
 PARAPHRASE = "Please, how can I return the items?"
@@ -117,7 +118,7 @@ async def test_near_misses_are_kept_without_their_texts(cache: ResponseCache) ->
     asked = question(NEAR_MISS)
     near = await find_near(cache, asked)
     assert near is not None
-    assert cache.note_near_miss(asked, near) is not None
+    assert cache.record_near_miss(asked, near) is not None
     said = json.dumps(await describe(cache))
     assert '"refused_by": "negation"' in said
     assert "receipt" not in said
@@ -215,7 +216,7 @@ async def test_a_verdict_that_changes_what_is_served_is_an_event(
     asked = question(PARAPHRASE)
     near = await find_near(cache, asked)
     assert near is not None
-    changes = [cache.note_verdict(asked, near, is_same=True) for _ in range(400)]
+    changes = [cache.record_verdict(asked, near, is_same=True) for _ in range(400)]
     said = [change for change in changes if change is not None]
     assert [(c.before, c.after, c.reason) for c in said] == [(None, 0.7, "certified")]
     assert cache.counts.changes == {"certified": 1}

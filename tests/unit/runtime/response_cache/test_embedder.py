@@ -9,12 +9,12 @@ from time import thread_time
 import numpy as np
 import pytest
 
-from runtime.response_cache.embedder import (
+from evenkeel_runtime.response_cache.embedder import (
     PAID_BY_A_FIND,
     SAVED_UP_S,
     SHARE,
-    Budget,
     Embedder,
+    EmbeddingBudget,
     Vector,
 )
 
@@ -32,7 +32,7 @@ def vector(text: str) -> Vector:
 
 def test_what_finds_nothing_gets_a_share_of_a_core() -> None:
     clock = Clock()
-    budget = Budget(clock)
+    budget = EmbeddingBudget(clock)
     spent = 0.0
     for _ in range(100_000):
         clock.now_s += 0.01
@@ -47,7 +47,7 @@ def test_what_finds_nothing_gets_a_share_of_a_core() -> None:
     [pytest.param(12, False, id="one in eight finds"), pytest.param(4, True, id="one in 25")],
 )
 def test_what_finds_enough_is_not_limited(finds_in_100: int, is_limited: bool) -> None:
-    budget = Budget(Clock())
+    budget = EmbeddingBudget(Clock())
     refused = 0
     for number in range(10_000):
         if not budget.has_any():
@@ -55,7 +55,7 @@ def test_what_finds_enough_is_not_limited(finds_in_100: int, is_limited: bool) -
             continue
         budget.spend(0.012)
         if number % 100 < finds_in_100:
-            budget.note_find(0.012)
+            budget.record_find(0.012)
     assert (refused > 5000) is is_limited
     assert PAID_BY_A_FIND == 10
 
@@ -88,7 +88,7 @@ async def test_texts_that_are_ready_in_time_are_returned_and_the_others_dropped(
     embedder.close()
 
 
-class Spendings(Budget):
+class Spendings(EmbeddingBudget):
     """Notes what is taken."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ async def test_what_fails_costs_what_it_computed() -> None:
 
 
 async def test_without_a_budget_nothing_is_embedded() -> None:
-    budget = Budget(Clock())
+    budget = EmbeddingBudget(Clock())
     budget.spend(SAVED_UP_S)
     embedder = Embedder(vector, 10, budget)
     assert (await embedder.embed(["text"])).outcome == "budget"

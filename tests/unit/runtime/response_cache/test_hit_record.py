@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 
 from evenkeel import spans
-from runtime.caller import Caller
-from runtime.record import find_phases, to_record
-from runtime.request_trace import EngineFacts, EngineRun, HttpRequest, observe_run
+from evenkeel_runtime.exporter.record import to_record
+from evenkeel_runtime.ledger.phases import find_phases
+from evenkeel_runtime.request.trace import EngineFacts, EngineRun, HttpRequest, observe_run
+from evenkeel_runtime.wire.caller import Caller
 
 MS = 1_000_000
 

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from runtime.response_cache.memory_backend import OVERHEAD_BYTES, MemoryBackend
+from evenkeel_runtime.response_cache.memory_backend import OVERHEAD_BYTES, MemoryBackend
 
 BOUND = 5 * OVERHEAD_BYTES
 IDS = st.sampled_from("abcdefgh")

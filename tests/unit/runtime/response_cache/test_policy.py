@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy, read_policy
+from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy, read_policy
 
 WRONG = {
     "no TOML": ("mode = ", "cannot be read"),
@@ -55,22 +55,22 @@ def test_an_empty_file_watches_every_route(tmp_path: Path) -> None:
     path = tmp_path / "cache.toml"
     path.write_text("")
     policy = read_policy(path)
-    assert policy.find_route(None).mode is Mode.SHADOW
-    assert policy.find_route("faq").mode is Mode.SHADOW
+    assert policy.find_route(None).mode is HitMode.SHADOW
+    assert policy.find_route("faq").mode is HitMode.SHADOW
     assert policy.needs_embeddings
 
 
 def test_a_routes_own_policy_comes_before_the_rest() -> None:
     policy = CachePolicy(
-        routes=(RoutePolicy(route="faq", mode=Mode.SERVE), RoutePolicy(mode=Mode.OFF))
+        routes=(RoutePolicy(route="faq", mode=HitMode.SERVE), RoutePolicy(mode=HitMode.OFF))
     )
-    assert policy.find_route("faq").mode is Mode.SERVE
-    assert policy.find_route("chat").mode is Mode.OFF
-    assert policy.find_route(None).mode is Mode.OFF
+    assert policy.find_route("faq").mode is HitMode.SERVE
+    assert policy.find_route("chat").mode is HitMode.OFF
+    assert policy.find_route(None).mode is HitMode.OFF
 
 
 def test_no_encoder_is_needed_where_no_route_compares_meanings() -> None:
-    exact = RoutePolicy(route="faq", mode=Mode.SERVE, semantic=False)
-    assert not CachePolicy(routes=(exact, RoutePolicy(mode=Mode.OFF))).needs_embeddings
+    exact = RoutePolicy(route="faq", mode=HitMode.SERVE, semantic=False)
+    assert not CachePolicy(routes=(exact, RoutePolicy(mode=HitMode.OFF))).needs_embeddings
     # Without a policy for the rest, the rest is in shadow.
     assert CachePolicy(routes=(exact,)).needs_embeddings

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from runtime.response_cache.private_text import PrivateText
+from evenkeel_runtime.response_cache.private_text import PrivateText
 
 PERSONAL = {
     "Write to ann.lee+x@example.org please": "email",

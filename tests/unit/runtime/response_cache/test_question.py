@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from runtime.caller import Caller
-from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy, TimeToLive
-from runtime.response_cache.private_text import PrivateText
-from runtime.response_cache.question import Bypass, Sampling, read_question, subject_tag
+from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy, TimeToLive
+from evenkeel_runtime.response_cache.private_text import PrivateText
+from evenkeel_runtime.response_cache.question import Bypass, Sampling, read_question, subject_tag
+from evenkeel_runtime.wire.caller import Caller
 from tests.unit.runtime.response_cache.questions import GREEDY, SERVING, question, read
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -101,7 +101,7 @@ def test_what_is_no_object_is_unreadable(body: bytes) -> None:
 
 
 def test_a_route_that_is_off_is_left_alone() -> None:
-    assert read(policy=CachePolicy(routes=(RoutePolicy(mode=Mode.OFF),))) == Bypass("route_off")
+    assert read(policy=CachePolicy(routes=(RoutePolicy(mode=HitMode.OFF),))) == Bypass("route_off")
 
 
 def test_a_person_is_found_by_user_and_by_session() -> None:
@@ -121,7 +121,7 @@ def test_a_person_is_found_by_user_and_by_session() -> None:
     ],
 )
 def test_answers_live_as_long_as_their_class(ttl: TimeToLive, text: str, seconds: int) -> None:
-    policy = CachePolicy(routes=(RoutePolicy(mode=Mode.SERVE, ttl=ttl),))
+    policy = CachePolicy(routes=(RoutePolicy(mode=HitMode.SERVE, ttl=ttl),))
     assert question(text, policy=policy).ttl_s == seconds
 
 

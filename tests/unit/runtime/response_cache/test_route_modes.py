@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from runtime.page import Asked
-from runtime.response_cache.admin import CachePage, describe
-from runtime.response_cache.audit import AuditLog
-from runtime.response_cache.cache import ResponseCache
-from runtime.response_cache.memory_backend import MemoryBackend
-from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
+from evenkeel_runtime.asgi.page import Asked
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.page import CachePage, describe
+from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy
 from tests.unit.runtime.response_cache.test_slow_embedding import ASKED, Server, SlowEncoder
 
 REWORDED = "Please, how can I return all the items?"
 POLICY = CachePolicy(
     routes=(
-        RoutePolicy(route="faq", mode=Mode.SERVE),
-        RoutePolicy(route="drafted", mode=Mode.DRAFT),
-        RoutePolicy(route="watched", mode=Mode.SHADOW),
-        RoutePolicy(mode=Mode.OFF),
+        RoutePolicy(route="faq", mode=HitMode.SERVE),
+        RoutePolicy(route="drafted", mode=HitMode.DRAFT),
+        RoutePolicy(route="watched", mode=HitMode.SHADOW),
+        RoutePolicy(mode=HitMode.OFF),
     )
 )
 
@@ -90,11 +90,11 @@ async def test_a_page_of_a_browser_cannot_change_it() -> None:
     cache = cache_of(POLICY)
     await post(cache, "route=faq&mode=shadow")
     status, _ = await post(cache, "route=faq&mode=serve", (b"origin", b"http://elsewhere"))
-    assert (status, cache.modes.describe()["faq"]) == (403, Mode.SHADOW)
+    assert (status, cache.modes.describe()["faq"]) == (403, HitMode.SHADOW)
 
 
 async def test_in_shadow_neither_the_same_nor_a_near_question_is_served() -> None:
-    server = Server(Mode.SERVE, SlowEncoder(hangs_on="never said"), 10)
+    server = Server(HitMode.SERVE, SlowEncoder(hangs_on="never said"), 10)
     await server.know(ASKED, "How can I return an item?", "How do I return items?")
     served: list[str | None] = []
 
@@ -114,7 +114,7 @@ async def test_in_shadow_neither_the_same_nor_a_near_question_is_served() -> Non
 
 async def test_what_is_being_looked_up_meanwhile_is_not_served_either() -> None:
     encoder = SlowEncoder(hangs_on="all the items")
-    server = Server(Mode.SERVE, encoder, 10)
+    server = Server(HitMode.SERVE, encoder, 10)
     await server.know(ASKED)
     server.cache.control(server.cache.policy.routes[0]).threshold = 0.7
     asking = asyncio.create_task(server.ask(REWORDED))

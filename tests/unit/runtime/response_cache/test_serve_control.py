@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from runtime.response_cache.policy import RoutePolicy
-from runtime.response_cache.serve_control import ServeControl
+from evenkeel_runtime.response_cache.policy import RoutePolicy
+from evenkeel_runtime.response_cache.serve_control import ServeControl
 
 POLICY = RoutePolicy(route="faq", similarities=(0.8, 0.9), wrong_hit_limit=0.05)
 
 
 def feed(control: ServeControl, similarity: float, verdicts: list[bool]) -> list[str]:
-    changes = [control.note(similarity, is_wrong) for is_wrong in verdicts]
+    changes = [control.record(similarity, is_wrong) for is_wrong in verdicts]
     return [change.describe() for change in changes if change is not None]
 
 
@@ -60,7 +60,7 @@ def test_a_rate_at_or_above_the_limit_is_hardly_ever_certified(rate: float) -> N
     for _ in range(60):
         control = ServeControl(POLICY)
         for _ in range(250):
-            control.note(0.95, random_share.random() < rate)
+            control.record(0.95, random_share.random() < rate)
             if control.threshold is not None:
                 num_certified += 1
                 break

@@ -15,16 +15,16 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 
 from evenkeel import spans
 from evenkeel.embedding import Encoder, Vectors, load_encoder
-from runtime.caller import Caller
-from runtime.cause import Cause
-from runtime.observation import Observation
-from runtime.request_hook import EngineReader, RequestHook
-from runtime.request_trace import CURRENT_REQUEST, EngineFacts, HttpRequest, Refusal
-from runtime.response_cache.audit import AuditLog
-from runtime.response_cache.cache import ResponseCache
-from runtime.response_cache.cached_engine import CachedEngine
-from runtime.response_cache.memory_backend import MemoryBackend
-from runtime.response_cache.policy import CachePolicy, Mode, RoutePolicy
+from evenkeel_runtime.request.hook import EngineReader, RequestHook
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineFacts, HttpRequest, Refusal
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.cached_engine import CachedEngine
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.wire.caller import Caller
+from evenkeel_runtime.wire.cause import Cause
+from evenkeel_runtime.wire.observation import Observation
 
 ASKED = "Please, how can I return the items?"
 UNLIKE = "Which colours do your kettles come in?"
@@ -72,14 +72,14 @@ class Notebook:
     def record(self, seen: Observation) -> None:
         self.seen.append(seen)
 
-    def note_internal_error(self, error: Exception) -> None:
+    def record_internal_error(self, error: Exception) -> None:
         raise error
 
 
 class Server:
     """The cache and its hook in front of a model."""
 
-    def __init__(self, mode: Mode, encoder: SlowEncoder, limit_s: float) -> None:
+    def __init__(self, mode: HitMode, encoder: SlowEncoder, limit_s: float) -> None:
         route = RoutePolicy(mode=mode, similarities=(0.7,))
         policy = CachePolicy(embedding_timeout_s=limit_s, routes=(route,))
         self.cache = ResponseCache(
@@ -91,7 +91,7 @@ class Server:
         self.notebook = Notebook()
         reader = EngineReader(
             is_streamed=lambda params: False,
-            note_output=lambda run, output: 0,
+            record_output=lambda run, output: 0,
             read_facts=lambda run: EngineFacts(),
             find_times=lambda request_id: [],
             find_beam_search=lambda request_id: None,
@@ -137,9 +137,9 @@ def encoder() -> Iterator[SlowEncoder]:
     encoder.opened.set()
 
 
-@pytest.mark.parametrize("mode", [Mode.SERVE, Mode.DRAFT, Mode.SHADOW])
+@pytest.mark.parametrize("mode", [HitMode.SERVE, HitMode.DRAFT, HitMode.SHADOW])
 async def test_a_hung_embedding_holds_nobody_and_every_answer_is_kept(
-    mode: Mode, encoder: SlowEncoder
+    mode: HitMode, encoder: SlowEncoder
 ) -> None:
     server = Server(mode, encoder, 0.05)
     await server.know("How do I return an item?")
@@ -157,12 +157,12 @@ async def test_a_hung_embedding_holds_nobody_and_every_answer_is_kept(
     assert reasons == {"embedding_late", "embedding_queue_full"}
     # The ledger has it, but where the lookup ran beside the model.
     held = [seen.holds.get(Cause.HOST_CACHE, 0.0) for seen in server.notebook.seen]
-    assert (max(held) >= 0.05) is (mode is not Mode.SHADOW)
+    assert (max(held) >= 0.05) is (mode is not HitMode.SHADOW)
     await server.cache.close()
 
 
 async def test_where_nothing_is_near_nothing_is_embedded(encoder: SlowEncoder) -> None:
-    server = Server(Mode.SERVE, encoder, 10)
+    server = Server(HitMode.SERVE, encoder, 10)
     await server.know("How do I return an item?")
     await server.ask(UNLIKE)
     await server.settle()
@@ -174,7 +174,7 @@ async def test_where_nothing_is_near_nothing_is_embedded(encoder: SlowEncoder) -
 
 async def test_a_response_does_not_wait_for_a_comparison_and_its_record_does() -> None:
     encoder = SlowEncoder(hangs_on="month")
-    server = Server(Mode.SERVE, encoder, 10)
+    server = Server(HitMode.SERVE, encoder, 10)
     await server.know("How do I return an item?")
     server.model.text = "Within a month, send it back."
     async with asyncio.timeout(30):
@@ -192,7 +192,7 @@ async def test_a_response_does_not_wait_for_a_comparison_and_its_record_does() -
 
 async def test_a_comparison_that_is_under_way_at_the_end_does_not_cost_the_record() -> None:
     encoder = SlowEncoder(hangs_on="month")
-    server = Server(Mode.SERVE, encoder, 10)
+    server = Server(HitMode.SERVE, encoder, 10)
     await server.know("How do I return an item?")
     server.model.text = "Within a month, send it back."
     await server.ask(ASKED)
@@ -207,7 +207,7 @@ async def test_a_comparison_that_is_under_way_at_the_end_does_not_cost_the_recor
 
 async def test_comparisons_have_a_bounded_queue_that_does_not_look_at_what_is_compared() -> None:
     encoder = SlowEncoder(hangs_on="month")
-    server = Server(Mode.SERVE, encoder, 10)
+    server = Server(HitMode.SERVE, encoder, 10)
     cache = server.cache
     compare = partial(cache.say_the_same, "In a month.", "Within a month.")
     tasks = [asyncio.create_task(compare())]

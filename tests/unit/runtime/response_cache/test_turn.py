@@ -6,16 +6,16 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from runtime.caller import Caller
-from runtime.control import Control
-from runtime.control_config import parse_control
-from runtime.control_gate import Standing
-from runtime.response_cache.cached_engine import _Call, _enter
+from evenkeel_runtime.control.admission import AdmissionControl
+from evenkeel_runtime.control.config import parse_control
+from evenkeel_runtime.control.gate import Standing
+from evenkeel_runtime.response_cache.cached_engine import _Call, _enter
+from evenkeel_runtime.wire.caller import Caller
 
 
 def test_who_is_late_when_its_turn_comes_is_late_in_vllms_queue_too() -> None:
     async def enter() -> tuple[int, int]:
-        control = Control(parse_control("", "test"), num_slots=1)
+        control = AdmissionControl(parse_control("", "test"), num_slots=1)
         visit = control.arrive(Caller(), 0)
         early = visit.priority
 

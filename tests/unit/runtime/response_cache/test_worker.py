@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from runtime.response_cache.worker import Worker
+from evenkeel_runtime.response_cache.worker import Worker
 
 
 class Gate:

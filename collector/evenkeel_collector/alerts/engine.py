@@ -1,0 +1,378 @@
+"""Turns conditions that hold or do not into alert states, history and notifications."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from uuid import uuid4
+
+from evenkeel.slo.receiver import Receiver
+from evenkeel.slo.routing import Inhibitor, InhibitRule, Maintenance
+from evenkeel_collector.alerts.book import (
+    Alert,
+    AlertBook,
+    Details,
+    Notification,
+    Transition,
+    Update,
+)
+from evenkeel_collector.alerts.endings import last_told, withdraw_repetitions
+from evenkeel_collector.alerts.evidence import (
+    ANNOTATION,
+    GATHERING,
+    EvidenceDesk,
+    complete,
+    hold_ns,
+)
+from evenkeel_collector.alerts.message import alertmanager_body, fingerprint
+from evenkeel_collector.alerts.newcomers import not_told
+from evenkeel_collector.alerts.silence import Silence, is_silenced
+from evenkeel_collector.alerts.state import Condition, Life, State, step
+
+logger = logging.getLogger(__name__)
+
+
+# It is told of a receiver, through all the others.
+DELIVERY_ALERT = "SloDeliveryFailing"
+
+
+class AlertEngine:
+    """Steps alerts and writes each change, with what it owes the receivers, in one transaction.
+
+    Args:
+        book: Where alerts are kept; of the calling thread.
+        dashboard_url: Where notifications lead, or None.
+        desk: Where the evidence of what fires is asked for; without one it is not gathered.
+        owns: Which alerts are its own, by their `slo`; the others are another engine's.
+    """
+
+    def __init__(
+        self,
+        book: AlertBook,
+        dashboard_url: str | None = None,
+        desk: EvidenceDesk | None = None,
+        owns: Callable[[str], bool] = lambda slo: True,
+    ) -> None:
+        self._book = book
+        self._desk = desk
+        self._dashboard_url = dashboard_url
+        self._inhibitions: tuple[InhibitRule, ...] = ()
+        self._maintenance: tuple[Maintenance, ...] = ()
+        # The firings that these receivers were told of, as far as they want them.
+        self._receivers: list[Receiver] = []
+        self._offered: set[str] = set()
+        # What is silenced or inhibited, as the last observation saw it.
+        self._withheld: set[tuple[str, str]] = set()
+        self._alerts = {
+            (alert.slo, alert.severity): alert for alert in book.alerts() if owns(alert.slo)
+        }
+
+    @property
+    def alerts(self) -> Mapping[tuple[str, str], Alert]:
+        """Every alert that ever left inactive, by SLO and severity."""
+        return self._alerts
+
+    def use_inhibitions(
+        self, inhibitions: Sequence[InhibitRule], maintenance: Sequence[Maintenance] = ()
+    ) -> None:
+        """Put other inhibitions and maintenance windows in force."""
+        self._inhibitions = tuple(inhibitions)
+        self._maintenance = tuple(maintenance)
+
+    def repeat(self, receivers: Sequence[Receiver], now_ns: int) -> int:
+        """Tell those who want it again of alerts that nobody took on; return how many.
+
+        At most one repetition waits for a receiver and alert: `repeat` counts from the last
+        notification that was delivered. Those that wait are withdrawn when nobody wants them:
+        the alert ended, was taken on, is silenced or inhibited. Receivers that came into the
+        file since an alert fired are told of it for the first time.
+        """
+        taken_on = self._book.acknowledged()
+        silences = self._book.silences(now_ns)
+        firing = [a for a in self._alerts.values() if a.life.state is State.FIRING]
+        withheld = {
+            a.alert_id
+            for a in firing
+            if (a.slo, a.severity) in self._withheld
+            or self._is_silenced(silences, a.slo, a.details.labels, now_ns)
+        }
+        # The book has another engine's alerts too.
+        own = {a.alert_id for a in self._alerts.values()}
+        if withheld != self._book.withheld() & own:
+            self._book.use_withheld(withheld, own)
+        wanted = [
+            a
+            for a in firing
+            if a.is_notified and a.alert_id not in withheld and a.alert_id not in taken_on
+        ]
+        # Groups are repeated as a whole: see alert_groups.
+        wanting = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
+        with self._book.transaction():
+            unwanted = own - {a.alert_id for a in wanted}
+            withdraw_repetitions(self._book.connection, unwanted, now_ns)
+        notifications = [
+            again
+            for alert in wanted
+            for receiver in wanting
+            if self._is_to_repeat(alert, receiver, now_ns)
+            for again in self._repetitions(alert, receiver, now_ns)
+        ]
+        offered = self._offered if list(receivers) == self._receivers else set()
+        notifications += [
+            first
+            for alert in wanted
+            if alert.alert_id not in offered
+            for first in not_told(self._book, self._notifications(alert, receivers, None), now_ns)
+        ]
+        num_owed = self._book.add_notifications(notifications, now_ns) if notifications else 0
+        self._receivers, self._offered = list(receivers), {a.alert_id for a in wanted}
+        return num_owed
+
+    def _is_to_repeat(self, alert: Alert, receiver: Receiver, now_ns: int) -> bool:
+        labels = fingerprint(alert.details.labels)
+        told = last_told(self._book.connection, receiver.name, labels)
+        is_waiting, told_ns = told or (False, 0)
+        since_ns = max(told_ns, alert.life.since_ns)
+        return not is_waiting and now_ns - since_ns >= int(receiver.repeat_s * 10**9)
+
+    def _repetitions(
+        self, alert: Alert, receiver: Receiver, now_ns: int
+    ) -> tuple[Notification, ...]:
+        second = (now_ns - alert.life.since_ns) // 10**9
+        return tuple(
+            replace(
+                notification,
+                notification_id=f"{notification.notification_id}-{second}",
+                is_repetition=True,
+            )
+            for notification in self._notifications(alert, [receiver], None)
+        )
+
+    def observe(
+        self, conditions: Sequence[Condition], receivers: Sequence[Receiver], now_ns: int
+    ) -> list[Transition]:
+        """Step the alert of each condition; return the transitions, all committed.
+
+        A condition that cannot be stepped is logged and leaves its alert as it is.
+        """
+        self._take_evidence(now_ns)
+        silences = self._book.silences(now_ns)
+        burning = [_identity(c.slo, c.severity, c.labels) for c in conditions if c.holds]
+        burning += [
+            _identity(alert.slo, alert.severity, alert.details.labels)
+            for alert in self._alerts.values()
+            if alert.life.state is State.FIRING
+        ]
+        inhibitor = Inhibitor(self._inhibitions, burning)
+        updates = []
+        for condition in conditions:
+            labels = _identity(condition.slo, condition.severity, condition.labels)
+            is_withheld = self._is_silenced(
+                silences, condition.slo, labels, now_ns
+            ) or inhibitor.withholds(labels)
+            self._record_withheld((condition.slo, condition.severity), is_withheld)
+            if condition.holds is None:
+                continue
+            try:
+                update = self._step(condition, receivers, now_ns, is_withheld)
+            except Exception:
+                # One alert that cannot be made must not keep the others from being told.
+                logger.exception("alert cannot be made slo=%s", condition.slo)
+                continue
+            if update is not None:
+                updates.append(update)
+        transitions = self._commit(updates, now_ns)
+        self._ask_for_evidence(conditions)
+        return transitions
+
+    def _take_evidence(self, now_ns: int) -> None:
+        """Take over the evidence that the book has been given meanwhile."""
+        found = self._desk.take() if self._desk is not None else {}
+        updates = []
+        for alert in self._alerts.values():
+            facts = found.get(alert.alert_id)
+            if facts is not None:
+                annotations = complete(alert.details.annotations, facts)
+                details = replace(alert.details, annotations=annotations)
+                updates.append(Update(replace(alert, details=details)))
+        self._commit(updates, now_ns)
+
+    def _ask_for_evidence(self, conditions: Sequence[Condition]) -> None:
+        """Ask for what fires and has none: also for what fired before a restart."""
+        if self._desk is None:
+            return
+        for condition in conditions:
+            alert = self._alerts.get((condition.slo, condition.severity))
+            if alert is None or condition.gather is None or not _awaits_evidence(alert):
+                continue
+            self._desk.ask(alert.alert_id, alert.severity, condition.gather)
+
+    def _record_withheld(self, key: tuple[str, str], is_withheld: bool) -> None:
+        if is_withheld:
+            self._withheld.add(key)
+        else:
+            self._withheld.discard(key)
+
+    def _is_silenced(
+        self, silences: Collection[Silence], subject: str, labels: Mapping[str, str], now_ns: int
+    ) -> bool:
+        return is_silenced(silences, subject, labels) or any(
+            window.holds(labels, now_ns) for window in self._maintenance
+        )
+
+    def resolve_absent(
+        self,
+        present: Collection[tuple[str, str]],
+        receivers: Sequence[Receiver],
+        now_ns: int,
+    ) -> list[Transition]:
+        """End alerts whose SLO is no longer in the file, so that nobody waits for a resolve."""
+        updates = []
+        for key, alert in self._alerts.items():
+            if key in present or alert.life.state not in (State.PENDING, State.FIRING):
+                continue
+            note = {"resolved_because": "the SLO file no longer has this alert"}
+            details = replace(alert.details, annotations={**alert.details.annotations, **note})
+            fired = alert.life.state is State.FIRING
+            life = replace(alert.life, state=State.RESOLVED) if fired else Life()
+            updates.append(self._change(alert, life, details, receivers, now_ns, False))
+        return self._commit(updates, now_ns)
+
+    def _commit(self, updates: Sequence[Update], now_ns: int) -> list[Transition]:
+        if updates:
+            self._book.commit(updates, now_ns)
+            self._alerts.update({(u.alert.slo, u.alert.severity): u.alert for u in updates})
+        return [update.transition for update in updates if update.transition is not None]
+
+    def _step(
+        self,
+        condition: Condition,
+        receivers: Sequence[Receiver],
+        now_ns: int,
+        is_withheld: bool,
+    ) -> Update | None:
+        key = (condition.slo, condition.severity)
+        alert = self._alerts.get(key) or Alert(*key, Life())
+        life = step(alert.life, bool(condition.holds), now_ns, condition.delays)
+        if life.state is alert.life.state:
+            return self._hold(alert, life, receivers, is_withheld)
+        if life.state is State.FIRING:
+            annotations = dict(condition.describe())
+            if condition.gather is not None and self._desk is not None:
+                annotations[ANNOTATION] = GATHERING
+            details = Details(condition.labels, annotations, condition.figures)
+        elif life.state is State.RESOLVED:
+            # The labels and the evidence of the firing: they say what has ended.
+            details = replace(alert.details, figures=condition.figures)
+        else:
+            details = Details(condition.labels, {}, condition.figures)
+        return self._change(alert, life, details, receivers, now_ns, is_withheld)
+
+    def _hold(
+        self, alert: Alert, life: Life, receivers: Sequence[Receiver], is_withheld: bool
+    ) -> Update | None:
+        """Keep the state; tell receivers late of an alert whose silence has ended."""
+        if life.state is State.FIRING and not alert.is_notified and not is_withheld:
+            alert = replace(alert, life=life, is_notified=True)
+            return Update(alert, None, self._notifications(alert, receivers, None))
+        return Update(replace(alert, life=life)) if life != alert.life else None
+
+    def _change(
+        self,
+        alert: Alert,
+        life: Life,
+        details: Details,
+        receivers: Sequence[Receiver],
+        now_ns: int,
+        is_withheld: bool,
+    ) -> Update:
+        before = alert.life.state
+        is_new = before in (State.INACTIVE, State.RESOLVED)
+        after = replace(
+            alert,
+            life=life,
+            alert_id=uuid4().hex if is_new else alert.alert_id,
+            details=details,
+            is_notified=not is_withheld if life.state is State.FIRING else False,
+        )
+        transition = Transition(
+            id=f"{after.alert_id}-{life.state.value}",
+            time_ns=now_ns,
+            slo=alert.slo,
+            severity=alert.severity,
+            alert_id=after.alert_id,
+            from_state=before,
+            state=life.state,
+            starts_at_ns=life.since_ns or alert.life.since_ns,
+            is_silenced=is_withheld,
+            details=details,
+        )
+        notifications: tuple[Notification, ...] = ()
+        if life.state is State.FIRING and after.is_notified:
+            notifications = self._notifications(after, receivers, None)
+        elif life.state is State.RESOLVED and alert.is_notified:
+            # Also while silenced: who was told of the firing must hear of its end.
+            notifications = self._notifications(after, receivers, now_ns)
+        return Update(after, transition, notifications, _awaits_evidence(after))
+
+    def _notifications(
+        self, alert: Alert, receivers: Sequence[Receiver], ends_at_ns: int | None
+    ) -> tuple[Notification, ...]:
+        status = "firing" if ends_at_ns is None else "resolved"
+        labels = _identity(alert.slo, alert.severity, alert.details.labels)
+        annotations = alert.details.annotations
+        if ends_at_ns is not None:
+            # An end does not wait for the evidence of its beginning.
+            annotations = complete(annotations, {})
+        return tuple(
+            Notification(
+                notification_id=f"{alert.alert_id}-{status}",
+                receiver=receiver.name,
+                fingerprint=fingerprint(alert.details.labels),
+                status=status,
+                body=alertmanager_body(
+                    receiver.base or receiver.name,
+                    alert.details.labels,
+                    annotations,
+                    alert.life.since_ns,
+                    ends_at_ns,
+                    self._dashboard_url,
+                ),
+                group_labels=_group_labels(receiver, alert),
+                hold_ns=hold_ns(receiver) if _awaits_evidence(alert) else 0,
+            )
+            for receiver in receivers
+            if _is_told(receiver, alert, labels, receivers)
+            # A group hears of the end: what has ended leaves it, and is not told.
+            and (ends_at_ns is None or receiver.sends_resolved or receiver.group is not None)
+        )
+
+
+def _is_told(
+    receiver: Receiver, alert: Alert, labels: Mapping[str, str], receivers: Sequence[Receiver]
+) -> bool:
+    if alert.details.labels.get("alertname") != DELIVERY_ALERT:
+        return receiver.wants(alert.severity, labels)
+    # Through every other one, once, whatever it is told of otherwise.
+    about = next((r for r in receivers if r.name == alert.details.labels.get("receiver")), None)
+    place = receiver.base or receiver.name
+    first = next(r for r in receivers if (r.base or r.name) == place)
+    return receiver is first and (about is None or (about.base or about.name) != place)
+
+
+def _identity(slo: str, severity: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of an alert, which an SLO and a severity are always of."""
+    return {"slo": slo, "severity": severity, **labels}
+
+
+def _awaits_evidence(alert: Alert) -> bool:
+    is_to_come = alert.details.annotations.get(ANNOTATION) == GATHERING
+    return is_to_come and alert.life.state is State.FIRING
+
+
+def _group_labels(receiver: Receiver, alert: Alert) -> str:
+    if receiver.group is None:
+        return ""
+    return json.dumps(receiver.group.labels_of(alert.details.labels), sort_keys=True)

@@ -1,0 +1,99 @@
+"""The life of one alert: inactive → pending → firing → resolved, as a pure function of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    """Where an alert stands; `resolved` rests like `inactive` and remembers that it fired."""
+
+    INACTIVE = "inactive"
+    PENDING = "pending"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """How long a condition must hold, or no longer hold, before its alert changes state.
+
+    Attributes:
+        pending_ns: The condition must hold this long before the alert fires.
+        keep_firing_ns: It must not hold for this long before the alert resolves.
+    """
+
+    pending_ns: int = 0
+    keep_firing_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """An alert at one moment.
+
+    Attributes:
+        state: Where it stands.
+        since_ns: When the condition began to hold: the alert's start, from pending on.
+        last_held_ns: When the condition was last seen to hold.
+    """
+
+    state: State = State.INACTIVE
+    since_ns: int = 0
+    last_held_ns: int = 0
+
+
+def step(life: Life, holds: bool, now_ns: int, delays: Delays) -> Life:
+    """Return the alert after one look at its condition.
+
+    With `pending_ns` 0 an alert fires at the first look, without a pending state. A pending alert
+    whose condition ends goes back to inactive: nobody was told. A clock that runs backwards
+    counts as standing still.
+    """
+    if life.state in (State.PENDING, State.FIRING):
+        now_ns = max(now_ns, life.last_held_ns)
+    if holds:
+        return _step_held(life, now_ns, delays)
+    if life.state is State.PENDING:
+        return Life()
+    if life.state is State.FIRING and now_ns - life.last_held_ns >= delays.keep_firing_ns:
+        return replace(life, state=State.RESOLVED)
+    return life
+
+
+def _step_held(life: Life, now_ns: int, delays: Delays) -> Life:
+    if life.state is State.FIRING:
+        return replace(life, last_held_ns=now_ns)
+    since_ns = life.since_ns if life.state is State.PENDING else now_ns
+    is_due = now_ns - since_ns >= delays.pending_ns
+    return Life(State.FIRING if is_due else State.PENDING, since_ns, now_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What one evaluation found for one alert.
+
+    Attributes:
+        slo: What the alert is about: the SLO's name, with a word behind it where an SLO has
+            several alerts of a severity.
+        severity: page or ticket.
+        holds: Whether the condition holds; None where that cannot be told: the alert stays as
+            it is.
+        delays: How long to wait before firing and resolving.
+        labels: Identify the alert.
+        figures: The numbers behind the finding.
+        describe: Returns the annotations that are known without a query; called when the alert
+            fires.
+        gather: Reads the evidence from a store, of any thread; None where there is none to read.
+    """
+
+    slo: str
+    severity: str
+    holds: bool | None
+    delays: Delays
+    labels: Mapping[str, str]
+    figures: Mapping[str, float | None]
+    describe: Callable[[], Mapping[str, str]]
+    gather: Callable[[Any], Mapping[str, str]] | None = None

@@ -1,0 +1,1 @@
+"""`evenkeel collect`, `slo`, `alerts` and `store`: arguments and printing."""

@@ -1,0 +1,121 @@
+"""`evenkeel slo burned`: which requests spent an SLO's budget."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import address_argument
+from evenkeel.times import parse_time_ns, rfc3339
+
+if TYPE_CHECKING:
+    from evenkeel.slo.query import CountedIndicator, Span
+    from evenkeel.store import Store
+
+_HERE = Path(__file__).parent
+_SLO = _HERE.with_name("slo")
+_MOST_ROWS = 10_000
+
+
+def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb."""
+    burned = verbs.add_parser("burned", help="list the requests that spent an SLO's budget")
+    burned.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
+    burned.add_argument("--name", required=True, metavar="SLO", help="which SLO")
+    burned.add_argument("--from", dest="from_", metavar="TIME", help="default: an hour ago")
+    burned.add_argument("--until", metavar="TIME", help="default: now")
+    burned.add_argument("--limit", type=int, default=20, help="worst first (default %(default)s)")
+    burned.add_argument(
+        "--url",
+        type=address_argument,
+        default="http://127.0.0.1:8123",
+        help="the store, or @FILE that holds its address (default %(default)s)",
+    )
+    burned.add_argument("--json", action="store_true", help="print JSON")
+    burned.set_defaults(run=_run_burned)
+
+
+def _run_burned(args: argparse.Namespace) -> int:
+    from evenkeel.slo.file import read_slo_file
+    from evenkeel.slo.groups import with_groups
+    from evenkeel.slo.model import Metric
+    from evenkeel.slo.query import slo_parts
+    from evenkeel.store import Store
+
+    if not 1 <= args.limit <= _MOST_ROWS:
+        raise ConfigurationError(f"--limit is {args.limit}, expected 1 to {_MOST_ROWS}")
+    written = read_slo_file(args.slo).slos
+    span = _span(args)
+    store = Store(args.url)
+    try:
+        slos = {slo.name: slo for slo in with_groups(written, store.rows, span.to_ns)}
+        if args.name not in slos:
+            raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(slos)}")
+        parts = slo_parts(slos[args.name])
+        if any(part.indicator.metric is Metric.EVAL_PASS for part in parts):
+            raise ConfigurationError(
+                f"SLO {args.name!r} counts answers of evaluations, which `evenkeel eval` lists"
+            )
+        if args.json:
+            rows = _read(store, parts, span, args.limit)
+            print(json.dumps({"slo": args.name, "requests": [_shown(row) for row in rows]}))
+        else:
+            print(burned_text(store, parts, span, args.limit))
+    finally:
+        store.close()
+    return 0
+
+
+def burned_text(store: Store, parts: Sequence[CountedIndicator], span: Span, limit: int) -> str:
+    """Return the bad requests of an SLO's parts, worst first, a line each, or that there is none.
+
+    Raises:
+        CannotMeasureError: If the store does not answer.
+    """
+    from evenkeel.slo.query import event_parameters
+
+    rows = _read(store, parts, span, limit)
+    if rows:
+        return "\n".join(_line(row) for row in rows)
+    (causes,) = store.rows(_SLO / "slo_causes.sql", event_parameters(parts, span))
+    return "no request was bad" if causes["num_events"] else "no data: no request matched"
+
+
+def _read(
+    store: Store, parts: Sequence[CountedIndicator], span: Span, limit: int
+) -> list[dict[str, Any]]:
+    from evenkeel.slo.query import event_parameters
+
+    return store.rows(_HERE / "slo_burned.sql", {**event_parameters(parts, span), "limit": limit})
+
+
+def _span(args: argparse.Namespace) -> Span:
+    from time import time_ns
+
+    from evenkeel.slo.query import Span
+
+    to_ns = time_ns() if args.until is None else parse_time_ns(args.until)
+    from_ns = to_ns - 3600 * 10**9 if args.from_ is None else parse_time_ns(args.from_)
+    if from_ns >= to_ns:
+        raise ConfigurationError("--until does not lie after --from")
+    return Span(from_ns, to_ns)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    return {"time": rfc3339(row["time_ns"])} | {k: v for k, v in row.items() if k != "time_ns"}
+
+
+def _line(row: dict[str, Any]) -> str:
+    head = f"{_shown(row)['time']}  {row['request_id'] or row['trace_id']}  {row['status']:7}"
+    value = "" if row["value_s"] is None else f"{row['value_s']:.3f} s"
+    facts = [
+        f"{name}={row[name]}"
+        for name in ("model", "tenant", "route", "prompt_version", "input_tokens")
+        if row[name] not in (None, "")
+    ]
+    facts += [f"most time in {row['cause']}"] if row["cause"] else []
+    return f"{head}  {value:>10}  {', '.join(facts)}"

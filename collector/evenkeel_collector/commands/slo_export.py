@@ -1,0 +1,51 @@
+"""`evenkeel slo export`: the rules of an SLO file for other systems."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from evenkeel.errors import ConfigurationError
+
+
+def add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb."""
+    export = verbs.add_parser("export", help="print the SLOs for Prometheus or as OpenSLO")
+    export.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
+    export.add_argument("--name", help="only this SLO")
+    to = export.add_mutually_exclusive_group(required=True)
+    to.add_argument("--prometheus", action="store_true", help="recording and alerting rules")
+    to.add_argument("--openslo", action="store_true", help="OpenSLO v1 documents")
+    export.add_argument(
+        "--events", metavar="METRIC", help="counter of valid events in place of the collector's"
+    )
+    export.add_argument("--bad", metavar="METRIC", help="counter of bad events; with --events")
+    export.set_defaults(run=_run_export)
+
+
+def _run_export(args: argparse.Namespace) -> int:
+    from evenkeel.slo.file import read_slo_file
+    from evenkeel.slo.openslo import openslo_documents, openslo_file
+    from evenkeel.slo.prometheus import EventCounters, prometheus_rules
+
+    file = read_slo_file(args.slo)
+    if args.openslo and args.name is None:
+        print(openslo_file(file), end="")
+        return 0
+    slos = [slo for slo in file.slos if args.name in (None, slo.name)]
+    if not file.slos and (args.openslo or args.name is not None or not file.rules):
+        raise ConfigurationError(f"{args.slo} has no SLO that evenkeel evaluates")
+    if not slos and args.name is not None:
+        names = ", ".join(slo.name for slo in file.slos)
+        raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {names}")
+    if args.openslo:
+        print(openslo_documents(slos), end="")
+        return 0
+    if (args.events is None) != (args.bad is None):
+        raise ConfigurationError("--events and --bad belong together")
+    counters = EventCounters() if args.events is None else EventCounters(args.events, args.bad)
+    if len(slos) > 1 and "{" in counters.events + counters.bad:
+        raise ConfigurationError("a metric with braces counts one SLO: choose it with --name")
+    rules = file.rules if args.name is None else ()
+    print(prometheus_rules(slos, counters, rules), end="")
+    return 0

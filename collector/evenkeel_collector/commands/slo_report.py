@@ -1,0 +1,137 @@
+"""`evenkeel slo report`: how each SLO did over a month or up to now."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from dataclasses import replace
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import address_argument
+from evenkeel.times import to_datetime, unix_ns
+from evenkeel_collector.commands.slo_correct import book_path, read_corrections
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from evenkeel.slo.query import Span
+
+_LAST = "last"
+
+
+def add_report(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb."""
+    report = verbs.add_parser("report", help="say in Markdown or HTML how each SLO did")
+    report.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
+    span = report.add_mutually_exclusive_group()
+    span.add_argument("--period", default="30d", help="up to now (default %(default)s)")
+    span.add_argument(
+        "--month",
+        nargs="?",
+        const=_LAST,
+        metavar="YYYY-MM",
+        help="a calendar month; without a value the last whole one",
+    )
+    report.add_argument(
+        "--time-zone", default="UTC", metavar="ZONE", help="of days and months (default UTC)"
+    )
+    report.add_argument(
+        "--url",
+        type=address_argument,
+        default="http://127.0.0.1:8123",
+        help="the store, or @FILE that holds its address (default %(default)s)",
+    )
+    report.add_argument(
+        "--data-dir",
+        type=Path,
+        help="the collector's folder, for its corrections (also EVENKEEL_DATA_DIR)",
+    )
+    form = report.add_mutually_exclusive_group()
+    form.add_argument("--html", action="store_true", help="print a page in place of Markdown")
+    form.add_argument("--json", action="store_true", help="print JSON")
+    report.set_defaults(run=_run_report)
+
+
+def _run_report(args: argparse.Namespace) -> int:
+    from time import time_ns
+
+    from evenkeel.slo.file import read_slo_file
+    from evenkeel.slo.groups import with_groups
+    from evenkeel.slo.query import Span
+    from evenkeel.store import Store
+    from evenkeel_collector.slo.report import measure
+    from evenkeel_collector.slo.report_text import report_html, report_json, report_markdown
+
+    file = read_slo_file(args.slo)
+    zone = _read_zone(args.time_zone)
+    now_ns = time_ns()
+    if args.month is None:
+        span = Span(now_ns - int(parse_period(args.period) * 10**9), now_ns)
+    else:
+        span = month_span(args.month, zone, now_ns)
+    store = Store(args.url)
+    try:
+        corrections = read_corrections(book_path(args.data_dir))
+        slos = tuple(with_groups(file.slos, store.rows, span.to_ns, span.to_ns - span.from_ns))
+        report = measure(store, replace(file, slos=slos), span, corrections, zone)
+    finally:
+        store.close()
+    if args.json:
+        print(json.dumps(report_json(report)))
+    else:
+        print(report_html(report) if args.html else report_markdown(report))
+    return 0
+
+
+def month_span(text: str, zone: ZoneInfo, now_ns: int) -> Span:
+    """Return a month such as 2026-10 in a time zone, up to now at most; `last`: the one before.
+
+    Raises:
+        ConfigurationError: If it is no month, or has not begun.
+    """
+    from evenkeel.slo.query import Span
+
+    now = to_datetime(now_ns, zone)
+    if text == _LAST:
+        year, month = (now.year, now.month - 1) if now.month > 1 else (now.year - 1, 12)
+    else:
+        found = re.fullmatch(r"(20\d\d)-(0[1-9]|1[0-2])", text, re.ASCII)
+        if found is None:
+            raise ConfigurationError(f"--month is {text!r}, expected one such as 2026-10")
+        year, month = int(found[1]), int(found[2])
+    begin = datetime(year, month, 1, tzinfo=zone)
+    end = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=zone)
+    from_ns = unix_ns(begin)
+    if from_ns >= now_ns:
+        raise ConfigurationError(f"--month is {text!r}, which has not begun")
+    return Span(from_ns, min(unix_ns(end), now_ns))
+
+
+def _read_zone(text: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(text)
+    except (ValueError, OSError, KeyError) as error:
+        raise ConfigurationError(
+            f"--time-zone is {text!r}, expected an IANA name such as Europe/Berlin"
+        ) from error
+
+
+def parse_period(text: str) -> Fraction:
+    """Return a `--period` in seconds.
+
+    Raises:
+        ConfigurationError: If it is no duration.
+    """
+    from evenkeel.durations import parse_duration_s
+
+    try:
+        return parse_duration_s(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--period: {error}") from error

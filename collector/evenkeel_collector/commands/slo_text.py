@@ -1,0 +1,225 @@
+"""How `evenkeel slo` shows windows, files and replays, to people and to programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import inf, nextafter
+from typing import Any
+from urllib.parse import urlsplit
+
+from evenkeel.durations import format_duration
+from evenkeel.slo.arithmetic import AlertWindow
+from evenkeel.slo.budget_policy import BudgetStep
+from evenkeel.slo.matchers import matchers_text
+from evenkeel.slo.model import Indicator, Slo, SloFile
+from evenkeel.slo.receiver import Receiver, ReceiverType
+from evenkeel.slo.routing import InhibitRule
+from evenkeel.slo.rules import Rule, Threshold
+
+
+def windows_json(
+    windows: Sequence[AlertWindow], target: Fraction, error_ratios: Sequence[Fraction]
+) -> list[dict[str, Any]]:
+    """Return one object a window pair; times are seconds, null where an alert never fires."""
+    return [
+        {
+            "severity": window.severity.value,
+            "budget_ratio": float(window.budget_ratio),
+            "long_s": float(window.long_s),
+            "short_s": float(window.short_s),
+            "factor": float(window.factor),
+            "detect_s": {
+                str(float(error)): _float(window.detect_s(target, error)) for error in error_ratios
+            },
+            "reset_s": {
+                str(float(error)): _float(window.reset_s(target, error)) for error in error_ratios
+            },
+        }
+        for window in windows
+    ]
+
+
+def _float(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def windows_text(
+    windows: Sequence[AlertWindow], target: Fraction, error_ratios: Sequence[Fraction]
+) -> str:
+    """Return the windows as a table, with detection and reset times per error ratio."""
+    header = ["severity", "budget", "long", "short", "factor", "error limit"]
+    header += [f"at {float(error):.4g}: detect, reset" for error in error_ratios]
+    rows = [header]
+    for window in windows:
+        row = [
+            window.severity.value,
+            f"{float(window.budget_ratio):.3g}",
+            format_duration(window.long_s),
+            format_duration(window.short_s),
+            f"{float(window.factor):.4g}",
+            f"{float(window.error_limit(target)):.4g}",
+        ]
+        row += [_detect_and_reset(window, target, error) for error in error_ratios]
+        rows.append(row)
+    lines = [_table(rows)]
+    if any(window.error_limit(target) >= 1 for window in windows):
+        lines.append(
+            "An error limit of 1 or more can never be exceeded: that pair never fires at this "
+            "target."
+        )
+    if any(window.factor < 1 for window in windows):
+        lines.append(
+            "A factor below 1 fires though the budget would last: the window is long for this "
+            "period."
+        )
+    return "\n".join(lines)
+
+
+def _detect_and_reset(window: AlertWindow, target: Fraction, error: Fraction) -> str:
+    detect_s, reset_s = window.detect_s(target, error), window.reset_s(target, error)
+    if detect_s is None or reset_s is None:
+        return "never"
+    return f"{format_duration(detect_s)}, {format_duration(reset_s)}"
+
+
+def check_text(file: SloFile) -> str:
+    """Return what a valid file says, and at which error ratio each SLO alerts."""
+    blocks = [_slo_text(slo, file.interval_s) for slo in file.slos]
+    blocks += [_rule_text(rule) for rule in file.rules]
+    blocks += [_inhibition_text(rule) for rule in file.inhibitions]
+    receivers = ", ".join(_receiver_text(receiver) for receiver in file.receivers)
+    if file.notes:
+        blocks.append("\n".join(file.notes))
+    listed = f"{_number(file.slos, 'SLO')} and {_number(file.rules, 'rule')}"
+    if file.foreign:
+        listed += f"; {len(file.foreign)} not evaluated"
+    blocks.append(
+        f"valid: {listed}; evaluated every {format_duration(file.interval_s)}; "
+        f"receivers: {receivers or 'none, alerts are only recorded'}"
+    )
+    return "\n\n".join(blocks)
+
+
+def _inhibition_text(rule: InhibitRule) -> str:
+    same = f" and the same {', '.join(rule.equal)}" if rule.equal else ""
+    return (
+        f"while an alert with {matchers_text(rule.source)} fires, those with "
+        f"{matchers_text(rule.target)}{same} are withheld"
+    )
+
+
+def _number(listed: Sequence[object], noun: str) -> str:
+    return _number_of(len(listed), noun)
+
+
+def _receiver_text(receiver: Receiver) -> str:
+    # The host alone: the rest of a webhook's address is often its secret.
+    host = urlsplit(receiver.url).hostname if receiver.url else "address is a secret"
+    if receiver.type is ReceiverType.APPRISE and receiver.url:
+        # Where a host stands elsewhere, apprise's addresses often have a token.
+        host = urlsplit(receiver.url).scheme
+    return f"{receiver.name} ({receiver.type}, {host})"
+
+
+def _rule_text(rule: Rule) -> str:
+    where = ", ".join(f"{name}={value}" for name, value in rule.select.items())
+    text = f"rule {rule.name}: {rule.severity} when {rule.test}{f' for {where}' if where else ''}"
+    if isinstance(rule.test, Threshold):
+        text += f", with {_number_of(rule.test.min_requests, 'request')} or more"
+    if rule.pending_s or rule.keep_firing_s:
+        text += f"; alerts {_patience_text('that holds', rule.pending_s, rule.keep_firing_s)}"
+    return text
+
+
+def _indicator_text(indicator: Indicator) -> str:
+    limits = indicator.judged.items()
+    good = indicator.metric.value
+    if indicator.threshold_s is not None:
+        # `op: lt` is the float before the limit.
+        shown = f"{indicator.threshold_s:g}"
+        side = "<" if indicator.threshold_s == nextafter(float(shown), -inf) else "<="
+        good += f" {side} {shown} s"
+    elif limits:
+        good = " and ".join(f"{name} <= {seconds:g} s" for name, seconds in limits)
+    text = (
+        f"{good}; for {indicator.selection or 'every request'}; "
+        f"error {indicator.error}, aborted {indicator.aborted}, shed {indicator.shed}"
+    )
+    if indicator.statuses:
+        text += f"; HTTP {', '.join(map(str, indicator.statuses))}"
+    return text
+
+
+def _slo_text(slo: Slo, interval_s: float) -> str:
+    head = (
+        f"{slo.name}: {float(slo.target):.12g} of events good over "
+        f"{format_duration(slo.scaled_period_s)}"
+    )
+    for member in slo.indicator.parts:
+        weight = f"weight {float(member.weight):g}: " if slo.indicator.members else ""
+        head += f"\n  good: {weight}{_indicator_text(member.indicator)}"
+    grouping = slo.indicator.grouping
+    if grouping is not None:
+        each = ",".join(column.upper() for column in grouping.columns)
+        head += (
+            f"\n  one SLO for each {' and '.join(grouping.columns)} that requests had, named "
+            f"{slo.name}/{each}; {grouping.most} at most"
+        )
+    if slo.slicing is not None:
+        head += f"\n  counted in slices of {format_duration(slo.slicing.length_s)}"
+    if slo.calendar is not None:
+        unit, count = slo.calendar.unit.name.lower(), slo.calendar.count
+        head += (
+            f"\n  the budget belongs to the current {unit if count == 1 else f'{count} {unit}s'}"
+        )
+        head += f" in {slo.calendar.zone.key}"
+        head += f", counted from {slo.calendar.start}" if slo.calendar.start else ""
+    if slo.scale != 1:
+        head += f"\n  all durations are scaled by {slo.scale}: this is for trying it out"
+    pending_s, keep_s = slo.pending_s * slo.scale, slo.keep_firing_s * slo.scale
+    head += f"\n  alerts {_patience_text('the windows burn', pending_s, keep_s)}"
+    head += f"; needs {_number_of(slo.min_bad, 'bad event')}"
+    if slo.confidence is not None:
+        head += f", and a page {float(slo.confidence):g} confidence"
+    no_data_s = slo.scaled_no_data_s
+    head += (
+        "\n  without events it is never an alert"
+        if not no_data_s
+        else (f"\n  without events for {format_duration(no_data_s)}: SloNoData")
+    )
+    head += "".join(f"\n  {_step_text(step)}" for step in slo.budget_policy)
+    if slo.labels:
+        head += f"\n  labels {', '.join(f'{name}={value}' for name, value in slo.labels.items())}"
+    table = windows_text(slo.windows, slo.target, ())
+    if any(window.long_s < interval_s for window in slo.windows):
+        table += (
+            f"\nWindows shorter than the interval, {format_duration(interval_s)}, are judged only "
+            "as they are then: what burns in between may be missed."
+        )
+    return head + "\n" + "\n".join(f"  {line}" for line in table.splitlines())
+
+
+def _step_text(step: BudgetStep) -> str:
+    done = [f"SloBudgetSpent, a {step.severity}"] if step.severity else []
+    done += [f"its alerts get {name}={value}" for name, value in step.labels.items()]
+    done += ["no prompt is promoted"] if step.freezes_promotions else []
+    return f"with {float(step.spent_ratio * 100):g} % of the budget spent: {', '.join(done)}"
+
+
+def _patience_text(holding: str, pending_s: Fraction, keep_firing_s: Fraction) -> str:
+    fires = f"when {holding} for {format_duration(pending_s)}" if pending_s else f"when {holding}"
+    ends = f"{format_duration(keep_firing_s)} later" if keep_firing_s else "at once"
+    return f"{fires}; when no longer, resolves {ends}"
+
+
+def _number_of(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

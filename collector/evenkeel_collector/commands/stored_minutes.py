@@ -1,0 +1,116 @@
+"""The minutes of SLOs' events over the last days, as a replay takes them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.secret_text import address_argument
+from evenkeel_collector.commands.slo_correct import book_path, read_corrections
+
+if TYPE_CHECKING:
+    from evenkeel.slo.arithmetic import Counts
+    from evenkeel.slo.backtest_score import Incident
+    from evenkeel.slo.model import Slo
+
+_MINUTE_NS = 60 * 10**9
+_MOST_DAYS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMinutes:
+    """What is stored of one SLO.
+
+    Attributes:
+        slo: The SLO.
+        minutes: Its events by unix minute, maintenance left out.
+        incidents: Those that were marked for it.
+        until: The first minute that is not over.
+    """
+
+    slo: Slo
+    minutes: dict[int, Counts]
+    incidents: list[Incident]
+    until: int
+
+
+def add_store_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where the minutes come from: `--url` and `--data-dir`."""
+    parser.add_argument(
+        "--url",
+        type=address_argument,
+        default="http://127.0.0.1:8123",
+        help="the store, or @FILE that holds its address (default %(default)s)",
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        help="the collector's folder, for its corrections (also EVENKEEL_DATA_DIR)",
+    )
+
+
+def check_days(days: int) -> None:
+    """Refuse a number of days that is none.
+
+    Raises:
+        ConfigurationError: If it is not from 1 to 400.
+    """
+    if not 1 <= days <= _MOST_DAYS:
+        raise ConfigurationError(f"--days is {days}, expected 1 to {_MOST_DAYS}")
+
+
+def stored_minutes(
+    url: str, data_dir: Path | None, days: int, slos: Sequence[Slo]
+) -> Iterator[StoredMinutes]:
+    """Count the stored requests of the last days by the minute, one SLO after the other.
+
+    A grouped SLO is counted for each of its groups.
+
+    Args:
+        url: The store.
+        data_dir: The collector's folder, for its corrections; None: the setting's.
+        days: How far back.
+        slos: Which SLOs.
+
+    Raises:
+        ConfigurationError: If an SLO's slices are not of a minute.
+        StoreError: If the store does not answer.
+    """
+    from time import time_ns
+
+    from evenkeel.slo.backtest_score import Incident
+    from evenkeel.slo.groups import with_groups
+    from evenkeel.slo.query import Span
+    from evenkeel.store import Store
+    from evenkeel_collector.slo.corrections import CorrectionReason, corrections_of
+    from evenkeel_collector.slo.history import count_buckets
+
+    to_ns = time_ns() // _MINUTE_NS * _MINUTE_NS
+    span = Span(to_ns - days * 86400 * 10**9, to_ns)
+    in_force = read_corrections(book_path(data_dir))
+    store = Store(url)
+    try:
+        for slo in with_groups(slos, store.rows, to_ns, to_ns - span.from_ns):
+            if slo.slicing is not None and slo.slicing.length_s != 60:
+                raise ConfigurationError(
+                    f"SLO {slo.name!r}: slices of {float(slo.slicing.length_s):g} s cannot be "
+                    "replayed on minutes; use timeSliceWindow 1m"
+                )
+            ours = corrections_of(slo.name, in_force)
+            incidents = [
+                Incident(c.comment or c.id, c.from_ns // _MINUTE_NS, c.until_ns // _MINUTE_NS)
+                for c in ours
+                if c.reason == CorrectionReason.INCIDENT
+                and c.until_ns > span.from_ns
+                and c.from_ns < span.to_ns
+            ]
+            # An incident is what the SLO should alert on: only maintenance is left out.
+            others = [c for c in ours if c.reason != CorrectionReason.INCIDENT]
+            minutes = count_buckets(store, slo, span, _MINUTE_NS, others)
+            yield StoredMinutes(slo, minutes, incidents, to_ns // _MINUTE_NS)
+    finally:
+        store.close()

@@ -1,0 +1,74 @@
+"""Keeps notifications away from addresses inside: loopback, private, link-local, metadata services.
+
+A name is resolved once, every address is checked, and the connection goes to an address that was
+checked: an answer of DNS that changes in between changes nothing. Redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from evenkeel.errors import EvenkeelError
+
+
+class AddressRefused(EvenkeelError):
+    """A receiver's address may not be used; `is_final` says that trying again changes nothing."""
+
+    def __init__(self, message: str, is_final: bool) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedAddress:
+    """Where to connect: an address that was checked, for a host as it was written."""
+
+    address: str
+    host: str
+    port: int | None
+
+
+def is_inside(address: str) -> bool:
+    """Return whether an address is anything but a public one, IPv4 within IPv6 included."""
+    ip = ipaddress.ip_address(address.split("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        if inner is None and ip in ipaddress.ip_network("64:ff9b::/96"):
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_inside(str(inner))
+    return not ip.is_global or ip.is_multicast
+
+
+async def find_target(
+    url: str, allow_private: bool, threads: Executor | None = None
+) -> ResolvedAddress:
+    """Return where a receiver is to be reached; the name is looked up in one of `threads`.
+
+    Raises:
+        AddressRefused: If the name does not resolve, or one of its addresses is inside and that
+            is not allowed.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = parts.port
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.run_in_executor(
+            threads, socket.getaddrinfo, host, port or 0, 0, socket.SOCK_STREAM
+        )
+    except (OSError, UnicodeError) as error:
+        raise AddressRefused(f"{host} does not resolve: {error}", is_final=False) from error
+    addresses = [str(info[4][0]) for info in found]
+    refused = [] if allow_private else [a for a in addresses if is_inside(a)]
+    if refused:
+        where = host if host == refused[0] else f"{host} ({refused[0]})"
+        raise AddressRefused(
+            f"{where} is no public address; set allowPrivate if that is meant", is_final=True
+        )
+    return ResolvedAddress(addresses[0], host, port)

@@ -1,0 +1,70 @@
+"""Hands notifications to `apprise`, which knows a hundred services that evenkeel does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+from evenkeel.errors import EvenkeelError
+from evenkeel.slo.receiver import Receiver
+from evenkeel_collector.alerts.outbox import QueuedNotification
+from evenkeel_collector.delivery.address import AddressRefused
+from evenkeel_collector.delivery.apprise_process import DELIVERED, REFUSED, UNKNOWN_ADDRESS
+from evenkeel_collector.delivery.text import text_of, title_of
+
+
+class AppriseFailed(EvenkeelError):
+    """apprise did not deliver; `is_final` says that trying again changes nothing."""
+
+    def __init__(self, message: str, is_final: bool) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+
+
+async def send_apprise(receiver: Receiver, notification: QueuedNotification, address: str) -> None:
+    """Send one notification; the process is killed where the caller stops waiting.
+
+    Raises:
+        AddressRefused: If it would have gone to an address inside, and that is not allowed.
+        AppriseFailed: If apprise does not know the address, or the service did not take it.
+    """
+    content = json.loads(notification.body)
+    # On standard input, not as an argument: the address is a secret.
+    message = {
+        "url": address,
+        "title": title_of(content),
+        "body": f"{text_of(content)}\nid: {notification.notification_id}",
+        "is_firing": notification.status == "firing",
+        "allow_private": receiver.allow_private,
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "evenkeel_collector.delivery.apprise_process",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        # What the library logs may hold the address.
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        said, _ = await process.communicate(json.dumps(message).encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    _raise_unless_delivered(process.returncode, said.decode(errors="replace"))
+
+
+def _raise_unless_delivered(code: int | None, said: str) -> None:
+    if code == DELIVERED:
+        return
+    if code == REFUSED:
+        raise AddressRefused(
+            f"apprise would connect to {said}, no public address; "
+            "set allowPrivate if that is meant",
+            is_final=True,
+        )
+    if code == UNKNOWN_ADDRESS:
+        raise AppriseFailed("apprise does not know this address", is_final=True)
+    raise AppriseFailed("apprise could not deliver", is_final=False)

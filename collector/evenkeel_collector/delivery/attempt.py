@@ -1,0 +1,174 @@
+"""One attempt to deliver one notification, and what its answer means."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import smtplib
+import time
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo.receiver import Receiver, ReceiverType
+from evenkeel_collector.alerts.outbox import QueuedNotification
+from evenkeel_collector.delivery.address import AddressRefused, ResolvedAddress, find_target
+from evenkeel_collector.delivery.apprise import AppriseFailed, send_apprise
+from evenkeel_collector.delivery.email import send_email
+from evenkeel_collector.delivery.payloads import Posting, make_posting
+
+# It logs every address at INFO, and a webhook's address is often its secret.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
+_LONGEST_WAIT_S = 3600.0
+_TOO_MANY = 429
+# What a receiver may answer differently tomorrow by itself; any other 4xx wants somebody to act.
+_PASSING_4XX = (408, 425, _TOO_MANY)
+# About this notification, and not about the receiver: others may well be accepted.
+_ABOUT_THE_NOTIFICATION = (400, 405, 406, 409, 411, 413, 415, 422)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryResult:
+    """What came of one attempt.
+
+    Attributes:
+        is_delivered: The receiver accepted it.
+        is_refused: An answer that will not change by itself: somebody has to act.
+        is_about_notification: It refused this notification and may take others.
+        is_busy: It asks to be left alone for a while, and works.
+        error: What went wrong; '' if nothing did.
+        retry_after_s: What the receiver asked for.
+    """
+
+    is_delivered: bool = False
+    is_refused: bool = False
+    is_about_notification: bool = False
+    is_busy: bool = False
+    error: str = ""
+    retry_after_s: float | None = None
+
+
+def read_outcome(status: int, retry_after: str | None, now: datetime) -> DeliveryResult:
+    """Return what an HTTP answer means: 2xx accepted; 3xx and most 4xx refused; else failed.
+
+    Redirects are not followed: the address in the file is the one that was agreed to.
+    """
+    if 200 <= status < 300:
+        return DeliveryResult(is_delivered=True)
+    is_refused = 300 <= status < 500 and status not in _PASSING_4XX
+    return DeliveryResult(
+        is_refused=is_refused,
+        is_about_notification=status in _ABOUT_THE_NOTIFICATION,
+        is_busy=status == _TOO_MANY,
+        error=f"answered {status}",
+        retry_after_s=None if is_refused else _parse_retry_after_s(retry_after, now),
+    )
+
+
+def _parse_retry_after_s(text: str | None, now: datetime) -> float | None:
+    """Return the seconds of a Retry-After header, a count or a date; None if there is none."""
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        return min(float(text), _LONGEST_WAIT_S)
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return min(max((moment - now).total_seconds(), 0.0), _LONGEST_WAIT_S)
+
+
+async def deliver(
+    client: httpx.AsyncClient,
+    receiver: Receiver,
+    notification: QueuedNotification,
+    timeout_s: float,
+    threads: Executor | None = None,
+) -> DeliveryResult:
+    """Make one attempt; never raises for what a receiver, its address or the network does.
+
+    What may block (secrets in files, names, SMTP) runs in `threads`; None: those of the loop.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _attempt(client, receiver, notification, timeout_s, threads)
+    except (TimeoutError, httpx.TimeoutException):
+        return DeliveryResult(error=f"no answer within {timeout_s:g} s")
+    except (AddressRefused, AppriseFailed) as error:
+        return DeliveryResult(is_refused=error.is_final, error=str(error))
+    except smtplib.SMTPResponseException as error:
+        # 5xx is for good; the text may repeat what was sent, the code does not.
+        return DeliveryResult(
+            is_refused=error.smtp_code >= 500, error=f"answered {error.smtp_code}"
+        )
+    except smtplib.SMTPRecipientsRefused as error:
+        codes = sorted({code for code, _ in error.recipients.values()})
+        return DeliveryResult(is_refused=min(codes) >= 500, error=f"recipients refused: {codes}")
+    except ConfigurationError as error:
+        return DeliveryResult(is_refused=True, error=str(error))
+    except OSError as error:
+        return DeliveryResult(error=f"{type(error).__name__}: {error}")
+    except Exception as error:
+        # Whatever else it is counts as an attempt too: it would be made again at once, for ever.
+        # An address that is a secret might be part of the message.
+        said = "" if receiver.url_secret else f": {error}"
+        is_refused = not isinstance(error, httpx.HTTPError)
+        return DeliveryResult(is_refused=is_refused, error=f"{type(error).__name__}{said}")
+
+
+async def _attempt(
+    client: httpx.AsyncClient,
+    receiver: Receiver,
+    notification: QueuedNotification,
+    timeout_s: float,
+    threads: Executor | None,
+) -> DeliveryResult:
+    loop = asyncio.get_running_loop()
+    address = await loop.run_in_executor(threads, receiver.address)
+    if receiver.type is ReceiverType.APPRISE:
+        await send_apprise(receiver, notification, address)
+        return DeliveryResult(is_delivered=True)
+    target = await find_target(address, receiver.allow_private, threads)
+    if receiver.type is ReceiverType.EMAIL:
+        await loop.run_in_executor(threads, send_email, receiver, notification, target, timeout_s)
+        return DeliveryResult(is_delivered=True)
+    posting = await loop.run_in_executor(
+        threads, make_posting, receiver, notification, time.time_ns()
+    )
+    return await _post(client, posting, notification, target)
+
+
+async def _post(
+    client: httpx.AsyncClient,
+    posting: Posting,
+    notification: QueuedNotification,
+    target: ResolvedAddress,
+) -> DeliveryResult:
+    url = httpx.URL(posting.url)
+    headers = {
+        "Content-Type": "application/json",
+        # The first is the IETF draft's name, the second that of Standard Webhooks.
+        "Idempotency-Key": notification.notification_id,
+        "webhook-id": notification.notification_id,
+        "User-Agent": "evenkeel",
+        "Host": url.netloc.decode("ascii"),
+        **posting.headers,
+    }
+    # Streamed and left unread: a receiver's answer may have any length. The connection goes to the
+    # address that was checked; the certificate is checked for the name.
+    async with client.stream(
+        "POST",
+        url.copy_with(host=target.address),
+        content=posting.body.encode(),
+        headers=headers,
+        extensions={"sni_hostname": target.host},
+    ) as response:
+        return read_outcome(
+            response.status_code, response.headers.get("retry-after"), datetime.now(UTC)
+        )

@@ -1,0 +1,1 @@
+"""OTLP, scrapes and feedback, checked and turned into the bytes that the log keeps."""

@@ -1,0 +1,193 @@
+"""What every transport does with a whole body: admit it, check it, log it, count it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from evenkeel.privacy.budget import OverBudgetError
+from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
+from evenkeel_collector.intake.readiness import Readiness
+from evenkeel_collector.intake.signals import JSON, Parser, Signal
+from evenkeel_collector.intake.treatment import IntakePipeline
+from evenkeel_collector.log.repeats import digest_of
+from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog
+from evenkeel_collector.ports.access import (
+    Access,
+    AccessScope,
+    ForbiddenError,
+    UnauthenticatedError,
+    secret_of,
+)
+from evenkeel_collector.ports.decompress import BadEncodingError, TooLargeError
+from evenkeel_collector.ports.memory_budget import BusyError, MemoryBudget
+from evenkeel_collector.ports.tenant_limits import RateLimitedError, TenantMeter
+from evenkeel_collector.telemetry.metrics import SelfMetrics
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RETRY_AFTER_S = 1
+# Parsing this much keeps other senders waiting for about a millisecond; JSON for some more.
+INLINE_BYTES = 512 << 10
+# Bytes that a body of one byte takes at most while it is parsed.
+MEMORY_FACTORS = {JSON: 10}
+DEFAULT_MEMORY_FACTOR = 3
+# A refusal quotes what was sent.
+MAX_MESSAGE = 500
+
+# What refuses a request, and its name on /metrics.
+Refusal = (
+    MalformedError | TooLargeError | BadEncodingError | LogFullError | LogWriteError | BusyError
+    | RateLimitedError | UnauthenticatedError | ForbiddenError
+)  # fmt: skip
+REASONS: Mapping[type[Exception], str] = {
+    MalformedError: "malformed",
+    TooLargeError: "too_large",
+    BadEncodingError: "bad_encoding",
+    LogFullError: "log_full",
+    LogWriteError: "log_write",
+    BusyError: "busy",
+    RateLimitedError: "rate",
+    UnauthenticatedError: "unauthenticated",
+    ForbiddenError: "forbidden",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """The way into the log, shared by HTTP, gRPC and the scraper."""
+
+    log: WriteAheadLog
+    metrics: SelfMetrics
+    treatment: IntakePipeline
+    access: Access
+    meter: TenantMeter
+    memory: MemoryBudget
+    readiness: Readiness
+    # What is being stored, by digest: a twin that arrives meanwhile waits for the same answer.
+    in_hand: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
+    # Where bodies are redacted that take long: one behind the other, and nobody else waits.
+    slow_lane: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "redaction"))
+
+    def tenant_of(self, headers: Mapping[str, str]) -> str | None:
+        """Return the tenant that a sender proves; None if it need not, or serves many.
+
+        Raises:
+            UnauthenticatedError: If it has no token.
+            ForbiddenError: If its token may not send.
+        """
+        return self.access.check(secret_of(headers), AccessScope.INGEST)
+
+    async def take(
+        self, signal: Signal, media_type: str, body: bytes, tenant: str | None, transport: str
+    ) -> None:
+        """Return once a decompressed body is on disk, now or since the same body came before.
+
+        Raises:
+            MalformedError: If it is not what it should be.
+            TooLargeError: If the tenant may not send so large a one.
+            RateLimitedError: If the tenant has sent too much.
+            LogFullError: If the log has no room; the sender may try again.
+            LogWriteError: If the disk refused; the sender may try again.
+        """
+        self.meter.admit(tenant, len(body))
+        is_small = len(body) <= INLINE_BYTES
+        digest = await _call(is_small, digest_of, signal.path, tenant, body)
+        while (twin := self.in_hand.get(digest)) is not None:
+            await asyncio.wait([twin])
+        if self.log.repeats.knows(digest):
+            self.metrics.bodies_repeated.labels(transport).inc()
+            return
+        check = partial(self._check, signal.parsers[media_type], body, tenant)
+        storing = asyncio.create_task(self._store(check, is_small, transport, digest))
+        self.in_hand[digest] = storing
+        # A sender that leaves does not stop what a twin may be waiting for.
+        storing.add_done_callback(partial(self._let_go, digest))
+        await asyncio.shield(storing)
+
+    def _let_go(self, digest: bytes, storing: asyncio.Task[None]) -> None:
+        del self.in_hand[digest]
+        if not storing.cancelled():
+            # Read here, since a sender that has left will not.
+            storing.exception()
+
+    def _check(
+        self, parse: Parser, body: bytes, tenant: str | None, treatment: IntakePipeline
+    ) -> CheckedBody:
+        """Return a checked body.
+
+        Parsing depends on the body alone: whatever else it raises, the body is the reason.
+
+        Raises:
+            MalformedError: If it cannot be read.
+            OverBudgetError: If it takes longer to redact than this treatment has time for.
+        """
+        try:
+            return parse(body, treatment, tenant)
+        except (MalformedError, OverBudgetError):
+            raise
+        except Exception as error:
+            # Without its message, which may quote what was sent.
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            kind = type(error).__name__
+            logger.error("a body cannot be read error=%s at=%s:%d", kind, place.name, place.lineno)
+            raise MalformedError(f"cannot be read: {kind}") from error
+
+    async def _store(
+        self,
+        check: Callable[[IntakePipeline], CheckedBody],
+        is_small: bool,
+        transport: str,
+        digest: bytes,
+    ) -> None:
+        try:
+            checked = await _call(is_small, check, self.treatment.in_haste())
+        except OverBudgetError:
+            checked = await asyncio.get_running_loop().run_in_executor(
+                self.slow_lane, check, self.treatment
+            )
+        await self.accept(checked, transport, digest)
+
+    async def accept(self, body: CheckedBody, transport: str, digest: bytes | None = None) -> None:
+        """Return once a checked body is on disk, and remembered under its digest if it has one.
+
+        Raises:
+            LogFullError: As `take`.
+            LogWriteError: As `take`.
+        """
+        if not body.payload:
+            return
+        begin_s = time.perf_counter()
+        num_rows = body.num_spans + body.num_points
+        await asyncio.wrap_future(self.log.append(body.payload, num_rows, digest))
+        self.readiness.record_accepted()
+        self.metrics.acknowledge_seconds.observe(time.perf_counter() - begin_s)
+        if body.num_spans:
+            self.metrics.spans_accepted.labels(transport).inc(body.num_spans)
+        if body.num_points:
+            self.metrics.points_accepted.labels(transport).inc(body.num_points)
+
+    def count_rejected(self, transport: str, error: Exception) -> None:
+        """Count a request that was not acknowledged, by reason."""
+        self.readiness.record(error)
+        reason = REASONS.get(type(error), "other")
+        self.metrics.requests_rejected.labels(transport, reason).inc()
+
+
+async def _call(is_small: bool, function: Callable[..., T], *args: Any) -> T:
+    """Return what a function says of a body: at once of a small one, else beside the event loop."""
+    return function(*args) if is_small else await asyncio.to_thread(function, *args)
+
+
+def message_of(error: Exception) -> str:
+    """Return what a sender is told: short, and text that any encoding can hold."""
+    return str(error).encode("utf-8", "replace").decode()[:MAX_MESSAGE]

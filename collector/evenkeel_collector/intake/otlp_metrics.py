@@ -1,0 +1,94 @@
+"""OTLP metrics requests, protobuf or JSON, to what the log keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+
+from evenkeel import spans
+from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
+from evenkeel_collector.intake.metric_points import Point, encode_points, points_of, texts_of
+from evenkeel_collector.intake.otlp_json import read_document
+
+REQUEST = "not an OTLP ExportMetricsServiceRequest"
+
+
+# Takes secrets out of a request, in place; gets the tenant that its sender proved.
+Redact = Callable[[Any, str | None], None]
+
+
+def _keep_all(message: Any, tenant: str | None) -> None:
+    pass
+
+
+def check_metrics_protobuf(
+    body: bytes, tenant: str | None = None, redact: Redact = _keep_all
+) -> CheckedBody:
+    """Return the points of a protobuf metrics request.
+
+    Args:
+        body: As received, decompressed.
+        tenant: Whose it is, when the sender proved it: written on each resource.
+        redact: What takes secrets out.
+
+    Raises:
+        MalformedError: If it is not such a request.
+    """
+    try:
+        return _check(ExportMetricsServiceRequest.FromString(body), tenant, redact)
+    except DecodeError as error:
+        raise MalformedError(f"{REQUEST}: {error}") from error
+
+
+def check_metrics_json(
+    body: bytes, tenant: str | None = None, redact: Redact = _keep_all
+) -> CheckedBody:
+    """Return the points of an OTLP/JSON metrics request.
+
+    Raises:
+        MalformedError: If it is not such a request.
+    """
+    document = read_document(body)
+    message = ExportMetricsServiceRequest()
+    try:
+        # Their ids are hex, which proto3's JSON is not, and nobody reads them here.
+        _drop(document, "exemplars")
+        json_format.ParseDict(document, message, ignore_unknown_fields=True)
+        return _check(message, tenant, redact)
+    except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
+        raise MalformedError(f"{REQUEST}: {error}") from error
+
+
+def _check(message: ExportMetricsServiceRequest, tenant: str | None, redact: Redact) -> CheckedBody:
+    redact(message, tenant)
+    groups: list[tuple[dict[str, str], list[Point]]] = []
+    for resource_metrics in message.resource_metrics:
+        attributes = texts_of(resource_metrics.resource.attributes)
+        if tenant is not None:
+            attributes[spans.TENANT] = tenant
+        points = [
+            point
+            for scope_metrics in resource_metrics.scope_metrics
+            for metric in scope_metrics.metrics
+            for point in points_of(metric)
+        ]
+        if points:
+            groups.append((attributes, points))
+    num_points = sum(len(points) for _, points in groups)
+    return CheckedBody(encode_points(groups), num_points=num_points)
+
+
+def _drop(holder: Any, name: str) -> None:
+    if isinstance(holder, dict):
+        holder.pop(name, None)
+        for value in holder.values():
+            _drop(value, name)
+    elif isinstance(holder, list):
+        for value in holder:
+            _drop(value, name)

@@ -1,0 +1,147 @@
+"""Reads Prometheus endpoints, such as that of a vLLM without our hooks, into `engine_state`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+import httpx
+
+from evenkeel.errors import ConfigurationError, first_line
+from evenkeel.secret_text import hide_password
+from evenkeel_collector.intake.canonical import CheckedBody
+from evenkeel_collector.intake.intake import Intake
+from evenkeel_collector.intake.metric_points import GAUGE, Point, encode_points
+from evenkeel_collector.intake.prometheus_text import read_page
+from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError
+
+logger = logging.getLogger(__name__)
+
+TRANSPORT = "scrape"
+MAX_PAGE_BYTES = 20 << 20
+MAX_TIMEOUT_S = 10.0
+# Said of every endpoint at every reading, as Prometheus does: 1 if it answered, 0 if not.
+UP = "up"
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeTarget:
+    """An endpoint.
+
+    Attributes:
+        url: Without a password: httpx puts it into its log lines and errors.
+        instance: Its host and port, as Prometheus has it.
+        service: What its points are stored under.
+        login: User and password; None where the address has none.
+    """
+
+    url: str
+    instance: str
+    service: str
+    login: tuple[str, str] | None = field(default=None, repr=False)
+
+
+def read_targets(urls: Sequence[str], service: str) -> list[ScrapeTarget]:
+    """Return the endpoints to read; an address without a path means `/metrics`.
+
+    Raises:
+        ConfigurationError: If one is not an http(s) address.
+    """
+    targets = []
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError(
+                f"--scrape: {hide_password(url)!r} is not an address such as http://127.0.0.1:8000/metrics"
+            )
+        path = parts.path if parts.path not in ("", "/") else "/metrics"
+        host = parts.netloc.rpartition("@")[2]
+        login = None
+        if parts.username is not None:
+            login = unquote(parts.username), unquote(parts.password or "")
+        address = parts._replace(netloc=host, path=path).geturl()
+        targets.append(ScrapeTarget(address, host, service, login))
+    return targets
+
+
+class Scraper:
+    """Reads each target at an interval, each in a task of its own.
+
+    Args:
+        targets: What to read.
+        interval_s: From one reading to the next.
+        intake: Where the points go: through the log, like everything else.
+    """
+
+    def __init__(self, targets: list[ScrapeTarget], interval_s: float, intake: Intake) -> None:
+        self._interval_s = interval_s
+        self._intake = intake
+        self._client = httpx.AsyncClient(
+            timeout=min(interval_s, MAX_TIMEOUT_S), follow_redirects=False, trust_env=False
+        )
+        self._tasks = [asyncio.create_task(self._run(target)) for target in targets]
+
+    async def close(self) -> None:
+        """Stop reading."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._client.aclose()
+
+    async def _run(self, target: ScrapeTarget) -> None:
+        was_up = True
+        while True:
+            begin_s = time.monotonic()
+            is_up = await self._scrape(target, was_up)
+            if is_up and not was_up:
+                logger.info("scraping again target=%s", target.instance)
+            was_up = is_up
+            await asyncio.sleep(max(self._interval_s - (time.monotonic() - begin_s), 0.0))
+
+    async def _scrape(self, target: ScrapeTarget, was_up: bool) -> bool:
+        time_ns = time.time_ns()
+        points: list[Point] = []
+        reason = None
+        try:
+            text = await self._read(target)
+            points = await asyncio.to_thread(self._read_points, text, time_ns)
+        except (httpx.HTTPError, ValueError) as error:
+            reason = first_line(error)
+            if was_up:
+                logger.warning("cannot scrape target=%s error=%s", target.instance, reason)
+        points.append(Point(UP, time_ns, GAUGE, value=0.0 if reason else 1.0))
+        resource = {"service.name": target.service, "service.instance.id": target.instance}
+        body = CheckedBody(encode_points([(resource, points)]), num_points=len(points))
+        result = "failed" if reason else "ok"
+        try:
+            await self._intake.accept(body, TRANSPORT)
+        except (LogFullError, LogWriteError) as error:
+            # A reading that does not fit is gone; the next one says the same and more.
+            self._intake.count_rejected(TRANSPORT, error)
+            result = "dropped"
+        self._intake.metrics.scrapes.labels(target.instance, result).inc()
+        return reason is None
+
+    def _read_points(self, text: str, time_ns: int) -> list[Point]:
+        return self._intake.treatment.redact_points(read_page(text, time_ns))
+
+    async def _read(self, target: ScrapeTarget) -> str:
+        chunks: list[bytes] = []
+        size = 0
+        async with self._client.stream(
+            "GET", target.url, headers={"accept": "text/plain"}, auth=target.login
+        ) as answer:
+            answer.raise_for_status()
+            async for chunk in answer.aiter_bytes():
+                size += len(chunk)
+                if size > MAX_PAGE_BYTES:
+                    raise ValueError(f"the page is larger than {MAX_PAGE_BYTES} bytes")
+                chunks.append(chunk)
+        return b"".join(chunks).decode("utf-8", errors="replace")

@@ -1,0 +1,53 @@
+"""The signals of OTLP that are taken in: where they arrive, and what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from evenkeel_collector.intake.canonical import CheckedBody, check_protobuf
+from evenkeel_collector.intake.otlp_json import check_json
+from evenkeel_collector.intake.otlp_metrics import check_metrics_json, check_metrics_protobuf
+from evenkeel_collector.intake.treatment import IntakePipeline
+
+PROTOBUF = "application/x-protobuf"
+JSON = "application/json"
+_SERVICES = "opentelemetry.proto.collector"
+
+# A body, what is done to it, and the tenant that its sender proved.
+Parser = Callable[[bytes, IntakePipeline, str | None], CheckedBody]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One signal; `parsers` by media type."""
+
+    path: str
+    grpc_service: str
+    parsers: Mapping[str, Parser]
+
+
+SIGNALS = (
+    Signal(
+        path="/v1/traces",
+        grpc_service=f"{_SERVICES}.trace.v1.TraceService",
+        parsers={
+            PROTOBUF: lambda body, treatment, tenant: check_protobuf(
+                body, treatment.finish_for(tenant)
+            ),
+            JSON: lambda body, treatment, tenant: check_json(body, treatment.finish_for(tenant)),
+        },
+    ),
+    Signal(
+        path="/v1/metrics",
+        grpc_service=f"{_SERVICES}.metrics.v1.MetricsService",
+        parsers={
+            PROTOBUF: lambda body, treatment, tenant: check_metrics_protobuf(
+                body, tenant, treatment.redact_metrics
+            ),
+            JSON: lambda body, treatment, tenant: check_metrics_json(
+                body, tenant, treatment.redact_metrics
+            ),
+        },
+    ),
+)

@@ -1,0 +1,142 @@
+"""What is done to every trace request before the log: its tenant, sampling of detail, redaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from evenkeel import spans
+from evenkeel.slo.model import Metric, Slo, Treatment
+from evenkeel_collector.intake.canonical import Finish
+from evenkeel_collector.intake.metric_points import Point
+from evenkeel_collector.intake.metric_redaction import redact_metrics, redact_points
+from evenkeel_collector.intake.sampling import LatencyObjective, Sampler
+from evenkeel_collector.redaction.redaction import Redactor
+from evenkeel_collector.telemetry.metrics import SelfMetrics
+
+
+class IntakePipeline:
+    """The same treatment for every transport and encoding.
+
+    Args:
+        redactor: Takes secrets, prompts and answers out.
+        sampler: Takes the detail of some requests out.
+        metrics: Where what was taken out is counted.
+        is_hasty: Whether to raise OverBudgetError instead of redacting what takes long.
+    """
+
+    def __init__(
+        self,
+        redactor: Redactor,
+        sampler: Sampler,
+        metrics: SelfMetrics,
+        *,
+        is_hasty: bool = False,
+    ) -> None:
+        self._redactor = redactor
+        self._is_hasty = is_hasty
+        self._sampler = sampler
+        self._metrics = metrics
+        self._slos: Sequence[Slo] | None = None
+
+    def use_slos(self, slos: Sequence[Slo]) -> None:
+        """Keep the detail of what misses these SLOs from now on; free where they are the same."""
+        if slos is not self._slos:
+            self._sampler = self._sampler.with_objectives(
+                objectives_of(slos), bad_statuses_of(slos)
+            )
+            self._slos = slos
+
+    def in_haste(self) -> IntakePipeline:
+        """Return the same for where others wait: it raises OverBudgetError if it takes long."""
+        return IntakePipeline(self._redactor, self._sampler, self._metrics, is_hasty=True)
+
+    def redact_metrics(self, message: Any, tenant: str | None) -> None:
+        """Take secrets out of an ExportMetricsServiceRequest, in place."""
+        self._count(redact_metrics(message, self._redactor, tenant, is_hasty=self._is_hasty))
+
+    def redact_points(self, points: Sequence[Point]) -> list[Point]:
+        """Return scraped points without secrets in their labels."""
+        redacted = redact_points(points, self._redactor)
+        self._count(redacted.counts)
+        return redacted.points
+
+    def _count(self, counts: Mapping[str, int]) -> None:
+        for rule, number in counts.items():
+            self._metrics.redactions.labels(rule).inc(number)
+
+    def finish_for(self, tenant: str | None) -> Finish:
+        """Return the treatment of a request by a sender that proved this tenant, or none."""
+
+        def finish(message: Any) -> bytes:
+            if tenant is not None:
+                claim(message, tenant)
+            decisions = self._sampler.apply(message)
+            redacted = self._redactor.redact(message, tenant, is_hasty=self._is_hasty)
+            # Last: where protobuf cannot write the message, all of it is done again on another.
+            for reason, number in decisions.items():
+                self._metrics.details_sampled.labels(reason).inc(number)
+            self._count(redacted.counts)
+            return redacted.payload
+
+        return finish
+
+
+def claim(message: Any, tenant: str) -> None:
+    """Write the tenant that a sender proved on everything it sent, over what it says itself."""
+    for resource_spans in message.resource_spans:
+        attributes = resource_spans.resource.attributes
+        if not _overwrite(attributes, tenant)[0]:
+            attributes.add(key=spans.TENANT).value.string_value = tenant
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                has_tenant, is_request = _overwrite(span.attributes, tenant)
+                if is_request and not has_tenant:
+                    span.attributes.add(key=spans.TENANT).value.string_value = tenant
+
+
+def _overwrite(attributes: Any, tenant: str) -> tuple[bool, bool]:
+    """Return whether a tenant stood there, and whether this is a request of ours."""
+    has_tenant = is_request = False
+    for pair in attributes:
+        if pair.key == spans.TENANT:
+            pair.value.string_value = tenant
+            has_tenant = True
+        elif pair.key == spans.STATUS:
+            is_request = True
+    return has_tenant, is_request
+
+
+def objectives_of(slos: Iterable[Slo]) -> list[LatencyObjective]:
+    """Return the thresholds of SLOs whose misses keep their detail; availability has none.
+
+    Only single values narrow them: of lists and patterns more is kept than was missed.
+    """
+    return [
+        LatencyObjective(column, slo.indicator.threshold_s, dict(slo.indicator.select))
+        for slo in slos
+        if slo.indicator.threshold_s is not None
+        and (column := _COLUMN_OF_METRIC.get(slo.indicator.metric)) is not None
+    ]
+
+
+def bad_statuses_of(slos: Iterable[Slo]) -> set[int]:
+    """Return the HTTP statuses that any of the SLOs counts as bad."""
+    return {
+        status
+        for slo in slos
+        for member in slo.indicator.parts
+        for each in member.indicator.statuses
+        if each.treatment == Treatment.BAD
+        for status in range(each.first, each.last + 1)
+    }
+
+
+# The metric `itl` of an SLO is the request's 99th percentile.
+_COLUMN_OF_METRIC = {
+    Metric.TTFT: "ttft_s",
+    Metric.TPOT: "tpot_s",
+    Metric.ITL: "itl_p99_s",
+    Metric.STALL: "stall_s",
+    Metric.E2E: "e2e_s",
+}

@@ -1,0 +1,178 @@
+"""Which bodies were accepted lately, so that a sender's retry of one is not stored again.
+
+An exporter that lost the answer sends the same bytes again (OTLP: the server may deduplicate). A
+body is known by a 128-bit hash over its signal, its tenant and its bytes. The hash lies in the log
+in front of the body, so both reach the disk together, and in a journal from when the segment leaves
+the log; a collector that starts again reads both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from evenkeel.private_files import FILE_MODE, FOLDER_MODE
+
+logger = logging.getLogger(__name__)
+
+DIGEST_BYTES = 16
+# (1005 << 3) | 2 as a varint, and the length. Neither OTLP nor the store's schema has this field.
+_FIELD = b"\xea\x3e" + bytes([DIGEST_BYTES])
+_MARK_BYTES = len(_FIELD) + DIGEST_BYTES
+
+WINDOW_S = 600.0
+# About 60 bytes each: 30 MiB for two windows at most.
+MAX_DIGESTS = 262_144
+_SUFFIX = ".digests"
+
+
+def digest_of(path: str, tenant: str | None, body: bytes) -> bytes:
+    """Return what a body is known by: the same for the same signal, tenant and bytes alone."""
+    # Lengths first, so that no two senders' names and bodies run together to the same bytes.
+    sender = b"" if tenant is None else b"t" + tenant.encode()
+    head = f"{path} {len(sender)} ".encode() + sender
+    found = hashlib.sha256(head)
+    found.update(body)
+    return found.digest()[:DIGEST_BYTES]
+
+
+def mark(payload: bytes, digest: bytes) -> bytes:
+    """Return a payload of the log with its digest in front."""
+    return _FIELD + digest + payload
+
+
+def read_mark(payload: bytes) -> bytes | None:
+    """Return the digest in front of a payload; None if it has none."""
+    if not payload.startswith(_FIELD) or len(payload) < _MARK_BYTES:
+        return None
+    return payload[len(_FIELD) : _MARK_BYTES]
+
+
+class SeenBodies:
+    """The digests of the last window and of the one before; safe for several threads.
+
+    A digest is known for `window_s` at least, unless more than `max_digests` bodies arrive in a
+    window, and forgotten some windows later.
+
+    Args:
+        folder: Where the journal lies; made when it is first saved.
+        window_s: How long a body is remembered.
+        max_digests: The most that are remembered of one window.
+        clock: Unix seconds.
+
+    Raises:
+        OSError: If the journal cannot be read.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        window_s: float = WINDOW_S,
+        max_digests: int = MAX_DIGESTS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = folder
+        self._window_s = window_s
+        self._max_digests = max_digests
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._unsaved: list[bytes] = []
+        self._began_s = clock()
+        self._new: set[bytes] = set()
+        self._old: set[bytes] = set()
+        self._load()
+
+    def knows(self, digest: bytes) -> bool:
+        """Return whether the body was accepted within the window."""
+        with self._lock:
+            self._turn()
+            return digest in self._new or digest in self._old
+
+    def remember(self, digests: Iterable[bytes]) -> None:
+        """Remember bodies that are on disk."""
+        with self._lock:
+            self._turn()
+            for digest in digests:
+                self._new.add(digest)
+                self._unsaved.append(digest)
+            del self._unsaved[: -self._max_digests]
+
+    def remember_marks(self, payloads: Iterable[bytes]) -> None:
+        """Remember the bodies of a segment that is on disk, as far as they are marked."""
+        marks = (read_mark(payload) for payload in payloads)
+        self.remember(digest for digest in marks if digest is not None)
+
+    def save(self) -> None:
+        """Bring to the journal what it lacks; called before the log forgets a segment."""
+        with self._lock:
+            self._turn()
+            unsaved, self._unsaved = self._unsaved, []
+            path = self._path(self._began_s)
+            if not unsaved:
+                return
+            try:
+                self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+                try:
+                    # A crash may have torn the last one.
+                    os.ftruncate(fd, os.fstat(fd).st_size // DIGEST_BYTES * DIGEST_BYTES)
+                    os.write(fd, b"".join(unsaved))
+                    os.fdatasync(fd)
+                finally:
+                    os.close(fd)
+            except OSError as error:
+                # What was accepted is safe; only a repeat that comes after a restart counts twice.
+                logger.warning("repeats not saved path=%s error=%s", path, error)
+
+    def _turn(self) -> None:
+        """Begin a new window when this one is over, or full."""
+        age_s = self._clock() - self._began_s
+        if 0 <= age_s < self._window_s and len(self._new) < self._max_digests:
+            return
+        if age_s < 2 * self._window_s:
+            self._old = self._new
+        else:
+            # Nothing came for so long that what was not saved yet is as old.
+            self._old = set()
+            self._unsaved.clear()
+        self._new = set()
+        self._began_s = self._clock()
+        self._clean()
+
+    def _clean(self) -> None:
+        """Delete the journals of all windows but the last two that were saved."""
+        for _, path in self._journals()[:-2]:
+            path.unlink(missing_ok=True)
+
+    def _load(self) -> None:
+        now_s = self._clock()
+        journals = [
+            (began_s, path)
+            for began_s, path in self._journals()
+            if now_s - began_s < 2 * self._window_s
+        ]
+        for began_s, path in journals[-2:]:
+            data = path.read_bytes()[-self._max_digests * DIGEST_BYTES :]
+            whole = len(data) // DIGEST_BYTES * DIGEST_BYTES
+            self._old = self._new
+            self._new = {
+                data[begin : begin + DIGEST_BYTES] for begin in range(0, whole, DIGEST_BYTES)
+            }
+            # A clock that was set back must not keep a window open.
+            self._began_s = min(began_s, now_s)
+
+    def _journals(self) -> list[tuple[float, Path]]:
+        """Return the journals with the Unix seconds at which their windows began, oldest first."""
+        return sorted(
+            (int(path.stem), path)
+            for path in self._folder.glob(f"*{_SUFFIX}")
+            if path.stem.isdecimal()
+        )
+
+    def _path(self, began_s: float) -> Path:
+        return self._folder / f"{int(began_s):012d}{_SUFFIX}"

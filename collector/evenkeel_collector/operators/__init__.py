@@ -1,0 +1,1 @@
+"""What operators may do through the API, and how it is listed."""

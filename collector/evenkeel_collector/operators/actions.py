@@ -1,0 +1,255 @@
+"""What operators may do through the API: silence, acknowledge, replay, correct. Each is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evenkeel.audit import FILE_NAME as AUDIT_NAME
+from evenkeel.audit import AuditEntry, write_down
+from evenkeel.durations import parse_duration_s
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo.matchers import Matcher, Operator, check_selective, parse_matchers
+from evenkeel.times import parse_time_ns, rfc3339
+from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
+from evenkeel_collector.alerts.outbox import Outbox
+from evenkeel_collector.alerts.silence import Silence, subject_of
+from evenkeel_collector.alerts.state import State
+from evenkeel_collector.slo.corrections import (
+    Correction,
+    CorrectionReason,
+    Corrections,
+    whole_minutes,
+)
+
+Author = Annotated[str, Field(min_length=1, max_length=200)]
+Text = Annotated[str, Field(max_length=2_000)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+_LONGEST_SILENCE_S = 30 * 86_400
+_LATEST_BEGIN_S = 366 * 86_400
+_USUAL_DURATION = "1h"
+
+
+class Order(BaseModel):
+    """What every action needs: who does it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    by: Author
+
+
+class Acknowledge(Order):
+    """Take the firing alerts of an SLO on."""
+
+    slo: Name
+    comment: Text = ""
+
+
+class Silencing(Order):
+    """Keep alerts from the receivers for a while: an SLO's, or those that all matchers match.
+
+    It begins now or at `begin`, and ends after `duration` or at `end`.
+    """
+
+    slo: Annotated[str, Field(max_length=200)] = ""
+    matchers: Annotated[list[Annotated[str, Field(max_length=2_000)]], Field(max_length=20)] = []
+    duration: Annotated[str, Field(max_length=20)] = ""
+    begin: Annotated[str, Field(max_length=40)] = ""
+    end: Annotated[str, Field(max_length=40)] = ""
+    comment: Text = ""
+
+
+class EndSilence(Order):
+    """End a silence now."""
+
+    id: Name
+
+
+class Replay(Order):
+    """Make one dead letter due again, or all of them."""
+
+    number: int | None = None
+
+
+class Correct(Order):
+    """Leave a span of time out of the budget; `slo` "" is every SLO."""
+
+    slo: Annotated[str, Field(max_length=200)] = ""
+    begin: Annotated[str, Field(max_length=40)]
+    end: Annotated[str, Field(max_length=40)]
+    reason: CorrectionReason = CorrectionReason.MAINTENANCE
+    comment: Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class Revoke(Order):
+    """Take a correction back."""
+
+    id: Name
+
+
+def _acknowledge(book: AlertBook, order: Acknowledge, now_ns: int) -> dict[str, Any]:
+    firing = [
+        alert
+        for alert in book.alerts()
+        if alert.life.state is State.FIRING
+        and order.slo in (alert.slo, alert.details.labels.get("slo"))
+    ]
+    if not firing:
+        raise ConfigurationError(f"no alert of {order.slo!r} is firing")
+    for alert in firing:
+        book.acknowledge(alert.alert_id, order.by, order.comment, now_ns)
+    return {"acknowledged": [f"{alert.slo} {alert.severity}" for alert in firing]}
+
+
+def _silence(book: AlertBook, order: Silencing, now_ns: int) -> dict[str, Any]:
+    if bool(order.slo) == bool(order.matchers):
+        raise ConfigurationError("give slo or matchers, one of them")
+    matchers = parse_matchers(order.matchers) or (Matcher("slo", Operator.EQUAL, order.slo),)
+    check_selective(matchers)
+    for matcher in matchers:
+        if matcher.name == "slo" and matcher.operator is Operator.EQUAL:
+            book.check_subject(matcher.value)
+    from_ns, until_ns = _silenced_span(order, now_ns)
+    silence = Silence(
+        uuid4().hex[:12],
+        subject_of(matchers),
+        from_ns,
+        until_ns,
+        order.comment,
+        matchers,
+        order.by,
+    )
+    book.add_silence(silence, now_ns)
+    return {
+        "id": silence.id,
+        "matchers": [str(matcher) for matcher in matchers],
+        "from": rfc3339(from_ns),
+        "until": rfc3339(until_ns),
+    }
+
+
+def _silenced_span(order: Silencing, now_ns: int) -> tuple[int, int]:
+    if order.duration and order.end:
+        raise ConfigurationError("give duration or end, not both")
+    from_ns = parse_time_ns(order.begin) if order.begin else now_ns
+    # One that began in the past begins now: what was sent meanwhile stays sent.
+    from_ns = max(from_ns, now_ns)
+    if from_ns > now_ns + _LATEST_BEGIN_S * 10**9:
+        raise ConfigurationError(f"begin is {order.begin}, expected within a year")
+    if order.end:
+        until_ns = parse_time_ns(order.end)
+        if not from_ns < until_ns <= from_ns + _LONGEST_SILENCE_S * 10**9:
+            raise ConfigurationError(
+                f"end is {order.end}, expected after now and the begin, by up to 30d"
+            )
+        return from_ns, until_ns
+    duration_s = parse_duration_s(order.duration or _USUAL_DURATION)
+    if not 0 < duration_s <= _LONGEST_SILENCE_S:
+        raise ConfigurationError(f"duration is {order.duration!r}, expected up to 30d")
+    return from_ns, from_ns + int(duration_s * 10**9)
+
+
+def _end_silence(book: AlertBook, order: EndSilence, now_ns: int) -> dict[str, Any]:
+    if not book.end_silence(order.id, now_ns):
+        raise ConfigurationError(f"no silence {order.id!r} is in force or to come")
+    return {"ended": order.id}
+
+
+def _replay(book: AlertBook, order: Replay, now_ns: int) -> dict[str, Any]:
+    outbox = Outbox(book)
+    num_replayed = outbox.replay(now_ns, order.number)
+    left = outbox.dead()
+    if order.number is not None and not num_replayed:
+        if any(dead.number == order.number for dead in left):
+            raise ConfigurationError(
+                f"dead letter {order.number} was overtaken: its receiver has heard what came after"
+            )
+        raise ConfigurationError(f"no dead letter has number {order.number}")
+    return {"replayed": num_replayed, "overtaken": 0 if order.number is not None else len(left)}
+
+
+def _correct(book: AlertBook, order: Correct, now_ns: int) -> dict[str, Any]:
+    from_ns, until_ns = whole_minutes(parse_time_ns(order.begin), parse_time_ns(order.end))
+    if until_ns <= from_ns:
+        raise ConfigurationError(f"end {order.end} is not after begin {order.begin}")
+    if order.slo:
+        book.check_subject(order.slo)
+    if not order.comment.strip():
+        raise ConfigurationError("a correction needs a comment that says why")
+    correction = Correction(
+        uuid4().hex[:12],
+        order.slo,
+        from_ns,
+        until_ns,
+        order.reason,
+        order.by,
+        order.comment,
+        now_ns,
+    )
+    Corrections(book).add(correction)
+    return {"id": correction.id, "from": rfc3339(from_ns), "until": rfc3339(until_ns)}
+
+
+def _revoke(book: AlertBook, order: Revoke, now_ns: int) -> dict[str, Any]:
+    if not Corrections(book).revoke(order.id, order.by, now_ns):
+        raise ConfigurationError(f"no correction {order.id!r} is in force")
+    return {"revoked": order.id}
+
+
+ACTIONS: Mapping[str, tuple[type[Order], Callable[[AlertBook, Any, int], dict[str, Any]]]] = {
+    "acknowledge": (Acknowledge, _acknowledge),
+    "silence": (Silencing, _silence),
+    "end-silence": (EndSilence, _end_silence),
+    "replay": (Replay, _replay),
+    "correct": (Correct, _correct),
+    "revoke": (Revoke, _revoke),
+}
+"""The actions by the last part of their path."""
+
+
+def read_order(model: type[Order], said: Mapping[str, object]) -> Order:
+    """Return an order from what was said on the command line.
+
+    Raises:
+        ConfigurationError: If it is no such order; names the field.
+    """
+    try:
+        return model.model_validate(dict(said))
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(f"{where}: {first['msg']}") from error
+
+
+def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
+    """Do one action in the alert book at `path`, and return what came of it.
+
+    Raises:
+        ConfigurationError: If it makes no sense, or there is no alert book.
+    """
+    book = AlertBook(path, create=False)
+    try:
+        return ACTIONS[name][1](book, order, now_ns)
+    finally:
+        book.close()
+
+
+def entry_of(name: str, order: Order, token: str, now_ns: int) -> AuditEntry:
+    """Return what the audit keeps of an order, but for its result."""
+    return AuditEntry(now_ns, order.by, token, name, order.model_dump(mode="json", exclude={"by"}))
+
+
+def perform_locally(data_dir: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
+    """Do one action in the collector's folder and write it down in its audit, without a token.
+
+    Raises:
+        ConfigurationError: If it makes no sense, or cannot be written down.
+    """
+    path = data_dir / FILE_NAME
+    # Refused before the audit is opened, which would create its file in any folder.
+    AlertBook(path, create=False).close()
+    entry = entry_of(name, order, "", now_ns)
+    return write_down(data_dir / AUDIT_NAME, entry, lambda: perform(path, name, order, now_ns))

@@ -1,0 +1,294 @@
+"""Bounds the connections of an HTTP port: how many, whose, and how long each may take.
+
+A connection that sends nothing costs a file descriptor, and the log and the store need those too.
+Where a port is full, the connection that has kept it waiting longest makes room for the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import resource
+import time
+from collections import Counter as Tally
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from evenkeel_collector.telemetry.metrics import SelfMetrics
+
+logger = logging.getLogger(__name__)
+
+# As many are asked for at start: the store alone may hold thousands of files open.
+WANTED_DESCRIPTORS = 65_536
+# Of these, connections get half at most; the rest is the log's and the store's.
+CONNECTIONS_SHARE = 2
+NUM_PORTS = 3
+
+HANDSHAKE_S = 10.0
+HEAD_S = 10.0
+HEAD_BYTES = 64 << 10
+# A body may take this long, and longer while it arrives at this rate or faster.
+BODY_S = 30.0
+BODY_BYTES_PER_S = 64 << 10
+ANSWER_S = 60.0
+IDLE_S = 75.0
+
+
+def plain_answer(status: bytes, text: bytes, headers: bytes = b"") -> bytes:
+    """Return a whole answer for a connection that is then closed."""
+    return (
+        b"HTTP/1.1 %s\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+        b"%sconnection: close\r\n\r\n%s" % (status, len(text), headers, text)
+    )
+
+
+_HEAD_TOO_LARGE = plain_answer(
+    b"431 Request Header Fields Too Large", b"the headers are larger than %d bytes\n" % HEAD_BYTES
+)
+
+
+def raise_descriptor_limit() -> int:
+    """Raise this process's limit of open files as far as it may, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, WANTED_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return WANTED_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def connections_per_port(wanted: int, num_descriptors: int) -> int:
+    """Return how many connections each port may have, with descriptors kept back for the rest."""
+    return max(min(wanted, num_descriptors // CONNECTIONS_SHARE // NUM_PORTS), 1)
+
+
+class Wait(IntEnum):
+    """What a connection is waiting for, in the order in which connections make room for others."""
+
+    HANDSHAKE = 0
+    HEAD = 1
+    BODY = 2
+    READER = 3  # our answer is ready, and its client does not read it
+    IDLE = 4
+    US = 5  # its request is being answered: never closed
+
+
+LIMIT_S = {
+    Wait.HANDSHAKE: HANDSHAKE_S,
+    Wait.HEAD: HEAD_S,
+    Wait.BODY: BODY_S,
+    Wait.READER: ANSWER_S,
+    Wait.IDLE: IDLE_S,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """One accepted connection, from before its handshake to its end.
+
+    Attributes:
+        peer: The address it came from, without the port.
+        close: Ends it at once; set by whoever opens it.
+        wait: What it waits for, and `since_s` when that began, on the monotonic clock.
+        num_body_bytes: What has arrived of the present body.
+    """
+
+    peer: str
+    close: Callable[[], Any] = lambda: None
+    wait: Wait = Wait.HANDSHAKE
+    since_s: float = field(default_factory=time.monotonic)
+    num_body_bytes: int = 0
+
+    def waits_for(self, wait: Wait) -> None:
+        """Note what it waits for from now on."""
+        self.wait = wait
+        self.since_s = time.monotonic()
+
+    def is_late(self, now_s: float) -> bool:
+        """Return whether it has taken longer than it may."""
+        limit_s = LIMIT_S.get(self.wait)
+        if limit_s is None:
+            return False
+        if self.wait is Wait.BODY:
+            limit_s += self.num_body_bytes / BODY_BYTES_PER_S
+        return now_s - self.since_s > limit_s
+
+
+class Connections:
+    """The connections of one port; used by the event loop's thread alone.
+
+    Args:
+        port: The port's name on `/metrics`.
+        max_connections: The most it has at once; half of it from one address.
+        metrics: Where they are counted.
+    """
+
+    def __init__(self, port: str, max_connections: int, metrics: SelfMetrics) -> None:
+        self._port = port
+        self._max = max_connections
+        self._max_of_peer = max(max_connections // 2, 1)
+        self._metrics = metrics
+        self._all: set[Connection] = set()
+        self._num_of: Tally[str] = Tally()
+        metrics.connections.labels(port).set_function(self.num_open)
+
+    def num_open(self) -> int:
+        """Return how many are open."""
+        return len(self._all)
+
+    def admit(self, peer: str) -> Connection | None:
+        """Return a place for a connection, or None if all places are taken by requests in hand."""
+        if self._num_of[peer] >= self._max_of_peer:
+            self._make_room([c for c in self._all if c.peer == peer])
+            if self._num_of[peer] >= self._max_of_peer:
+                self._count("refused")
+                return None
+        elif len(self._all) >= self._max:
+            [(largest, _)] = self._num_of.most_common(1)
+            self._make_room([c for c in self._all if c.peer == largest])
+            if len(self._all) >= self._max:
+                self._make_room(list(self._all))
+            if len(self._all) >= self._max:
+                self._count("refused")
+                return None
+        connection = Connection(peer)
+        self._all.add(connection)
+        self._num_of[peer] += 1
+        return connection
+
+    def release(self, connection: Connection) -> None:
+        """Give the place of a connection back; more than once does nothing."""
+        if connection not in self._all:
+            return
+        self._all.remove(connection)
+        self._num_of[connection.peer] -= 1
+        if not self._num_of[connection.peer]:
+            del self._num_of[connection.peer]
+
+    def close_late(self) -> None:
+        """Close what has taken longer than it may."""
+        now_s = time.monotonic()
+        for connection in [c for c in self._all if c.is_late(now_s)]:
+            self._close(connection, connection.wait.name.lower())
+
+    def _make_room(self, candidates: list[Connection]) -> None:
+        """Close those of the candidates that have kept us waiting longest, a few at a time.
+
+        A few, so that many newcomers do not each search all connections.
+        """
+        waiting = sorted(
+            (c for c in candidates if c.wait is not Wait.US),
+            # What was accepted this moment is no worse than what began a request long ago.
+            key=lambda c: (max(c.wait, Wait.HEAD), c.since_s),
+        )
+        for connection in waiting[: max(len(candidates) // 16, 1)]:
+            self._close(connection, "room")
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        self._count(reason)
+        self.release(connection)
+        connection.close()
+
+    def _count(self, reason: str) -> None:
+        self._metrics.connections_closed.labels(self._port, reason).inc()
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol, which also notes what the connection waits for.
+
+    Args:
+        connection: Its place.
+        connections: Where the place came from.
+    """
+
+    def __init__(self, *, connection: Connection, connections: Connections, **options: Any) -> None:
+        super().__init__(**options)
+        self._connection = connection
+        self._connections = connections
+        # What of a request is being read: its head, its body, or nothing.
+        self._reading: Wait | None = None
+        self._had_request = False
+        self._num_head_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._connection.close = transport.abort
+        self._update_wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place back."""
+        self._connections.release(self._connection)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; refuse a head without end."""
+        super().data_received(data)
+        if self._reading is not Wait.HEAD:
+            self._num_head_bytes = 0
+            return
+        self._num_head_bytes += len(data)
+        if self._num_head_bytes > HEAD_BYTES and not self.transport.is_closing():
+            self.transport.write(_HEAD_TOO_LARGE)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """Wait for the rest of the head."""
+        super().on_message_begin()
+        self._reading = Wait.HEAD
+        self._update_wait()
+
+    def on_headers_complete(self) -> None:
+        """Wait for the body."""
+        self._reading = Wait.BODY
+        self._had_request = True
+        self._connection.num_body_bytes = 0
+        super().on_headers_complete()
+        self._update_wait()
+
+    def on_body(self, body: bytes) -> None:
+        """Count what arrives: a body that goes on arriving may take longer."""
+        self._connection.num_body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Let the client wait for the answer, or wait for the next request if it has had it."""
+        self._reading = None
+        super().on_message_complete()
+        self._update_wait()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._update_wait()
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read."""
+        super().pause_writing()
+        self._update_wait()
+
+    def resume_writing(self) -> None:
+        """Go on answering."""
+        super().resume_writing()
+        self._update_wait()
+
+    def _update_wait(self) -> None:
+        wait = self._find_wait()
+        if wait is not self._connection.wait:
+            self._connection.waits_for(wait)
+
+    def _find_wait(self) -> Wait:
+        if self.flow.write_paused:
+            return Wait.READER
+        if self.cycle is not None and not self.cycle.response_complete:
+            # A request that came behind the one in hand is not waited for yet.
+            is_own_body = self._reading is Wait.BODY and not self.pipeline
+            return Wait.BODY if is_own_body else Wait.US
+        if self._reading is not None:
+            return self._reading
+        return Wait.IDLE if self._had_request else Wait.HEAD

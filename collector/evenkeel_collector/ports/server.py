@@ -1,0 +1,237 @@
+"""One HTTP port: a socket that is bound early, and uvicorn on connections that are bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import uvicorn
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_collector.ports.connections import (
+    HANDSHAKE_S,
+    IDLE_S,
+    BoundedProtocol,
+    Connection,
+    Connections,
+    plain_answer,
+)
+from evenkeel_collector.ports.tls import Tls
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 2048
+GRACE_S = 1
+CHECK_S = 1.0
+ACCEPTS_AT_ONCE = 64
+# Where the kernel has no descriptor left, it is asked again after this long.
+ACCEPT_PAUSE_S = 0.1
+_TOO_MANY = plain_answer(
+    b"503 Service Unavailable", b"too many connections\n", b"retry-after: 1\r\n"
+)
+
+
+def listen(host: str, port: int, flag: str) -> socket.socket:
+    """Bind a socket; port 0 takes a free one.
+
+    Raises:
+        ConfigurationError: If the port is taken or the host is not ours.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        reason = error.strerror or str(error)
+        raise ConfigurationError(f"cannot listen on {host}:{port} ({flag}): {reason}") from error
+    sock.setblocking(False)
+    return sock
+
+
+class Acceptor:
+    """Accepts the connections of one listening socket, each with a place of its own.
+
+    Args:
+        sock: Listens, and does not block.
+        connections: Where places come from.
+        make_protocol: Returns the protocol of a connection that has a place.
+        tls: The certificate; None for plain text.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        connections: Connections,
+        make_protocol: Callable[[Connection], BoundedProtocol],
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._sock = sock
+        self._connections = connections
+        self._make_protocol = make_protocol
+        self._tls = tls
+        self._opening: set[asyncio.Task[None]] = set()
+        self._checking: asyncio.Task[None] | None = None
+        self._resuming: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Accept from now on."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._sock, self._accept)
+        self._checking = loop.create_task(self._check_forever())
+
+    def stop(self) -> None:
+        """Accept no more; what is open stays open."""
+        asyncio.get_running_loop().remove_reader(self._sock)
+        if self._resuming is not None:
+            self._resuming.cancel()
+        for task in (self._checking, *self._opening):
+            if task is not None:
+                task.cancel()
+
+    def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:
+                # No descriptor is left. The socket stays readable: look again in a while.
+                loop.remove_reader(self._sock)
+                self._resuming = loop.call_later(ACCEPT_PAUSE_S, self._resume)
+                return
+            sock.setblocking(False)
+            connection = self._connections.admit(str(address[0]))
+            if connection is None:
+                self._turn_away(sock)
+                continue
+            task = loop.create_task(self._open(sock, connection))
+            connection.close = task.cancel
+            self._opening.add(task)
+            task.add_done_callback(partial(self._opened, sock, connection))
+
+    def _resume(self) -> None:
+        asyncio.get_running_loop().add_reader(self._sock, self._accept)
+
+    async def _open(self, sock: socket.socket, connection: Connection) -> None:
+        """Do the handshake, if there is one, and hand the connection to its protocol."""
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: self._make_protocol(connection),
+            sock,
+            ssl=self._tls,
+            ssl_handshake_timeout=HANDSHAKE_S if self._tls else None,
+        )
+
+    def _opened(
+        self, sock: socket.socket, connection: Connection, task: asyncio.Task[None]
+    ) -> None:
+        self._opening.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None and not task.cancelled():
+            return
+        # It left, took too long, or made no handshake: there is nothing to answer. What the event
+        # loop already had of the socket, it closes by itself.
+        self._connections.release(connection)
+        sock.close()
+        if error is not None and not isinstance(error, OSError):
+            logger.error("connection not opened error=%r", error)
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        with contextlib.suppress(OSError), sock:
+            if self._tls is None:
+                sock.send(_TOO_MANY)
+
+    async def _check_forever(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            self._connections.close_late()
+
+
+class HttpServer:
+    """An ASGI application on a bound socket, in plain text or TLS."""
+
+    def __init__(
+        self, app: Any, sock: socket.socket, connections: Connections, tls: Tls | None = None
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=int(IDLE_S),
+            timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=tls.certificate if tls else None,
+            ssl_keyfile=tls.key if tls else None,
+            ssl_ca_certs=str(tls.client_ca) if tls and tls.client_ca else None,
+            ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca else ssl.CERT_NONE,
+        )
+        self._server = _Server(config, sock, connections)
+        self._sock = sock
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Return once requests are answered."""
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._sock]))
+        while not self._server.started:
+            if self._task.done():
+                self._task.result()
+            await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        """Take no more requests, and let running ones end within the grace period."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which has connections that are bounded, and leaves signals alone."""
+
+    def __init__(
+        self, config: uvicorn.Config, sock: socket.socket, connections: Connections
+    ) -> None:
+        super().__init__(config)
+        self._acceptor: Acceptor | None = None
+        self._sock = sock
+        self._connections = connections
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections by ourselves: uvicorn has no bound before a request."""
+        self.servers = []
+        self._acceptor = Acceptor(
+            self._sock, self._connections, self._make_protocol, self.config.ssl
+        )
+        self._acceptor.start()
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and end as uvicorn does."""
+        if self._acceptor is not None:
+            self._acceptor.stop()
+        await super().shutdown(sockets)
+
+    def _make_protocol(self, connection: Connection) -> BoundedProtocol:
+        return BoundedProtocol(
+            connection=connection,
+            connections=self._connections,
+            config=self.config,
+            server_state=self.server_state,
+            app_state={},
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the service, which stops the ports in order."""
+        yield

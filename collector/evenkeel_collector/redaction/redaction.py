@@ -1,0 +1,379 @@
+"""Takes secrets, prompts and answers out of a trace request before it is written anywhere.
+
+    redactor = Redactor(load_rules(path), settings.hash_key, settings.content_tenants)
+    redacted = redactor.redact(message, tenant)   # changes the message in place
+    log.append(redacted.payload)                  # what the message is now, encoded
+
+Most requests hold nothing to redact. They pay one search of RE2 over the encoded request, which
+is needed anyway; only what that search hit is looked at attribute by attribute.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from pydantic import SecretStr
+
+from evenkeel import spans
+from evenkeel.errors import ConfigurationError
+from evenkeel.privacy.budget import CpuBudget
+from evenkeel.privacy.rules import Action, compile_bytes
+from evenkeel.privacy.text import MIN_BYTES, OVER_BUDGET, RedactionTally, TextRedactor, Tokens
+from evenkeel_collector.redaction.frames import SpanPath, UnframedError, locate
+from evenkeel_collector.redaction.repeated_fields import remove
+from evenkeel_collector.redaction.rules import (
+    CONTENT,
+    KeyRule,
+    Rules,
+    glob_to_pattern,
+    literal_part,
+)
+
+EVERY_TENANT = "*"
+MIN_KEY_BYTES = 16
+# Attribute names are few; a sender who invents them without end must not fill the memory.
+MAX_KNOWN_NAMES = 4096
+MAX_KNOWN_NAME_LENGTH = 128
+# Deeper values than protobuf reads back (100 messages, two a level) are dropped: nothing else
+# could show that they hold no secret.
+MAX_DEPTH = 64
+TOO_DEEP = "too_deep"
+# A request that is hit more often was made to be; each of its parts is looked at instead.
+MAX_RANGES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """A request after redaction: its protobuf encoding, and replacements or removals by rule."""
+
+    payload: bytes
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What is known of an attribute by its name."""
+
+    text: str  # the name itself, without a secret that stood in it
+    rule: KeyRule | None
+    is_content: bool
+    is_dropped: bool
+
+
+@dataclass(slots=True)
+class _Pass:
+    """The redaction of one request, and what holds for the part that is being redacted."""
+
+    tenant: str | None
+    tally: RedactionTally
+    stores_content: bool = False
+    has_secrets: bool = False  # False: no value rule matches anywhere in the part
+    depth: int = 0
+
+
+class Redactor:
+    """Applies rules to trace requests; safe to share between threads.
+
+    Attributes:
+        rule_names: Every name that may be a key of `Redacted.counts`.
+        prefilter: The pattern that hits every encoded request in which a rule could match.
+
+    Args:
+        rules: From `load_rules`.
+        hash_key: Key of the HMAC behind `hash`; without it, rules that hash mask instead.
+        content_tenants: Tenants whose prompts and answers are stored; `*` stands for all.
+        clock: Seconds of CPU of the calling thread, for the budget.
+
+    Raises:
+        ConfigurationError: If the key is too short, or a region of a rule is unknown.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        hash_key: SecretStr | None,
+        content_tenants: Collection[str] = (),
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        key = hash_key.get_secret_value().encode() if hash_key is not None else None
+        if key is not None and len(key) < MIN_KEY_BYTES:
+            raise ConfigurationError(
+                f"redaction.hash_key has {len(key)} bytes, expected at least {MIN_KEY_BYTES}; "
+                "make one with: openssl rand -hex 32"
+            )
+        self._rules = rules
+        self._content_tenants = frozenset(content_tenants)
+        self._clock = clock
+        rule_names = [*(rule.name for rule in rules.keys), *(rule.name for rule in rules.values)]
+        self.rule_names = (CONTENT, TOO_DEEP, OVER_BUDGET, *rule_names)
+        self._tokens = Tokens(key, rule_names)
+        self._text = TextRedactor(rules.values, self._tokens)
+        self._key_patterns = [(rule, _any_of(rule.names)) for rule in rules.keys]
+        self._content = _any_of(rules.content.names)
+        self._exceptions = _any_of(rules.content.exceptions)
+        self._content_events = _any_of(rules.content.events)
+        self.prefilter = self._prefilter_pattern()
+        self._prefilter = compile_bytes(self.prefilter)
+        self._names: dict[str, _Name] = {}
+
+    def may_match(self, payload: bytes) -> bool:
+        """Whether a rule could match in encoded attributes; False is certain."""
+        return self._prefilter.search(payload) is not None
+
+    def redact(
+        self, message: Any, tenant: str | None = None, *, is_hasty: bool = False
+    ) -> Redacted:
+        """Redact an ExportTraceServiceRequest in place and return its encoding.
+
+        Done twice it changes nothing more. Spans, events that are not content, links, order, ids,
+        times and numbers stay. Fields unknown to the message's schema are removed from parts that
+        are looked at. Never raises for what a rule finds.
+
+        Args:
+            message: The request, of whichever class has OTLP's fields.
+            tenant: Whose request it is when the sender proved it (a token); then what spans say
+                of their tenant is ignored. None: each span's `evenkeel.tenant`, or else its
+                resource's, decides whether its content is stored.
+            is_hasty: Whether to give up early instead of withholding what takes too long.
+
+        Raises:
+            EncodeError: If protobuf cannot write the message; it is then unchanged.
+            OverBudgetError: If it takes long, in haste; the message is then of no more use.
+        """
+        payload: bytes = message.SerializeToString()
+        ranges = [m.span() for m in islice(self._prefilter.finditer(payload), MAX_RANGES)]
+        if not ranges:
+            return Redacted(payload, {})
+        state = _Pass(
+            tenant, RedactionTally(budget=CpuBudget(len(payload), self._clock, is_hasty=is_hasty))
+        )
+        num_bytes_removed = 0
+        places: Iterable[SpanPath]
+        try:
+            if len(ranges) == MAX_RANGES:
+                raise UnframedError("hit nearly everywhere")
+            places = list(locate(payload, ranges))
+        except UnframedError:
+            num_bytes_removed = _discard_unknown(message)
+            places = _every_place(message)
+        for place in places:
+            num_bytes_removed += self._redact_place(message, place, state)
+        if not state.tally.counts and not num_bytes_removed:
+            return Redacted(payload, {})
+        return Redacted(message.SerializeToString(), state.tally.counts)
+
+    def _redact_place(self, message: Any, place: SpanPath, state: _Pass) -> int:
+        """Redact one part and return how many bytes of unknown fields were removed from it."""
+        resource_spans = message.resource_spans[place.resource]
+        resource = resource_spans.resource
+        if place.scope is None:
+            self._enter(resource_spans, state, resource.attributes)
+            self._redact_attributes(resource.attributes, state)
+            self._redact_field(resource_spans, "schema_url", state)
+            return _discard_unknown(resource_spans)
+        scope_spans = resource_spans.scope_spans[place.scope]
+        if place.span is None:
+            self._enter(scope_spans, state, resource.attributes)
+            self._redact_attributes(scope_spans.scope.attributes, state)
+            self._redact_field(scope_spans.scope, "name", state)
+            self._redact_field(scope_spans.scope, "version", state)
+            self._redact_field(scope_spans, "schema_url", state)
+            return _discard_unknown(scope_spans)
+        span = scope_spans.spans[place.span]
+        if place.attributes is not None:
+            return self._redact_some(span, place.attributes, state, resource.attributes)
+        self._enter(span, state, span.attributes, resource.attributes)
+        self._redact_span(span, state)
+        return _discard_unknown(span)
+
+    def _redact_some(
+        self, span: Any, indexes: Sequence[int], state: _Pass, resource_attributes: Any
+    ) -> int:
+        """Redact some attributes of a span and return as `_redact_place` does."""
+        attributes = span.attributes
+        state.has_secrets = True
+        state.stores_content = self._stores_content(state.tenant, attributes, resource_attributes)
+        removed = [index for index in indexes if self._drops(attributes[index], state)]
+        num_bytes = sum(_discard_unknown(attributes[index]) for index in indexes)
+        remove(attributes, removed)
+        return num_bytes
+
+    def _enter(self, part: Any, state: _Pass, *tenant_attributes: Any) -> None:
+        state.has_secrets = self._text.may_match(part.SerializeToString())
+        state.stores_content = self._stores_content(state.tenant, *tenant_attributes)
+
+    def _redact_span(self, span: Any, state: _Pass) -> None:
+        self._redact_attributes(span.attributes, state)
+        self._redact_field(span, "name", state)
+        if span.HasField("status"):
+            self._redact_field(span.status, "message", state)
+        for link in span.links:
+            self._redact_attributes(link.attributes, state)
+        if not span.events:
+            return
+        removed = []
+        for index, event in enumerate(span.events):
+            if not state.stores_content and _is_in(self._content_events, event.name.encode()):
+                state.tally.counts[CONTENT] += 1
+                removed.append(index)
+                continue
+            self._redact_attributes(event.attributes, state)
+            self._redact_field(event, "name", state)
+        remove(span.events, removed)
+
+    def _redact_field(self, holder: Any, name: str, state: _Pass) -> None:
+        """Redact a text that is no attribute and cannot be dropped."""
+        text = getattr(holder, name).encode() if state.has_secrets else b""
+        if len(text) < MIN_BYTES or not self._text.may_match(text):
+            return
+        redacted = self._text.redact(text, state.tally, may_drop=False)
+        if redacted is not None and redacted is not text:
+            setattr(holder, name, redacted.decode())
+
+    def _redact_attributes(self, attributes: Any, state: _Pass) -> None:
+        removed = [i for i, pair in enumerate(attributes) if self._drops(pair, state)]
+        remove(attributes, removed)
+
+    def _drops(self, pair: Any, state: _Pass) -> bool:
+        """Redact one attribute; True if it must be removed."""
+        known = self._names.get(pair.key) or self._learn(pair.key, state)
+        if known.is_dropped:
+            return True
+        if known.is_content and not state.stores_content:
+            state.tally.counts[CONTENT] += 1
+            return True
+        if known.text != pair.key:
+            pair.key = known.text
+        if known.rule is not None:
+            return self._apply(known.rule, pair.value, state)
+        return self._drops_value(pair.value, state)
+
+    def _learn(self, key: str, state: _Pass) -> _Name:
+        name = key.encode()
+        redacted = self._text.redact(name, state.tally) if self._text.may_match(name) else name
+        text = name if redacted is None else redacted
+        known = _Name(
+            text=text.decode(),
+            rule=next((r for r, p in self._key_patterns if p.fullmatch(text)), None),
+            is_content=_is_in(self._content, name) and not _is_in(self._exceptions, name),
+            is_dropped=redacted is None,
+        )
+        if redacted is name and len(key) <= MAX_KNOWN_NAME_LENGTH:
+            if len(self._names) >= MAX_KNOWN_NAMES:
+                self._names.clear()
+            self._names[key] = known
+        return known
+
+    def _apply(self, rule: KeyRule, value: Any, state: _Pass) -> bool:
+        kind = value.WhichOneof("value")
+        if kind is None:
+            return False
+        if kind == "string_value":
+            secret = value.string_value.encode()
+            if not secret or self._tokens.is_token(secret):
+                return False
+        else:
+            secret = value.SerializeToString(deterministic=True)
+        state.tally.counts[rule.name] += 1
+        if rule.action is Action.DROP:
+            return True
+        value.string_value = self._tokens.write(rule.name, rule.action, secret).decode()
+        return False
+
+    def _drops_value(self, value: Any, state: _Pass) -> bool:
+        kind = value.WhichOneof("value")
+        if kind == "string_value":
+            text = value.string_value.encode() if state.has_secrets else b""
+            if len(text) < MIN_BYTES or not self._text.may_match(text):
+                return False
+            redacted = self._text.redact(text, state.tally)
+            if redacted is not None and redacted is not text:
+                value.string_value = redacted.decode()
+            return redacted is None
+        if kind == "array_value" or kind == "kvlist_value":
+            return self._drops_nested(value, state)
+        if kind == "bytes_value" and state.has_secrets:
+            binary = value.bytes_value
+            redacted = self._text.redact(binary, state.tally)
+            if redacted is not None and redacted is not binary:
+                value.bytes_value = redacted
+            return redacted is None
+        return False
+
+    def _drops_nested(self, value: Any, state: _Pass) -> bool:
+        if state.depth == MAX_DEPTH:
+            state.tally.counts[TOO_DEEP] += 1
+            return True
+        state.depth += 1
+        is_dropped = False
+        if value.HasField("kvlist_value"):
+            self._redact_attributes(value.kvlist_value.values, state)
+        else:
+            # A rule that drops removes the whole attribute: an array keeps its length or goes.
+            for element in value.array_value.values:
+                is_dropped |= self._drops_value(element, state)
+        state.depth -= 1
+        return is_dropped
+
+    def _stores_content(self, tenant: str | None, *holders: Any) -> bool:
+        if not self._content_tenants:
+            return False
+        if EVERY_TENANT in self._content_tenants:
+            return True
+        for attributes in holders if tenant is None else ():
+            for pair in attributes:
+                if pair.key == spans.TENANT:
+                    return pair.value.string_value in self._content_tenants
+        return tenant in self._content_tenants
+
+    def _prefilter_pattern(self) -> str:
+        content = self._rules.content
+        names = [*content.names, *(name for rule in self._rules.keys for name in rule.names)]
+        parts = [f"(?i:{_framed(name)})" for name in names]
+        parts += [f"(?i:{glob_to_pattern(literal_part(name))})" for name in content.events]
+        if self._text.prefilter:
+            parts.append(self._text.prefilter)
+        return "|".join(parts)
+
+
+def _framed(name: str) -> str:
+    """Return a pattern that finds an attribute of this name in an encoded request.
+
+    The key is field 1 (tag 0x0A, length, text), and the value behind it is field 2 (tag 0x12):
+    so `token` is found without a hit in every `input_tokens`.
+    """
+    literal = literal_part(name)
+    lead = r"\n[\x00-\xff]{1,2}" if name.startswith(literal) else ""
+    tail = r"\x12" if name.endswith(literal) else ""
+    return lead + glob_to_pattern(literal) + tail
+
+
+def _any_of(globs: Sequence[str]) -> Any:
+    """Return the pattern of all globs together, or None if there are none."""
+    if not globs:
+        return None
+    # (?s): a name with a line break in it is still a name.
+    return compile_bytes(f"(?is:{'|'.join(glob_to_pattern(glob) for glob in globs)})")
+
+
+def _is_in(pattern: Any, name: bytes) -> bool:
+    return pattern is not None and pattern.fullmatch(name) is not None
+
+
+def _discard_unknown(message: Any) -> int:
+    before: int = message.ByteSize()
+    message.DiscardUnknownFields()
+    after: int = message.ByteSize()
+    return before - after
+
+
+def _every_place(message: Any) -> Iterable[SpanPath]:
+    for r, resource_spans in enumerate(message.resource_spans):
+        yield SpanPath(r)
+        for s, scope_spans in enumerate(resource_spans.scope_spans):
+            yield SpanPath(r, s)
+            yield from (SpanPath(r, s, i) for i in range(len(scope_spans.spans)))

@@ -1,0 +1,127 @@
+"""Reads the redaction rules: the built-in ones, with a user's file laid over them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.privacy.rules import Action, RulesTable, ValueRule, read_values
+
+BUILT_IN = "rules.toml"
+CONTENT = "content"
+
+
+def _is_glob(name: str) -> str:
+    if len(literal_part(name)) < 3 or not name.isascii() or not name.isprintable():
+        raise ValueError("expected ASCII with three characters in a row that are not *")
+    return name
+
+
+Glob = Annotated[str, AfterValidator(_is_glob)]
+
+
+class ContentRule(RulesTable):
+    """Where prompts and answers stand: globs of attribute names and of span event names."""
+
+    names: tuple[Glob, ...]
+    exceptions: tuple[Glob, ...] = Field((), alias="except")
+    events: tuple[Glob, ...] = ()
+
+
+class KeyRule(RulesTable):
+    """Attributes whose name says that their value is secret."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    names: tuple[Glob, ...]
+    action: Action
+    enabled: bool = True
+
+
+class Rules(RulesTable):
+    """All rules that apply, in the order of the files."""
+
+    content: ContentRule
+    keys: tuple[KeyRule, ...]
+    values: tuple[ValueRule, ...]
+
+
+def load_rules(path: Path | None = None) -> Rules:
+    """Return the built-in rules with those of `path` laid over them, disabled ones left out.
+
+    Raises:
+        ConfigurationError: If the file cannot be read, or a rule in it is wrong.
+    """
+    tables = tomllib.loads(
+        files("evenkeel_collector.redaction").joinpath(BUILT_IN).read_text(encoding="utf-8")
+    )
+    tables["value"] = read_values()
+    if path is not None:
+        _lay_over(tables, _read(path), path)
+    try:
+        keys = [KeyRule(name=name, **fields) for name, fields in tables["key"].items()]
+        values = [ValueRule(name=name, **fields) for name, fields in tables["value"].items()]
+        content = ContentRule(**tables[CONTENT])
+    except (ValidationError, TypeError) as error:
+        raise ConfigurationError(f"{path or BUILT_IN}: {_problem(error)}") from error
+    names = [*(rule.name for rule in keys), *(rule.name for rule in values), CONTENT]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"{path or BUILT_IN}: two rules are named {name!r}")
+    return Rules(
+        content=content,
+        keys=tuple(rule for rule in keys if rule.enabled),
+        values=tuple(rule for rule in values if rule.enabled),
+    )
+
+
+def _problem(error: ValidationError | TypeError) -> str:
+    if isinstance(error, TypeError):
+        return str(error)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{error.title} {where}: {first['msg']} (value {str(first.get('input'))[:80]!r})"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"redaction rules {path} cannot be read: {error}") from error
+
+
+def _lay_over(tables: dict[str, Any], added: Mapping[str, Any], path: Path) -> None:
+    for section, entries in added.items():
+        if section not in tables or not isinstance(entries, dict):
+            raise ConfigurationError(
+                f"{path}: [{section}] is unknown; use [content], [key.NAME] or [value.NAME]"
+            )
+        for name, fields in entries.items():
+            if section == CONTENT:
+                if not isinstance(fields, list):
+                    raise ConfigurationError(f"{path}: content.{name} is {fields!r}, not a list")
+                tables[CONTENT][name] = [*tables[CONTENT].get(name, []), *fields]
+            elif not isinstance(fields, dict):
+                raise ConfigurationError(f"{path}: {section}.{name} is {fields!r}, not a table")
+            else:
+                known = dict(tables[section].get(name, {}))
+                if "pattern" in fields:
+                    known.pop("prefilter", None)  # it belonged to the pattern that is replaced
+                tables[section][name] = known | fields
+
+
+def glob_to_pattern(glob: str) -> str:
+    """Return a glob of names as a pattern: `*` is anything, `_` also `-` or nothing."""
+    translated = {"*": ".*", "_": "[_-]?", "-": "[_-]?"}
+    return "".join(translated.get(character) or re.escape(character) for character in glob)
+
+
+def literal_part(glob: str) -> str:
+    """Return the longest part of a glob between stars."""
+    return max(glob.split("*"), key=len)

@@ -1,0 +1,43 @@
+"""What a user may set about redaction: `[redaction]` in evenkeel.toml, `EVENKEEL_REDACTION_*`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field, SecretStr
+
+from evenkeel.settings import Listed, Settings
+
+if TYPE_CHECKING:
+    from evenkeel_collector.redaction.redaction import Redactor
+
+
+class RedactionSettings(Settings):
+    """Rules, key and exceptions of redaction."""
+
+    section: ClassVar[str] = "redaction"
+    flag_prefix: ClassVar[str] = "redaction-"
+
+    rules_file: Path | None = Field(
+        default=None, description="rules laid over the built-in ones, TOML (docs/redaction.md)"
+    )
+    hash_key: SecretStr | None = Field(
+        default=None,
+        description="key of the tokens that `hash` writes, at least 16 bytes; without it they mask",
+    )
+    content_tenants: Listed = Field(
+        default=(), description="tenants whose prompts and answers are stored; `*` for all"
+    )
+
+    def build(self) -> Redactor:
+        """Return the redactor that these settings describe.
+
+        Raises:
+            ConfigurationError: If the rules or the key are wrong.
+        """
+        # The rules' automaton takes time to import that --help must not pay.
+        from evenkeel_collector.redaction.redaction import Redactor
+        from evenkeel_collector.redaction.rules import load_rules
+
+        return Redactor(load_rules(self.rules_file), self.hash_key, self.content_tenants)

@@ -1,0 +1,67 @@
+"""Runs the collector in the foreground for `evenkeel collect`, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import sys
+from dataclasses import asdict
+
+import uvloop
+
+from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
+from evenkeel_collector.redaction.settings import RedactionSettings
+from evenkeel_collector.serve.allocator import keep_freed_memory
+from evenkeel_collector.serve.service import Addresses, serve
+from evenkeel_collector.serve.settings import CollectorSettings
+
+SWITCH_S = 0.0005
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `evenkeel collect` with parsed arguments, and return its exit code."""
+    loaded = load(CollectorSettings, read_flags(CollectorSettings, args))
+    redaction = load(RedactionSettings, read_flags(RedactionSettings, args))
+    if args.print_config:
+        print(loaded.describe())
+        print(redaction.describe("redaction"))
+        return 0
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    # Its start and stop lines repeat ours.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    keep_freed_memory()
+    # The log's writer asks for the interpreter after each fdatasync: in 5 ms, the default, senders
+    # would wait longer for a thread than for the disk.
+    sys.setswitchinterval(SWITCH_S)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(loaded.settings, redaction.settings, args.json))
+    return 0
+
+
+async def _serve(settings: CollectorSettings, redaction: RedactionSettings, as_json: bool) -> None:
+    announce: asyncio.Queue[Addresses] = asyncio.Queue()
+    printing = asyncio.create_task(_print_addresses(announce, settings, as_json))
+    try:
+        await serve(settings, announce, redaction)
+    finally:
+        printing.cancel()
+
+
+async def _print_addresses(
+    announce: asyncio.Queue[Addresses], settings: CollectorSettings, as_json: bool
+) -> None:
+    addresses = await announce.get()
+    if as_json:
+        print(json.dumps(asdict(addresses)), flush=True)
+        return
+    print(f"OTLP/HTTP  {addresses.http_url}   (/metrics, /healthz, /readyz)")
+    print(f"OTLP/gRPC  {addresses.grpc_url}")
+    print(f"queries    {addresses.query_url}   (ClickHouse HTTP, read-only)")
+    print(f"data       {settings.data_dir.resolve()}", flush=True)

@@ -1,0 +1,143 @@
+"""The OTLP/gRPC port: Export of each signal, on raw bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_collector.intake.canonical import MalformedError
+from evenkeel_collector.intake.intake import (
+    DEFAULT_MEMORY_FACTOR,
+    REASONS,
+    RETRY_AFTER_S,
+    Intake,
+    message_of,
+)
+from evenkeel_collector.intake.signals import PROTOBUF, SIGNALS, Signal
+from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError
+from evenkeel_collector.ports.access import ForbiddenError, UnauthenticatedError
+from evenkeel_collector.ports.connections import HANDSHAKE_S, IDLE_S
+from evenkeel_collector.ports.decompress import BadEncodingError, TooLargeError
+from evenkeel_collector.ports.memory_budget import BusyError
+from evenkeel_collector.ports.tenant_limits import RateLimitedError
+from evenkeel_collector.ports.tls import Tls
+
+TRANSPORT = "grpc"
+DETAILS_KEY = "grpc-status-details-bin"
+# gRPC itself refuses what is larger still, and tells nobody: up to here we refuse, and count.
+COUNTED_FACTOR = 4
+# A sender connects again after this long; what keeps a call open longer is cut off.
+MAX_AGE_S = 600
+GRACE_S = 60
+CODES: Mapping[type[Exception], grpc.StatusCode] = {
+    MalformedError: grpc.StatusCode.INVALID_ARGUMENT,
+    BadEncodingError: grpc.StatusCode.INVALID_ARGUMENT,
+    UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+    ForbiddenError: grpc.StatusCode.PERMISSION_DENIED,
+    TooLargeError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    RateLimitedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    LogFullError: grpc.StatusCode.UNAVAILABLE,
+    LogWriteError: grpc.StatusCode.UNAVAILABLE,
+    BusyError: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Exporter:
+    """Export of one signal."""
+
+    intake: Intake
+    signal: Signal
+    max_body_bytes: int
+
+    async def export(self, body: bytes, context: Any) -> bytes:
+        try:
+            headers = {
+                key: value
+                for key, value in context.invocation_metadata() or ()
+                if isinstance(value, str)
+            }
+            tenant = self.intake.tenant_of(headers)
+            if len(body) > self.max_body_bytes:
+                raise TooLargeError(f"message is larger than {self.max_body_bytes} bytes")
+            with self.intake.memory.lease(len(body) * DEFAULT_MEMORY_FACTOR):
+                await self.intake.take(self.signal, PROTOBUF, body, tenant, TRANSPORT)
+        except tuple(REASONS) as error:
+            self.intake.count_rejected(TRANSPORT, error)
+            code, message = CODES[type(error)], message_of(error)
+            # A tuple: grpc.aio takes no other sequence.
+            trailer: tuple[tuple[str, bytes], ...] = ()
+            if isinstance(error, RateLimitedError):
+                trailer = ((DETAILS_KEY, _retry_details(code, message, error.retry_after_s)),)
+            elif code is grpc.StatusCode.UNAVAILABLE:
+                trailer = ((DETAILS_KEY, _retry_details(code, message, RETRY_AFTER_S)),)
+            await context.abort(code, message, trailer)
+        return b""
+
+
+def build_server(intake: Intake, max_body_bytes: int, max_connections: int) -> Any:
+    """Return a grpc.aio server without a port."""
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", max_body_bytes * COUNTED_FACTOR),
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_allowed_incoming_connections", max_connections),
+            ("grpc.server_handshake_timeout_ms", int(HANDSHAKE_S * 1000)),
+            ("grpc.max_connection_idle_ms", int(IDLE_S * 1000)),
+            ("grpc.max_connection_age_ms", MAX_AGE_S * 1000),
+            ("grpc.max_connection_age_grace_ms", GRACE_S * 1000),
+        ]
+    )
+    for signal in SIGNALS:
+        exporter = _Exporter(intake, signal, max_body_bytes)
+        handler = grpc.unary_unary_rpc_method_handler(exporter.export)
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(signal.grpc_service, {"Export": handler}),)
+        )
+    return server
+
+
+def bind(server: Any, host: str, port: int, tls: Tls | None = None) -> int:
+    """Bind the server's port and return it.
+
+    Raises:
+        ConfigurationError: If the port is taken, or the certificate is not one.
+    """
+    try:
+        if tls is None:
+            bound = server.add_insecure_port(f"{host}:{port}")
+        else:
+            bound = server.add_secure_port(f"{host}:{port}", _credentials(tls))
+    except RuntimeError as error:
+        raise ConfigurationError(f"cannot listen on {host}:{port} (--grpc-port)") from error
+    if bound == 0:
+        raise ConfigurationError(f"cannot listen on {host}:{port} (--grpc-port)")
+    return int(bound)
+
+
+def _credentials(tls: Tls) -> Any:
+    def read(path: Path | None) -> bytes | None:
+        return path.read_bytes() if path is not None else None
+
+    return grpc.ssl_server_credentials(
+        [(read(tls.key), read(tls.certificate))],
+        root_certificates=read(tls.client_ca),
+        require_client_auth=tls.client_ca is not None,
+    )
+
+
+def _retry_details(code: grpc.StatusCode, message: str, seconds: int) -> bytes:
+    """Return the Status that makes OTLP senders wait instead of dropping the batch."""
+    info = AnyMessage()
+    info.Pack(RetryInfo(retry_delay=Duration(seconds=seconds)))
+    status = Status(code=code.value[0], message=message, details=[info])
+    return bytes(status.SerializeToString())

@@ -1,0 +1,333 @@
+"""The collector as a running service: what it starts, in which order, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.model import Slo
+from evenkeel.store import check_url
+from evenkeel_collector.intake.intake import Intake
+from evenkeel_collector.intake.readiness import Readiness
+from evenkeel_collector.intake.sampling import Sampler
+from evenkeel_collector.intake.scraper import Scraper, read_targets
+from evenkeel_collector.intake.treatment import IntakePipeline, bad_statuses_of, objectives_of
+from evenkeel_collector.log.quarantine import replay_quarantine
+from evenkeel_collector.log.seal_policy import LogLimits
+from evenkeel_collector.log.write_ahead_log import WriteAheadLog
+from evenkeel_collector.operators.api import OperatorApi
+from evenkeel_collector.ports.access import Access
+from evenkeel_collector.ports.access_reload import AccessControl
+from evenkeel_collector.ports.connections import (
+    Connections,
+    connections_per_port,
+    raise_descriptor_limit,
+)
+from evenkeel_collector.ports.hosts import KnownHosts
+from evenkeel_collector.ports.memory_budget import MemoryBudget
+from evenkeel_collector.ports.server import HttpServer, listen
+from evenkeel_collector.ports.tls import read_tls
+from evenkeel_collector.redaction.settings import RedactionSettings
+from evenkeel_collector.serve import otlp_grpc
+from evenkeel_collector.serve.otlp_http import OtlpHttpApp
+from evenkeel_collector.serve.settings import CollectorSettings
+from evenkeel_collector.serve.write_fence import confine
+from evenkeel_collector.slo import service as slo_service
+from evenkeel_collector.slo.context import CollectorContext
+from evenkeel_collector.store.data_folder import DataFolder, hold
+from evenkeel_collector.store.inserter import Inserter
+from evenkeel_collector.store.retention import Retention, apply_retention, read_retention
+from evenkeel_collector.store.storage import Storage, open_embedded, open_server
+from evenkeel_collector.telemetry.metrics import SelfMetrics
+from evenkeel_collector.telemetry.refused_numbers import RefusedNumbers
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+    from evenkeel_collector.query.port import QueryHttpApp
+
+logger = logging.getLogger(__name__)
+
+DRAIN_S = 3.0
+# At light load, how long what nobody reads may wait for the store, and how long a reader waits for
+# the insert that it caused (docs/decisions/0200).
+UNREAD_AGE_S = 20.0
+VISIBLE_WITHIN_S = 2.0
+GRPC_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a running collector is reached; `query_url` is the server's with `--clickhouse`."""
+
+    http_url: str
+    grpc_url: str
+    query_url: str
+
+
+async def serve(
+    settings: CollectorSettings,
+    announce: asyncio.Queue[Addresses],
+    redaction: RedactionSettings | None = None,
+) -> None:
+    """Run until SIGTERM or SIGINT, then drain; `announce` gets the addresses once it is ready.
+
+    Raises:
+        ConfigurationError: If a port, the folder or the store cannot be had; nothing was started.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with run(settings, redaction) as addresses:
+        await announce.put(addresses)
+        logger.info("started http=%s grpc=%s query=%s", *astuple(addresses))
+        await stop.wait()
+        logger.info("stopping")
+    logger.info("stopped")
+
+
+@contextlib.asynccontextmanager
+async def run(
+    settings: CollectorSettings, redaction: RedactionSettings | None = None
+) -> AsyncIterator[Addresses]:
+    """Run a collector for the length of the block; leaving it drains.
+
+    Raises:
+        ConfigurationError: As `serve`.
+    """
+    # What is only read comes first: a mistake in it leaves no trace.
+    tls = read_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+    targets = read_targets(
+        [address.get_secret_value() for address in settings.scrape], settings.scrape_service
+    )
+    retention = read_retention(settings.retention)
+    metrics = SelfMetrics()
+    max_connections = _bound_connections(settings.max_connections)
+    control = AccessControl(settings.access, metrics)
+    access = control.access
+    if access.is_open and not _is_loopback(settings.host):
+        logger.warning(
+            "anyone who reaches host=%s may send and query; give tokens (--access)", settings.host
+        )
+    treatment = _make_treatment(settings, redaction or RedactionSettings(), metrics)
+    if settings.clickhouse is not None:
+        check_url(settings.clickhouse.get_secret_value())
+    # From here on things are made, and threads started.
+    confinement = confine(settings)
+    async with contextlib.AsyncExitStack() as stack:
+        folder = hold(settings.data_dir)
+        stack.callback(folder.release)
+        # Ports first: a taken one is found before anything is opened or changed.
+        http_socket = listen(settings.host, settings.http_port, "--http-port")
+        stack.callback(http_socket.close)
+        # gRPC binds by itself, and would print its own reasons.
+        listen(settings.host, settings.grpc_port, "--grpc-port").close()
+        query_socket = None
+        if settings.clickhouse is None:
+            query_socket = listen(settings.host, settings.query_port, "--query-port")
+            stack.callback(query_socket.close)
+
+        storage = _open_storage(settings, folder)
+        stack.callback(storage.close)
+        _keep_for(storage, retention, settings.clickhouse_cluster)
+        _count_objectives(storage, settings.slos)
+        log = _open_log(settings, folder)
+        metrics.watch_log(log)
+        inserter = Inserter(log, storage, metrics, settings.min_free_bytes)
+        stack.push_async_callback(_drain, log, inserter)
+        refused = RefusedNumbers(storage.connect, metrics.num_segments_stored, metrics.registry)
+        stack.push_async_callback(asyncio.to_thread, refused.close)
+
+        memory = MemoryBudget(settings.max_inflight_bytes)
+        readiness = Readiness(log, memory)
+        intake = Intake(
+            log=log,
+            metrics=metrics,
+            treatment=treatment,
+            access=access,
+            meter=control.meter,
+            memory=memory,
+            readiness=readiness,
+        )
+        grpc_server = otlp_grpc.build_server(intake, settings.max_grpc_body_bytes, max_connections)
+        grpc_port = otlp_grpc.bind(grpc_server, settings.host, settings.grpc_port, tls)
+        context = CollectorContext(
+            connect=partial(_connect_fresh, storage, log),
+            make_visible=partial(log.make_visible, VISIBLE_WITHIN_S, rest_s=0.0),
+            data_dir=settings.data_dir,
+            slo_file=settings.slos,
+            dashboard_url=settings.dashboard_url,
+            metrics=metrics.registry,
+            use_slos=partial(_follow_slos, storage, treatment),
+            prompts_dir=settings.prompts_dir,
+        )
+        await _start_slos(stack, context, readiness)
+
+        if query_socket is not None and storage.embedded_path is not None:
+            server = _make_query_server(
+                stack, settings, storage.embedded_path, log, metrics, access
+            )
+            places = Connections("query", max_connections, metrics)
+            await _start(stack, HttpServer(server, query_socket, places, tls))
+
+        await grpc_server.start()
+        stack.push_async_callback(grpc_server.stop, GRPC_GRACE_S)
+        app = OtlpHttpApp(
+            intake,
+            settings.max_http_body_bytes,
+            readiness.why_not,
+            OperatorApi(context, access, intake),
+            KnownHosts(settings.host, settings.allowed_hosts),
+        )
+        places = Connections("http", max_connections, metrics)
+        await _start(stack, HttpServer(app, http_socket, places, tls))
+        following = asyncio.create_task(control.follow())
+        stack.callback(following.cancel)
+        if targets:
+            scraper = Scraper(targets, settings.scrape_interval_s, intake)
+            stack.push_async_callback(scraper.close)
+        confinement.log()
+        scheme = "http" if tls is None else "https"
+        yield Addresses(
+            http_url=_url(scheme, settings.host, http_socket.getsockname()[1]),
+            grpc_url=_url(scheme, settings.host, grpc_port),
+            query_url=_query_url(scheme, settings, query_socket),
+        )
+
+
+async def _start(stack: contextlib.AsyncExitStack, server: HttpServer) -> None:
+    await server.start()
+    stack.push_async_callback(server.stop)
+
+
+def _bound_connections(wanted: int) -> int:
+    """Return how many connections each port may have."""
+    num_descriptors = raise_descriptor_limit()
+    allowed = connections_per_port(wanted, num_descriptors)
+    if allowed < wanted:
+        logger.warning(
+            "each port has connections=%d at most, not %d: this process may open files=%d "
+            "(ulimit -n)",
+            allowed, wanted, num_descriptors,
+        )  # fmt: skip
+    return allowed
+
+
+def _make_treatment(
+    settings: CollectorSettings, redaction: RedactionSettings, metrics: SelfMetrics
+) -> IntakePipeline:
+    slos = read_slo_file(settings.slos).slos if settings.slos is not None else ()
+    sampler = Sampler(settings.detail_probability, objectives_of(slos), bad_statuses_of(slos))
+    return IntakePipeline(redaction.build(), sampler, metrics)
+
+
+async def _start_slos(
+    stack: contextlib.AsyncExitStack, context: CollectorContext, readiness: Readiness
+) -> None:
+    """Start SLO evaluation and alert delivery, which end before the store does."""
+    service = slo_service.start(context)
+    stack.push_async_callback(service.close)
+    readiness.watch(service.why_not)
+
+
+async def _drain(log: WriteAheadLog, inserter: Inserter) -> None:
+    await asyncio.to_thread(log.close)
+    if not await asyncio.to_thread(inserter.close, DRAIN_S):
+        logger.warning("the log is not empty: the rest is stored at the next start")
+
+
+def _open_storage(settings: CollectorSettings, folder: DataFolder) -> Storage:
+    if settings.clickhouse_cluster is not None and settings.clickhouse is None:
+        raise ConfigurationError("--clickhouse-cluster needs --clickhouse: one of its servers")
+    if settings.clickhouse is not None:
+        url = settings.clickhouse.get_secret_value()
+        return open_server(url, settings.clickhouse_cluster, folder.log)
+    return open_embedded(folder.store, folder.log)
+
+
+def _keep_for(storage: Storage, retention: Mapping[str, Retention], cluster: str | None) -> None:
+    client = storage.connect()
+    try:
+        apply_retention(client, retention, cluster)
+    finally:
+        client.close()
+
+
+def _count_objectives(storage: Storage, slo_file: Path | None) -> None:
+    """Let the rollups count the objectives; without a file, those that they counted last."""
+    if slo_file is not None:
+        storage.rollups.use(read_slo_file(slo_file).slos)
+
+
+def _connect_fresh(storage: Storage, log: WriteAheadLog) -> Client:
+    """Return a client that sees what was acknowledged just before."""
+    log.make_visible(VISIBLE_WITHIN_S, rest_s=0.0)
+    return storage.connect()
+
+
+def _follow_slos(storage: Storage, treatment: IntakePipeline, slos: Sequence[Slo]) -> None:
+    treatment.use_slos(slos)
+    storage.rollups.use(slos)
+
+
+def _open_log(settings: CollectorSettings, folder: DataFolder) -> WriteAheadLog:
+    try:
+        if settings.replay_quarantine:
+            logger.info("quarantine put back: %s", replay_quarantine(folder.log))
+        # Readers of a server do not ask us.
+        unread_age_s = UNREAD_AGE_S if settings.clickhouse is None else None
+        limits = LogLimits(max_log_bytes=settings.max_log_bytes, unread_age_s=unread_age_s)
+        return WriteAheadLog(folder.log, folder.node, limits)
+    except OSError as error:
+        raise ConfigurationError(f"the log in {folder.log} cannot be opened: {error}") from error
+
+
+def _make_query_server(
+    stack: contextlib.AsyncExitStack,
+    settings: CollectorSettings,
+    path: Path,
+    log: WriteAheadLog,
+    metrics: SelfMetrics,
+    access: Access,
+) -> QueryHttpApp:
+    """Return the query port over the embedded store; with a server, readers ask the server."""
+    # chDB is its own extra: a collector in front of a server does without.
+    from evenkeel_collector.query.engine import QueryEngine, QueryLimits
+    from evenkeel_collector.query.port import QueryHttpApp
+
+    limits = QueryLimits(
+        num_threads=settings.query_threads,
+        timeout_s=settings.query_timeout_s,
+        memory_bytes=settings.query_memory_bytes,
+        result_rows=settings.query_result_rows,
+    )
+    engine = QueryEngine(path, limits)
+    stack.callback(engine.close)
+    hosts = KnownHosts(settings.host, settings.allowed_hosts)
+    make_visible = partial(log.make_visible, VISIBLE_WITHIN_S)
+    return QueryHttpApp(engine, metrics, access, hosts, make_visible)
+
+
+def _query_url(scheme: str, settings: CollectorSettings, sock: socket.socket | None) -> str:
+    if sock is not None:
+        return _url(scheme, settings.host, sock.getsockname()[1])
+    return str(settings.clickhouse or "")
+
+
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,92 @@
+"""Keeps the collector from writing anywhere but in its own folders, whatever a query makes it do.
+
+The rules of the query port (`query_guard.py`) keep a query from asking for a file at all. This
+holds even if they miss one: the kernel refuses (docs/decisions/0194).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.landlock import confine_writes, find_gap, why_unavailable
+from evenkeel.private_files import FOLDER_MODE
+from evenkeel.settings import hand_down
+from evenkeel_collector.serve.settings import CollectorSettings
+from evenkeel_collector.store.data_folder import TEMPORARY
+
+logger = logging.getLogger(__name__)
+
+# Programs open it for writing to throw something away.
+_FILES = (Path("/dev/null"),)
+_THREADS = Path("/proc/self/task")
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a process may write.
+
+    Attributes:
+        folders: Only beneath these, unless there is a reason.
+        reason: Why it is not confined; None if it is.
+        num_free: Threads that ran before, and are not.
+    """
+
+    folders: tuple[Path, ...]
+    reason: str | None
+    num_free: int
+
+    def log(self) -> None:
+        """Say so."""
+        if self.reason is not None:
+            text = "writes are not confined to the collector's folders: %s"
+            logger.warning(text, self.reason)
+            return
+        if self.num_free:
+            logger.warning("writes are not confined in %d threads that ran before", self.num_free)
+        logger.info("writes are confined to %s%s", ", ".join(map(str, self.folders)), find_gap())
+
+
+def writable_folders(settings: CollectorSettings) -> dict[str, Path]:
+    """Return the folders that a collector with these settings writes in, by their flags."""
+    folders = {"--data-dir": settings.data_dir}
+    if settings.prompts_dir is not None:
+        folders["--prompts-dir"] = settings.prompts_dir
+    return {flag: folder.resolve() for flag, folder in folders.items()}
+
+
+def confine(settings: CollectorSettings) -> Confinement:
+    """Confine this process, its threads and its processes to what `settings` has it write.
+
+    To be called before the first thread starts.
+
+    Raises:
+        ConfigurationError: If one of the folders cannot be made.
+    """
+    folders = writable_folders(settings)
+    for flag, folder in folders.items():
+        try:
+            folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot write to {folder} ({flag}): {error.strerror or error}"
+            ) from error
+    # Elsewhere no temporary file could be made: neither by Python, SQLite nor a child process.
+    data_dir = folders["--data-dir"]
+    hand_down("TMPDIR", str(data_dir / TEMPORARY))
+    # The engine is handed what to insert as such a file, and would take a name with `*` or `{` for
+    # a pattern: here the folder is named by its number, which stays open with the process.
+    data_dir_fd = os.open(data_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    tempfile.tempdir = f"/proc/self/fd/{data_dir_fd}/{TEMPORARY}"
+    reason = why_unavailable()
+    if reason is None:
+        try:
+            confine_writes(folders.values(), _FILES)
+        except OSError as error:
+            reason = f"Landlock refuses ({error.strerror})"
+    num_free = len(os.listdir(_THREADS)) - 1 if reason is None else 0
+    return Confinement(tuple(folders.values()), reason, num_free)

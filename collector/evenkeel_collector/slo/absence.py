@@ -1,0 +1,57 @@
+"""The alert that an SLO has no data: nobody can then say that its objective is met."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from evenkeel.durations import format_duration
+from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.matchers import silence_command
+from evenkeel.slo.model import Slo
+from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel_collector.slo.background import what_changed
+from evenkeel_collector.slo.evidence import collect
+from evenkeel_collector.slo.track import Track
+
+ALERT_NAME = "SloNoData"
+
+
+def no_data_key(slo: Slo) -> tuple[str, str]:
+    """Return what identifies the alert."""
+    return f"{slo.name}/no-data", Severity.TICKET.value
+
+
+def no_data_condition(track: Track, now_ns: int) -> Condition:
+    """Return whether the SLO's events have been missing for too long."""
+    slo = track.slo
+    name, severity = no_data_key(slo)
+    return Condition(
+        slo=name,
+        severity=severity,
+        holds=track.is_without_data(now_ns),
+        delays=Delays(),
+        labels={
+            **slo.indicator.select,
+            **slo.labels,
+            "alertname": ALERT_NAME,
+            "slo": slo.name,
+            "severity": severity,
+            "objective": slo.indicator.metric.value,
+        },
+        figures={},
+        describe=partial(_describe, slo),
+        gather=lambda store: collect(what_changed(slo, now_ns, store)),
+    )
+
+
+def _describe(slo: Slo) -> dict[str, str]:
+    duration = format_duration(slo.scaled_no_data_s)
+    where = slo.indicator.selection
+    return {
+        "summary": f"{slo.title}: no data for {duration}",
+        "description": (
+            f"No valid event ({where or 'any request'}) ended in the last {duration}. Whether the "
+            "objective is met is unknown; alerts of this SLO stay as they were."
+        ),
+        "silence": silence_command(slo.name),
+    }

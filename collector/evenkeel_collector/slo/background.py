@@ -1,0 +1,164 @@
+"""What lies around a breach: who is hit worst, when it began, and what changed before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import StoreError
+from evenkeel.slo.change_points import ChangePoint, find_changes
+from evenkeel.slo.model import Slo
+from evenkeel.slo.query import Span
+from evenkeel.times import rfc3339
+from evenkeel_collector.slo.store import SloStore
+
+_HERE = Path(__file__).parent
+MINUTE_NS = 60 * 10**9
+_DAY_NS = 86400 * 10**9
+_MIN_EFFECT_RATIO = 0.1
+_MOST_MINUTES = 720
+_NUM_COHORTS = 3
+_MOST_GATES = 8
+# The baseline of a window is the time before it, this many times as long, and at least an hour.
+_BASELINE_WINDOWS = 6
+
+
+def read_background(
+    slo: Slo, from_ns: int, to_ns: int, store: SloStore
+) -> Iterator[tuple[str, str | None]]:
+    """Yield what is known of the surroundings of the window that fired, fact by fact.
+
+    Raises:
+        StoreError: If the store is gone or refuses a query; what was yielded before holds.
+    """
+    before_ns = max(_BASELINE_WINDOWS * (to_ns - from_ns), 3600 * 10**9)
+    recent = store.evidence(_HERE / "slo_cohorts.sql", slo, from_ns, to_ns)
+    baseline = store.evidence(_HERE / "slo_cohorts.sql", slo, from_ns - before_ns, from_ns)
+    yield "worst_cohorts", worst_cohorts(recent, baseline)
+    start_ns = max(from_ns - before_ns, to_ns - _MOST_MINUTES * MINUTE_NS)
+    minutes = store.evidence(_HERE / "slo_minutes.sql", slo, start_ns, to_ns)
+    yield "change_point", nearest_change(minutes, from_ns)
+    yield "eval_verdict", _eval_verdict(to_ns, store)
+    yield from what_changed(slo, to_ns, store)
+
+
+def what_changed(slo: Slo, to_ns: int, store: SloStore) -> Iterator[tuple[str, str | None]]:
+    """Yield the last prompt change, deploy and control action; None where there was none.
+
+    Raises:
+        StoreError: If the store is gone or refuses a query; what was yielded before holds.
+    """
+    yield "prompt_change", _prompt_change(slo, to_ns, store)
+    try:
+        # Both scan a day of spans, which may take too long: the rest is told without them.
+        yield "last_deploy", _last_deploy(slo, to_ns, store)
+        yield "control_action", _control_action(to_ns, store)
+    except StoreError as error:
+        yield "evidence", f"incomplete: {error}"
+
+
+def worst_cohorts(
+    recent: Sequence[Mapping[str, Any]], baseline: Sequence[Mapping[str, Any]]
+) -> str | None:
+    """Return the cohorts with the most bad events beyond what their own past leads to expect.
+
+    Expected are events × the cohort's bad share in the baseline; without a past, none. A cohort
+    that is all of the traffic says nothing and is left out.
+    """
+    past = {(r["dimension"], r["cohort"]): r["bad_sum"] / r["total_sum"] for r in baseline}
+    values: dict[str, int] = {}
+    for row in recent:
+        values[row["dimension"]] = values.get(row["dimension"], 0) + 1
+
+    def excess(row: Mapping[str, Any]) -> float:
+        share = past.get((row["dimension"], row["cohort"]), 0.0)
+        return float(row["bad_sum"] - row["total_sum"] * share)
+
+    telling = [row for row in recent if values[row["dimension"]] > 1 and excess(row) > 0]
+    telling.sort(key=lambda row: (-excess(row), row["dimension"], row["cohort"]))
+    sentences = []
+    for row in telling[:_NUM_COHORTS]:
+        share = past.get((row["dimension"], row["cohort"]))
+        before = "no data before" if share is None else f"{share:.1%} before"
+        sentences.append(
+            f"{row['dimension']}={row['cohort']}: {row['bad_sum'] / row['total_sum']:.1%} bad of "
+            f"{row['total_sum']:g}, {before}"
+        )
+    return "; ".join(sentences) or None
+
+
+def nearest_change(minutes: Sequence[Mapping[str, Any]], fired_from_ns: int) -> str | None:
+    """Return the change of level nearest to where the window that fired begins."""
+    is_measured = bool(minutes) and all(row["value"] is not None for row in minutes)
+    key = "value" if is_measured else "bad_ratio"
+    changes = find_changes([row[key] for row in minutes], _MIN_EFFECT_RATIO)
+    if not changes:
+        return None
+
+    def distance(change: ChangePoint) -> int:
+        return abs(int(minutes[change.index]["minute"]) * MINUTE_NS - fired_from_ns)
+
+    nearest = min(changes, key=distance)
+    at = rfc3339(int(minutes[nearest.index]["minute"]) * MINUTE_NS, "minutes")
+    if is_measured:
+        return f"{at}: from {nearest.before:.3g} s to {nearest.after:.3g} s on average"
+    return f"{at}: from {nearest.before:.2%} to {nearest.after:.2%} bad"
+
+
+def _prompt_change(slo: Slo, to_ns: int, store: SloStore) -> str | None:
+    span = Span(to_ns - 7 * _DAY_NS, to_ns)
+    for row in store.read(
+        _HERE / "prompt_changes.sql",
+        {
+            "from_ns": span.from_ns,
+            "to_ns": span.to_ns,
+            "model": slo.indicator.select.get("model", ""),
+        },
+    ):
+        if row["before"]:
+            return (
+                f"{row['prompt_name']} went from {row['before']} to {row['prompt_version']} at "
+                f"{rfc3339(row['first_ns'])}"
+            )
+    return None
+
+
+def _last_deploy(slo: Slo, to_ns: int, store: SloStore) -> str | None:
+    span = {"from_ns": to_ns - _DAY_NS, "to_ns": to_ns}
+    model = slo.indicator.select.get("model", "")
+    for row in store.read(_HERE / "deploys.sql", {**span, "model": model}):
+        where = f" on {row['host']}" if row["host"] else ""
+        version = f", version {row['version']}" if row["version"] else ""
+        is_new = row["version"] and row["before"] and row["version"] != row["before"]
+        before = f" (before: {row['before']})" if is_new else ""
+        at = rfc3339(row["first_ns"])
+        return f"{row['service']}: a new instance{where}{version}{before} at {at}"
+    return None
+
+
+def _control_action(to_ns: int, store: SloStore) -> str | None:
+    for row in store.read(
+        _HERE / "control_actions.sql", {"from_ns": to_ns - _DAY_NS, "to_ns": to_ns}
+    ):
+        what = row["attribute"].removeprefix("evenkeel.").removesuffix(".change")
+        return f"{what}: {row['change']} at {rfc3339(row['time_ns'])}"
+    return None
+
+
+def _eval_verdict(to_ns: int, store: SloStore) -> str | None:
+    gates = store.read(
+        _HERE / "newest_eval_gates.sql", {"from_ns": to_ns - 30 * _DAY_NS, "to_ns": to_ns}
+    )
+    if not gates:
+        return None
+    overall = [gate for gate in gates if gate["slice"] in (None, "all", "overall")]
+    slices = [gate for gate in gates if gate not in overall]
+    regressed = [gate for gate in slices if gate["verdict"] == "regressed"][:_NUM_COHORTS]
+    told = [f"{gate['gate']} {gate['verdict']}" for gate in overall[:_MOST_GATES]]
+    told += [f"{gate['gate']} {gate['slice']} regressed" for gate in regressed]
+    others = Counter(gate["verdict"] for gate in slices if gate not in regressed)
+    told += [f"other slices: {number} {verdict}" for verdict, number in others.items()]
+    first = gates[0]
+    return f"run {first['run_id']} at {rfc3339(first['time_ns'])}: {', '.join(told)}"

@@ -1,0 +1,113 @@
+"""Carries out error-budget policies: alerts, labels and frozen promotions, by what is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from evenkeel.durations import format_duration
+from evenkeel.prompts.freeze import Freeze
+from evenkeel.slo.budget_policy import BudgetStep
+from evenkeel.slo.matchers import silence_command
+from evenkeel.slo.model import Slo
+from evenkeel.slo.series import SloStatus
+from evenkeel_collector.alerts.state import Condition, Delays
+
+ALERT_NAME = "SloBudgetSpent"
+_SECOND_NS = 10**9
+# Shares are floats: a tenth that is spent exactly is a little less than 1 - 0.9.
+_ROUNDING = 1e-9
+
+
+def budget_keys(slo: Slo) -> set[tuple[str, str]]:
+    """Return what identifies the policy's alerts."""
+    return {
+        (_subject(slo, step), step.severity.value) for step in slo.budget_policy if step.severity
+    }
+
+
+def budget_conditions(slo: Slo, verdict: SloStatus) -> Iterator[Condition]:
+    """Yield, for each step that tells somebody, whether so much of the budget is spent."""
+    for step in slo.budget_policy:
+        if step.severity is None:
+            continue
+        spent = _percent(step)
+        yield Condition(
+            slo=_subject(slo, step),
+            severity=step.severity.value,
+            holds=_is_reached(step, verdict) if verdict.has_data else None,
+            delays=Delays(0, int(slo.keep_firing_s * slo.scale * _SECOND_NS)),
+            labels={
+                **slo.indicator.select,
+                **slo.labels,
+                "alertname": ALERT_NAME,
+                "slo": slo.name,
+                "severity": step.severity.value,
+                "budget_spent": spent,
+            },
+            figures={"sli": verdict.sli, "budget_left_ratio": verdict.budget_left_ratio},
+            describe=lambda step=step, spent=spent: _describe(slo, step, spent),  # type: ignore[misc]
+        )
+
+
+def _describe(slo: Slo, step: BudgetStep, spent: str) -> Mapping[str, str]:
+    period = format_duration(slo.scaled_period_s)
+    then = "; prompts are not promoted until it is less" if step.freezes_promotions else ""
+    return {
+        "summary": f"{slo.title}: {spent} of the error budget is spent",
+        "description": f"Of the budget of the last {period}, {spent} or more is spent{then}.",
+        "silence": silence_command(slo.name),
+    }
+
+
+def budget_labels(slo: Slo, verdict: SloStatus) -> dict[str, str]:
+    """Return the labels that the SLO's alerts get now; a later step's win."""
+    labels: dict[str, str] = {}
+    for step in _reached(slo, verdict):
+        labels |= step.labels
+    return labels
+
+
+def promotion_freezes(
+    slos: Sequence[Slo],
+    verdicts: Mapping[str, SloStatus],
+    before: Iterable[Freeze],
+    now_ns: int,
+) -> list[Freeze]:
+    """Return which SLOs freeze the promotion of which prompts.
+
+    An SLO that could not be judged, or has no events to tell by, keeps what it had.
+    """
+    held: dict[str, list[Freeze]] = {}
+    for freeze in before:
+        held.setdefault(freeze.slo, []).append(freeze)
+    found: list[Freeze] = []
+    for slo in slos:
+        if not any(step.freezes_promotions for step in slo.budget_policy):
+            continue
+        verdict, kept = verdicts.get(slo.name), held.get(slo.name, [])
+        if verdict is None or not verdict.has_data:
+            found += kept
+        elif any(step.freezes_promotions for step in _reached(slo, verdict)):
+            since_s = {freeze.prompt: freeze.since_s for freeze in kept}
+            found += [
+                Freeze(slo.name, prompt, since_s.get(prompt, now_ns // _SECOND_NS))
+                for prompt in slo.indicator.prompts or ("",)
+            ]
+    return found
+
+
+def _reached(slo: Slo, verdict: SloStatus) -> list[BudgetStep]:
+    return [step for step in slo.budget_policy if _is_reached(step, verdict)]
+
+
+def _is_reached(step: BudgetStep, verdict: SloStatus) -> bool:
+    left = verdict.budget_left_ratio
+    return left is not None and 1 - left >= float(step.spent_ratio) - _ROUNDING
+
+
+def _subject(slo: Slo, step: BudgetStep) -> str:
+    return f"{slo.name}/budget-{_percent(step).removesuffix('%').strip()}"
+
+
+def _percent(step: BudgetStep) -> str:
+    return f"{float(step.spent_ratio * 100):g} %"

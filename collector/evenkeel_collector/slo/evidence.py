@@ -1,0 +1,241 @@
+"""What a notification says: how bad it is, where the time went, and which requests show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from evenkeel.durations import format_duration
+from evenkeel.errors import StoreError
+from evenkeel.slo.matchers import silence_command
+from evenkeel.slo.model import Metric, Slo
+from evenkeel.slo.series import SloStatus, WindowBurn
+from evenkeel.times import rfc3339
+from evenkeel_collector.slo.background import read_background
+from evenkeel_collector.slo.store import SloStore
+
+_HERE = Path(__file__).parent
+# The phases that a metric's time consists of, in the order in which a request passes them.
+_PHASES = {
+    Metric.TTFT: ("queue", "prefill"),
+    Metric.TPOT: ("decode",),
+    Metric.ITL: ("decode",),
+    Metric.STALL: ("decode",),
+    Metric.E2E: ("queue", "prefill", "decode"),
+}
+
+
+def describe(
+    slo: Slo,
+    verdict: SloStatus,
+    burn: WindowBurn,
+    now_ns: int,
+    dashboard_url: str | None,
+) -> dict[str, str]:
+    """Return what is known without a query of an alert that fires: text for people, by fact."""
+    long, short = (format_duration(float(s)) for s in (burn.window.long_s, burn.window.short_s))
+    annotations = {
+        "summary": f"{slo.title}: the error budget burns {_times(burn.burn_long)} too fast",
+        "description": (
+            f"{_share_missed(burn, slo)} of requests in the last {long} missed the objective "
+            f"of {float(slo.target) * 100:.6g} % good. Burn rate {_rate(burn.burn_long)} over "
+            f"{long} and {_rate(burn.burn_short)} over {short}, both above "
+            f"{float(burn.window.factor):.3g}."
+        ),
+        "sli": _ratio(verdict.sli),
+        "budget_left": budget_left(verdict.budget_left_ratio),
+        "budget_lasts": budget_lasts(slo, verdict.budget_left_ratio, burn.burn_short),
+        "burn_rate_long": f"{_rate(burn.burn_long)} over {long}",
+        "burn_rate_short": f"{_rate(burn.burn_short)} over {short}",
+        "silence": silence_command(slo.name),
+    }
+    if slo.scale != 1:
+        annotations["scale"] = f"all windows are shortened to {slo.scale} of their length"
+    from_ns = now_ns - int(burn.window.long_s * 10**9)
+    if dashboard_url is not None:
+        annotations["dashboard"] = window_link(dashboard_url, slo, from_ns, now_ns)
+    return annotations
+
+
+def gather(
+    slo: Slo, from_ns: int, to_ns: int, dashboard_url: str | None, store: SloStore
+) -> dict[str, str]:
+    """Return the evidence of a window; of what cannot be read, `evidence` says why."""
+    return collect(_facts(slo, from_ns, to_ns, store, dashboard_url))
+
+
+def collect(facts: Iterator[tuple[str, str | None]]) -> dict[str, str]:
+    """Return the facts that are known up to the first that cannot be read."""
+    found: dict[str, str] = {}
+    try:
+        found.update((name, text) for name, text in facts if text)
+    except StoreError as error:
+        found["evidence"] = f"{'incomplete' if found else 'not available'}: {error}"
+    return found
+
+
+def read_evidence(
+    slo: Slo, from_ns: int, to_ns: int, store: SloStore, dashboard_url: str | None
+) -> dict[str, str]:
+    """Return what the store knows of the bad requests of a window, one fact a key.
+
+    Raises:
+        StoreError: If the store is gone or refuses a query.
+    """
+    return {n: text for n, text in _facts(slo, from_ns, to_ns, store, dashboard_url) if text}
+
+
+def _facts(
+    slo: Slo, from_ns: int, to_ns: int, store: SloStore, dashboard_url: str | None
+) -> Iterator[tuple[str, str | None]]:
+    if any(member.indicator.metric is Metric.EVAL_PASS for member in slo.indicator.parts):
+        # Answers of evaluations, not requests: there are no phases and no cohorts of them.
+        return
+    causes = store.evidence(_HERE / "slo_causes.sql", slo, from_ns, to_ns)[0]
+    yield "bad_requests", bad_requests(causes)
+    ledger = store.evidence(_HERE / "slo_ledger.sql", slo, from_ns, to_ns)
+    phases = phases_of(slo)
+    yield "top_cause", ledger_cause(ledger, phases) or top_cause(causes, phases)
+    exemplars = store.evidence(_HERE / "slo_exemplars.sql", slo, from_ns, to_ns)
+    yield "exemplars", "\n".join(_exemplar(row, dashboard_url) for row in exemplars)
+    sizes = store.evidence(_HERE / "slo_prompt_sizes.sql", slo, from_ns, to_ns)
+    yield "bad_by_prompt_size", bad_by_prompt_size(sizes)
+    yield from read_background(slo, from_ns, to_ns, store)
+
+
+def phases_of(slo: Slo) -> tuple[str, ...]:
+    """Return the phases that the judged durations consist of, in a request's order."""
+    judged = {m for member in slo.indicator.parts for m in member.indicator.judged}
+    used = {phase for metric in judged for phase in _PHASES[metric]}
+    return tuple(phase for phase in _PHASES[Metric.E2E] if phase in used)
+
+
+def budget_left(left_ratio: float | None) -> str:
+    """Return the share of the budget that is left, or how much more than all of it is spent."""
+    if left_ratio is not None and left_ratio < 0:
+        return f"none: {1 - left_ratio:.3g} times the budget is spent"
+    return _ratio(left_ratio)
+
+
+def budget_lasts(slo: Slo, left_ratio: float | None, burn: float | None) -> str:
+    """Return how long what is left of the budget lasts at a burn rate: left × period / rate."""
+    if left_ratio is None or burn is None:
+        return "no data"
+    if left_ratio <= 0:
+        return "spent"
+    if burn <= 0:
+        return "not burning"
+    return f"{format_duration(left_ratio * float(slo.scaled_period_s) / burn)} at this rate"
+
+
+def ledger_cause(rows: Sequence[Mapping[str, Any]], phases: Sequence[str]) -> str | None:
+    """Return the ledger's cause that cost bad requests the most against good ones, or None.
+
+    Causes are `ttft.…` and `decode.…`: those count whose time the objective judges. Time that
+    nobody observed is no cause.
+    """
+    unwanted = {"ttft", "decode"} if phases else set()
+    unwanted -= {"decode" if phase == "decode" else "ttft" for phase in phases}
+    losses = {
+        row["cause"]: (row["bad_s"] - row["good_s"], row["bad_s"], row["good_s"])
+        for row in rows
+        if row["cause"].partition(".")[0] not in unwanted
+        and not row["cause"].endswith("unobserved")
+        and row["bad_s"] > row["good_s"]
+    }
+    if not losses:
+        return None
+    cause = max(losses, key=losses.__getitem__)
+    loss, bad_s, good_s = losses[cause]
+    share = loss / sum(other for other, _, _ in losses.values())
+    return (
+        f"{cause}: {_seconds(bad_s)} on average in bad requests, {_seconds(good_s)} in good ones "
+        f"({share:.0%} of the time lost)"
+    )
+
+
+def bad_requests(causes: Mapping[str, Any]) -> str:
+    """Return how many requests were bad, and how many of these ended otherwise than well."""
+    ended = ", ".join(
+        f"{causes[f'num_{name}']} {word}"
+        for name, word in (("error", "failed"), ("aborted", "aborted"), ("shed", "shed"))
+        if causes[f"num_{name}"]
+    )
+    return f"{causes['num_bad']} of {causes['num_events']}" + (f" ({ended})" if ended else "")
+
+
+def top_cause(causes: Mapping[str, Any], phases: Sequence[str]) -> str | None:
+    """Return the phase in which bad requests lost the most time against good ones.
+
+    The loss is the difference of the mean phase times. None where nothing was measured, or where
+    bad requests lost no time in any phase.
+    """
+    losses = {
+        phase: causes[f"bad_{phase}_s"] - (causes[f"good_{phase}_s"] or 0.0)
+        for phase in phases
+        if causes[f"bad_{phase}_s"] is not None
+    }
+    if not losses or max(losses.values()) <= 0:
+        return None
+    phase = max(losses, key=losses.__getitem__)
+    share = losses[phase] / sum(loss for loss in losses.values() if loss > 0)
+    good_s = causes[f"good_{phase}_s"]
+    against = "no good request to compare" if good_s is None else f"{_seconds(good_s)} in good ones"
+    return (
+        f"{phase}: {_seconds(causes[f'bad_{phase}_s'])} on average in bad requests, {against} "
+        f"({share:.0%} of the time lost)"
+    )
+
+
+def bad_by_prompt_size(sizes: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the bad requests by size of their prompt; None without any."""
+    bad = [row for row in sizes if row["num_bad"]]
+    return (
+        "; ".join(
+            f"up to {row['up_to_tokens']} tokens: {row['num_bad']} of {row['num_events']}"
+            for row in bad
+        )
+        or None
+    )
+
+
+def _exemplar(row: Mapping[str, Any], dashboard_url: str | None) -> str:
+    measured = "" if not row["value_s"] else f" {_seconds(row['value_s'])}"
+    prompt = "" if row["input_tokens"] is None else f", prompt of {row['input_tokens']} tokens"
+    text = f"{row['request_id'] or row['trace_id']} ({row['status']}{measured}{prompt})"
+    if dashboard_url is None:
+        return text
+    # `at` tells the page where to look: the store is ordered by time.
+    query = {"trace_id": row["trace_id"], "at": row["time_ms"]}
+    return f"{text} {dashboard_url.rstrip('/')}/request?{urlencode(query)}"
+
+
+def window_link(dashboard_url: str, slo: Slo, from_ns: int, to_ns: int) -> str:
+    """Return the page that shows the window that fired, narrowed as the SLO is."""
+    filters = {name: slo.indicator.select.get(name) for name in ("model", "tenant", "slo_class")}
+    query = {"from": rfc3339(from_ns), "to": rfc3339(to_ns), **filters}
+    return f"{dashboard_url.rstrip('/')}/?{urlencode({k: v for k, v in query.items() if v})}"
+
+
+def _share_missed(burn: WindowBurn, slo: Slo) -> str:
+    if burn.burn_long is None:
+        return "no data"
+    return f"{burn.burn_long * float(1 - slo.target):.1%}"
+
+
+def _times(rate: float | None) -> str:
+    return "no data" if rate is None else f"{rate:.3g} times"
+
+
+def _rate(rate: float | None) -> str:
+    return "no data" if rate is None else f"{rate:.3g}"
+
+
+def _ratio(value: float | None) -> str:
+    return "no data" if value is None else f"{value:.2%}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"

@@ -1,0 +1,199 @@
+"""Gathers the evidence of what fires, beside the evaluation: neither waits for the other."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenkeel.errors import StoreError
+from evenkeel.slo.receiver import Receiver
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.evidence import (
+    ANNOTATION,
+    EvidenceBook,
+    EvidenceDesk,
+    EvidenceRequest,
+)
+from evenkeel_collector.slo.store import SloStore
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+logger = logging.getLogger(__name__)
+
+# What one firing's evidence may take, and how long after the firing it is still worth the queries.
+ALERT_S = 10.0
+OVERALL_S = 60.0
+LEAST_S = 1.0
+NUM_WORKERS = 2
+_POLL_S = 0.25
+_MOST_SHARED = 64
+# These say the same of every alert of a cycle, or of a model.
+_SHARED = ("deploys.sql", "control_actions.sql", "newest_eval_gates.sql", "prompt_changes.sql")
+_TOO_LATE = {ANNOTATION: f"not gathered: others took the {OVERALL_S:g} s that there are for it"}
+
+
+class EvidenceStore(SloStore):
+    """The store with a budget of time for each firing; what firings share is read once.
+
+    Args:
+        client: Of the calling thread.
+        shared: What workers share.
+    """
+
+    def __init__(self, client: Client, shared: dict[Any, list[dict[str, Any]]]) -> None:
+        super().__init__(client)
+        self._shared = shared
+        self._until_s = 0.0
+
+    def begin(self, budget_s: float) -> None:
+        """Let the queries from now on take so many seconds, all of them together."""
+        self._until_s = time.monotonic() + budget_s
+
+    def _query(
+        self,
+        query: Path,
+        parameters: Mapping[str, Any],
+        settings: Mapping[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        key = (query.name, *sorted(parameters.items())) if query.name in _SHARED else None
+        if key is not None and key in self._shared:
+            return self._shared[key]
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise StoreError("the time that there is for one alert is used up")
+        # One thread each: evaluation and delivery need the other cores.
+        limits = {"max_execution_time": max(left_s, 0.1), "max_threads": 1}
+        rows = super()._query(query, parameters, limits)
+        if key is not None:
+            if len(self._shared) >= _MOST_SHARED:
+                self._shared.clear()
+            self._shared[key] = rows
+        return rows
+
+
+class Gatherer:
+    """The threads that gather evidence and complete with it what was committed without.
+
+    Args:
+        connect: Returns a client of the store for the calling thread.
+        book_path: The alert book; each thread opens its own connection.
+        desk: Where evidence is asked for.
+        find_receivers: Returns the receivers of the SLO file in force, by name.
+        stop: Ends the threads when it is set.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        book_path: Path,
+        desk: EvidenceDesk,
+        find_receivers: Callable[[], Mapping[str, Receiver]],
+        stop: threading.Event,
+    ) -> None:
+        self._connect = connect
+        self._book_path = book_path
+        self._desk = desk
+        self._find_receivers = find_receivers
+        self._stop = stop
+        self._shared: dict[Any, list[dict[str, Any]]] = {}
+        self._began_ns = time.time_ns()
+
+    def start(self) -> list[threading.Thread]:
+        """Start the threads and return them."""
+        targets = [self._gather] * NUM_WORKERS + [self._follow]
+        threads = [
+            threading.Thread(target=self._guard, args=(target,), name="slo-evidence", daemon=True)
+            for target in targets
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _guard(self, run: Callable[[AlertBook], None]) -> None:
+        """Run until stopped; whatever ends it is logged, and it begins anew."""
+        while not self._stop.is_set():
+            try:
+                book = AlertBook(self._book_path)
+                try:
+                    run(book)
+                finally:
+                    book.close()
+            except Exception:
+                logger.exception("gathering evidence failed, beginning anew")
+                self._stop.wait(1.0)
+
+    def _gather(self, book: AlertBook) -> None:
+        evidence = EvidenceBook(book)
+        store: EvidenceStore | None = None
+        client: Client | None = None
+        try:
+            while not self._stop.is_set():
+                request = self._desk.next(_POLL_S)
+                if request is None:
+                    continue
+                try:
+                    if client is None:
+                        client = self._connect()
+                    store = store or EvidenceStore(client, self._shared)
+                    facts = gather_one(request, store, self._desk.num_waiting())
+                except Exception as error:
+                    facts = {ANNOTATION: f"not available: {error}"}
+                self._add(evidence, request.alert_id, facts)
+        finally:
+            if client is not None:
+                client.close()
+
+    def _follow(self, book: AlertBook) -> None:
+        """Owe updates of what was sent already; give up what nobody gathers any more."""
+        evidence = EvidenceBook(book)
+        while not self._stop.wait(_POLL_S):
+            now_ns = time.time_ns()
+            try:
+                evidence.update_receivers(self._find_receivers(), now_ns)
+                for alert_id, fired_ns in evidence.awaited().items():
+                    # After a restart its condition asks for it again, if it still holds.
+                    since_ns = max(fired_ns, self._began_ns)
+                    if now_ns - since_ns > (OVERALL_S + 2 * ALERT_S) * 1e9:
+                        self._add(evidence, alert_id, _TOO_LATE)
+            except sqlite3.Error as error:
+                logger.error("late evidence cannot be written, retrying error=%s", error)
+                self._stop.wait(1.0)
+
+    def _add(self, evidence: EvidenceBook, alert_id: str, facts: Mapping[str, str]) -> None:
+        while True:
+            try:
+                evidence.add(alert_id, facts, time.time_ns())
+            except sqlite3.Error as error:
+                logger.error("evidence cannot be written, retrying error=%s", error)
+                if self._stop.wait(1.0):
+                    return
+            else:
+                self._desk.hand_in(alert_id, facts)
+                return
+
+
+def gather_one(
+    request: EvidenceRequest, store: EvidenceStore, num_waiting: int = 0
+) -> Mapping[str, str]:
+    """Return the evidence of one firing within its budget; why there is none otherwise.
+
+    Where many wait, each gets its share of what is left, so that all have what matters most: the
+    facts that are read first.
+    """
+    left_s = request.asked_s + OVERALL_S - time.monotonic()
+    if left_s <= 0:
+        return _TOO_LATE
+    share_s = max(left_s * NUM_WORKERS / (num_waiting + 1), LEAST_S)
+    store.begin(min(ALERT_S, left_s, share_s))
+    try:
+        return request.gather(store)
+    except Exception as error:
+        # Odd data in one place is no reason to leave an alert waiting.
+        logger.exception("evidence cannot be gathered alert=%s", request.alert_id)
+        return {ANNOTATION: f"not available: {error}"}

@@ -1,0 +1,66 @@
+"""Counts an SLO's events of a past span, as they are stored now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.model import Metric, Slo
+from evenkeel.slo.query import CountedIndicator, Span, count_parameters, eval_parameters, slo_parts
+from evenkeel.store import QUERIES
+from evenkeel_collector.slo.corrections import Correction, is_corrected
+
+_HERE = Path(__file__).parent
+_DAY_NS = 86400 * 10**9
+
+
+class RowReader(Protocol):
+    """Runs queries, as `evenkeel.store.Store` does."""
+
+    def rows(
+        self, query: Path, parameters: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the rows of a query."""
+        ...
+
+
+def count_buckets(
+    store: RowReader,
+    slo: Slo,
+    span: Span,
+    width_ns: int,
+    corrections: Sequence[Correction] = (),
+) -> dict[int, Counts]:
+    """Return events by bucket, unix time // `width_ns`; those without any are absent.
+
+    Read a day at a time. A bucket that a correction touches has no events. Where the SLO has
+    slices, `width_ns` is their length, and a bucket counts as its slice does.
+
+    Raises:
+        StoreError: If the store is gone or refuses a query.
+    """
+    found: dict[int, Counts] = {}
+    for member, part in zip(slo.indicator.parts, slo_parts(slo, width_ns), strict=True):
+        weight = float(member.weight)
+        for start_ns in range(span.from_ns, span.to_ns, _DAY_NS):
+            piece = Span(start_ns, min(start_ns + _DAY_NS, span.to_ns))
+            for row in _rows(store, part, piece):
+                bucket = int(row["bucket"])
+                starts_ns = bucket * width_ns
+                if is_corrected(corrections, starts_ns, starts_ns + width_ns):
+                    continue
+                before = found.get(bucket, Counts(0.0, 0.0))
+                found[bucket] = Counts(
+                    before.total + row["total_sum"] * weight, before.bad + row["bad_sum"] * weight
+                )
+    if slo.slicing is not None:
+        found = {bucket: slo.slicing.slice_of(counts) for bucket, counts in found.items()}
+    return found
+
+
+def _rows(store: RowReader, part: CountedIndicator, span: Span) -> list[dict[str, Any]]:
+    if part.indicator.metric is Metric.EVAL_PASS:
+        return store.rows(_HERE / "slo_eval_counts.sql", eval_parameters(part, span))
+    return store.rows(QUERIES / "slo_counts.sql", count_parameters([part], span))

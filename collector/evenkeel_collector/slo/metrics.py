@@ -1,0 +1,106 @@
+"""What `/metrics` says of SLO evaluation and alert delivery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import Counter, Gauge, Summary
+
+from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.model import Slo
+from evenkeel.slo.series import SloStatus
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+
+class SloMetrics:
+    """The counters of one collector; safe to use from several threads."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.evaluation_s = Summary(
+            "evenkeel_slo_evaluation_seconds",
+            "Time that one evaluation of all SLOs took.",
+            registry=registry,
+        )
+        self.failures = Counter(
+            "evenkeel_slo_evaluation_failures",
+            "SLOs whose requests could not be read, or whose verdict could not be written.",
+            registry=registry,
+        )
+        self.rejected_files = Counter(
+            "evenkeel_slo_file_rejections",
+            "Changed SLO files that were wrong; the previous one stayed in force.",
+            registry=registry,
+        )
+        self.deliveries = Counter(
+            "evenkeel_alert_deliveries",
+            "Attempts to deliver: delivered, failed (retried), given up (dead, withdrawn), error.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._sli = Gauge(
+            "evenkeel_slo_sli_ratio",
+            "Good of valid requests over the period; absent without data.",
+            ["slo"],
+            registry=registry,
+        )
+        self._budget_left = Gauge(
+            "evenkeel_slo_budget_left_ratio",
+            "Error budget that is left of the period; absent without data.",
+            ["slo"],
+            registry=registry,
+        )
+
+        self._events = Counter(
+            "evenkeel_slo_events",
+            "Valid events of an SLO since the collector follows it, weighted.",
+            ["slo"],
+            registry=registry,
+        )
+        self._bad_events = Counter(
+            "evenkeel_slo_bad_events",
+            "Bad events of an SLO since the collector follows it, weighted.",
+            ["slo"],
+            registry=registry,
+        )
+        self._shown: dict[str, Counts] = {}
+        self._groups_left_out = Gauge(
+            "evenkeel_slo_groups_left_out",
+            "Groups of a grouped SLO that are not evaluated, since there are more than maxGroups.",
+            ["slo"],
+            registry=registry,
+        )
+
+    def show_groups_left_out(self, left_out: Mapping[str, int]) -> None:
+        """Show how many groups have no SLO, by definition."""
+        self._groups_left_out.clear()
+        for name, num in left_out.items():
+            self._groups_left_out.labels(name).set(num)
+
+    def show_events(self, counted: Mapping[str, Counts], slos: Iterable[Slo]) -> None:
+        """Count up to the newest counts; those of an SLO that began anew are added.
+
+        Series of SLOs that are none of `slos` any more are removed.
+        """
+        for name in self._shown.keys() - {slo.name for slo in slos}:
+            self._events.remove(name)
+            self._bad_events.remove(name)
+            del self._shown[name]
+        for name, counts in counted.items():
+            before = self._shown.get(name, Counts(0.0, 0.0))
+            if counts.total < before.total or counts.bad < before.bad:
+                before = Counts(0.0, 0.0)
+            self._events.labels(name).inc(counts.total - before.total)
+            self._bad_events.labels(name).inc(counts.bad - before.bad)
+            self._shown[name] = counts
+
+    def show(self, verdicts: Mapping[str, SloStatus]) -> None:
+        """Show the newest verdicts; an SLO without data has no gauge, which is not 0."""
+        self._sli.clear()
+        self._budget_left.clear()
+        for name, verdict in verdicts.items():
+            if verdict.sli is not None and verdict.budget_left_ratio is not None:
+                self._sli.labels(name).set(verdict.sli)
+                self._budget_left.labels(name).set(verdict.budget_left_ratio)

@@ -1,0 +1,169 @@
+"""Evaluates the rules of a file: reads their measures, and says which alerts hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evenkeel.durations import format_duration
+from evenkeel.errors import StoreError, first_line
+from evenkeel.slo.matchers import silence_command
+from evenkeel.slo.model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Slo
+from evenkeel.slo.query import MAX_REQUEST_NS
+from evenkeel.slo.rules import (
+    CACHE_MEASURES,
+    Anomaly,
+    Gauge,
+    Rule,
+    RuleResult,
+    Threshold,
+    judge_rule,
+)
+from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel_collector.slo.evidence import gather, window_link
+from evenkeel_collector.slo.store import SloStore
+
+_HERE = Path(__file__).parent
+ALERT_NAME = "RequestRule"
+_SECOND_NS = 10**9
+_METRICS = {metric.value: metric for metric in DURATIONS}
+_ENDINGS = ("error_ratio", "aborted_ratio", "abandoned_ratio")
+# Windows of minutes and hours need no reading every few seconds.
+EVERY_NS = 30 * _SECOND_NS
+
+
+class RuleEvaluator:
+    """Looks at each rule twice a minute.
+
+    Args:
+        store: Where the measures are read.
+        record_failure: Called for each rule that could not be judged.
+        dashboard_url: Where notifications lead, or None.
+    """
+
+    def __init__(
+        self,
+        store: SloStore,
+        record_failure: Callable[[Exception], None],
+        dashboard_url: str | None = None,
+    ) -> None:
+        self._store = store
+        self._dashboard_url = dashboard_url
+        self._record_failure = record_failure
+        self._next_ns: dict[str, int] = {}
+        self._failures: dict[str, str] = {}
+
+    def conditions(self, rules: Sequence[Rule], now_ns: int) -> list[Condition]:
+        """Return the conditions of the rules that are due; one that fails keeps its alert."""
+        conditions = []
+        for rule in rules:
+            if now_ns < self._next_ns.get(rule.name, 0):
+                continue
+            self._next_ns[rule.name] = now_ns + min(EVERY_NS, int(rule.window_s * _SECOND_NS) // 5)
+            try:
+                conditions.append(self._condition(rule, self._judge(rule, now_ns), now_ns))
+            except Exception as error:
+                # Odd data or a wrong rule: the other rules are judged all the same.
+                self._record_failure(StoreError(f"rule {rule.name!r}: {error}"))
+                self._failures[rule.name] = first_line(error, max_chars=500)
+            else:
+                self._failures.pop(rule.name, None)
+        names = {rule.name for rule in rules}
+        self._failures = {name: why for name, why in self._failures.items() if name in names}
+        return conditions
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Why rules could not be judged when last looked at, by name."""
+        return self._failures
+
+    def _judge(self, rule: Rule, now_ns: int) -> RuleResult:
+        from_ns = now_ns - int(rule.window_s * _SECOND_NS)
+        return judge_rule(rule, self._store.read(*_query(rule, from_ns, now_ns)))
+
+    def _condition(self, rule: Rule, finding: RuleResult, now_ns: int) -> Condition:
+        return Condition(
+            slo=rule.name,
+            severity=rule.severity.value,
+            holds=finding.holds,
+            delays=Delays(int(rule.pending_s * _SECOND_NS), int(rule.keep_firing_s * _SECOND_NS)),
+            labels={
+                **rule.select,
+                **rule.labels,
+                "alertname": ALERT_NAME,
+                "slo": rule.name,
+                "severity": rule.severity.value,
+            },
+            figures={},
+            describe=partial(self._describe, rule, finding, now_ns),
+            gather=self._gathering(rule, finding, now_ns),
+        )
+
+    def _gathering(
+        self, rule: Rule, finding: RuleResult, now_ns: int
+    ) -> Callable[[SloStore], dict[str, str]] | None:
+        slo = judged_by(rule, finding)
+        if slo is None:
+            return None
+        from_ns = now_ns - int(rule.window_s * _SECOND_NS)
+        return partial(gather, slo, from_ns, now_ns, self._dashboard_url)
+
+    def _describe(self, rule: Rule, finding: RuleResult, now_ns: int) -> dict[str, str]:
+        annotations = {
+            "summary": f"{rule.title}: {finding.text}",
+            "description": f"Over the last {format_duration(rule.window_s)}: {finding.text}.",
+            "silence": silence_command(rule.name),
+        }
+        slo = judged_by(rule, finding)
+        if slo is not None and self._dashboard_url is not None:
+            from_ns = now_ns - int(rule.window_s * _SECOND_NS)
+            annotations["dashboard"] = window_link(self._dashboard_url, slo, from_ns, now_ns)
+        return annotations
+
+
+def _query(rule: Rule, from_ns: int, to_ns: int) -> tuple[Path, dict[str, Any]]:
+    """Return the query that a rule is judged by, and its parameters."""
+    select = {column: rule.select.get(column, "") for column in SELECTOR_COLUMNS}
+    span = {"from_ns": from_ns, "to_ns": to_ns}
+    match rule.test:
+        case Gauge(of=of, per=per):
+            per_where = per.where if per else {}
+            return _HERE / "engine_gauge.sql", {
+                "metric": of.metric,
+                "labels": list(of.where),
+                "wanted": list(of.where.values()),
+                "per_metric": per.metric if per else "",
+                "per_labels": list(per_where),
+                "per_wanted": list(per_where.values()),
+                "model": select["model"],
+                **span,
+            }
+        case Threshold(measure=measure) if measure in CACHE_MEASURES:
+            return _HERE / "cache_measures.sql", select | span
+        case _:
+            width_ns = int(rule.bucket_s * _SECOND_NS)
+            bounds = {"width_ns": width_ns, "max_request_ns": MAX_REQUEST_NS}
+            return _HERE / "rule_measures.sql", {**select, **span, **bounds}
+
+
+def judged_by(rule: Rule, finding: RuleResult) -> Slo | None:
+    """Return the SLO whose bad requests are those that a rule is about; None where there is none.
+
+    A duration's quantile is judged by the rule's threshold, or by the new level of an anomaly.
+    """
+    test = rule.test
+    if not isinstance(test, Threshold | Anomaly):
+        return None
+    metric = _METRICS.get(test.measure.partition("_p")[0])
+    indicator = None
+    if metric is not None:
+        limit = test.value if isinstance(test, Threshold) else finding.value
+        indicator = Indicator(metric, limit, rule.select)
+    elif test.measure in _ENDINGS:
+        indicator = Indicator(Metric.AVAILABILITY, None, rule.select)
+    if indicator is None:
+        return None
+    return Slo(rule.name, rule.title, indicator, Fraction(99, 100), rule.window_s, ())

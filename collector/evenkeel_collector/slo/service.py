@@ -1,0 +1,234 @@
+"""Runs SLO evaluation and alert delivery beside the collector, each in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from evenkeel.errors import ConfigurationError, EvenkeelError
+from evenkeel.guard import ErrorGuard
+from evenkeel.prompts.freeze import Freeze, read_freezes, write_freezes
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.model import Slo
+from evenkeel.slo.receiver import Receiver
+from evenkeel.slo.series import SloStatus
+from evenkeel.watched_file import WatchedFile
+from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
+from evenkeel_collector.alerts.evidence import EvidenceDesk
+from evenkeel_collector.delivery.delivery import DeliveryPolicy, DeliveryWorker
+from evenkeel_collector.slo.budget import promotion_freezes
+from evenkeel_collector.slo.context import CollectorContext
+from evenkeel_collector.slo.evaluator import Evaluator
+from evenkeel_collector.slo.gathering import Gatherer
+from evenkeel_collector.slo.metrics import SloMetrics
+from evenkeel_collector.slo.store import SloStore
+from evenkeel_collector.slo.watch import Heartbeat, watch
+
+logger = logging.getLogger(__name__)
+
+_KEEP_NS = 90 * 86400 * 10**9
+_FORGET_EVERY_NS = 3600 * 10**9
+
+
+class SloService:
+    """The running threads; without an SLO file there are none.
+
+    Raises:
+        ConfigurationError: If the SLO file is wrong or the data folder cannot be used.
+    """
+
+    def __init__(self, context: CollectorContext, policy: DeliveryPolicy) -> None:
+        self._context = context
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        if context.slo_file is None:
+            logger.info("no slo file given: nothing is evaluated")
+            return
+        self._metrics = SloMetrics(context.metrics)
+        self._file = WatchedFile(
+            context.slo_file, read_slo_file, logger, self._metrics.rejected_files.inc
+        )
+        self._freeze_error = ""
+        self._warn_of_lacks()
+        for note in self._file.current.notes:
+            logger.warning("slo file: %s", note)
+        self._book_path = context.data_dir / FILE_NAME
+        AlertBook(self._book_path).close()
+        self._worker = DeliveryWorker(
+            self._book_path, self._find_receivers, policy, self._count_delivery
+        )
+        self._heartbeat = Heartbeat(lambda: float(self._file.current.interval_s))
+        self._desk = EvidenceDesk(time.monotonic)
+        gatherer = Gatherer(
+            context.connect, self._book_path, self._desk, self._find_receivers, self._stop
+        )
+        self._threads += gatherer.start()
+        for name, target in (
+            ("slo-evaluation", self._evaluate),
+            ("slo-watch", self._watch),
+            ("alert-delivery", self._deliver),
+        ):
+            thread = threading.Thread(target=target, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        logger.info(
+            "slo evaluation started path=%s slos=%d interval_s=%s",
+            context.slo_file,
+            len(self._file.current.slos),
+            self._file.current.interval_s,
+        )
+
+    async def close(self) -> None:
+        """Stop after the step under way; what is undelivered waits in the data folder."""
+        self._stop.set()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    def why_not(self) -> str | None:
+        """Return why SLOs are not evaluated any more; None if they are, or if there are none."""
+        return self._heartbeat.why_not() if self._threads else None
+
+    def _watch(self) -> None:
+        watch(
+            self._heartbeat,
+            self._book_path,
+            lambda: self._file.current.receivers,
+            self._context.dashboard_url,
+            self._stop,
+        )
+
+    def _warn_of_lacks(self) -> None:
+        """Say at once what would otherwise be known only when it is wanted."""
+        steps = [step for slo in self._file.current.slos for step in slo.budget_policy]
+        if self._context.prompts_dir is None and any(s.freezes_promotions for s in steps):
+            logger.warning("no promotion of prompts can be frozen: --prompts-dir is not given")
+        for receiver in self._file.current.receivers:
+            lack = receiver.lack()
+            if lack is not None:
+                logger.warning("receiver=%s cannot be told: %s", receiver.name, lack)
+
+    def _find_receivers(self) -> Mapping[str, Receiver]:
+        return {receiver.name: receiver for receiver in self._file.current.receivers}
+
+    def _count_delivery(self, outcome: str) -> None:
+        self._metrics.deliveries.labels(outcome).inc()
+
+    def _evaluate(self) -> None:
+        """Run cycles until stopped; a store that is gone is tried again, from the start."""
+        failures = ErrorGuard(
+            logger.error,
+            "slo evaluation failed, trying again error=%s",
+            expected=(EvenkeelError, sqlite3.Error),
+            count=self._metrics.failures.inc,
+        )
+        while not self._stop.is_set():
+            try:
+                self._evaluate_connected(failures)
+            except Exception as error:
+                # The thread's outermost guard: an alert that nobody evaluates is worse than a
+                # cycle that failed, so it counts, logs and begins anew.
+                failures.record(error)
+                self._stop.wait(self._file.current.interval_s)
+
+    def _evaluate_connected(self, failures: ErrorGuard) -> None:
+        client = self._context.connect()
+        book = AlertBook(self._book_path)
+        try:
+            evaluator = Evaluator(
+                self._file.current,
+                SloStore(client),
+                book,
+                self._context.dashboard_url,
+                failures.record,
+                self._desk,
+                self._heartbeat.long_read,
+            )
+            next_forget_ns = 0
+            while not self._stop.is_set():
+                began = time.monotonic()
+                changed = self._file.reload()
+                if changed is not None:
+                    evaluator.use_file(changed)
+                    self._warn_of_lacks()
+                num_before = failures.num_errors
+                self._context.make_visible()
+                visible = time.monotonic()
+                now_ns = time.time_ns()
+                try:
+                    self._context.use_slos(self._file.current.slos)
+                except Exception as error:
+                    failures.record(error)
+                try:
+                    verdicts = evaluator.cycle(now_ns)
+                    self._metrics.show(verdicts)
+                    self._metrics.show_events(evaluator.counted, evaluator.slos)
+                    self._metrics.show_groups_left_out(evaluator.groups_left_out)
+                    if not evaluator.is_store_gone:
+                        self._heartbeat.beat()
+                    self._freeze_promotions(evaluator.slos, verdicts, now_ns)
+                except (EvenkeelError, sqlite3.Error) as error:
+                    failures.record(error)
+                if failures.num_errors == num_before and failures.clear():
+                    logger.info("slo evaluation works again")
+                if now_ns >= next_forget_ns:
+                    book.forget_before(now_ns - _KEEP_NS)
+                    next_forget_ns = now_ns + _FORGET_EVERY_NS
+                self._metrics.evaluation_s.observe(time.monotonic() - visible)
+                left_s = self._file.current.interval_s - (time.monotonic() - began)
+                self._stop.wait(max(left_s, 0.05))
+        finally:
+            book.close()
+            client.close()
+
+    def _freeze_promotions(
+        self, slos: Sequence[Slo], verdicts: Mapping[str, SloStatus], now_ns: int
+    ) -> None:
+        """Write down which prompts may not be promoted, where that changed.
+
+        What the folder of prompts refuses is logged once, and is no failure of the evaluation.
+        """
+        folder = self._context.prompts_dir
+        if folder is None:
+            return
+        before: list[Freeze] | None = None
+        try:
+            # A file that is damaged is written anew.
+            with suppress(ConfigurationError):
+                before = read_freezes(folder)
+            now = promotion_freezes(slos, verdicts, before or [], now_ns)
+            if now != before:
+                write_freezes(folder, now)
+                logger.warning("promotions frozen by slos=%s", [f.slo for f in now] or "none")
+            self._freeze_error = ""
+        except ConfigurationError as error:
+            if str(error) != self._freeze_error:
+                logger.error("promotions cannot be frozen, trying again error=%s", error)
+            self._freeze_error = str(error)
+
+    def _deliver(self) -> None:
+        """Run the worker until stopped; should it ever end by itself, begin anew."""
+        while not self._stop.is_set():
+            try:
+                asyncio.run(self._worker.run(self._stop))
+            except Exception:
+                self._count_delivery("error")
+                logger.exception("alert delivery failed, beginning anew")
+                self._stop.wait(self._file.current.interval_s)
+
+
+def start(context: CollectorContext, policy: DeliveryPolicy | None = None) -> SloService:
+    """Start evaluation and delivery, and return at once.
+
+    Args:
+        context: The running collector.
+        policy: How hard to try to deliver; the default one except in tests.
+
+    Raises:
+        ConfigurationError: If the SLO file is wrong; nothing was started.
+    """
+    return SloService(context, policy or DeliveryPolicy())

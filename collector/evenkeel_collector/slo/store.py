@@ -1,0 +1,253 @@
+"""What SLO evaluation reads from the store and writes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
+
+from evenkeel.errors import StoreError, first_line
+from evenkeel.slo.judgement import (
+    Buckets,
+    Pattern,
+    Rows,
+    Wanted,
+    matched_sql,
+    read_together,
+    wanted_patterns,
+    wanted_values,
+)
+from evenkeel.slo.model import Metric, Slo
+from evenkeel.slo.query import CountedIndicator, Span, eval_parameters, event_parameters, slo_parts
+from evenkeel.slo.series import SloStatus
+from evenkeel.store import read_query
+from evenkeel.times import to_datetime
+from evenkeel_collector.alerts.book import Transition
+from evenkeel_collector.alerts.message import fingerprint
+from evenkeel_collector.alerts.state import State
+from evenkeel_collector.store.sql import quote
+from evenkeel_collector.store.view_change import MAX_QUERY_SIZE
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+_HERE = Path(__file__).parent
+_ROWS = _HERE / "slo_rows.sql"
+_PIECE_NS = 86400 * 10**9
+# What slo_rows.sql has of patterns.
+_NO_PATTERNS = "CAST([], 'Array(UInt8)')"
+_FIGURES = ("sli", "budget_left_ratio", "factor", "long_s", "short_s", "burn_long", "burn_short")
+
+
+class SloStore:
+    """The store, as SLO evaluation uses it; belongs to the thread that made the client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def counts(self, parts: Sequence[CountedIndicator], span: Span) -> list[Buckets]:
+        """Return the events of each part by bucket.
+
+        Each request is read once, a day at a time, however many parts there are; more often only
+        if they have more patterns than one read has room for.
+
+        Raises:
+            StoreError: If the store is gone or refuses the query.
+        """
+        found = [Buckets.covering(span, part.width_ns) for part in parts]
+        of_requests = [i for i, part in enumerate(parts) if not _is_eval(part)]
+        for group in read_together([parts[i] for i in of_requests]):
+            together = [of_requests[place] for place in group]
+            wanted = wanted_values([parts[i] for i in together])
+            patterns = wanted_patterns([parts[i] for i in together])
+            for from_ns in range(span.from_ns, span.to_ns, _PIECE_NS):
+                piece = replace(span, from_ns=from_ns, to_ns=min(from_ns + _PIECE_NS, span.to_ns))
+                rows = Rows(self._read_rows(piece, wanted, patterns), wanted, patterns)
+                for i in together:
+                    rows.count(parts[i], found[i])
+        for i, part in enumerate(parts):
+            if _is_eval(part):
+                for row in self._query(_HERE / "slo_eval_counts.sql", eval_parameters(part, span)):
+                    place = row["bucket"] - found[i].first
+                    found[i].total[place] += row["total_sum"]
+                    found[i].bad[place] += row["bad_sum"]
+        return found
+
+    def check(self, now_ns: int) -> None:
+        """Count nothing: whether any request could be counted.
+
+        Raises:
+            StoreError: If the store is gone, or requests cannot be read at all.
+        """
+        self._read_rows(Span(now_ns, now_ns + 1, 0), wanted_values([]))
+
+    def _read_rows(self, span: Span, wanted: Wanted, patterns: Sequence[Pattern] = ()) -> bytes:
+        query = read_query(_ROWS)
+        if patterns:
+            query = query.replace(_NO_PATTERNS, matched_sql(patterns, quote))
+        parameters = {
+            **wanted,
+            "from_ns": span.from_ns,
+            "to_ns": span.to_ns,
+            "max_request_ns": span.max_request_ns,
+        }
+        try:
+            return bytes(
+                self._client.raw_query(
+                    query,
+                    parameters=parameters,
+                    settings={"max_query_size": MAX_QUERY_SIZE},
+                    fmt="RowBinary",
+                )
+            )
+        except (ClickHouseError, OSError) as error:
+            raise _refusal(_ROWS.name, error) from error
+
+    def evidence(self, query: Path, slo: Slo, from_ns: int, to_ns: int) -> list[dict[str, Any]]:
+        """Return the rows of one of the evidence queries.
+
+        Raises:
+            StoreError: If the store is gone or refuses the query.
+        """
+        rows = self._query(query, event_parameters(slo_parts(slo), Span(from_ns, to_ns)))
+        # A row that an older version wrote may make a mean that is none.
+        return [{key: _known(value) for key, value in row.items()} for row in rows]
+
+    def read(self, query: Path, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the rows of any query.
+
+        Raises:
+            StoreError: If the store is gone or refuses the query.
+        """
+        return self._query(query, parameters)
+
+    def _query(
+        self,
+        query: Path,
+        parameters: Mapping[str, Any],
+        settings: Mapping[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        try:
+            result = self._client.query(
+                read_query(query), parameters=dict(parameters), settings=dict(settings or {})
+            )
+        except (ClickHouseError, OSError) as error:
+            raise _refusal(query.name, error) from error
+        return list(result.named_results())
+
+    def write_status(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert one evaluation's rows.
+
+        Raises:
+            StoreError: If the store is gone or refuses the rows.
+        """
+        self._insert("slo_status", rows, {})
+
+    def write_transition(self, transition: Transition) -> None:
+        """Insert one transition; the same one again changes nothing.
+
+        Raises:
+            StoreError: If the store is gone or refuses the row.
+        """
+        figures = {name: transition.details.figures.get(name) for name in _FIGURES}
+        is_over = transition.state in (State.RESOLVED, State.INACTIVE)
+        row = {
+            "time": to_datetime(transition.time_ns),
+            "transition_id": transition.id,
+            "alert_id": transition.alert_id,
+            "fingerprint": fingerprint(transition.details.labels),
+            "slo": transition.slo,
+            "severity": transition.severity,
+            "from_state": transition.from_state.value,
+            "state": transition.state.value,
+            "starts_at": to_datetime(transition.starts_at_ns),
+            "ends_at": to_datetime(transition.time_ns) if is_over else None,
+            "silenced": transition.is_silenced,
+            "labels": dict(transition.details.labels),
+            "annotations": dict(transition.details.annotations),
+            **figures,
+        }
+        self._insert("alert_history", [row], {"insert_deduplication_token": transition.id})
+
+    def _insert(
+        self, table: str, rows: Sequence[Mapping[str, Any]], settings: dict[str, Any]
+    ) -> None:
+        columns = list(rows[0])
+        try:
+            self._client.insert(
+                table,
+                [[row[column] for column in columns] for row in rows],
+                column_names=columns,
+                settings=settings,
+            )
+        except DataError:
+            # Not the store's word: the client cannot send what a row holds.
+            raise
+        except (ClickHouseError, OSError) as error:
+            raise _refusal(table, error) from error
+
+
+def _is_eval(part: CountedIndicator) -> bool:
+    return part.indicator.metric is Metric.EVAL_PASS
+
+
+def status_row(
+    slo: Slo, verdict: SloStatus, state: str, severity: str | None, now_ns: int
+) -> dict[str, Any]:
+    """Return a row of `slo_status`."""
+    windows = [burn.window for burn in verdict.burns]
+    return {
+        **_definition(slo, now_ns),
+        "state": state,
+        "severity": severity,
+        "good": verdict.counts.good,
+        "total": verdict.counts.total,
+        "sli": verdict.sli,
+        "budget_left_ratio": verdict.budget_left_ratio,
+        "windows.severity": [window.severity.value for window in windows],
+        "windows.factor": [float(window.factor) for window in windows],
+        "windows.long_s": [float(window.long_s) for window in windows],
+        "windows.short_s": [float(window.short_s) for window in windows],
+        "windows.burn_long": [burn.burn_long for burn in verdict.burns],
+        "windows.burn_short": [burn.burn_short for burn in verdict.burns],
+    }
+
+
+def unknown_row(slo: Slo, now_ns: int) -> dict[str, Any]:
+    """Return the row of `slo_status` of an SLO that could not be evaluated."""
+    windows = ("severity", "factor", "long_s", "short_s", "burn_long", "burn_short")
+    return {
+        **_definition(slo, now_ns),
+        "state": "unknown",
+        "severity": None,
+        "good": 0.0,
+        "total": 0.0,
+        "sli": None,
+        "budget_left_ratio": None,
+        **{f"windows.{name}": [] for name in windows},
+    }
+
+
+def _definition(slo: Slo, now_ns: int) -> dict[str, Any]:
+    return {
+        "time": to_datetime(now_ns),
+        "slo": slo.name,
+        "objective": slo.indicator.metric.value,
+        "threshold_s": slo.indicator.threshold_s,
+        "target": float(slo.target),
+        "period_s": float(slo.scaled_period_s),
+        "scale": float(slo.scale),
+        "selector": dict(slo.indicator.select),
+    }
+
+
+def _refusal(name: str, error: BaseException) -> StoreError:
+    return StoreError(f"{name} failed in the store: {first_line(error)}")
+
+
+def _known(value: object) -> object:
+    return None if isinstance(value, float) and not isfinite(value) else value

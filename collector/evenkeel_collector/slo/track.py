@@ -1,0 +1,132 @@
+"""The counts of one SLO in memory, brought up to date from what the store has new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.judgement import Buckets
+from evenkeel.slo.model import Slo
+from evenkeel.slo.query import CountedIndicator, slo_parts
+from evenkeel.slo.series import BucketSeries, SeriesEvaluator, SloStatus, buckets_in, choose_width_s
+from evenkeel_collector.slo.corrections import Correction
+
+SECOND_NS = 10**9
+# A request's row arrives after its end: exporter, log, insert. Buckets this old are read again.
+LATE_NS = 60 * SECOND_NS
+LONG_LATE_NS = 900 * SECOND_NS
+NO_COUNTS = Counts(0.0, 0.0)
+
+
+class Track:
+    """One SLO with its counts.
+
+    Args:
+        slo: What is judged.
+        corrections: Spans of time whose events do not count.
+        now_ns: When it is first looked at.
+    """
+
+    def __init__(self, slo: Slo, corrections: Sequence[Correction], now_ns: int) -> None:
+        self.slo = slo
+        self.corrections = tuple(corrections)
+        slice_s = None if slo.slicing is None else slo.slicing.length_s * slo.scale
+        width_s = slice_s or choose_width_s(slo.windows)
+        self.width_ns = int(width_s * SECOND_NS)
+        longest_s = slo.scaled_period_s if slo.calendar is None else slo.calendar.longest_s
+        self._judge = SeriesEvaluator(slo.target, slo.windows, longest_s, width_s, slo.significance)
+        self._num_no_data = buckets_in(slo.scaled_no_data_s, width_s)
+        self._series = BucketSeries(max(self._judge.num_buckets, self._num_no_data))
+        self._since_ns = now_ns
+        self._read_until_ns: int | None = None
+        self._settled = self._counted = NO_COUNTS
+        self._settled_until = now_ns // self.width_ns
+
+    @property
+    def parts(self) -> list[CountedIndicator]:
+        """What must be counted."""
+        return slo_parts(self.slo, self.width_ns)
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether nothing was ever read."""
+        return self._read_until_ns is None
+
+    def oldest_ns(self, now_ns: int) -> int:
+        """Return where the oldest bucket begins that matters at `now_ns`."""
+        return (now_ns // self.width_ns - self._series.num_buckets + 1) * self.width_ns
+
+    def first_bucket(self, now_ns: int, late_ns: int) -> int:
+        """Return the oldest bucket that must be read to be up to date at `now_ns`."""
+        oldest = self.oldest_ns(now_ns) // self.width_ns
+        if self._read_until_ns is None:
+            # There is nothing of a group before its first request.
+            since_ns = 0 if self.slo.group is None else self.slo.group.since_ns
+            return max(oldest, since_ns // self.width_ns)
+        return max((self._read_until_ns - late_ns) // self.width_ns, oldest)
+
+    def take(self, first: int, now_ns: int, counts: Sequence[Buckets]) -> None:
+        """Make `counts`, one element a part, the buckets from `first` up to `now_ns`."""
+        end = now_ns // self.width_ns
+        total, bad = np.zeros(end - first + 1), np.zeros(end - first + 1)
+        for member, of_part in zip(self.slo.indicator.parts, counts, strict=True):
+            start = first - of_part.first
+            total += of_part.total[start : start + len(total)] * float(member.weight)
+            bad += of_part.bad[start : start + len(bad)] * float(member.weight)
+        for correction in self.corrections:
+            start = max(correction.from_ns // self.width_ns - first, 0)
+            stop = max(-(-correction.until_ns // self.width_ns) - first, 0)
+            total[start:stop] = bad[start:stop] = 0.0
+        if self.slo.slicing is not None:
+            for place in np.flatnonzero(total):
+                events = self.slo.slicing.slice_of(Counts(float(total[place]), float(bad[place])))
+                total[place], bad[place] = events.total, events.bad
+        if self._read_until_ns is None:
+            # Late rows may be older than what is read for the first time.
+            num_before = max(first - self.oldest_ns(now_ns) // self.width_ns, 0)
+            first -= num_before
+            total, bad = (np.concatenate([np.zeros(num_before), each]) for each in (total, bad))
+        self._series.replace_tail_arrays(first, total, bad)
+        self._read_until_ns = now_ns
+        self._settle(end)
+
+    def _settle(self, end: int) -> None:
+        """Move what no late row can change any more into the running count."""
+        until = max(end - LONG_LATE_NS // self.width_ns, self._settled_until)
+        new = self._series.sum(until - self._settled_until, until)
+        self._settled = Counts(self._settled.total + new.total, self._settled.bad + new.bad)
+        self._settled_until = until
+        tail = self._series.sum(end - until, end)
+        # A counter never falls, whatever is corrected.
+        self._counted = Counts(
+            max(self._counted.total, self._settled.total + tail.total),
+            max(self._counted.bad, self._settled.bad + tail.bad),
+        )
+
+    @property
+    def counted(self) -> Counts:
+        """Events since this track began; never falls."""
+        return self._counted
+
+    def verdict(self, now_ns: int) -> SloStatus:
+        """Return the verdict at `now_ns`."""
+        end = now_ns // self.width_ns
+        calendar, num_period = self.slo.calendar, None
+        if calendar is not None:
+            num_period = end - calendar.start_ns(now_ns) // self.width_ns + 1
+        return self._judge.verdict(self._series, end, num_period)
+
+    def is_without_data(self, now_ns: int) -> bool | None:
+        """Return whether there was no event for as long as the SLO allows.
+
+        None while that cannot be told: nothing came since this program started, and it started
+        less than that long ago.
+        """
+        if not self.slo.scaled_no_data_s:
+            return False
+        if self._series.sum(self._num_no_data, now_ns // self.width_ns).total > 0:
+            return False
+        is_watched = now_ns - self._since_ns >= int(self.slo.scaled_no_data_s * SECOND_NS)
+        return True if is_watched else None

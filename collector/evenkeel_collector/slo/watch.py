@@ -1,0 +1,134 @@
+"""Watches the evaluation from outside its thread: whether cycles are still finished."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.matchers import silence_command
+from evenkeel.slo.receiver import Receiver
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.engine import AlertEngine
+from evenkeel_collector.alerts.state import Condition, Delays
+
+logger = logging.getLogger(__name__)
+
+ALERT_NAME = "SloEvaluationStalled"
+# A name of a file has no colon, so no SLO and no rule has this one.
+STALLED = "evenkeel:evaluation"
+NUM_INTERVALS = 3
+# Intervals of a demo are shorter than the moments in which a busy machine stands still.
+_LEAST_S = 5.0
+# A read of whole periods takes half a minute over 20 M requests, two on a busy machine.
+_LONG_READ_S = 300.0
+_POLL_S = 1.0
+
+
+class Heartbeat:
+    """When the last cycle was finished; safe to use from several threads.
+
+    Args:
+        find_interval_s: Returns the seconds between cycles in force.
+        clock: Seconds that never go back.
+    """
+
+    def __init__(
+        self, find_interval_s: Callable[[], float], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._find_interval_s = find_interval_s
+        self._clock = clock
+        self._last_s = clock()
+        self._has_finished = False
+        self._long_since_s: float | None = None
+
+    def beat(self) -> None:
+        """Note that a cycle was finished."""
+        self._last_s, self._has_finished = self._clock(), True
+
+    @contextmanager
+    def long_read(self) -> Iterator[None]:
+        """Allow for a read of whole periods, which is progress if it ends well."""
+        self._long_since_s = self._clock()
+        try:
+            yield
+            self._last_s = self._clock()
+        finally:
+            self._long_since_s = None
+
+    def why_not(self) -> str | None:
+        """Return why the evaluation counts as stalled; None while it goes on."""
+        now_s, long_since_s = self._clock(), self._long_since_s
+        if long_since_s is not None and now_s - long_since_s < _LONG_READ_S:
+            return None
+        silent_s = now_s - self._last_s
+        if silent_s < self._limit_s():
+            return None
+        return f"no cycle of the slo evaluation was finished for {silent_s:.0f} s"
+
+    def _limit_s(self) -> float:
+        return max(NUM_INTERVALS * self._find_interval_s(), _LEAST_S)
+
+    def is_stalled(self) -> bool | None:
+        """Return whether the evaluation is stalled; None where only the next cycle will tell."""
+        if self.why_not() is not None:
+            return True
+        is_recent = self._clock() - self._last_s < self._limit_s()
+        return False if self._has_finished and is_recent else None
+
+
+def watch(
+    heartbeat: Heartbeat,
+    book_path: Path,
+    find_receivers: Callable[[], Sequence[Receiver]],
+    dashboard_url: str | None,
+    stop: threading.Event,
+) -> None:
+    """Raise an alert while the evaluation is stalled, until stopped.
+
+    It has a connection of its own and reads nothing from the store, so whatever the evaluation
+    hangs in does not hang it.
+    """
+    while not stop.is_set():
+        try:
+            book = AlertBook(book_path)
+            try:
+                engine = AlertEngine(book, dashboard_url, owns=lambda slo: slo == STALLED)
+                while not stop.wait(_POLL_S):
+                    look(engine, heartbeat, find_receivers(), time.time_ns())
+            finally:
+                book.close()
+        except Exception:
+            # Such as a full disk: /readyz says it all the same.
+            logger.exception("the evaluation cannot be watched, trying again")
+            stop.wait(5.0)
+
+
+def look(
+    engine: AlertEngine, heartbeat: Heartbeat, receivers: Sequence[Receiver], now_ns: int
+) -> None:
+    """Step the alert once."""
+    key = (STALLED, Severity.PAGE.value)
+    holds = heartbeat.is_stalled()
+    if not holds and key not in engine.alerts:
+        return
+    labels = {"alertname": ALERT_NAME, "slo": STALLED, "severity": Severity.PAGE.value}
+    reason = heartbeat.why_not() or ""
+    condition = Condition(*key, holds, Delays(), labels, {}, lambda: _describe(reason))
+    engine.observe([condition], receivers, now_ns)
+    engine.repeat(receivers, now_ns)
+
+
+def _describe(reason: str) -> dict[str, str]:
+    return {
+        "summary": "SLOs are not evaluated",
+        "description": (
+            f"{reason[:1].upper()}{reason[1:]}: the store does not answer, or the evaluation "
+            "hangs. No SLO alerts until it goes on; the collector's log says more."
+        ),
+        "silence": silence_command(STALLED),
+    }

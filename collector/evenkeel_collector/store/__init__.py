@@ -1,0 +1,1 @@
+"""Log segments into ClickHouse: schema, rollups, retention, backup."""

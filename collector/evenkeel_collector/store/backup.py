@@ -1,0 +1,147 @@
+"""A collector's folder as one file, and back: store, log, alert state, identity."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import tighten
+from evenkeel_collector.store.data_folder import ID_FILE, LOCK_FILE, hold
+
+MANIFEST = "evenkeel-backup.json"
+FORMAT = 1
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What a backup or restore has copied."""
+
+    files: int
+    bytes: int
+
+
+def back_up(data_dir: Path, target: Path) -> Copied:
+    """Write the folder to `target`, which is complete and on disk when this returns.
+
+    Raises:
+        ConfigurationError: If there is no such folder, a collector runs on it, or the target
+            exists or cannot be written.
+    """
+    if not (data_dir / ID_FILE).exists():
+        raise ConfigurationError(f"{data_dir} (--data-dir) is no collector's folder")
+    if target.exists():
+        raise ConfigurationError(f"{target} exists; choose another name")
+    draft = target.with_name(target.name + ".draft")
+    folder = hold(data_dir)
+    try:
+        checksums: dict[str, str] = {}
+        size = 0
+        with draft.open("wb") as file:
+            with tarfile.open(fileobj=file, mode="w") as tar:
+                for path in _files(data_dir):
+                    name = path.relative_to(data_dir).as_posix()
+                    checksums[name] = _add(tar, path, name)
+                    size += path.stat().st_size
+                for path in sorted(data_dir.rglob("*")):
+                    if path.is_dir() and not any(path.iterdir()):
+                        tar.add(path, path.relative_to(data_dir).as_posix(), recursive=False)
+                manifest = json.dumps({"format": FORMAT, "sha256": checksums}).encode()
+                info = tarfile.TarInfo(MANIFEST)
+                info.size = len(manifest)
+                tar.addfile(info, io.BytesIO(manifest))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(target)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+        folder.release()
+    return Copied(len(checksums), size)
+
+
+def restore(source: Path, data_dir: Path) -> Copied:
+    """Make a folder of a backup, once every file in it has been checked.
+
+    Raises:
+        ConfigurationError: If it is no whole backup, or `data_dir` is there already.
+    """
+    if data_dir.exists() and any(data_dir.iterdir()):
+        raise ConfigurationError(f"{data_dir} (--data-dir) is not empty; restore into a new one")
+    draft = data_dir.with_name(data_dir.name + ".restoring")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        with tarfile.open(source, "r:") as tar:
+            tar.extractall(draft, filter="data")
+        # The backup may be of a version that kept files open to others.
+        tighten(draft)
+        copied = _check(draft, source)
+        if data_dir.exists():
+            data_dir.rmdir()
+        draft.rename(data_dir)
+    except (OSError, tarfile.TarError) as error:
+        raise ConfigurationError(f"{source} cannot be restored: {error}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return copied
+
+
+def _check(folder: Path, source: Path) -> Copied:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        expected: dict[str, str] = manifest["sha256"]
+        if manifest["format"] != FORMAT:
+            raise ConfigurationError(f"{source} was made by a newer evenkeel; upgrade")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"{source} is no whole backup: no {MANIFEST} in it") from error
+    (folder / MANIFEST).unlink()
+    found = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
+    if set(found) != set(expected):
+        raise ConfigurationError(f"{source} is no whole backup: files are missing or too many")
+    size = 0
+    for name, path in found.items():
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != expected[name]:
+                raise ConfigurationError(f"{source} is damaged: {name} has changed")
+        size += path.stat().st_size
+    return Copied(len(found), size)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    # Symbolic links are names that the store makes for people; what they name is in the folder.
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.name != LOCK_FILE:
+            yield path
+
+
+class _Hashing(io.RawIOBase):
+    """Reads a file and hashes what was read, so that the checksum is of the bytes in the backup."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.digest.update(data)
+        return data
+
+
+def _add(tar: tarfile.TarFile, path: Path, name: str) -> str:
+    with path.open("rb") as file:
+        reading = _Hashing(file)
+        tar.addfile(tar.gettarinfo(str(path), name), reading)
+        return reading.digest.hexdigest()

@@ -1,0 +1,96 @@
+"""The collector's folder: its layout, its identity, and the lock that keeps others out."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import FILE_MODE, FOLDER_MODE, make_private_folder
+from evenkeel.settings import COLLECTOR_MARKER
+from evenkeel_collector.log.synced_files import write_synced
+
+logger = logging.getLogger(__name__)
+
+ID_FILE = COLLECTOR_MARKER
+LOCK_FILE = "collector.lock"
+_NODE = re.compile(r"\w{1,64}")
+# What temporary files are made in; what a kill left there is removed at the next start.
+TEMPORARY = "tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """A folder that this process holds until it ends.
+
+    Attributes:
+        path: The folder.
+        node: This collector's name in segment names; stays the same over restarts.
+        lock_fd: The open lock file; the lock goes with it.
+    """
+
+    path: Path
+    node: str
+    lock_fd: int
+
+    @property
+    def store(self) -> Path:
+        """Where the embedded store lies."""
+        return self.path / "store"
+
+    @property
+    def log(self) -> Path:
+        """Where the write-ahead log lies."""
+        return self.path / "log"
+
+    def release(self) -> None:
+        """Let another collector have the folder."""
+        os.close(self.lock_fd)
+
+
+def hold(path: Path) -> DataFolder:
+    """Make the folder if needed, and lock it.
+
+    Raises:
+        ConfigurationError: If it cannot be written, or another collector has it.
+    """
+    try:
+        make_private_folder(path, ID_FILE)
+        fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write to {path} (--data-dir): {error.strerror or error}"
+        ) from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise ConfigurationError(
+            f"another collector is using {path}; stop it, or choose another --data-dir"
+        ) from error
+    try:
+        shutil.rmtree(path / TEMPORARY, ignore_errors=True)
+        (path / TEMPORARY).mkdir(FOLDER_MODE)
+        return DataFolder(path, _read_node(path / ID_FILE), fd)
+    except OSError as error:
+        os.close(fd)
+        raise ConfigurationError(
+            f"cannot write to {path} (--data-dir): {error.strerror}"
+        ) from error
+
+
+def _read_node(path: Path) -> str:
+    if path.exists():
+        node = path.read_text(encoding="ascii", errors="replace").strip()
+        if _NODE.fullmatch(node):
+            return node
+        logger.error("this collector's name was damaged, it gets a new one file=%s", path)
+    node = uuid.uuid4().hex[:12]
+    write_synced(path, f"{node}\n".encode())
+    return node

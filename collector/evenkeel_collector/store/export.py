@@ -1,0 +1,84 @@
+"""Tables of the embedded store as Parquet files, one a table and day."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from evenkeel.errors import ConfigurationError, first_line
+from evenkeel_collector.store.data_folder import ID_FILE, hold
+from evenkeel_collector.store.retention import TABLES
+from evenkeel_collector.store.sql import quote
+from evenkeel_collector.store.storage import open_embedded
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export has written."""
+
+    files: int
+    rows: int
+
+
+def export_parquet(data_dir: Path, target: Path, tables: Sequence[str] | None) -> Exported:
+    """Write `target/TABLE/YYYY-MM-DD.parquet` for each day that has rows.
+
+    States of the rollups are written as their values: percentiles as arrays of p50, p95, p99.
+
+    Raises:
+        ConfigurationError: If there is no such folder or table, a collector runs on the folder, or
+            a file is there already.
+    """
+    if not (data_dir / ID_FILE).exists():
+        raise ConfigurationError(f"{data_dir} (--data-dir) is no collector's folder")
+    for table in tables or ():
+        if table not in TABLES:
+            raise ConfigurationError(f"no table {table!r} to export; tables: {', '.join(TABLES)}")
+    folder = hold(data_dir)
+    try:
+        storage = open_embedded(folder.store, folder.log)
+        client = storage.connect()
+        try:
+            parts = [_export(client, table, target) for table in tables or TABLES]
+        except (ClickHouseError, OSError) as error:
+            raise ConfigurationError(f"cannot export to {target}: {first_line(error)}") from error
+        finally:
+            client.close()
+            storage.close()
+    finally:
+        folder.release()
+    return Exported(sum(part.files for part in parts), sum(part.rows for part in parts))
+
+
+def _export(client: Client, table: str, target: Path) -> Exported:
+    time = TABLES[table].time
+    types = client.query(
+        "SELECT name, type FROM system.columns WHERE database = currentDatabase()"
+        " AND table = {table:String} ORDER BY position",
+        parameters={"table": table},
+    ).result_rows
+    columns = ", ".join(
+        f"finalizeAggregation(`{name}`) AS `{name}`"
+        if kind.startswith("AggregateFunction")
+        else f"`{name}`"
+        for name, kind in types
+    )
+    folder = target / table
+    folder.mkdir(parents=True, exist_ok=True)
+    days = client.query(f"SELECT toDate({time}, 'UTC') AS day, count() FROM {table} GROUP BY day")
+    num_rows = 0
+    for day, count in sorted(days.result_rows):
+        path = folder / f"{day:%Y-%m-%d}.parquet"
+        client.command(
+            f"SELECT {columns} FROM {table} WHERE toDate({time}, 'UTC') = '{day:%Y-%m-%d}'"
+            f" INTO OUTFILE {quote(str(path.resolve()))} FORMAT Parquet"
+        )
+        num_rows += count
+    return Exported(len(days.result_rows), num_rows)

@@ -1,0 +1,200 @@
+"""Moves sealed log segments into the store, in order, until the store has them."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
+
+from evenkeel.errors import first_line
+from evenkeel_collector.log.isolation import isolate
+from evenkeel_collector.log.recovery import SealedSegment
+from evenkeel_collector.log.segment import encode_segment, read_bodies
+from evenkeel_collector.log.write_ahead_log import WriteAheadLog
+from evenkeel_collector.store.check import CheckStore
+from evenkeel_collector.store.storage import Storage, insert_segment, insert_segment_file
+from evenkeel_collector.telemetry.metrics import SelfMetrics
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.5
+FIRST_RETRY_S = 0.1
+MAX_RETRY_S = 5.0
+# Longest that an insert in hand is waited for at the end; a server that hangs is left alone.
+IN_HAND_S = 5.0
+# A store that answers and refuses is asked again this often before the segment is suspected.
+MAX_REFUSALS = 3
+# Answers of a store that has no room, no time or no rights now: the segment is not to blame.
+TRANSIENT_CODES = frozenset({
+    60,  # UNKNOWN_TABLE
+    74, 75, 76, 77, 87, 88, 92,  # a file cannot be read, written, opened, closed, sought, cut
+    81,  # UNKNOWN_DATABASE
+    159,  # TIMEOUT_EXCEEDED
+    202,  # TOO_MANY_SIMULTANEOUS_QUERIES
+    209, 210,  # SOCKET_TIMEOUT, NETWORK_ERROR
+    241,  # MEMORY_LIMIT_EXCEEDED
+    242,  # TABLE_IS_READ_ONLY
+    243,  # NOT_ENOUGH_SPACE
+    252,  # TOO_MANY_PARTS
+    497, 516,  # ACCESS_DENIED, AUTHENTICATION_FAILED
+    999,  # KEEPER_EXCEPTION
+})  # fmt: skip
+
+
+class Inserter:
+    """One thread with its own client of the store.
+
+    Args:
+        log: Where sealed segments come from.
+        storage: Where they go.
+        metrics: Where inserts are counted.
+        min_free_bytes: What the embedded store's disk must have free for an insert to be tried.
+    """
+
+    def __init__(
+        self,
+        log: WriteAheadLog,
+        storage: Storage,
+        metrics: SelfMetrics,
+        min_free_bytes: int = 0,
+    ) -> None:
+        self._min_free_bytes = min_free_bytes
+        self._log = log
+        self._storage = storage
+        self._metrics = metrics
+        self._stop = threading.Event()
+        self._client: Client | None = None
+        self._thread = threading.Thread(target=self._run, name="inserter", daemon=True)
+        self._thread.start()
+
+    def close(self, drain_s: float) -> bool:
+        """Insert what is left for at most `drain_s`; return whether the log is empty.
+
+        An insert in hand then is waited for: the engine crashes if it is closed under one.
+        """
+        deadline = time.monotonic() + drain_s
+        while time.monotonic() < deadline and not self._log.is_drained():
+            time.sleep(0.01)
+        self._stop.set()
+        self._thread.join(timeout=IN_HAND_S)
+        return self._log.is_drained()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            segment = self._log.next_sealed(POLL_S)
+            if segment is not None:
+                self._store(segment)
+        if self._client is not None:
+            self._client.close()
+
+    def _store(self, segment: SealedSegment) -> None:
+        """Return once the store has the segment, or the thread is to stop."""
+        num_refusals, wait_s = 0, FIRST_RETRY_S
+        left: SealedSegment | None = segment
+        while left is not None and not self._stop.is_set():
+            left = self._check(left)
+            try:
+                if left is not None and num_refusals >= MAX_REFUSALS:
+                    num_refusals = 0
+                    left = self._part(left)
+                if left is None:
+                    return
+                self._insert(left)
+                self._log.delete(left)
+                self._metrics.segments_stored.inc()
+                return
+            except (ClickHouseError, OSError) as error:
+                self._metrics.insert_failures.inc()
+                num_refusals += _is_refusal(error)
+                logger.warning(
+                    "insert failed segment=%s retry_s=%.1f error=%s",
+                    segment.name, wait_s, first_line(error, max_chars=300),
+                )  # fmt: skip
+            self._stop.wait(wait_s * random.uniform(0.5, 1.5))
+            wait_s = min(wait_s * 2, MAX_RETRY_S)
+
+    def _check(self, segment: SealedSegment) -> SealedSegment | None:
+        """Return what of a segment is intact on the disk; None if nothing, or if it is unreadable.
+
+        One that cannot be read must not keep those behind it waiting.
+        """
+        for attempt in range(1, MAX_REFUSALS + 1):
+            try:
+                checked = self._log.check(segment)
+                break
+            except OSError as error:
+                logger.error(
+                    "log segment not read segment=%s attempt=%d error=%s",
+                    segment.path, attempt, error,
+                )  # fmt: skip
+                self._stop.wait(FIRST_RETRY_S)
+        else:
+            self._metrics.segments_damaged.inc()
+            self._log.leave(segment)
+            return None
+        if checked.is_damaged:
+            self._metrics.segments_damaged.inc()
+            self._metrics.damaged_bytes.inc(checked.num_damaged_bytes)
+        return checked.segment
+
+    def _insert(self, segment: SealedSegment) -> None:
+        self._check_disk()
+        if self._client is None:
+            self._client = self._storage.connect()
+        schema, name = self._storage.insert_settings, segment.name
+        with self._storage.gate.inserting(), self._metrics.insert_seconds.time():
+            if self._storage.embedded_path is not None:
+                insert_segment_file(self._client, schema, name, segment.path.resolve())
+                return
+            with segment.path.open("rb") as file:
+                insert_segment(self._client, schema, name, file)
+
+    def _check_disk(self) -> None:
+        """Return if there is room: the engine may keep a broken part where a write is cut short.
+
+        Raises:
+            OSError: If the disk has less free than it should.
+        """
+        path = self._storage.embedded_path
+        if path is None:
+            return
+        disk = os.statvfs(path)
+        free_bytes = disk.f_bavail * disk.f_frsize
+        if free_bytes < self._min_free_bytes:
+            raise OSError(
+                errno.ENOSPC,
+                f"the disk has {free_bytes >> 20} MiB free, the store is not written below "
+                f"{self._min_free_bytes >> 20} (min_free_bytes)",
+            )
+
+    def _part(self, segment: SealedSegment) -> SealedSegment | None:
+        """Set aside what no store could take; return what is left of the segment, if anything."""
+        if self._client is None:
+            self._client = self._storage.connect()
+        with CheckStore(self._client, self._storage.insert_settings) as check:
+            isolated = isolate(
+                read_bodies(segment.path.read_bytes(), segment.name),
+                lambda bodies: check.refusal(
+                    encode_segment(segment.name, segment.created_ns, bodies)
+                ),
+            )
+        if not isolated.poison:
+            return segment
+        self._metrics.segments_quarantined.inc(len(isolated.poison))
+        return self._log.part(segment, isolated)
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the store answered that it will not have this segment."""
+    if not isinstance(error, DatabaseError):
+        return False
+    return error.code is not None and error.code not in TRANSIENT_CODES

@@ -1,0 +1,116 @@
+"""Brings the store's tables up to date: numbered SQL files, applied in order and recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_collector.store.view_change import Render, name_views_back, run_statement
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+logger = logging.getLogger(__name__)
+
+_FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
+_TABLE = """CREATE TABLE IF NOT EXISTS schema_migrations (
+    number UInt32, name String, checksum String, applied_at DateTime64(3, 'UTC')
+) ENGINE = MergeTree ORDER BY number"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered file; its statements are safe to repeat after a crash in the middle."""
+
+    number: int
+    name: str
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        """The file's SHA-256, so that a change of an applied file is noticed."""
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    @property
+    def statements(self) -> list[str]:
+        """The statements: each ends with a semicolon at the end of a line."""
+        return [part for part in re.split(r";[ \t]*(?:\n|$)", self.sql) if part.strip()]
+
+
+def read_migrations() -> list[Migration]:
+    """Return the files in `collector/schema`, by number.
+
+    Raises:
+        ConfigurationError: If two files share a number.
+    """
+    migrations = []
+    for file in (files("evenkeel_collector.store") / "schema").iterdir():
+        if match := _FILE_NAME.fullmatch(file.name):
+            sql = file.read_text(encoding="utf-8")
+            migrations.append(Migration(int(match[1]), match[2], sql))
+    migrations.sort(key=lambda migration: migration.number)
+    numbers = [migration.number for migration in migrations]
+    if len(set(numbers)) < len(numbers):
+        raise ConfigurationError(f"two files in collector/schema share a number: {numbers}")
+    return migrations
+
+
+def migrate(
+    client: Client,
+    migrations: Sequence[Migration] | None = None,
+    render: Render = lambda statement: [statement],
+    table: str = _TABLE,
+    before_upgrade: Callable[[], None] = lambda: None,
+) -> list[Migration]:
+    """Apply what the store lacks, and return it.
+
+    Args:
+        client: Of the store, with the database in place.
+        migrations: All there are; None: those of this version.
+        render: What to run in place of a statement, such as a cluster's form of it.
+        table: The statement that makes the table of what was applied.
+        before_upgrade: Called if the store has rows and lacks a migration.
+
+    Raises:
+        ConfigurationError: If the store was made by another version of the same files.
+    """
+    client.command(table)
+    rows = client.query("SELECT number, checksum FROM schema_migrations").result_rows
+    applied: dict[int, str] = dict(rows)
+    migrations = read_migrations() if migrations is None else migrations
+    newest = max(applied, default=0)
+    if newest > max(migration.number for migration in migrations):
+        raise ConfigurationError(
+            f"the store has migration {newest:04d}, made by a newer evenkeel; "
+            "upgrade, or use another --data-dir"
+        )
+    name_views_back(client, render)
+    missing = [migration for migration in migrations if migration.number not in applied]
+    for migration in migrations:
+        if applied.get(migration.number, migration.checksum) != migration.checksum:
+            raise ConfigurationError(
+                f"migration {migration.number:04d}_{migration.name} has changed since this store "
+                "was made; use another --data-dir"
+            )
+    if applied and missing:
+        before_upgrade()
+    for migration in missing:
+        for statement in migration.statements:
+            run_statement(client, statement, render)
+        client.insert(
+            "schema_migrations",
+            [[migration.number, migration.name, migration.checksum, _now(client)]],
+            column_names=["number", "name", "checksum", "applied_at"],
+        )
+        logger.info("migration applied number=%04d name=%s", migration.number, migration.name)
+    return missing
+
+
+def _now(client: Client) -> object:
+    return client.query("SELECT now64(3, 'UTC')").first_row[0]

@@ -1,0 +1,256 @@
+"""Opens the store: chDB inside this process, or a ClickHouse server, through one client API."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import clickhouse_connect
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from evenkeel.errors import ConfigurationError, MissingPartError, StoreError, first_line
+from evenkeel.secret_text import hide_password
+from evenkeel.store import DATABASE, check_url
+from evenkeel_collector.log.recovery import recover
+from evenkeel_collector.store.cluster import cluster_schema, migrations_table
+from evenkeel_collector.store.insert_gate import InsertGate
+from evenkeel_collector.store.migrations import migrate, read_migrations
+from evenkeel_collector.store.rollups import Rollups
+from evenkeel_collector.store.sql import quote
+from evenkeel_collector.store.unfinished_inserts import forget_unfinished_inserts
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+logger = logging.getLogger(__name__)
+
+# How often an upgrade says how far it is with the log.
+PROGRESS_S = 5.0
+
+Connect = Callable[[], "Client"]
+
+SEGMENT_SCHEMA = Path(__file__).parent / "schema" / "otlp_traces.proto"
+# Looking for a chain of comparisons in each AND takes half of the analysis of the largest view, at
+# every insert, and finds none (docs/decisions/0175). The plans of views have nothing to optimise
+# either: each reads the rows of one insert (docs/decisions/0200).
+SHORT_ANALYSIS = {"optimize_and_compare_chain": "0", "query_plan_enable_optimizations": "0"}
+# Text within arrays keeps its slashes: the engine would write a/b as a\/b.
+PLAIN_SLASHES = {"output_format_json_escape_forward_slashes": "0"}
+# Where a query or an acknowledgement wants a core too, an insert waits (docs/decisions/0180). The
+# engine does nothing where it may not raise a thread's priority again.
+BEHIND_QUERIES = {
+    "os_threads_nice_value_query": "5",
+    "os_threads_nice_value_materialized_view": "5",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """An open store, its tables up to date.
+
+    Attributes:
+        connect: Returns a client for the calling thread; it may read and write.
+        embedded_path: Where chDB keeps its files; None with a server.
+        insert_settings: What every insert of a log segment is sent with, above all its schema.
+        close: Closes the store itself; clients are closed by who made them.
+        rollups: What the rollups keep; they are set.
+        gate: Which every insert of a segment passes.
+    """
+
+    connect: Connect
+    embedded_path: Path | None
+    insert_settings: Mapping[str, str]
+    close: Callable[[], None]
+    rollups: Rollups
+    gate: InsertGate
+
+
+def open_embedded(folder: Path, log: Path | None = None) -> Storage:
+    """Open chDB in `folder`; one process may.
+
+    Args:
+        folder: Where it keeps its files.
+        log: The folder of the log, whose segments are stored before tables of another version are
+            changed.
+
+    Raises:
+        ConfigurationError: If the folder cannot be opened, or its tables are of another version.
+        MissingPartError: If chDB is not installed.
+    """
+    if find_spec("chdb") is None:
+        raise MissingPartError(
+            "the embedded store needs the module 'chdb'; install it with: "
+            "pip install 'evenkeel[embedded]', or use --clickhouse URL"
+        )
+    path = folder.resolve()
+    # By path: chDB would keep a copy of a schema given as text in the working directory.
+    insert_settings = {
+        "format_schema": f"{SEGMENT_SCHEMA}:Segment",
+        **PLAIN_SLASHES,
+        **SHORT_ANALYSIS,
+        **BEHIND_QUERIES,
+    }
+
+    def connect() -> Client:
+        return clickhouse_connect.get_client(interface="chdb", path=str(path), database=DATABASE)
+
+    try:
+        forget_unfinished_inserts(path)
+        # An open client keeps the engine: without one, each connect would load the store again.
+        anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
+        anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")
+        client = connect()
+        migrate(client, before_upgrade=partial(_store_log, client, insert_settings, log))
+        client.close()
+        gate = InsertGate()
+        rollups = Rollups(connect, gate)
+    except (ClickHouseError, OSError, StoreError) as error:
+        raise ConfigurationError(
+            f"the store in {path} cannot be opened: {first_line(error)}"
+        ) from error
+    return Storage(connect, path, insert_settings, anchor.close, rollups, gate)
+
+
+def open_server(url: str, cluster: str | None = None, log: Path | None = None) -> Storage:
+    """Use the ClickHouse server at `url`; with `cluster`, make the tables on all of its servers.
+
+    Args:
+        url: Where it answers.
+        cluster: Its cluster's name.
+        log: As for `open_embedded`.
+
+    Raises:
+        ConfigurationError: If it is no HTTP address, does not answer, or its tables are of another
+            version.
+    """
+    check_url(url)
+
+    def connect(database: str | None = DATABASE) -> Client:
+        # Sessions off: the inserter and the SLO evaluation may ask at the same time.
+        return clickhouse_connect.get_client(
+            dsn=url,
+            secure=url.startswith("https:"),
+            database=database,
+            autogenerate_session_id=False,
+        )
+
+    schema = cluster_schema(cluster, read_migrations()) if cluster else None
+    try:
+        first = connect(None)
+        where = f" ON CLUSTER '{cluster}'" if cluster else ""
+        first.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}{where} ENGINE = Atomic")
+        first.close()
+        client = connect()
+        insert_settings = {
+            "format_schema_source": "string",
+            "format_schema": SEGMENT_SCHEMA.read_text(encoding="utf-8"),
+            "format_schema_message_name": "Segment",
+            **PLAIN_SLASHES,
+            **_known_settings(client, SHORT_ANALYSIS),
+        }
+        store_log = partial(_store_log, client, insert_settings, log)
+        if schema is None:
+            migrate(client, before_upgrade=store_log)
+        else:
+            migrate(
+                client,
+                render=schema.render,
+                table=migrations_table(schema.cluster),
+                before_upgrade=store_log,
+            )
+        client.close()
+        gate = InsertGate()
+        rollups = (
+            Rollups(connect, gate) if schema is None else Rollups(connect, gate, schema.render)
+        )
+    except (ClickHouseError, OSError, StoreError) as error:
+        shown = hide_password(url)
+        reason = first_line(error).replace(url, shown)
+        raise ConfigurationError(f"no ClickHouse answers at {shown}: {reason}") from error
+    return Storage(connect, None, insert_settings, lambda: None, rollups, gate)
+
+
+def insert_segment(
+    client: Client,
+    insert_settings: Mapping[str, str],
+    name: str,
+    segment: IO[bytes],
+    database: str = DATABASE,
+) -> None:
+    """Insert a sealed segment; a segment that the store already has under `name` changes nothing.
+
+    Raises:
+        ClickHouseError: If the store is gone, or refuses the segment.
+    """
+    client.raw_insert(
+        f"{database}.otlp_traces",
+        insert_block=segment,
+        fmt="ProtobufSingle",
+        settings={**insert_settings, **_token_settings(name)},
+    )
+
+
+def insert_segment_file(
+    client: Client, insert_settings: Mapping[str, str], name: str, path: Path
+) -> None:
+    """As `insert_segment`, into the embedded store, which reads the file by itself.
+
+    Raises:
+        ClickHouseError: As `insert_segment`.
+    """
+    settings = ", ".join(
+        f"{key} = {quote(value)}"
+        for key, value in {**insert_settings, **_token_settings(name)}.items()
+    )
+    # raw_insert would have chDB read a copy of the file. A folder's name may look like a pattern to
+    # it, a number does not.
+    with path.open("rb") as segment:
+        client.command(
+            f"INSERT INTO {DATABASE}.otlp_traces FROM INFILE '/proc/self/fd/{segment.fileno()}' "
+            f"SETTINGS {settings} FORMAT ProtobufSingle"
+        )
+
+
+def _store_log(client: Client, insert_settings: Mapping[str, str], log: Path | None) -> None:
+    """Store what the log holds through the views that may have stored it already.
+
+    Where a migration puts a table between two others, the tokens behind it are no longer those of
+    before: a segment that was inserted whole, and that a kill kept from being deleted, would count
+    twice there. One that cannot be stored now is left to the inserter.
+    """
+    segments = recover(log).segments if log is not None else ()
+    told_s = time.monotonic()
+    for number, segment in enumerate(segments):
+        if time.monotonic() - told_s > PROGRESS_S:
+            told_s = time.monotonic()
+            logger.info(
+                "storing the log before the upgrade segment=%d of=%d", number, len(segments)
+            )
+        try:
+            with segment.path.open("rb") as file:
+                insert_segment(client, insert_settings, segment.name, file)
+        except ClickHouseError as error:
+            logger.warning(
+                "segment left for later segment=%s error=%s", segment.name, first_line(error)
+            )
+            continue
+        segment.path.unlink()
+
+
+def _known_settings(client: Client, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those that the server has; an older one would refuse an insert with another."""
+    names = {name for (name,) in client.query("SELECT name FROM system.settings").result_rows}
+    return {name: value for name, value in settings.items() if name in names}
+
+
+def _token_settings(name: str) -> dict[str, str]:
+    return {
+        "insert_deduplication_token": name,
+        "deduplicate_blocks_in_dependent_materialized_views": "1",
+    }

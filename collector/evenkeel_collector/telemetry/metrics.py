@@ -1,0 +1,180 @@
+"""What the collector counts about itself, shown on `/metrics`."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from evenkeel_collector.log.quarantine import DAMAGED_SUFFIX, SEALED_SUFFIX, list_quarantined
+from evenkeel_collector.log.write_ahead_log import WriteAheadLog
+
+INSERT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+QUERY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+ACKNOWLEDGE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+
+
+class SelfMetrics:
+    """The counters of one collector, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.spans_accepted = Counter(
+            "evenkeel_collector_spans_accepted_total",
+            "Spans acknowledged: they are in the log.",
+            ["transport"],
+            registry=self.registry,
+        )
+        self.points_accepted = Counter(
+            "evenkeel_collector_points_accepted_total",
+            "Metric points acknowledged: they are in the log.",
+            ["transport"],
+            registry=self.registry,
+        )
+        self.redactions = Counter(
+            "evenkeel_collector_redactions_total",
+            "Replacements and removals in trace requests.",
+            ["rule"],
+            registry=self.registry,
+        )
+        self.details_sampled = Counter(
+            "evenkeel_collector_details_sampled_total",
+            "Requests whose detail was sampled, by why it was kept or dropped.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.scrapes = Counter(
+            "evenkeel_collector_scrapes_total",
+            "Prometheus endpoints read.",
+            ["target", "result"],
+            registry=self.registry,
+        )
+        self.requests_rejected = Counter(
+            "evenkeel_collector_requests_rejected_total",
+            "Export requests that were not acknowledged.",
+            ["transport", "reason"],
+            registry=self.registry,
+        )
+        self.bodies_repeated = Counter(
+            "evenkeel_collector_repeated_bodies_total",
+            "Bodies acknowledged but not stored: the same bytes were accepted minutes before.",
+            ["transport"],
+            registry=self.registry,
+        )
+        self.connections = Gauge(
+            "evenkeel_collector_connections",
+            "Open connections of an HTTP port.",
+            ["port"],
+            registry=self.registry,
+        )
+        self.connections_closed = Counter(
+            "evenkeel_collector_connections_closed_total",
+            "Connections closed because they kept the port waiting (handshake, head, body, reader, "
+            "idle), to make room for others, or refused because the port was full.",
+            ["port", "reason"],
+            registry=self.registry,
+        )
+        self.acknowledge_seconds = Histogram(
+            "evenkeel_collector_acknowledge_seconds",
+            "From the whole body of a request to its record being on disk.",
+            buckets=ACKNOWLEDGE_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.insert_seconds = Histogram(
+            "evenkeel_collector_insert_seconds",
+            "Time to insert one log segment into the store, views included.",
+            buckets=INSERT_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.segments_stored = Counter(
+            "evenkeel_collector_segments_stored_total",
+            "Log segments that the store has.",
+            registry=self.registry,
+        )
+        self.insert_failures = Counter(
+            "evenkeel_collector_insert_failures_total",
+            "Inserts that failed and were tried again, or set aside.",
+            registry=self.registry,
+        )
+        self.segments_quarantined = Counter(
+            "evenkeel_collector_segments_quarantined_total",
+            "Pieces of log segments that the store refused: kept in log/quarantine, not queryable.",
+            registry=self.registry,
+        )
+        self.torn_bytes = Counter(
+            "evenkeel_collector_torn_bytes_total",
+            "Bytes cut from the end of log segments after a crash: never acknowledged.",
+            registry=self.registry,
+        )
+        self.segments_damaged = Counter(
+            "evenkeel_collector_segments_damaged_total",
+            "Log segments that the disk had damaged, or that could not be read at all.",
+            registry=self.registry,
+        )
+        self.damaged_bytes = Counter(
+            "evenkeel_collector_damaged_bytes_total",
+            "Bytes of log segments in no intact record: kept in log/quarantine.",
+            registry=self.registry,
+        )
+        self.query_seconds = Histogram(
+            "evenkeel_collector_query_seconds",
+            "Time to answer a query on the query port, waiting included.",
+            buckets=QUERY_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.queries_cancelled = Counter(
+            "evenkeel_collector_queries_cancelled_total",
+            "Queries ended because their client had left.",
+            registry=self.registry,
+        )
+        self.access_files_rejected = Counter(
+            "evenkeel_collector_access_files_rejected_total",
+            "Versions of the access file that were wrong, and not put in force.",
+            registry=self.registry,
+        )
+        self.queries_refused = Counter(
+            "evenkeel_collector_queries_refused_total",
+            "Queries refused because they could write, leave the store, or lift a limit.",
+            registry=self.registry,
+        )
+
+    def num_segments_stored(self) -> float:
+        """Return how many log segments were stored since the start."""
+        name = "evenkeel_collector_segments_stored_total"
+        return self.registry.get_sample_value(name) or 0.0
+
+    def watch_log(self, log: WriteAheadLog) -> None:
+        """Show the log's size and age, read when `/metrics` is asked for."""
+        Gauge(
+            "evenkeel_collector_log_bytes",
+            "Bytes in the log that the store does not have yet.",
+            registry=self.registry,
+        ).set_function(log.num_bytes)
+        Gauge(
+            "evenkeel_collector_oldest_unstored_seconds",
+            "Age of the oldest segment that the store does not have yet; 0 when it has all.",
+            registry=self.registry,
+        ).set_function(lambda: _age_s(log.oldest_ns()))
+        quarantine_files = Gauge(
+            "evenkeel_collector_quarantine_files",
+            "Files in log/quarantine: pieces that the store refused, and damaged remains.",
+            ["kind"],
+            registry=self.registry,
+        )
+        for kind, suffix in (("refused", SEALED_SUFFIX), ("damaged", DAMAGED_SUFFIX)):
+            quarantine_files.labels(kind).set_function(
+                partial(_num_quarantined, log.folder, suffix)
+            )
+        self.torn_bytes.inc(log.recovered.num_torn_bytes)
+        self.segments_damaged.inc(log.recovered.num_damaged)
+        self.damaged_bytes.inc(log.recovered.num_damaged_bytes)
+
+
+def _num_quarantined(folder: Path, suffix: str) -> float:
+    return len(list_quarantined(folder, suffix))
+
+
+def _age_s(since_ns: int | None) -> float:
+    return 0.0 if since_ns is None else max(0.0, (time.time_ns() - since_ns) / 1e9)

@@ -1,0 +1,1 @@
+"""Charts, tables, tiles and words, escaped by construction."""

@@ -1,0 +1,194 @@
+// Puts the server's chart in place, says its values at the pointer or the arrow keys, and sends
+// back the stretch that was dragged over, or the point that was picked. It is sent with a page, not with a refresh;
+// each chart's own script (frame/zoom.py) puts its component into the queue `ekCharts`.
+const PAIR = /[ML]([-+\d.e]+) ([-+\d.e]+)/g;
+const BAR = /M([-+\d.e]+) ([-+\d.e]+)V([-+\d.e]+)/g;
+const three = (v) => Number(v.toPrecision(3)).toLocaleString("en");
+const seconds = (v) => (v < 0.9995 ? `${three(v * 1e3)} ms` : `${three(v)} s`);
+const clock = { timeZone: "UTC", day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit",
+  second: "2-digit", hour12: false };
+
+// What one path says: [x, value, lower end, upper end] of each point, bar or cell.
+function read(path) {
+  const { kind, name, counts } = path.dataset, d = path.getAttribute("d");
+  const numbers = (counts ?? "").split(" ").map(Number);
+  const points = kind === "line"
+    ? Array.from(d.matchAll(PAIR), (m) => [+m[1], +m[2], +m[2], +m[2]])
+    : Array.from(d.matchAll(BAR), (m, i) =>
+        [+m[1], kind === "cell" ? numbers[i] : m[3] - m[2], +m[2], +m[3]]);
+  return { kind, name, colour: path.getAttribute("stroke"), points };
+}
+
+class Live {
+  constructor(host) {
+    this.host = host;
+    this.from = this.at = null;
+    const on = (name, act) => host.addEventListener(name, act);
+    on("pointermove", (e) => this.move(e));
+    on("pointerleave", () => this.hide());
+    on("pointerdown", (e) => this.press(e));
+    on("pointerup", (e) => this.release(e));
+    on("pointercancel", () => { this.from = null; this.hide(); });
+    on("keydown", (e) => this.key(e));
+    on("focusout", () => this.hide());
+  }
+
+  show(html) {
+    // Not while it is dragged over: the stretch would be another one.
+    if (this.html === html || this.from !== null) return;
+    const hadFocus = this.host.contains(document.activeElement);
+    this.html = html;
+    this.host.innerHTML = html;
+    this.chart = this.host.firstElementChild;
+    this.plot = this.chart.querySelector(".ek-plot");
+    this.series = null;
+    const data = this.chart.dataset;
+    for (const name of ["begin", "step", "left", "right", "bottom", "top"]) this[name] = +data[name];
+    this.x = data.x;
+    if (hadFocus) this.chart.focus();
+    if (this.at) this.say(this.at.x, this.at.y);
+  }
+
+  place(event) {
+    const box = this.plot.getBoundingClientRect();
+    const part = (v) => Math.min(1, Math.max(0, v));
+    return { x: this.left + part((event.clientX - box.left) / box.width) * (this.right - this.left),
+      y: this.top - part((event.clientY - box.top) / box.height) * (this.top - this.bottom) };
+  }
+
+  // The points at a place: the nearest of each line or bar, or the one cell.
+  near(x, y) {
+    this.series ??= Array.from(this.chart.querySelectorAll("path[data-kind]"), read);
+    const reach = { time: 0.5, since: (this.right - this.left) / 100, duration: Infinity }[this.x], found = [];
+    for (const one of this.series) {
+      let best = null;
+      for (const p of one.points) {
+        if (one.kind === "cell" && !(Math.abs(p[0] - x) <= 0.5 && p[2] <= y && y < p[3])) continue;
+        if (best === null || Math.abs(p[0] - x) < Math.abs(best[0] - x)) best = p;
+      }
+      if (best && Math.abs(best[0] - x) > reach) best = null;
+      if (best || one.kind !== "cell") found.push({ ...one, point: best });
+    }
+    return found;
+  }
+
+  say(x, y) {
+    const found = this.near(x, y), hit = found.find((f) => f.point);
+    this.clear();
+    if (!found.length) return;
+    this.at = { x, y };
+    const at = hit ? hit.point[0] : x, part = (at - this.left) / (this.right - this.left);
+    const cursor = this.add("ek-cursor"), box = this.add("ek-said");
+    cursor.style.left = `${part * 100}%`;
+    box.style[part > 0.6 ? "right" : "left"] = `calc(${(part > 0.6 ? 1 - part : part) * 100}% + 10px)`;
+    box.setAttribute("role", "status");
+    const { begin, step } = this, { unit } = this.chart.dataset;
+    const head = this.x === "since" ? `${seconds(at)} since arrival` : this.x === "time"
+      ? `${new Date(begin + (hit?.kind === "line" ? at : Math.floor(at)) * step)
+          .toLocaleString("en-GB", clock)} UTC`
+      : `took up to ${seconds(10 ** at)}`;
+    this.add("", box).textContent = head;
+    for (const { kind, name, colour, point } of found) {
+      const row = this.add("ek-said-row", box);
+      this.add("", row, "i").style.background = colour;
+      if (kind === "cell")
+        row.append(`${three(point[1])} in ${seconds(10 ** point[2])} – ${seconds(10 ** point[3])}`);
+      else {
+        row.append(name);
+        const gap = unit.startsWith("/") ? "" : " ";
+        this.add("", row, "b").textContent = point ? `${three(point[1])}${unit && gap + unit}` : "no data";
+      }
+    }
+  }
+
+  add(name, to = this.plot, tag = "div") {
+    const made = document.createElement(tag);
+    if (name) made.className = name;
+    to.append(made);
+    return made;
+  }
+
+  clear() { this.plot?.querySelectorAll(".ek-cursor, .ek-said").forEach((e) => e.remove()); }
+
+  hide() { this.at = null; this.clear(); }
+
+  move(event) {
+    const { x, y } = this.place(event);
+    if (this.from === null) return this.plot.contains(event.target) ? this.say(x, y) : this.hide();
+    const part = (v) => ((v - this.left) / (this.right - this.left)) * 100;
+    this.clear();
+    const cover = this.plot.querySelector(".ek-cover") ?? this.add("ek-cover");
+    cover.style.left = `${part(Math.min(x, this.from))}%`;
+    cover.style.width = `${Math.abs(part(x) - part(this.from))}%`;
+  }
+
+  press(event) {
+    if (event.button !== 0 || !this.plot.contains(event.target)) return;
+    this.from = this.place(event).x;
+    this.pressed = event.clientX;
+    this.host.setPointerCapture(event.pointerId);
+    event.preventDefault();
+    this.chart.focus({ preventScroll: true });
+  }
+
+  release(event) {
+    if (this.from === null) return;
+    const { x, y } = this.place(event), from = this.from;
+    this.from = null;
+    this.plot.querySelector(".ek-cover")?.remove();
+    if (Math.abs(event.clientX - this.pressed) < 5) this.pick(x, y);
+    else if (this.x !== "duration")
+      this.send("range", [from, x].sort((a, b) => a - b).map((v) => Math.round(this.begin + v * this.step)));
+    if (this.pending) this.show(this.pending);
+  }
+
+  pick(x, y) {
+    if (!this.picks) return;
+    const away = ({ point }) => Math.max(0, point[2] - y, y - point[3]);
+    const [hit] = this.near(x, y).filter((f) => f.point).sort((a, b) => away(a) - away(b));
+    if (!hit) return;
+    const [at, value, low, high] = hit.point;
+    const step = hit.kind === "line" ? at : Math.floor(at);
+    this.send("point", { at_ms: Math.round(this.begin + step * this.step), name: hit.name,
+      value, middle: (low + high) / 2 });
+  }
+
+  key(event) {
+    const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] };
+    if (event.key === "Escape") return this.hide();
+    this.near(this.left, this.bottom);
+    const all = this.series.flatMap((one) => one.points.map((p) => [p[0], (p[2] + p[3]) / 2]));
+    if (!all.length) return;
+    const [sideways, upwards] = steps[event.key] ?? [0, 0];
+    if (event.key === "Enter" && this.at) return this.pick(this.at.x, this.at.y);
+    if (!sideways && !upwards) return;
+    event.preventDefault();
+    const now = this.at ?? { x: sideways > 0 ? -Infinity : Infinity, y: 0 };
+    const beyond = all.filter(([x, y]) => sideways ? (x - now.x) * sideways > 1e-9
+      : Math.abs(x - now.x) < 1e-9 && (y - now.y) * upwards > 1e-9);
+    if (!beyond.length) return;
+    const far = ([x, y]) => Math.abs(x - now.x) * (sideways ? 1e9 : 0) + Math.abs(y - now.y);
+    const [x, y] = sideways && !Number.isFinite(now.x)
+      ? beyond.sort((a, b) => (a[0] - b[0]) * sideways)[0] : beyond.sort((a, b) => far(a) - far(b))[0];
+    this.say(x, y);
+  }
+}
+
+function draw({ parentElement, data, setTriggerValue }) {
+  let host = parentElement.querySelector(".ek-host");
+  if (!host) {
+    host = document.createElement("div");
+    host.className = "ek-host";
+    parentElement.append(host);
+    host.live = new Live(host);
+  }
+  Object.assign(host.live, { send: setTriggerValue, pending: data.html, picks: data.picks });
+  host.live.show(data.html);
+}
+
+export default function () {
+  const waiting = globalThis.ekCharts ?? [];
+  if (!Array.isArray(waiting)) return;
+  globalThis.ekCharts = { push: draw };
+  waiting.forEach(draw);
+}

@@ -1,0 +1,241 @@
+"""HTML of tiles, tables and bars. Every value is escaped: names come from callers' headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from urllib.parse import urlencode
+
+from evenkeel_dashboard.draw.appearance import Palette
+from evenkeel_dashboard.draw.figures import sparkline
+from evenkeel_dashboard.draw.tiles import Interval, SloTile, StateSummary, Tile
+
+_MAX_NARROW = 24
+_MAX_WIDE = 140
+_SIGNS = {"good": "✓", "warning": "!", "bad": "▲", "unknown": "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One table cell: text, or markup that is already safe.
+
+    Attributes:
+        text: What is shown, escaped here.
+        href: Where a click leads; "" for nowhere.
+        is_number: Aligns right, in figures of equal width.
+        html: Safe markup in place of the text.
+        level: good, warning, bad or "" for none.
+        wraps: Whether long text breaks into lines.
+    """
+
+    text: str = ""
+    href: str = ""
+    is_number: bool = False
+    html: str = ""
+    level: str = ""
+    wraps: bool = False
+
+
+def verdict_banner(verdict: StateSummary, as_of: str) -> str:
+    """Return the page's first sentence, and when it was true."""
+    reason = f'<div class="ek-reason">{escape(verdict.reason)}</div>' if verdict.reason else ""
+    return (
+        f'<div class="ek-verdict ek-{verdict.level}" role="status">'
+        f'<span class="ek-sign" aria-hidden="true">{_SIGNS[verdict.level]}</span>'
+        f'<div><div class="ek-headline">{escape(verdict.headline)}</div>{reason}</div>'
+        f'<div class="ek-asof">{as_of_words(as_of)}</div></div>'
+    )
+
+
+def as_of_words(as_of: str) -> str:
+    """Return «data as of …», one part a line where there is room for little."""
+    return "<br>".join(escape(part) for part in as_of.split(" · "))
+
+
+def number_tiles(tiles: Iterable[Tile], compared_with: str) -> str:
+    """Return a grid of headline numbers."""
+    shown = list(tiles)
+    grid = "".join(_number(tile, compared_with) for tile in shown)
+    note = f'<div class="ek-note">▲▼ against {escape(compared_with)}</div>'
+    return f'<div class="ek-grid ek-numbers">{grid}</div>' + (
+        note if any(tile.change for tile in shown) else ""
+    )
+
+
+def _number(tile: Tile, compared_with: str) -> str:
+    change = (
+        f'<span class="ek-change" title="against {escape(compared_with)}">'
+        f"{escape(tile.change)}</span>"
+        if tile.change
+        else ""
+    )
+    empty = " ek-empty" if tile.value == "no data" else ""
+    return (
+        f'<div class="ek-tile" title="{escape(tile.meaning)}">'
+        f'<div class="ek-label">{escape(tile.label)}</div>'
+        f'<div class="ek-value{empty}" data-tile="{escape(tile.label)}">{escape(tile.value)}</div>'
+        f"{change}</div>"
+    )
+
+
+def slo_tiles(
+    tiles: Iterable[SloTile], colours: Palette, chosen: str = "", num_more: int = 0
+) -> str:
+    """Return a grid of SLOs: three numbers each, the budget as a bar, the burn as a line."""
+    inner = "".join(_slo(tile, colours, tile.name == chosen) for tile in tiles)
+    grid = f'<div class="ek-grid ek-slos">{inner}</div>'
+    if not num_more:
+        return grid
+    more = f"These are the worst; {num_more} more are in the list of the SLO page."
+    return f'{grid}<div class="ek-remark">{more}</div>'
+
+
+def _slo(tile: SloTile, colours: Palette, is_chosen: bool) -> str:
+    name = _anchor(escape(tile.name), tile.href) if tile.href else escape(tile.name)
+    width = 0.0 if tile.budget_left_ratio is None else tile.budget_left_ratio * 100
+    facts = (
+        ("SLI", tile.sli),
+        ("budget left", tile.budget_left),
+        (f"burn, alerts at {tile.alerts_at}", tile.burn),
+    )
+    numbers = "".join(
+        f'<div><div class="ek-label">{escape(label)}</div>'
+        f'<div class="ek-fact">{escape(value)}</div></div>'
+        for label, value in facts
+    )
+    return (
+        f'<div class="ek-tile ek-slo ek-{tile.level}{" ek-chosen" if is_chosen else ""}">'
+        f'<div class="ek-row"><b>{name}</b>{badge(tile.state, tile.level)}</div>'
+        f'<div class="ek-label">{escape(tile.objective)}</div>'
+        f'<div class="ek-facts">{numbers}</div>'
+        f'<div class="ek-bar" role="img" aria-label="budget left: {escape(tile.budget_left)}">'
+        f'<span style="width:{width:.1f}%"></span></div>'
+        f"{sparkline(tile.burn_history, 1.0, colours)}</div>"
+    )
+
+
+def badge(text: str, level: str) -> str:
+    """Return a small label whose state is in its words and sign, not in its colour alone."""
+    sign = _SIGNS.get(level, "")
+    return (
+        f'<span class="ek-badge ek-{level}"><i aria-hidden="true">{sign}</i>{escape(text)}</span>'
+    )
+
+
+def phase_bar(phases: Sequence[tuple[str, str, float]], total: float) -> str:
+    """Return (name, colour, value) as one stacked bar on a scale that ends at `total`."""
+    if total <= 0:
+        return ""
+    parts = "".join(
+        f'<span style="width:{100 * value / total:.2f}%;background:{colour}"></span>'
+        for _, colour, value in phases
+        if value > 0
+    )
+    words = escape(", ".join(f"{name} {value:.3g} s" for name, _, value in phases))
+    return f'<div class="ek-phases" role="img" aria-label="{words}" title="{words}">{parts}</div>'
+
+
+def share_bar(share: float, mark: float) -> str:
+    """Return a fraction as a bar, with a mark at another fraction to compare it with."""
+    words = f"{share:.1%}, against {mark:.1%}"
+    return (
+        f'<div class="ek-share" role="img" aria-label="{words}" title="{words}">'
+        f'<span style="width:{share * 100:.2f}%"></span>'
+        f'<i style="left:{mark * 100:.2f}%"></i></div>'
+    )
+
+
+def interval_bar(interval: Interval | None, level: str, words: str) -> str:
+    """Return an interval on a bar with no effect in its middle."""
+    if interval is None:
+        return ""
+    margin = (
+        ""
+        if interval.margin is None
+        else f'<u style="left:{interval.margin * 100:.2f}%" title="tolerated loss"></u>'
+    )
+    width = (interval.upper - interval.lower) * 100
+    return (
+        f'<div class="ek-interval ek-{level}" role="img" aria-label="{escape(words)}"><s></s>'
+        f'{margin}<span style="left:{interval.lower * 100:.2f}%;width:{width:.2f}%"></span>'
+        f'<b style="left:{interval.estimate * 100:.2f}%"></b></div>'
+    )
+
+
+def key(items: Iterable[tuple[str, str]]) -> str:
+    """Return the key of a bar: each name with its colour."""
+    parts = "".join(
+        f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in items
+    )
+    return f'<div class="ek-key">{parts}</div>'
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str) -> str:
+    """Return a table that scrolls sideways on narrow screens."""
+    body = [list(row) for row in rows]
+    numeric = [bool(body) and body[0][i].is_number for i in range(len(headers))]
+    head = "".join(
+        f'<th scope="col"{_number_class(n)}>{escape(h)}</th>'
+        for h, n in zip(headers, numeric, strict=True)
+    )
+    lines = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in body)
+    return (
+        f'<div class="ek-table" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _cell(cell: Cell) -> str:
+    inner = cell.html or escape(cell.text)
+    if cell.href:
+        inner = _anchor(inner, cell.href)
+    level = (f" ek-{cell.level}" if cell.level else "") + (" ek-wrap" if cell.wraps else "")
+    return f"<td{_number_class(cell.is_number, level)}>{inner}</td>"
+
+
+def link(text: str, href: str) -> str:
+    """Return a link that stays in this tab."""
+    return _anchor(escape(text), href)
+
+
+def _anchor(inner: str, href: str) -> str:
+    return f'<a href="{escape(href)}" target="_self">{inner}</a>'
+
+
+def _number_class(is_number: bool, more: str = "") -> str:
+    names = f"{'ek-n' if is_number else ''}{more}".strip()
+    return f' class="{names}"' if names else ""
+
+
+def facts(items: Iterable[tuple[str, str]]) -> str:
+    """Return names with values, as many beside each other as fit."""
+    parts = "".join(
+        f"<div{_wide(value)}><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+        for name, value in items
+    )
+    return f'<dl class="ek-list">{parts}</dl>'
+
+
+def remark(text: str, command: str) -> str:
+    """Return an empty state that does not stop the page: one line, and what to run."""
+    return f'<div class="ek-remark">{escape(text)} <code>{escape(command)}</code></div>'
+
+
+def _wide(value: str) -> str:
+    if len(value) > _MAX_WIDE:
+        return ' class="ek-long"'
+    return ' class="ek-wide"' if len(value) > _MAX_NARROW else ""
+
+
+def hint(title: str, text: str, command: str = "") -> str:
+    """Return an empty or failed state: what it means and what to do."""
+    code = f"<pre><code>{escape(command)}</code></pre>" if command else ""
+    return f'<div class="ek-hint"><b>{escape(title)}</b><div>{escape(text)}</div>{code}</div>'
+
+
+def page_link(page: str, params: Mapping[str, str]) -> str:
+    """Return the address of a page of this dashboard, relative to any other page."""
+    query = urlencode({name: value for name, value in params.items() if value})
+    return f"./{page}?{query}" if query else f"./{page}"

@@ -1,0 +1,253 @@
+"""Charts as SVG made on the server: a browser has little to load, and nothing to work out.
+
+The plot is drawn in the units of its data, y upwards, and stretched to the space it gets; the
+numbers stand in its paths, from which `assets/chart.js` says them to the pointer and the keyboard.
+No value is a gap in a line and no bar at all; zero is a point on the axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from evenkeel.times import to_datetime
+from evenkeel_dashboard.draw import wording
+
+HEIGHT = 176
+_NUM_Y, _NUM_X = 4, 6
+_ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
+_TIME_STEPS_S = (
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 14_400, 21_600,
+    43_200, 86_400, 172_800, 432_000, 604_800,
+)  # fmt: skip
+_BAR = 0.92
+
+Point = tuple[float, float]
+Tick = tuple[float, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What is drawn in one colour.
+
+    Attributes:
+        name: As the key and the pointer's box call it.
+        colour: CSS.
+        path: SVG path data in the chart's units.
+        kind: "line", "bar" (upright, from base to top), "stem" (a thin bar), "cell" (as bars, with
+            counts), "lane" (lying; it says `title` to the pointer) or "mark" (nothing is said).
+        width: Of the stroke: pixels of lines, stems and marks, units of the axis across of others.
+        dash: SVG's dash array; "" draws through.
+        counts: Of each cell, in the order of the path.
+        title: What a lane says.
+        opacity: 0-1.
+    """
+
+    name: str
+    colour: str
+    path: str
+    kind: str = "line"
+    width: float = 2.0
+    dash: str = ""
+    counts: tuple[float, ...] = ()
+    title: str = ""
+    opacity: float = 1.0
+
+
+@dataclass(slots=True)
+class Chart:
+    """One chart, in the units in which its axes are read.
+
+    Attributes:
+        left: Where the x axis begins; `right` where it ends.
+        x_ticks: Where the x axis has words; `y_ticks` likewise, None for round numbers.
+        unit: Of the values; "" for none.
+        top: Where the y axis ends; `bottom` where it begins.
+        begin_ms: Unix milliseconds at x = 0, and `step_ms` those of one unit.
+        x_is: What x is: "time" in steps from `begin_ms`, seconds "since" the arrival of a request,
+            or the decimal logarithm of a "duration" in seconds.
+        series: What is drawn, the first at the bottom.
+        periods: Stretches of the x axis to shade, and the colour.
+        height: Of the plot, pixels.
+        has_key: Whether the series are named above the plot; None for where there are several.
+        has_lines: Whether the y axis' words have a line each.
+        least_ch: Room for the y axis' words, in digits: charts below each other share it.
+    """
+
+    left: float
+    right: float
+    x_ticks: Sequence[Tick]
+    unit: str = ""
+    top: float = 0.0
+    bottom: float = 0.0
+    begin_ms: int = 0
+    step_ms: int = 1000
+    x_is: str = "time"
+    y_ticks: Sequence[Tick] | None = None
+    series: list[Series] = field(default_factory=list)
+    periods: list[tuple[float, float, str]] = field(default_factory=list)
+    height: int = HEIGHT
+    has_key: bool | None = None
+    has_lines: bool = True
+    least_ch: int = 0
+
+    def markup(self, alt: str) -> str:
+        """Return the chart as HTML that `chart.js` brings to life; `alt` says what it shows."""
+        top = self._end()
+        ticks, label_ch = self._y_ticks(), max(self.label_ch(), self.least_ch)
+        width, height = self.right - self.left, top - self.bottom
+        lines = ticks if self.has_lines else []
+        grid = "".join(f"M{_n(self.left)} {_n(y)}H{_n(self.right)}" for y, _ in lines)
+        if self.bottom < 0 < top and self.unit:
+            grid += f"M{_n(self.left)} 0H{_n(self.right)}"
+        shades = "".join(
+            f'<rect x="{_n(start)}" y="{_n(self.bottom)}" width="{_n(end - start)}" '
+            f'height="{_n(height)}" fill="{colour}" opacity=".1"/>'
+            for start, end, colour in self.periods
+        )
+        drawn = "".join(_path(series) for series in self.series)
+        y_words = _words("y", [((y - self.bottom) / height, words) for y, words in ticks])
+        x_words = _words("x", [((x - self.left) / width, words) for x, words in self.x_ticks])
+        return (
+            f'<div class="ek-chart" tabindex="0" role="group" aria-label="{escape(alt)}" '
+            f'data-unit="{escape(self.unit)}" data-begin="{self.begin_ms}" '
+            f'data-step="{self.step_ms}" data-x="{self.x_is}" '
+            f'data-left="{_n(self.left)}" data-right="{_n(self.right)}" '
+            f'data-bottom="{_n(self.bottom)}" data-top="{_n(top)}" '
+            f'style="--ek-h:{self.height}px;--ek-w:{label_ch}ch">{self._key()}'
+            f'<div class="ek-plot"><svg role="img" aria-label="{escape(alt)}" '
+            f'viewBox="{_n(self.left)} {_n(-top)} {_n(width)} {_n(height)}" '
+            'preserveAspectRatio="none"><g transform="scale(1 -1)">'
+            f'{shades}<path class="ek-lines" d="{grid}"/>{drawn}</g></svg>'
+            f"{y_words}{x_words}</div></div>"
+        )
+
+    def label_ch(self) -> int:
+        """Return how much room the words of the y axis take, in digits."""
+        return max((len(words) for _, words in self._y_ticks()), default=0)
+
+    def _end(self) -> float:
+        return self.top if self.top > self.bottom else self.bottom + 1.0
+
+    def _y_ticks(self) -> Sequence[Tick]:
+        if self.y_ticks is not None:
+            return self.y_ticks
+        return round_ticks(self.bottom, self._end(), self.unit, _NUM_Y)
+
+    def _key(self) -> str:
+        named = {s.name: s for s in self.series if s.name}
+        if not (len(named) > 1 if self.has_key is None else self.has_key):
+            return ""
+        items = "".join(
+            f'<span><i style="{_swatch(series)}"></i>{escape(name)}</span>'
+            for name, series in named.items()
+        )
+        return f'<div class="ek-key" aria-hidden="true">{items}</div>'
+
+
+def line(
+    name: str, colour: str, points: Iterable[Point], width: float = 2.0, dash: str = ""
+) -> list[Series]:
+    """Return a line through points in order; one without neighbours becomes a dot.
+
+    A point whose y is NaN is a gap.
+    """
+    runs: list[list[Point]] = [[]]
+    for x, y in points:
+        if math.isnan(y):
+            runs.append([])
+        else:
+            runs[-1].append((x, y))
+    joined = "".join(_polyline(run) for run in runs)
+    dots = "".join(f"M{_n(run[0][0])} {_n(run[0][1])}h0" for run in runs if len(run) == 1)
+    drawn = [Series(name, colour, joined, "line", width, dash)]
+    return drawn + ([Series("", colour, dots, "mark", 5.0)] if dots else [])
+
+
+def bars(
+    name: str,
+    colour: str,
+    stretches: Iterable[tuple[float, float, float]],
+    width: float = _BAR,
+    kind: str = "bar",
+) -> Series:
+    """Return upright bars of one unit's width, each (middle, base, top)."""
+    path = "".join(f"M{_n(x)} {_n(base)}V{_n(top)}" for x, base, top in stretches)
+    return Series(name, colour, path, kind, width)
+
+
+def time_ticks(from_ms: int, to_ms: int, begin_ms: int, step_ms: int) -> list[Tick]:
+    """Return round times of a range, in UTC, as places on an axis whose 0 is `begin_ms`."""
+    lasts_s = (to_ms - from_ms) / 1000
+    step_s = next((s for s in _TIME_STEPS_S if lasts_s / s <= _NUM_X), 2_592_000)
+    ticks = []
+    for at_ms in range(-(-from_ms // (step_s * 1000)) * step_s * 1000, to_ms, step_s * 1000):
+        time = to_datetime(at_ms * 10**6)
+        is_day = at_ms % 86_400_000 == 0
+        form = "%d %b" if is_day else "%H:%M" if step_s >= 60 else "%H:%M:%S"
+        ticks.append(((at_ms - begin_ms) / step_ms, f"{time:{form}}"))
+    return ticks
+
+
+def round_ticks(low: float, high: float, unit: str, most: int) -> list[Tick]:
+    """Return round numbers on an axis, at most so many steps of it, with the unit."""
+    step = _round_step(high - low, most)
+    numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    gap = "" if unit.startswith("/") else " "
+    suffix = f"{gap}{unit}" if unit else ""
+    return [(n * step, f"{_tick(n * step)}{suffix}") for n in numbers]
+
+
+def _round_step(span: float, most: int) -> float:
+    size = 10.0 ** math.floor(math.log10(span / most))
+    return next(size * step for step in _ROUND if size * step * most >= span * 0.999)
+
+
+def _tick(value: float) -> str:
+    text = wording.count(value) if abs(value) >= 99_999.5 else f"{value:,.6g}"
+    return text.replace("-", "−")
+
+
+def _polyline(run: Sequence[Point]) -> str:
+    return "".join(f"{'L' if i else 'M'}{_n(x)} {_n(y)}" for i, (x, y) in enumerate(run))
+
+
+def _path(series: Series) -> str:
+    is_scaled = series.kind in ("bar", "cell", "lane")
+    shape = "stroke ek-stem" if series.kind == "stem" else "stroke"
+    said = {"line": "line", "bar": "bar", "stem": "bar", "cell": "cell"}.get(series.kind)
+    attributes = f' data-kind="{said}" data-name="{escape(series.name)}"' if said else ""
+    if series.counts:
+        attributes += f' data-counts="{" ".join(_n(n) for n in series.counts)}"'
+    if series.dash:
+        attributes += f' stroke-dasharray="{series.dash}"'
+    if series.opacity < 1:
+        attributes += f' opacity="{series.opacity:g}"'
+    title = f"<title>{escape(series.title)}</title>" if series.title else ""
+    return (
+        f'<path class="ek-{"scaled" if is_scaled else shape}"{attributes} '
+        f'stroke="{series.colour}" stroke-width="{series.width:g}" d="{series.path}">{title}</path>'
+    )
+
+
+def _swatch(series: Series) -> str:
+    if series.dash:
+        return f"border-top:2px dashed {series.colour};height:0;border-radius:0"
+    if series.kind == "line":
+        return f"background:{series.colour};height:3px"
+    return f"background:{series.colour};opacity:{series.opacity:g}"
+
+
+def _words(axis: str, ticks: Iterable[Tick]) -> str:
+    edge = "left" if axis == "x" else "bottom"
+    spans = "".join(
+        f'<span style="{edge}:{place:.2%}">{escape(words)}</span>' for place, words in ticks
+    )
+    return f'<div class="ek-{axis}s" aria-hidden="true">{spans}</div>'
+
+
+def _n(value: float) -> str:
+    """A number of a path: enough digits for a pixel and for the pointer's box."""
+    return f"{value:.5g}"

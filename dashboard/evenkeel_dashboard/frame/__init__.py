@@ -1,0 +1,1 @@
+"""The app around the pages: navigation, selection, reading, signing in, actions."""

@@ -1,0 +1,48 @@
+"""Actions that change something at the collector: who may, who does, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from evenkeel_dashboard.frame.collector_api import CollectorError, act
+from evenkeel_dashboard.frame.signing_in import identity, settings
+
+_AUTHOR = "author"
+
+
+def may_act() -> bool:
+    """Return whether who looks may change anything."""
+    return identity().may_act
+
+
+def author_field(key: str) -> str:
+    """Return who acts: who signed in, or else what they say their name is."""
+    who = identity().name
+    if who:
+        return who
+    name = st.text_input(
+        "your name, for the audit",
+        value=st.session_state.get(_AUTHOR, ""),
+        key=f"{key}-by",
+        max_chars=100,
+        width=220,
+    )
+    st.session_state[_AUTHOR] = name
+    return str(name).strip()
+
+
+def perform(name: str, order: Mapping[str, Any], author: str, done: str) -> bool:
+    """Have the collector do it, say what came of it, and return whether it was done."""
+    if not author:
+        st.error("Say who does it: it is written down.")
+        return False
+    try:
+        act(settings().collector_url, name, identity().token, {**order, "by": author})
+    except CollectorError as error:
+        st.error(str(error))
+        return False
+    st.toast(done)
+    return True

@@ -1,0 +1,148 @@
+"""What a page looks at: a time range and filters, and how both are written in its URL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.times import parse_time_ns, rfc3339
+from evenkeel_dashboard.draw.window import Window
+
+PRESETS_S = {
+    "5m": 300,
+    "15m": 900,
+    "1h": 3_600,
+    "6h": 21_600,
+    "24h": 86_400,
+    "7d": 604_800,
+    "30d": 2_592_000,
+}
+DEFAULT_PRESET = "1h"
+FILTERS = ("model", "tenant", "prompt", "slo_class")
+
+_STEPS_S = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200)
+_MAX_STEPS = 200
+_MAX_SPANS = 50_000
+_SLICES = 24
+_REFRESH_S = ((3_600, 5), (21_600, 15))
+_SLOWEST_REFRESH_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Everything that a link must carry to show the same view.
+
+    Attributes:
+        preset: A name of `PRESETS_S`, ending now; ignored when `from_ms` is set.
+        from_ms: Begin of a fixed range, Unix milliseconds; None for a preset.
+        to_ms: End of a fixed range.
+        is_live: Whether the page refreshes itself; a fixed range never does.
+        model: Only this model; "" is all. The other filters likewise.
+    """
+
+    preset: str = DEFAULT_PRESET
+    from_ms: int | None = None
+    to_ms: int | None = None
+    is_live: bool = True
+    model: str = ""
+    tenant: str = ""
+    prompt: str = ""
+    slo_class: str = ""
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, str]) -> Selection:
+        """Read the URL's parameters; what makes no sense counts as not given."""
+        from_ms, to_ms = parse_time_ms(params.get("from", "")), parse_time_ms(params.get("to", ""))
+        is_fixed = from_ms is not None and to_ms is not None and from_ms < to_ms
+        preset = params.get("range", DEFAULT_PRESET)
+        return cls(
+            preset=preset if preset in PRESETS_S else DEFAULT_PRESET,
+            from_ms=from_ms if is_fixed else None,
+            to_ms=to_ms if is_fixed else None,
+            is_live=params.get("live", "on") != "off",
+            **{name: params.get(name, "") for name in FILTERS},
+        )
+
+    def to_params(self) -> dict[str, str]:
+        """Return the URL's parameters; what is at its default is left out."""
+        params: dict[str, str] = {}
+        if self.from_ms is not None and self.to_ms is not None:
+            params |= {"from": format_time_ms(self.from_ms), "to": format_time_ms(self.to_ms)}
+        elif self.preset != DEFAULT_PRESET:
+            params["range"] = self.preset
+        if not self.is_live:
+            params["live"] = "off"
+        return params | {name: value for name, value in self.filters().items() if value}
+
+    def filters(self) -> dict[str, str]:
+        """Return the filters as query parameters; "" filters nothing."""
+        values: dict[str, Any] = asdict(self)
+        return {name: values[name] for name in FILTERS}
+
+    def filtered(self, name: str, value: str) -> Selection:
+        """Return the same view with one filter set."""
+        values: dict[str, Any] = {name: value}
+        return replace(self, **values)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the range has a fixed begin and end."""
+        return self.from_ms is not None
+
+    def window(self, now_ms: int) -> Window:
+        """Return the range at a moment.
+
+        A live preset ends when all pages of its range last read again, so that they read the same.
+        """
+        if self.from_ms is not None and self.to_ms is not None:
+            return Window(self.from_ms, self.to_ms, step_s((self.to_ms - self.from_ms) / 1000))
+        duration_s = PRESETS_S[self.preset]
+        every_ms = 1000 * (self.refresh_s() or 1)
+        to_ms = now_ms // every_ms * every_ms
+        return Window(to_ms - duration_s * 1000, to_ms, step_s(duration_s))
+
+    def refresh_s(self) -> int | None:
+        """Return how often the page reads again, seconds; None for never."""
+        if not self.is_live or self.is_fixed:
+            return None
+        duration_s = PRESETS_S[self.preset]
+        return next((s for limit_s, s in _REFRESH_S if duration_s <= limit_s), _SLOWEST_REFRESH_S)
+
+    def narrowed(self, from_ms: int, to_ms: int) -> Selection:
+        """Return the same view of a fixed range."""
+        return replace(self, from_ms=from_ms, to_ms=to_ms)
+
+    def relative(self, preset: str) -> Selection:
+        """Return the same view of a range that ends now."""
+        return replace(self, preset=preset, from_ms=None, to_ms=None)
+
+
+def slices(num_requests: float, window: Window, most: int = _MAX_SPANS) -> dict[str, int]:
+    """Return of how long a period how much is read, where all of the range is too much.
+
+    Rows lie in the store by time: a slice is read fast, one row in n would read them all.
+    """
+    share = max(1, ceil(num_requests / most))
+    period_s = max(60, round(window.duration_s / _SLICES))
+    return {"period_s": period_s, "slice_s": max(1, period_s // share)}
+
+
+def step_s(duration_s: float) -> int:
+    """Return the finest step that cuts a duration into at most 200 pieces."""
+    return next((s for s in _STEPS_S if duration_s / s <= _MAX_STEPS), 86_400)
+
+
+def parse_time_ms(text: str) -> int | None:
+    """Return Unix milliseconds of an ISO 8601 time, UTC unless it says otherwise; None if none."""
+    try:
+        return parse_time_ns(text) // 10**6
+    except ConfigurationError:
+        return None
+
+
+def format_time_ms(unix_ms: int) -> str:
+    """Return Unix milliseconds as ISO 8601 in UTC, to the second."""
+    return rfc3339(unix_ms * 10**6, "seconds")

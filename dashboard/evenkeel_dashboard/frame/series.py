@@ -1,0 +1,55 @@
+"""Series made ready to draw: every step of the range present, so that a gap is seen as a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from evenkeel.times import to_datetime
+from evenkeel_dashboard.draw.figures import ShadedPeriod
+from evenkeel_dashboard.draw.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def fill_gaps(frame: pd.DataFrame, columns: Sequence[str], window: Window) -> pd.DataFrame:
+    """Return the columns with one row a step of the window, empty where the frame has none.
+
+    A frame of no rows need not have the columns: the client leaves them out then.
+    Numbers become floats with NaN for no value; `bucket` becomes naive UTC, the window's own zone.
+    """
+    step_ms = window.step_s * 1000
+    first_ms = window.from_ms // step_ms * step_ms
+    steps = pd.to_datetime(range(first_ms, window.to_ms, step_ms), unit="ms").astype(
+        "datetime64[ns]"
+    )
+    if frame.empty:
+        return pd.DataFrame({"bucket": steps, **dict.fromkeys(columns, float("nan"))})
+    buckets = pd.to_datetime(frame["bucket"], utc=True).dt.tz_localize(None)
+    filled = frame.assign(bucket=buckets.astype("datetime64[ns]")).set_index("bucket")
+    filled = filled.loc[~filled.index.duplicated(), list(columns)].reindex(steps).astype("float64")
+    filled.index.name = "bucket"
+    return filled.reset_index()
+
+
+def firing_periods(alerts: Sequence[Mapping[str, Any]], window: Window) -> list[ShadedPeriod]:
+    """Return when alerts fired, cut to the window; those that never fired are left out."""
+    begin, end = naive_utc(window.from_ms), naive_utc(window.to_ms)
+    periods = []
+    for alert in alerts:
+        if alert["fired_ms"] is None:
+            continue
+        start = max(naive_utc(alert["fired_ms"]), begin)
+        stop = end if alert["ended_ms"] is None else min(naive_utc(alert["ended_ms"]), end)
+        if start < stop:
+            periods.append(ShadedPeriod(start, stop, f"{alert['slo']} ({alert['severity']})"))
+    return periods
+
+
+def naive_utc(unix_ms: int) -> datetime:
+    """Return Unix milliseconds as a time in UTC without its zone, as the frames hold them."""
+    return to_datetime(unix_ms * 10**6).replace(tzinfo=None)

@@ -1,0 +1,103 @@
+"""Starts Streamlit on the app in place of this process, so that signals reach it alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.settings import write_environment
+from evenkeel.slo.file import read_slo_file
+from evenkeel_dashboard.draw.appearance import theme_options
+from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
+from evenkeel_dashboard.frame.users import read_users
+
+# Not beside the folder `pages`, every file of which Streamlit would take for a page of its own.
+APP = Path(__file__).parents[1] / "pages" / "app.py"
+
+
+def refuse_taken_port(host: str, port: int) -> None:
+    """Return if the port can be listened on.
+
+    Raises:
+        ConfigurationError: If it is taken, or the host is not an address of this machine.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the dashboard cannot listen on {host}:{port}: {error.strerror or error}; "
+            "choose another with --port"
+        ) from error
+
+
+def check_files(settings: DashboardSettings) -> None:
+    """Return if the files that the settings name can be used, as far as that can be seen here.
+
+    Raises:
+        ConfigurationError: If one is missing or wrong, or sign-in lacks one.
+    """
+    if settings.slos is not None:
+        read_slo_file(settings.slos)
+    if settings.sign_in is SignIn.OIDC:
+        read_users(settings.users)
+        if settings.oidc_secrets is None or not settings.oidc_secrets.is_file():
+            raise ConfigurationError(
+                "sign-in with OIDC needs --oidc-secrets FILE with an [auth] table, "
+                "as docs/dashboard.md shows"
+            )
+        if importlib.util.find_spec("authlib") is None:
+            raise ModuleNotFoundError("no module authlib", name="authlib")
+
+
+def serve(settings: DashboardSettings) -> NoReturn:
+    """Become the Streamlit server; it ends with code 0 on Ctrl-C or SIGTERM.
+
+    Raises:
+        ModuleNotFoundError: If Streamlit is not installed.
+    """
+    for module in ("streamlit", "pandas"):
+        if importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(f"no module {module}", name=module)
+    shown_host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    print(
+        f"dashboard on http://{shown_host}:{settings.port}, reading {settings.shown_url}; "
+        "Ctrl-C stops it",
+        flush=True,
+    )
+    environment = {**os.environ, **child_environment(settings)}
+    os.execve(sys.executable, [sys.executable, *arguments(settings)], environment)
+
+
+def child_environment(settings: DashboardSettings) -> dict[str, str]:
+    """Return the variables from which the app's process reads the same settings."""
+    return write_environment(settings)
+
+
+def arguments(settings: DashboardSettings) -> list[str]:
+    """Return what follows the Python interpreter on the command line."""
+    options: Mapping[str, str] = {
+        "server.address": settings.host,
+        "server.port": str(settings.port),
+        "server.headless": "true",
+        "server.fileWatcherType": "none",
+        "server.showEmailPrompt": "false",
+        "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "viewer",
+        "client.showErrorDetails": "none",
+        "client.showErrorLinks": "false",
+        "logger.hideWelcomeMessage": "true",
+        **theme_options(),
+    }
+    if settings.oidc_secrets is not None:
+        options = {**options, "secrets.files": str(settings.oidc_secrets.resolve())}
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    return ["-m", "streamlit", "run", str(APP), *flags]

@@ -1,0 +1,128 @@
+"""Who looks at the dashboard: signs them in, and remembers them for the session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.settings import load
+from evenkeel_dashboard.draw import markup
+from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
+from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
+from evenkeel_dashboard.frame.users import Identity, read_users, token_of
+
+_IDENTITY = "identity"
+_KEPT_S = 30.0
+
+
+def settings() -> DashboardSettings:
+    """Return the settings that `evenkeel dashboard` handed over in the environment."""
+    return load(DashboardSettings, {}).settings
+
+
+def identity() -> Identity:
+    """Return who looks; before `require` has let them in, nobody who may see anything."""
+    found = st.session_state.get(_IDENTITY)
+    return found if isinstance(found, Identity) else Identity("", None)
+
+
+def require() -> bool:
+    """Return whether somebody is signed in, and draw the form to sign in where nobody is."""
+    chosen = settings()
+    match chosen.sign_in:
+        case SignIn.NONE:
+            secret = chosen.token.get_secret_value() if chosen.token else None
+            st.session_state[_IDENTITY] = _known("", secret)
+            return True
+        case SignIn.TOKEN:
+            return isinstance(st.session_state.get(_IDENTITY), Identity) or _ask_for_token()
+        case SignIn.OIDC:
+            return _ask_provider(chosen.users)
+
+
+def sign_out_button() -> None:
+    """Draw who is signed in and the way out, where people sign in."""
+    how = settings().sign_in
+    if how is SignIn.NONE:
+        return
+    who = identity()
+    whose = f", tenant {who.tenant}" if who.tenant else ""
+    with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
+        st.caption(f"signed in as {who.name}{whose}", width="content")
+        if st.button("Sign out", type="tertiary"):
+            st.session_state.pop(_IDENTITY, None)
+            if how is SignIn.OIDC:
+                st.logout()
+            st.rerun()
+
+
+def _ask_for_token() -> bool:
+    with (
+        st.container(border=True, key="card-sign-in", width=480),
+        st.form("sign-in", border=False),
+    ):
+        st.html('<div class="ek-title">Sign in<small>with a token of the collector</small></div>')
+        name = st.text_input("your name, for the audit", autocomplete="username", max_chars=100)
+        token = st.text_input("token", type="password", autocomplete="current-password")
+        is_sent = st.form_submit_button("Sign in", type="primary")
+    if not is_sent:
+        return False
+    try:
+        st.session_state[_IDENTITY] = _vouched(name.strip() or "somebody", token.strip())
+    except CollectorError as error:
+        st.error(f"Not signed in: {error}" if error.status else str(error))
+        return False
+    st.rerun()
+    return True
+
+
+def _ask_provider(users: Path | None) -> bool:
+    if not st.user.is_logged_in:
+        st.html('<div class="ek-title">Sign in<small>with your organisation</small></div>')
+        st.button("Sign in", on_click=st.login, type="primary")
+        return False
+    # An address that the provider has not verified may be anybody's.
+    email = str(st.user.get("email") or "") if st.user.get("email_verified", True) else ""
+    if isinstance(found := st.session_state.get(_IDENTITY), Identity) and found.name == email:
+        return True
+    try:
+        token = token_of(email, read_users(users))
+        if not email or token is None:
+            st.html(markup.hint("You are not among the users", f"{email or 'No e-mail'}: ask for "
+                                "an entry in the file given with --users."))  # fmt: skip
+            st.button("Sign out", on_click=st.logout)
+            return False
+        st.session_state[_IDENTITY] = _vouched(email, token)
+    except (CollectorError, ConfigurationError) as error:
+        st.error(str(error))
+        return False
+    return True
+
+
+def _vouched(name: str, token: str) -> Identity:
+    """Return whom a token is, as the collector says.
+
+    Raises:
+        CollectorError: If it knows no such token, or does not answer.
+    """
+    found = ask_json(settings().collector_url, "me", token)
+    return Identity(name, token, found.get("tenant"), bool(found.get("may_act")))
+
+
+def _ask_who(url: str, token: str | None) -> tuple[str | None, bool]:
+    try:
+        found = ask_json(url, "me", token)
+    except CollectorError:
+        # The store may be read all the same; there is only nobody to act through.
+        return None, False
+    return found.get("tenant"), bool(found.get("may_act"))
+
+
+_kept_who = st.cache_data(ttl=_KEPT_S, show_spinner=False)(_ask_who)
+
+
+def _known(name: str, token: str | None) -> Identity:
+    tenant, may_act = _kept_who(settings().collector_url, token)
+    return Identity(name, token, tenant, may_act)

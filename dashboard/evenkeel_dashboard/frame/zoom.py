@@ -1,0 +1,89 @@
+"""A chart in a card; dragging over it makes the page's time range that stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from evenkeel_dashboard.draw.svg_chart import Chart
+from evenkeel_dashboard.frame.page import move_range
+
+_ASSETS = Path(__file__).parents[1] / "draw" / "assets"
+_SHORTEST_MS = 5_000
+# What charts do is sent with a page, not with each refresh; a chart only asks for it.
+_asks = st.components.v2.component(
+    "evenkeel_chart",
+    # Streamlit takes one line for the name of a file.
+    js="export default (c) => {\n(globalThis.ekCharts ??= []).push(c)\n}",
+    isolate_styles=False,
+)
+_acts = st.components.v2.component(
+    "evenkeel_charts", js=(_ASSETS / "chart.js").read_text(encoding="utf-8"), isolate_styles=False
+)
+_follows = st.components.v2.component(
+    "evenkeel_links", js=(_ASSETS / "links.js").read_text(encoding="utf-8"), isolate_styles=False
+)
+
+OnPoint = Callable[[Mapping[str, Any]], None]
+OnRange = Callable[[int, int], None]
+
+
+def scripts() -> None:
+    """Send what charts and links do; once for all of them, outside of what refreshes."""
+    _acts(key="charts-script")
+    _follows(key="links-script")
+
+
+def zoomable(
+    drawn: Chart, name: str, title: str, meaning: str, on_point: OnPoint | None = None
+) -> None:
+    """Draw a chart in a card; see `chart`."""
+    with st.container(border=True, key=f"card-{name}", gap="xxsmall"):
+        st.html(f'<div class="ek-title">{escape(title)}<small>{escape(meaning)}</small></div>')
+        chart(drawn, name, f"{title}: {meaning}", on_point)
+
+
+def chart(
+    drawn: Chart,
+    name: str,
+    alt: str,
+    on_point: OnPoint | None = None,
+    on_range: OnRange = move_range,
+) -> None:
+    """Draw a chart; the stretch that is dragged over becomes the page's range, or `on_range`'s.
+
+    With `on_point` it can be clicked, too: that is given the point, with `at_ms` (the begin of its
+    step), `name`, `value`, and `middle` (of a cell, in units of the y axis).
+    """
+    key = f"chart-{name}"
+
+    def choose() -> None:
+        sent = st.session_state[key]
+        shortest_ms = _SHORTEST_MS if on_range is move_range else 1
+        chosen = selected_ms(sent.get("range"), shortest_ms)
+        if chosen is not None:
+            on_range(*chosen)
+
+    def pick() -> None:
+        point = st.session_state[key].get("point")
+        if point and on_point is not None:
+            on_point(point)
+
+    _asks(
+        key=key,
+        data={"html": drawn.markup(alt), "picks": on_point is not None},
+        on_range_change=choose,
+        on_point_change=pick,
+    )
+
+
+def selected_ms(ends: object, shortest_ms: int = _SHORTEST_MS) -> tuple[int, int] | None:
+    """Return begin and end of a stretch; None without one, or when it is too short."""
+    if not (isinstance(ends, list) and len(ends) == 2 and all(type(e) is int for e in ends)):
+        return None
+    begin, end = ends
+    return (begin, end) if end - begin >= shortest_ms else None

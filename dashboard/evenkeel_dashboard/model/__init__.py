@@ -1,0 +1,1 @@
+"""What several pages say, worked out from plain rows."""

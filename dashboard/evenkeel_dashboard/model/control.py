@@ -1,0 +1,55 @@
+"""One action of control, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evenkeel_dashboard.draw import wording
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlAction:
+    """One control action in words: what was changed, why, and what became of it."""
+
+    lever: str
+    change: str
+    reason: str
+    burn: str
+    effect: str
+    level: str
+
+
+def control(row: Row) -> ControlAction:
+    """Return what one control span says; an effect is the burn rate after it against before."""
+    said: Mapping[str, str] = row["attributes"]
+    name = "evenkeel.control."
+    before, after = (_float(said.get(f"{name}burn_{when}")) for when in ("before", "after"))
+    change = said.get(f"{name}change", "")
+    if f"{name}after" in said:
+        change = f"{said.get(f'{name}before', '?')} → {said[f'{name}after']}"
+    effect, level = "not measured", "unknown"
+    if said.get(f"{name}is_dry_run", "").lower() == "true":
+        effect, level = "dry run", "unknown"
+    elif before is not None and after is not None:
+        effect, level = (
+            ("burn fell", "good") if after < before else ("burn did not fall", "warning")
+        )
+    return ControlAction(
+        lever=said.get(f"{name}lever", str(row["name"])),
+        change=change or wording.NO_DATA,
+        reason=said.get(f"{name}reason", ""),
+        burn=f"{wording.number(before)} → {wording.number(after)}",
+        effect=effect,
+        level=level,
+    )
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,12 @@
+"""The latencies that pages offer, with their names."""
+
+from __future__ import annotations
+
+MEASURES = {
+    "ttft": "TTFT",
+    "itl": "ITL",
+    "tpot": "TPOT",
+    "stall": "stall",
+    "queue": "queue",
+    "e2e": "total",
+}

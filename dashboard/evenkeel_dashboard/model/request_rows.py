@@ -1,0 +1,166 @@
+"""Requests and alerts as table rows: what is in each cell, and where it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.appearance import Palette
+from evenkeel_dashboard.draw.markup import Cell, badge, link, page_link, phase_bar
+from evenkeel_dashboard.model.control import control
+
+Row = Mapping[str, Any]
+
+RANKINGS = {
+    "ttft": "TTFT",
+    "e2e": "total",
+    "stall": "stall",
+    "tpot": "TPOT",
+    "failed": "failed",
+}
+REQUEST_HEADERS = (
+    "request",
+    "arrived (UTC)",
+    "TTFT",
+    "where the time went",
+    "total",
+    "input",
+    "cached",
+    "output",
+    "model",
+    "tenant",
+    "prompt",
+    "end",
+)
+_LEVELS = {"ok": "", "error": "bad", "aborted": "warning", "shed": "warning"}
+
+
+def request_cells(
+    rows: Sequence[Row], params: Mapping[str, str], colours: Palette
+) -> list[list[Cell]]:
+    """Return a row of cells a request; bars share one scale."""
+    longest_s = max((row["e2e_s"] or 0.0 for row in rows), default=0.0)
+    return [_request_cells(row, params, colours, longest_s) for row in rows]
+
+
+def _request_cells(
+    row: Row, params: Mapping[str, str], colours: Palette, longest_s: float
+) -> list[Cell]:
+    phases = [
+        ("queue", colours.queue, row["queue_s"] or 0.0),
+        ("prefill", colours.prefill, row["prefill_s"] or 0.0),
+        ("decode", colours.decode, row["decode_s"] or 0.0),
+    ]
+    return [
+        Cell(short_id(row["request_id"]), href=request_href(row, params)),
+        Cell(wording.clock_ms(row["time_ms"]).removesuffix(" UTC")),
+        Cell(wording.seconds(row["ttft_s"]), is_number=True),
+        Cell(html=phase_bar(phases, longest_s) or wording.NO_DATA),
+        Cell(wording.seconds(row["e2e_s"]), is_number=True),
+        Cell(wording.count(row["input_tokens"]), is_number=True),
+        Cell(wording.count(row["cached_tokens"]), is_number=True),
+        Cell(wording.count(row["output_tokens"]), is_number=True),
+        Cell(row["model"]),
+        Cell(row["tenant"] or "–"),
+        Cell(prompt_words(row)),
+        end_cell(row),
+    ]
+
+
+def request_href(row: Row, params: Mapping[str, str]) -> str:
+    """Return the address of the request's own page, its arrival included to find it fast."""
+    return page_link(
+        "request", {"request_id": row["request_id"], "at": str(row["time_ms"]), **params}
+    )
+
+
+def end_cell(row: Row) -> Cell:
+    """Return how a request ended, failed ones with their reason."""
+    reason = row["error_type"] or row["finish_reason"]
+    text = row["status"] if reason in (None, row["status"]) else f"{row['status']}: {reason}"
+    return Cell(text, level=_LEVELS.get(row["status"], ""))
+
+
+def prompt_words(row: Row) -> str:
+    """Return name@version of the request's prompt."""
+    if row["prompt_name"] is None:
+        return "–"
+    return f"{row['prompt_name']}@{row['prompt_version'] or '?'}"
+
+
+def short_id(request_id: str) -> str:
+    """Return the end of an id, enough to tell requests of a table apart."""
+    return request_id if len(request_id) <= 14 else f"…{request_id[-12:]}"
+
+
+def alert_cells(alert: Row, now_ms: int, params: Mapping[str, str]) -> list[Cell]:
+    """Return one alert's cells: its state, what it says, its evidence, and example requests."""
+    levels = {"firing": "bad", "pending": "warning", "resolved": "good"}
+    began_ms = alert["fired_ms"] or alert["started_ms"]
+    lasted_s = ((alert["ended_ms"] or now_ms) - began_ms) / 1000
+    annotations = alert["annotations"] or {}
+    state = alert["state"] + (" (silenced)" if alert["was_silenced"] else "")
+    return [
+        Cell(html=badge(state, levels.get(alert["state"], ""))),
+        Cell(alert["slo"]),
+        Cell(alert["severity"]),
+        Cell(wording.short_moment_ms(began_ms)),
+        Cell(wording.seconds(lasted_s), is_number=True),
+        Cell(wording.factor(alert["burn_long"]), is_number=True),
+        Cell(annotations.get("summary") or annotations.get("description") or "–", wraps=True),
+        Cell(annotations.get("top_cause") or "–", wraps=True),
+        Cell(html=_example_links(annotations.get("exemplars", ""), params) or "–"),
+    ]
+
+
+def example_ids(exemplars: str) -> list[str]:
+    """Return the request ids of an alert's exemplars: the first word of each line."""
+    return [line.split()[0] for line in exemplars.splitlines() if line.strip()]
+
+
+def _example_links(exemplars: str, params: Mapping[str, str]) -> str:
+    return ", ".join(
+        link(short_id(request_id), page_link("request", {"request_id": request_id, **params}))
+        for request_id in example_ids(exemplars)
+    )
+
+
+def change_cells(
+    changes: Sequence[Row], actions: Sequence[Row], params: Mapping[str, str]
+) -> list[list[Cell]]:
+    """Return what changed, the newest first: prompts and models with a link to compare them."""
+    found = []
+    for row in changes:
+        name, _, version = row["name"].rpartition("@")
+        if row["kind"] == "server":
+            ids = short_id(row["before"]), short_id(version)
+            found.append((int(row["first_ms"]), f"another instance of {name}", *ids, Cell("")))
+            continue
+        is_prompt = row["kind"] == "prompt"
+        before = f"{name}@{row['before']}" if is_prompt else row["before"]
+        a_to_b = {"by": row["kind"], "a": before, "b": row["name"]}
+        found.append(
+            (
+                int(row["first_ms"]),
+                f"{row['kind']} {name}" if is_prompt else "model",
+                row["before"],
+                version if is_prompt else row["name"],
+                Cell("compare", href=page_link("compare", {**params, **a_to_b})),
+            )
+        )
+    for row in actions:
+        said = control(row)
+        words = f"{said.change}: {said.reason or 'no reason given'} ({said.effect})"
+        found.append((row["time_ms"], f"control {said.lever}", "", words, Cell("")))
+    found.sort(key=lambda change: -change[0])
+    return [
+        [
+            Cell(wording.short_moment_ms(at_ms)),
+            Cell(what),
+            Cell(before or "–"),
+            Cell(after, wraps=True),
+            more,
+        ]
+        for at_ms, what, before, after, more in found
+    ]

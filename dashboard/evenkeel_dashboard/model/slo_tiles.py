@@ -1,0 +1,104 @@
+"""The SLOs as tiles: which are shown, in which state, and how fast they burn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evenkeel.durations import format_duration
+from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.tiles import SloTile
+
+Row = Mapping[str, Any]
+
+_WORDS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "total time"}
+
+# With more SLOs than this a page shows the worst.
+MOST_SLOS = 12
+
+_BY_URGENCY = ("firing", "pending", "unknown", "no_data", "ok")
+
+
+def worst_slos(rows: Sequence[Row], first: str = "") -> tuple[list[Row], int]:
+    """Return the SLOs that a page shows, and how many more there are.
+
+    All in their order where they are few; else those that alert and those with least budget left.
+
+    Args:
+        rows: Their newest evaluations.
+        first: The SLO that is shown whatever its state.
+    """
+    chosen = [row for row in rows if row["slo"] == first]
+    others = [row for row in rows if row["slo"] != first]
+    if len(rows) > MOST_SLOS:
+        others.sort(key=_urgency)
+    shown = [*chosen, *others][:MOST_SLOS]
+    return shown, len(rows) - len(shown)
+
+
+def _urgency(row: Row) -> tuple[int, bool, float]:
+    state, left = row["state"], row["budget_left_ratio"]
+    place = _BY_URGENCY.index(state) if state in _BY_URGENCY else len(_BY_URGENCY)
+    return place, row["severity"] != "page", float("inf") if left is None else left
+
+
+def slo_tile(row: Row, history: Sequence[float | None], href: str = "") -> SloTile:
+    """Return one SLO's tile from its newest evaluation and its burn rates over the range."""
+    level, state = slo_state(row)
+    burn, factor = closest_burn(row)
+    left = row["budget_left_ratio"]
+    shown_left = wording.percent(left) if left is None or left >= 0 else "overspent"
+    return SloTile(
+        name=row["slo"],
+        level=level,
+        state=state,
+        objective=objective_words(row),
+        sli=wording.percent(row["sli"]),
+        budget_left=shown_left,
+        budget_left_ratio=None if left is None else min(max(left, 0.0), 1.0),
+        burn=wording.factor(burn),
+        alerts_at=wording.factor(factor),
+        burn_history=history,
+        href=href,
+    )
+
+
+def closest_burn(row: Row) -> tuple[float | None, float | None]:
+    """Return burn rate and factor of the window pair that is closest to alerting, or past it.
+
+    A window without events burns nothing that could be said; with none left, the first pair's
+    factor stands alone.
+    """
+    pairs = list(zip(row["window_burn_long"], row["window_factor"], strict=True))
+    measured = [(burn, factor) for burn, factor in pairs if burn is not None]
+    if measured:
+        return max(measured, key=lambda pair: pair[0] / pair[1])
+    return None, pairs[0][1] if pairs else None
+
+
+def objective_words(row: Row) -> str:
+    """Return what an SLO promises: «99.5 % with TTFT ≤ 500 ms over 30d»."""
+    measure = (
+        "of requests answered"
+        if row["objective"] == "availability"
+        else f"with {_WORDS.get(row['objective'], row['objective'])}"
+    )
+    limit = "" if row["threshold_s"] is None else f" ≤ {wording.seconds(row['threshold_s'])}"
+    scaled = "" if row["scale"] == 1 else " (scaled)"
+    period = format_duration(round(row["period_s"]))
+    return f"{wording.percent(row['target'])} {measure}{limit} over {period}{scaled}"
+
+
+def slo_state(row: Row) -> tuple[str, str]:
+    """Return the level and the word for the state of an SLO."""
+    if row["state"] == "firing":
+        return "bad", f"firing: {row['severity'] or 'alert'}"
+    if row["state"] == "no_data":
+        return "unknown", wording.NO_DATA
+    if row["state"] == "unknown":
+        return "unknown", "cannot be evaluated"
+    if row["state"] == "pending":
+        return "warning", "pending"
+    if row["budget_left_ratio"] is not None and row["budget_left_ratio"] <= 0:
+        return "warning", "budget spent"
+    return "good", "met"

@@ -1,0 +1,48 @@
+"""The pages, a folder and a question each; a new page is a new folder and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evenkeel_dashboard.pages.alerts import page as alerts
+from evenkeel_dashboard.pages.cache import page as cache
+from evenkeel_dashboard.pages.compare import page as compare
+from evenkeel_dashboard.pages.engine import page as engine
+from evenkeel_dashboard.pages.evals import page as evals
+from evenkeel_dashboard.pages.explore import page as explore
+from evenkeel_dashboard.pages.health import page as health
+from evenkeel_dashboard.pages.latency import page as latency
+from evenkeel_dashboard.pages.request import page as request
+from evenkeel_dashboard.pages.slo import page as slo
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page.
+
+    Attributes:
+        path: Its address after the slash; "" is the first page.
+        title: Its name in the menu.
+        icon: A Material symbol.
+        show: Draws it.
+    """
+
+    path: str
+    title: str
+    icon: str
+    show: Callable[[], None]
+
+
+PAGES = (
+    Page("", "Health", ":material/monitor_heart:", health.show),
+    Page("latency", "Latency", ":material/timeline:", latency.show),
+    Page("request", "Request", ":material/view_timeline:", request.show),
+    Page("slo", "SLO", ":material/target:", slo.show),
+    Page("alerts", "Alerts", ":material/notifications:", alerts.show),
+    Page("engine", "Engine", ":material/memory:", engine.show),
+    Page("cache", "Cache", ":material/inventory_2:", cache.show),
+    Page("compare", "Compare", ":material/compare_arrows:", compare.show),
+    Page("explore", "Explore", ":material/search:", explore.show),
+    Page("evals", "Evals", ":material/rule:", evals.show),
+)

@@ -1,0 +1,1 @@
+"""What fires, why, who was told, and what is to be done about it?"""

@@ -1,0 +1,142 @@
+"""What the alerts page says: what fires and why, when it did, what became of the notices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame.selection import parse_time_ms
+
+Row = Mapping[str, Any]
+
+# What an alert's annotations are called by people; the rest is shown elsewhere or not at all.
+EVIDENCE = {
+    "bad_requests": "bad requests",
+    "sli": "SLI",
+    "budget_left": "budget left",
+    "budget_lasts": "budget lasts",
+    "burn_rate_long": "burn rate, long window",
+    "burn_rate_short": "burn rate, short window",
+    "top_cause": "top cause",
+    "worst_cohorts": "worst cohorts",
+    "bad_by_prompt_size": "bad by prompt size",
+    "change_point": "change of level",
+    "prompt_change": "prompt change",
+    "ledger": "ledger",
+}
+_RESULTS = ("was", "is", "until", "replayed")
+_HIDDEN = {"summary", "description", "exemplars", "silence", "runbook_url", "dashboard_url"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch in which one alert was pending or fired, as a bar of the timeline."""
+
+    name: str
+    state: str
+    from_ms: int
+    to_ms: int
+    is_silenced: bool
+
+
+def evidence(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return an alert's evidence as names with values: known ones first, then any other."""
+    known = [(name, annotations[key]) for key, name in EVIDENCE.items() if annotations.get(key)]
+    others = [
+        (key.replace("_", " "), value)
+        for key, value in annotations.items()
+        if key not in EVIDENCE and key not in _HIDDEN and value and not value.startswith("http")
+    ]
+    return known + others
+
+
+def links(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return an alert's links out of the dashboard: runbooks and the like."""
+    return [
+        (key.removesuffix("_url").replace("_", " "), value)
+        for key, value in annotations.items()
+        if value.startswith(("http://", "https://")) and key != "dashboard_url"
+    ]
+
+
+def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:
+    """Return the pending and the firing part of each alert, cut to the window."""
+    bars = []
+    for alert in alerts:
+        end_ms = alert["ended_ms"] or window.to_ms
+        fired_ms = alert["fired_ms"]
+        parts = [("pending", alert["started_ms"], fired_ms or end_ms)]
+        if fired_ms is not None:
+            parts.append(("firing", fired_ms, end_ms))
+        for state, begin, end in parts:
+            begin, end = max(begin, window.from_ms), min(end, window.to_ms)
+            if begin < end:
+                name = f"{alert['slo']} · {alert['severity']}"
+                bars.append(Bar(name, state, begin, end, bool(alert["was_silenced"])))
+    return bars
+
+
+def headline(alerts: Sequence[Row], is_watched: bool = True) -> tuple[str, str]:
+    """Return the level and the sentence of what fires; nobody who watches is no good news."""
+    firing = [alert for alert in alerts if alert["state"] == "firing"]
+    pages = sum(alert["severity"] == "page" for alert in firing)
+    if firing:
+        tickets = len(firing) - pages
+        parts = [f"{n} {word}{'s' if n > 1 else ''}" for n, word in
+                 ((pages, "page"), (tickets, "ticket")) if n]  # fmt: skip
+        verb = "fires" if len(firing) == 1 else "fire"
+        return ("bad" if pages else "warning"), f"{' and '.join(parts)} {verb}"
+    pending = sum(alert["state"] == "pending" for alert in alerts)
+    if pending:
+        return "warning", f"{pending} pending"
+    return ("good", "Nothing fires") if is_watched else ("unknown", "No alert is known of")
+
+
+def delivery_words(notifications: Mapping[str, int]) -> str:
+    """Return what became of the notices in a sentence."""
+    waiting, dead = notifications.get("waiting", 0), notifications.get("dead", 0)
+    text = f"{notifications.get('delivered', 0)} delivered, {waiting} on their way"
+    text += f", {dead} dead" if dead else ", none dead"
+    withdrawn = notifications.get("withdrawn", 0)
+    return f"{text}, {withdrawn} withdrawn" if withdrawn else text
+
+
+def letter_words(letter: Row, history: Sequence[Row]) -> str:
+    """Return what a dead letter was about: which alert, what became of it, and when."""
+    about = next((change for change in history if change["id"] == letter["id"]), None)
+    if about is None:
+        return str(letter["status"])
+    when = about["time"][:19].replace("T", " ")
+    return f"{about['slo']}, {about['severity']}, {letter['status']} at {when}"
+
+
+def silenced_alerts(text: str) -> dict[str, Any]:
+    """Return what an order silences: the SLO of that name, or what the matchers match."""
+    return {"matchers": [text]} if re.search("[=~]", text) else {"slo": text}
+
+
+def silenced_s(slo: str, severity: str, alerts: Sequence[Row], now_ms: int) -> float | None:
+    """Return for how many seconds nobody is told of an alert; None where somebody is."""
+    lasts = (
+        lasts_s(each["silenced_until"], now_ms)
+        for each in alerts
+        if (each["slo"], each["severity"]) == (slo, severity) and each["silenced_until"]
+    )
+    return max((left_s for left_s in lasts if left_s), default=None)
+
+
+def audit_words(details: Mapping[str, Any]) -> str:
+    """Return what an action was done to, and what came of it, in words."""
+    result = details.get("result") or {}
+    parts = [f"{name} {value}" for name, value in details.items() if name != "result" and value]
+    parts += [f"{name} {result[name]}" for name in _RESULTS if name in result]
+    return ", ".join(parts) or "–"
+
+
+def lasts_s(until: str, now_ms: int) -> float | None:
+    """Return how many seconds are left until a time in ISO 8601; None for what is none."""
+    until_ms = parse_time_ms(until)
+    return None if until_ms is None else max(0.0, (until_ms - now_ms) / 1000)

@@ -1,0 +1,296 @@
+"""What fires, why, who was told, and what is to be done about it?"""
+
+from __future__ import annotations
+
+from functools import partial
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.tiles import StateSummary
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.acting import author_field, may_act, perform
+from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
+from evenkeel_dashboard.frame.contents import range_of
+from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.signing_in import identity, settings
+from evenkeel_dashboard.frame.zoom import zoomable
+from evenkeel_dashboard.model.request_rows import alert_cells, example_ids, short_id
+from evenkeel_dashboard.pages.alerts.figure import timeline_chart
+from evenkeel_dashboard.pages.alerts.model import (
+    audit_words,
+    delivery_words,
+    evidence,
+    headline,
+    lasts_s,
+    letter_words,
+    links,
+    silenced_alerts,
+    silenced_s,
+    timeline,
+)
+
+ALERT_HEADERS = (
+    "state", "SLO", "severity", "fired", "for", "burn", "what it says", "top cause",
+    "bad requests such as",
+)  # fmt: skip
+_DURATIONS = ("30m", "1h", "4h", "1d", "7d")
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar(filters=())
+    refreshing(partial(_body, selection), selection.refresh_s())
+
+
+def _body(selection: Selection) -> None:
+    window = selection.window(now_ms())
+    found = reading.rows(reading.SHARED / "alerts.sql", range_of(window))
+    book, problem = _read_book()
+    level, sentence = headline(found, is_watched=book is not None)
+    told = delivery_words(book["notifications"]) if book else ""
+    as_of = f"data as of {wording.clock_ms(now_ms())} · {len(found)} alerts in this range"
+    reason = f"Notices: {told}." if told else ""
+    st.html(markup.verdict_banner(StateSummary(level, sentence, reason), as_of))
+    if problem:
+        st.html(
+            markup.remark(
+                f"Silences, deliveries and actions are not available: {problem}.",
+                "evenkeel collect --slos slos.yaml"
+                if "--slos" in problem
+                else "evenkeel dashboard --collector-url http://127.0.0.1:4318",
+            )
+        )
+    active = [alert for alert in found if alert["state"] in ("firing", "pending")]
+    taken_on = {
+        (a["slo"], a["severity"]): a["acknowledged_by"] for a in (book or {}).get("alerts", ())
+    }
+    for number, alert in enumerate(active):
+        kept = (book or {}).get("alerts", ())
+        left_s = silenced_s(alert["slo"], alert["severity"], kept, now_ms())
+        taken_by = taken_on.get((alert["slo"], alert["severity"]))
+        _show_active(number, alert, taken_by, left_s, selection)
+    _show_timeline(found, window)
+    if book:
+        left, right = st.columns(2, gap="small")
+        with left:
+            _show_silences(book, [a["slo"] for a in active])
+        with right:
+            _show_letters(book)
+    _show_past(found, selection)
+    if book:
+        _show_audit()
+
+
+def _read_book() -> tuple[dict[str, Any] | None, str]:
+    try:
+        return ask_json(settings().collector_url, "alerts", identity().token), ""
+    except CollectorError as error:
+        return None, str(error)
+
+
+def _show_active(
+    number: int,
+    alert: dict[str, Any],
+    taken_by: str | None,
+    silenced_for_s: float | None,
+    selection: Selection,
+) -> None:
+    annotations = alert["annotations"] or {}
+    params = selection.to_params()
+    began_ms = alert["fired_ms"] or alert["started_ms"]
+    level = "bad" if alert["state"] == "firing" else "warning"
+    badges = markup.badge(f"{alert['state']}: {alert['severity']}", level)
+    if taken_by:
+        badges += markup.badge(f"taken on by {taken_by}", "good")
+    if silenced_for_s is not None:
+        badges += markup.badge(f"silenced, {wording.seconds(silenced_for_s)} left", "unknown")
+    elif alert["was_silenced"]:
+        badges += markup.badge("was silenced when it fired", "unknown")
+    slo = markup.link(alert["slo"], markup.page_link("slo", {"slo": alert["slo"], **params}))
+    examples = ", ".join(
+        markup.link(short_id(i), markup.page_link("request", {"request_id": i, **params}))
+        for i in example_ids(annotations.get("exemplars", ""))
+    )
+    outside = " · ".join(
+        f'<a href="{escape(url)}" rel="noopener" target="_blank">{escape(name)}</a>'
+        for name, url in links(annotations)
+    )
+    summary = annotations.get("summary") or annotations.get("description") or ""
+    details = annotations.get("description", "") if annotations.get("summary") else ""
+    lasted = wording.seconds((now_ms() - began_ms) / 1000)
+    with st.container(border=True, key=f"card-alert-{number}"):
+        st.html(
+            f'<div class="ek-alert ek-{level}"><div class="ek-row"><b>{slo}</b>{badges}'
+            f'<span class="ek-asof">since {wording.moment_ms(began_ms)}, {lasted}</span></div>'
+            f"<p><b>{escape(summary)}</b> {escape(details)}</p>"
+            f"{markup.facts(evidence(annotations))}"
+            + (f"<p>Bad requests such as {examples}</p>" if examples else "")
+            + (f"<p>{outside}</p>" if outside else "")
+            + "</div>"
+        )
+        if may_act() and alert["state"] == "firing":
+            _show_actions(number, alert["slo"], taken_by)
+
+
+def _show_actions(number: int, slo: str, taken_by: str | None) -> None:
+    with (
+        st.expander("Acknowledge or silence", key=f"act-{number}"),
+        st.form(f"act-{number}", border=False),
+    ):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            author = author_field(f"act-{number}")
+            comment = st.text_input("what is being done", key=f"comment-{number}")
+            duration = st.selectbox("for", _DURATIONS, 1, key=f"for-{number}", width=100)
+        with st.container(horizontal=True):
+            acknowledges = st.form_submit_button(
+                "Acknowledge", disabled=taken_by is not None, key=f"ack-{number}"
+            )
+            silences = st.form_submit_button("Silence", key=f"silence-{number}")
+        order = {"slo": slo, "comment": comment}
+        if acknowledges and perform("acknowledge", order, author, f"{slo} is taken on."):
+            st.rerun()
+        if silences and perform(
+            "silence", {**order, "duration": duration}, author, f"{slo} is silenced."
+        ):
+            st.rerun()
+
+
+def _show_timeline(found: list[dict[str, Any]], window: Window) -> None:
+    bars = timeline(found, window)
+    if not bars:
+        return
+    zoomable(
+        timeline_chart(bars, window, colours()),
+        "alert-timeline",
+        "When what fired",
+        "pending thin, firing thick, silenced pale",
+    )
+
+
+def _show_silences(book: dict[str, Any], active: list[str]) -> None:
+    with st.container(border=True, key="card-silences"):
+        st.html('<div class="ek-title">Silences<small>nobody is told of these</small></div>')
+        silences = book["silences"]
+        if not silences:
+            st.caption("None: every alert is told.")
+        else:
+            rows = [
+                [
+                    Cell(", ".join(s["matchers"]), wraps=True),
+                    Cell(
+                        wording.seconds(lasts_s(s["until"], now_ms()))
+                        + ("" if s["is_in_force"] else ", not yet begun"),
+                        is_number=True,
+                    ),
+                    Cell(s["comment"] or "–", wraps=True),
+                    Cell(s["by"] or "–"),
+                    Cell(s["id"]),
+                ]
+                for s in silences
+            ]
+            st.html(markup.table(("alerts with", "left", "why", "by", "id"), rows, "Silences"))
+        if not may_act():
+            return
+        with st.expander("Silence an SLO or labels, or end a silence", key="silencing"):
+            known = sorted({a["slo"] for a in book["alerts"]} | set(active))
+            with st.form("new-silence", border=False):
+                with st.container(horizontal=True, vertical_alignment="bottom"):
+                    slo = st.selectbox(
+                        "SLO, or matchers",
+                        known,
+                        accept_new_options=True,
+                        width=320,
+                        help='matchers such as severity=~"page|ticket", tenant!=acme',
+                    )
+                    duration = st.selectbox("for", _DURATIONS, 1, width=100)
+                    author = author_field("new-silence")
+                comment = st.text_input("why")
+                order = {**silenced_alerts(slo or ""), "duration": duration, "comment": comment}
+                if st.form_submit_button("Silence it") and perform(
+                    "silence", order, author, f"{slo} is silenced."
+                ):
+                    st.rerun()
+            if silences:
+                with st.form("end-silence", border=False):
+                    with st.container(horizontal=True, vertical_alignment="bottom"):
+                        chosen = st.selectbox("silence", [s["id"] for s in silences], width=200)
+                        author = author_field("end-silence")
+                        is_sent = st.form_submit_button("End it")
+                    if is_sent and perform("end-silence", {"id": chosen}, author, "It ended."):
+                        st.rerun()
+
+
+def _show_letters(book: dict[str, Any]) -> None:
+    with st.container(border=True, key="card-letters"):
+        words = delivery_words(book["notifications"])
+        st.html(f'<div class="ek-title">Deliveries<small>{words}</small></div>')
+        letters = book["dead_letters"]
+        if not letters:
+            st.caption("No notice was given up.")
+            return
+        rows = [
+            [
+                Cell(str(letter["number"]), is_number=True),
+                Cell(letter["receiver"]),
+                Cell(letter_words(letter, book["history"]), wraps=True),
+                Cell(str(letter["attempts"]), is_number=True),
+                Cell(letter["error"] or "–", wraps=True, level="bad"),
+            ]
+            for letter in letters
+        ]
+        headers = ("number", "receiver", "about (UTC)", "attempts", "last error")
+        st.html(markup.table(headers, rows, "Dead letters"))
+        if may_act():
+            with (
+                st.form("replay", border=False),
+                st.container(horizontal=True, vertical_alignment="bottom"),
+            ):
+                numbers = [letter["number"] for letter in letters]
+                chosen = st.selectbox(
+                    "which",
+                    [None, *numbers],
+                    format_func=lambda n: "all" if n is None else f"number {n}",
+                    key="replay-number",
+                    width=150,
+                )
+                author = author_field("replay")
+                done = "Due again: the result is here in a moment."
+                if st.form_submit_button("Deliver again") and perform(
+                    "replay", {"number": chosen}, author, done
+                ):
+                    st.rerun()
+
+
+def _show_past(found: list[dict[str, Any]], selection: Selection) -> None:
+    past = [alert for alert in found if alert["state"] not in ("firing", "pending")]
+    with st.container(border=True, key="card-past"):
+        st.html('<div class="ek-title">Over in this range<small>newest first</small></div>')
+        if not past:
+            st.caption("None.")
+            return
+        rows = [alert_cells(alert, now_ms(), selection.to_params()) for alert in past]
+        st.html(markup.table(ALERT_HEADERS, rows, "Alerts that are over"))
+
+
+def _show_audit() -> None:
+    try:
+        entries = ask_json(settings().collector_url, "audit", identity().token)["entries"]
+    except (CollectorError, KeyError):
+        return
+    with st.expander(f"Who did what ({len(entries)})", key="audit"):
+        rows = [
+            [
+                Cell(e["time"][:19].replace("T", " ")),
+                Cell(e["by"]),
+                Cell(e["action"]),
+                Cell(audit_words(e["details"]), wraps=True),
+            ]
+            for e in entries[:50]
+        ]
+        st.html(markup.table(("when (UTC)", "who", "action", "of"), rows, "Audit"))

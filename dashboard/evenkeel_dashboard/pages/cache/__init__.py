@@ -1,0 +1,1 @@
+"""What do the caches save, and is what they answer right?"""

@@ -1,0 +1,102 @@
+"""The cache page's causes: why prompts were computed again, and near misses to review."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.pages.cache.model import by_cause, miss_words, unstable
+
+Row = dict[str, Any]
+
+MAX_NEAR_MISSES = 15
+_MAX_UNSTABLE = 10
+
+
+def show_prefixes(rows: list[Row]) -> None:
+    """Draw why prompts missed the prefix cache, and which ones change before static text."""
+    left, right = st.columns(2, gap="small")
+    with left, st.container(border=True, key="card-misses"):
+        st.html(
+            '<div class="ek-title">Why prompts were computed<small>by what happened to the part '
+            f"that was not found{_sampled(rows)}</small></div>"
+        )
+        if not rows:
+            st.caption("No request of this range says why: the runtime's step records do.")
+        else:
+            cells = [
+                [
+                    Cell(miss_words(cause["miss"])),
+                    Cell(wording.count(cause["num_requests"]), is_number=True),
+                    Cell(wording.count(cause["missed_tokens"]), is_number=True),
+                    Cell(wording.seconds(cause["cost_s"]), is_number=True),
+                ]
+                for cause in by_cause(rows)
+            ]
+            headers = ("why", "requests", "tokens computed", "time it took")
+            st.html(markup.table(headers, cells, "Why prompts were computed"))
+    with right, st.container(border=True, key="card-unstable"):
+        st.html(
+            '<div class="ek-title">Unstable prefixes<small>prompts in which something that changes '
+            "stands before text that does not: move it to the end</small></div>"
+        )
+        found = unstable(rows)[:_MAX_UNSTABLE]
+        if not found:
+            st.caption("None was seen." if rows else wording.NO_DATA)
+            return
+        cells = [
+            [
+                Cell(row["prompt"]),
+                Cell(wording.count(row["num_unstable"]), is_number=True),
+                Cell(wording.count(row["diverged_at"]), is_number=True),
+                Cell(wording.count(row["unstable_tokens"]), is_number=True),
+                Cell("example", href=page_link("request", {"request_id": row["example_id"]})),
+            ]
+            for row in found
+        ]
+        names = ("prompt", "requests", "changes at token", "static tokens behind it", "")
+        st.html(markup.table(names, cells, "Unstable prefixes"))
+
+
+def _sampled(rows: list[Row]) -> str:
+    weight = rows[0]["weight"] if rows else 1.0
+    return "" if weight <= 1 else f"; read from a 1/{weight:.0f} of the time"
+
+
+def show_near_misses(rows: list[Row]) -> None:
+    """Draw requests that a similar question could have answered, to be looked at."""
+    with st.container(border=True, key="card-near-misses"):
+        st.html(
+            '<div class="ek-title">Near misses to review<small>a similar question was known and '
+            "not answered from, most similar first; open one to say what you think</small></div>"
+        )
+        if not rows:
+            st.caption("None in this range.")
+            return
+        cells = [
+            [
+                Cell(wording.short_moment_ms(row["time_ms"])),
+                Cell(_similarity(row["similarity"]), is_number=True),
+                Cell(_similarity(row["threshold"]), is_number=True),
+                Cell(row["reason"] or "below the threshold"),
+                Cell(_verdict(row["verdict"])),
+                Cell(row["tenant"] or "–"),
+                Cell("open", href=page_link("request", {"trace_id": row["trace_id"]})),
+            ]
+            for row in rows
+        ]
+        headers = ("when (UTC)", "similarity", "served from", "why not", "answers", "tenant", "")
+        st.html(markup.table(headers, cells, "Near misses"))
+
+
+def _similarity(value: float | None) -> str:
+    return wording.NO_DATA if value is None else f"{value:.3f}"
+
+
+def _verdict(verdict: str) -> str:
+    return {"same": "were the same", "different": "differed", "": "not compared"}.get(
+        verdict, verdict
+    )

@@ -1,0 +1,182 @@
+"""What do the caches save, and is what they answer right?"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.figures import Line, Scale, lines
+from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.contents import num_requests, range_of
+from evenkeel_dashboard.frame.fields import pick
+from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.selection import Selection, slices
+from evenkeel_dashboard.frame.series import fill_gaps
+from evenkeel_dashboard.frame.zoom import zoomable
+from evenkeel_dashboard.pages.cache.causes import MAX_NEAR_MISSES, show_near_misses, show_prefixes
+from evenkeel_dashboard.pages.cache.model import bound_words, cache_tiles, outcome_words
+
+_HERE = Path(__file__).parent
+MAX_READ = 500_000
+_PERCENT = Scale("%", 100.0)
+_RATIOS = ("prefix_ratio", "session_ratio", "exact_ratio", "semantic_ratio")
+_BY = {"prompt": "prompt version", "tenant": "tenant", "model": "model"}
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar()
+    by = pick("by", "by", _BY, 150)
+    refreshing(partial(_body, selection, by), selection.refresh_s())
+
+
+def _body(selection: Selection, by: str) -> None:
+    window = selection.window(now_ms())
+    parameters = {**range_of(window), **selection.filters()}
+    stored = num_requests(selection, window)
+    read_most = slices(stored, window, MAX_READ)
+    # A slice of each step, so that no step is without.
+    share = read_most["period_s"] / read_most["slice_s"]
+    step_slices = {"period_s": window.step_s, "slice_s": max(1, round(window.step_s / share))}
+    sliced = {**range_of(window), **slices(stored, window)}
+    filters = {"model": selection.model, "tenant": selection.tenant}
+    # All are asked for before the first is waited for.
+    counted = reading.rows_later(_HERE / "response_cache_counts.sql", parameters)
+    found = reading.rows_later(
+        _HERE / "cache_cohorts.sql", {**parameters, **read_most, "dimension": by}
+    )
+    by_step = reading.frame_later(
+        _HERE / "cache_series.sql", {**parameters, **step_slices, "step_s": window.step_s}
+    )
+    misses = reading.rows_later(_HERE / "prefix_misses.sql", {**sliced, **filters})
+    cohorts, outcomes = found(), counted()
+    # The details lie in the spans, which are only worth reading where there are answers at all.
+    details = (
+        reading.rows(_HERE / "response_cache_details.sql", range_of(window)) if outcomes else []
+    )
+    st.html(
+        f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · saved time is estimated '
+        "from the same model's own prefill</div>"
+    )
+    if not cohorts:
+        st.html(
+            markup.hint(
+                "No request of this range says what was cached",
+                "vLLM says it with --enable-prompt-tokens-details, or through the runtime; choose "
+                "a longer range, or set the filters to all.",
+            )
+        )
+        return
+    tiles = cache_tiles(cohorts, outcomes, details)
+    st.html(markup.number_tiles(tiles, ""))
+    series = fill_gaps(by_step(), _RATIOS, window)
+    palette = colours()
+    shown = [
+        Line("prefix_ratio", "prefix cache, tokens", palette.categories[0], 2.4),
+        Line("session_ratio", "within conversations, tokens", palette.categories[4]),
+    ]
+    if outcomes:
+        shown += [
+            Line("exact_ratio", "same question, requests", palette.categories[2]),
+            Line("semantic_ratio", "similar question, requests", palette.categories[3]),
+        ]
+    figure = lines(series, shown, _PERCENT, window)
+    figure.top = 100
+    zoomable(figure, "cache-hits", "Found in a cache", "part of the input tokens, or of requests")
+    _show_cohorts(cohorts, by)
+    show_prefixes(misses())
+    _show_responses(outcomes, details, window)
+    if outcomes:
+        show_near_misses(
+            reading.rows(_HERE / "cache_near_misses.sql", {**sliced, "limit": MAX_NEAR_MISSES})
+        )
+
+
+def _show_cohorts(cohorts: list[dict[str, Any]], by: str) -> None:
+    with st.container(border=True, key="card-cache-cohorts"):
+        st.html(
+            f'<div class="ek-title">Prefix cache by {_BY[by]}<small>most saved first; «cold» found '
+            "nothing at all: a changing text before a static one hides it</small></div>"
+        )
+        largest = max(row["saved_s"] or 0.0 for row in cohorts)
+        rows = [
+            [
+                Cell(row["cohort"]),
+                Cell(wording.count(row["num_requests"]), is_number=True),
+                Cell(wording.count(row["input_tokens_sum"]), is_number=True),
+                Cell(wording.percent(row["hit_ratio"]), is_number=True),
+                Cell(wording.percent(row["cold_ratio"]), is_number=True),
+                Cell(wording.seconds(row["saved_s"]), is_number=True),
+                Cell(
+                    html=markup.phase_bar(
+                        [("saved", colours().decode, row["saved_s"] or 0.0)], largest
+                    )
+                ),
+            ]
+            for row in cohorts
+        ]
+        headers = (_BY[by], "requests", "input tokens", "found", "cold", "prefill saved", "")
+        st.html(markup.table(headers, rows, "Prefix cache by cohort"))
+
+
+def _show_responses(
+    outcomes: list[dict[str, Any]], details: list[dict[str, Any]], window: Window
+) -> None:
+    with st.container(border=True, key="card-response-cache"):
+        st.html(
+            '<div class="ek-title">Response cache<small>whole answers given again: to the same '
+            "question, or to a similar one</small></div>"
+        )
+        if not outcomes:
+            st.caption(
+                "It answered nothing in this range: it is off, or the runtime does not have it. "
+                "docs/runtime.md says how to switch it on, first in shadow."
+            )
+            return
+        total = sum(row["num_requests"] for row in outcomes)
+        rows = [
+            [
+                Cell(outcome_words(row["outcome"])),
+                Cell(wording.count(row["num_requests"]), is_number=True),
+                Cell(wording.percent(row["num_requests"] / total), is_number=True),
+            ]
+            for row in outcomes
+        ]
+        st.html(markup.table(("outcome", "requests", "part"), rows, "Outcomes"))
+        st.caption(bound_words(details))
+        reasons = [row for row in details if row["reason"]]
+        if reasons:
+            rows = [
+                [
+                    Cell(row["reason"]),
+                    Cell(row["mode"] or "–"),
+                    Cell(row["verdict"] or "–"),
+                    Cell(wording.count(row["num_requests"]), is_number=True),
+                    Cell(wording.seconds(row["lookup_s"]), is_number=True),
+                ]
+                for row in reasons
+            ]
+            headers = ("reason", "mode", "verdict", "requests", "lookup")
+            st.html(markup.table(headers, rows, "Why it answered or not"))
+    bound = reading.frame(
+        _HERE / "response_cache_bound.sql", {**range_of(window), "step_s": window.step_s}
+    )
+    if not bound.empty and bound["wrong_bound"].notna().any():
+        frame = fill_gaps(bound, ("wrong_bound", "wrong_limit"), window)
+        palette = colours()
+        series = [
+            Line("wrong_bound", "upper bound", palette.categories[0], 2.4),
+            Line("wrong_limit", "limit", palette.bad, 1.2),
+        ]
+        zoomable(
+            lines(frame, series, _PERCENT, window),
+            "wrong-hits",
+            "Wrong answers, at most",
+            "upper bound on the part of cached answers that are wrong",
+        )

@@ -1,0 +1,197 @@
+"""What the compare page says: two cohorts, their shift, and what differs most between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
+
+from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.model.shift import Shift
+
+Row = Mapping[str, Any]
+
+DIMENSIONS = {
+    "prompt": "prompt version",
+    "model": "model",
+    "tenant": "tenant",
+    "slo_class": "SLO class",
+    "service": "service, as of other flags",
+    "time": "time",
+}
+EARLIER_MS = {"before": 0, "day": 86_400_000, "week": 604_800_000}
+EARLIER = {"before": "the range before", "day": "a day earlier", "week": "a week earlier"}
+NUM_POINTS = 160
+
+# Phases that make up a measure, by their column; what they are called.
+_PHASES = {"queue_s": "queue", "prefill_s": "prefill", "decode_s": "decode"}
+_PHASES_OF = {
+    "ttft": ("queue_s", "prefill_s"),
+    "queue": ("queue_s",),
+    "e2e": ("queue_s", "prefill_s", "decode_s"),
+}
+_LEDGER_OF = {"ttft": ("ttft.",), "queue": ("ttft.",), "e2e": ("ttft.", "decode.")}
+_FEATURES = {
+    "input_tokens": ("input tokens", wording.count),
+    "output_tokens": ("output tokens", wording.count),
+    "cached_ratio": ("cached input", wording.percent),
+    "acceptance_rate": ("acceptance", wording.percent),
+    "error_ratio": ("errors", wording.percent),
+    "aborted_ratio": ("aborts", wording.percent),
+    "stall_s": ("longest stall", wording.seconds),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """One of the two cohorts: what it is called, and which requests it has.
+
+    Servers with other flags are told apart by their `service.name`; "" is every service.
+    """
+
+    name: str
+    selection: Selection
+    window: Window
+    service: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseDifference:
+    """Seconds that a mean request of each side spends on something."""
+
+    name: str
+    a_s: float
+    b_s: float
+
+    @property
+    def delta_s(self) -> float:
+        """B − A."""
+        return self.b_s - self.a_s
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """What a mean request of each side is like, in words."""
+
+    name: str
+    a: str
+    b: str
+    change: str
+
+
+def sides(
+    selection: Selection, window: Window, dimension: str, a: str, b: str
+) -> tuple[Cohort, Cohort]:
+    """Return both cohorts: of a dimension two values, of time the range and an earlier one."""
+    if dimension == "time":
+        back_ms = EARLIER_MS.get(a, 0) or window.to_ms - window.from_ms
+        earlier = replace(window, from_ms=window.from_ms - back_ms, to_ms=window.to_ms - back_ms)
+        name = EARLIER.get(a, EARLIER["before"])
+        return Cohort(name, selection, earlier), Cohort("this range", selection, window)
+    if dimension == "service":
+        return Cohort(a, selection, window, a), Cohort(b, selection, window, b)
+    return (
+        Cohort(a, selection.filtered(dimension, a), window),
+        Cohort(b, selection.filtered(dimension, b), window),
+    )
+
+
+def causes(measure: str, a: Row, b: Row) -> list[CauseDifference]:
+    """Return what each side spends its time on, the largest difference first.
+
+    From the ledger where both sides have one, else from the phases.
+    """
+    prefixes = _LEDGER_OF.get(measure, ("decode.",))
+    ledgers = [
+        {k: s for k, s in (row["ledger_s"] or {}).items() if k.startswith(prefixes)}
+        for row in (a, b)
+    ]
+    if all(ledgers):
+        names = sorted(set(ledgers[0]) | set(ledgers[1]))
+        found = [CauseDifference(n, ledgers[0].get(n, 0.0), ledgers[1].get(n, 0.0)) for n in names]
+    else:
+        columns = _PHASES_OF.get(measure, ("decode_s",))
+        found = [
+            CauseDifference(_PHASES[c], a[c], b[c])
+            for c in columns
+            if a[c] is not None and b[c] is not None
+        ]
+    return sorted(found, key=lambda cause: -abs(cause.delta_s))
+
+
+def features(a: Row, b: Row) -> list[Feature]:
+    """Return what both sides' requests are like: often the reason of a shift, not its victim."""
+    return [
+        Feature(name, words(a[c]), words(b[c]), wording.change(b[c], a[c]) or "–")
+        for c, (name, words) in _FEATURES.items()
+        if a[c] is not None or b[c] is not None
+    ]
+
+
+_CAPITAL = {"total": "Total time", "stall": "Longest stall", "queue": "Queue time"}
+
+
+def verdict(found: Shift | None, measure: str, a: str, b: str) -> tuple[str, str, str]:
+    """Return the level, the finding and its figures in words."""
+    measure = _CAPITAL.get(measure, measure)
+    if found is None:
+        return "unknown", "Too few requests to compare", "Each side needs ten with such a value."
+    reach = f"{signed_seconds(found.lower)} to {signed_seconds(found.upper)}, 95 % interval"
+    detail = (
+        f"Typical difference {signed_seconds(found.estimate)} ({reach}); a random request of {b} "
+        f"is slower than one of {a} in {wording.percent(found.probability)} of pairs."
+    )
+    if found.lower > 0:
+        return "warning", f"{measure} of {b} is higher than that of {a}", detail
+    if found.upper < 0:
+        return "good", f"{measure} of {b} is lower than that of {a}", detail
+    return "unknown", f"No typical difference in {measure} can be told", detail
+
+
+def tail_words(a: Sequence[float], b: Sequence[float], q: float = 0.95) -> str:
+    """Return whether the tails differ, in words; "" where that cannot be told.
+
+    They do if the 95 % intervals of both quantiles, by order statistics, do not overlap: a stricter
+    test than one of the difference. Values are in order.
+    """
+    low_a, high_a = _quantile_interval(a, q)
+    low_b, high_b = _quantile_interval(b, q)
+    if None in (low_a, high_a, low_b, high_b):
+        return ""
+    before, after = wording.seconds(quantile(a, q)), wording.seconds(quantile(b, q))
+    if low_b > high_a or low_a > high_b:  # type: ignore[operator]
+        return f" The tail differs: p{q * 100:g} is {before} against {after}."
+    return ""
+
+
+def _quantile_interval(ordered: Sequence[float], q: float) -> tuple[float | None, float | None]:
+    n = len(ordered)
+    reach = 1.96 * sqrt(n * q * (1 - q))
+    low, high = math.floor(n * q - reach) - 1, math.ceil(n * q + reach)
+    return (ordered[low] if low >= 0 else None), (ordered[high] if high < n else None)
+
+
+def signed_seconds(value: float) -> str:
+    """Return a difference of durations with its sign."""
+    return f"{'−' if value < 0 else '+'}{wording.seconds(abs(value))}"
+
+
+def quantile(ordered: Sequence[float], q: float) -> float | None:
+    """Return a quantile of values in order, linear between neighbours; None without any."""
+    if not ordered:
+        return None
+    place = q * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def curve(ordered: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Return values and the part of requests up to each, at most `NUM_POINTS` points."""
+    num = min(NUM_POINTS, len(ordered))
+    parts = [i / (num - 1) if num > 1 else 1.0 for i in range(num)]
+    return [quantile(ordered, part) or 0.0 for part in parts], parts

@@ -1,0 +1,197 @@
+"""How do two cohorts of requests differ, by how much for certain, and why?"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.tiles import StateSummary
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.awaited import awaited
+from evenkeel_dashboard.frame.contents import contents_later, range_of
+from evenkeel_dashboard.frame.fields import pick
+from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.zoom import chart
+from evenkeel_dashboard.model.measures import MEASURES
+from evenkeel_dashboard.model.shift import large_sample_shift
+from evenkeel_dashboard.pages.compare.figure import distributions
+from evenkeel_dashboard.pages.compare.model import (
+    DIMENSIONS,
+    EARLIER,
+    Cohort,
+    causes,
+    features,
+    quantile,
+    sides,
+    signed_seconds,
+    tail_words,
+    verdict,
+)
+
+_HERE = Path(__file__).parent
+MAX_EACH = 1_000
+_COLUMNS = {
+    "prompt": "prompts",
+    "model": "models",
+    "tenant": "tenants",
+    "slo_class": "slo_classes",
+    "service": "services",
+}
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar()
+    fields = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+    with fields:
+        measure = pick("measure", "measure", MEASURES, 110)
+        dimension = pick("by", "compare by", DIMENSIONS, 150)
+    if dimension == "time":
+        with fields:
+            a, b = pick("a", "A, against this range", EARLIER, 220), ""
+    else:
+        values = awaited(
+            partial(_values, selection, dimension),
+            partial(_say_nothing, dimension),
+            selection.refresh_s(),
+        )
+        if not values:
+            return
+        with fields:
+            a = pick("a", "A", {v: v for v in values}, 220)
+            others = [v for v in values if v != a]
+            b = pick("b", "B", {v: v for v in others}, 220)
+    refreshing(partial(_body, selection, measure, dimension, a, b), selection.refresh_s())
+
+
+def _values(selection: Selection, dimension: str) -> list[str]:
+    """Return what can be compared; [] where there are not two of it."""
+    found = sorted(contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]])
+    return found if len(found) > 1 else []
+
+
+def _say_nothing(dimension: str) -> None:
+    st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
+    st.html(
+        markup.hint(
+            "There is nothing to compare",
+            f"This range has fewer than two values of {DIMENSIONS[dimension]}. Choose "
+            "a longer range, another dimension, or compare by time.",
+        )
+    )
+
+
+def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) -> None:
+    both = sides(selection, selection.window(now_ms()), dimension, a, b)
+    # All are asked for before the first is waited for.
+    begun = [(_sample(side, measure), _cohort(side)) for side in both]
+    samples = [sorted(float(row["value_s"]) for row in sample()) for sample, _ in begun]
+    rows = [cohort()[0] for _, cohort in begun]
+    shift = large_sample_shift(samples[0], samples[1])
+    level, headline, detail = verdict(shift, MEASURES[measure], both[0].name, both[1].name)
+    as_of = f"data as of {wording.clock_ms(now_ms())} · up to {MAX_EACH:,} requests of each side"
+    st.html(
+        markup.verdict_banner(
+            StateSummary(level, headline, detail + tail_words(samples[0], samples[1])), as_of
+        )
+    )
+    left, right = st.columns([3, 2], gap="small")
+    with left, st.container(border=True, key="card-distribution", gap="xxsmall"):
+        title = f"{MEASURES[measure]} of both"
+        st.html(f'<div class="ek-title">{title}<small>part of the requests that took at most so '
+                "long; the curve further left is the faster one</small></div>")  # fmt: skip
+        curves = [(s.name, v) for s, v in zip(both, samples, strict=True)]
+        chart(distributions(curves, colours()), "distribution", f"{title}: {detail}")
+    with right, st.container(border=True, key="card-quantiles"):
+        _show_quantiles(both, samples, rows)
+    left, right = st.columns(2, gap="small")
+    with left, st.container(border=True, key="card-differing"):
+        _show_causes(measure, both, rows)
+    with right, st.container(border=True, key="card-features"):
+        _show_features(both, rows)
+
+
+def _sample(side: Cohort, measure: str) -> reading.Rows:
+    parameters = {**range_of(side.window), **side.selection.filters(), "service": side.service}
+    return reading.rows_later(
+        _HERE / "compare_sample.sql", {**parameters, "measure": measure, "limit": MAX_EACH}
+    )
+
+
+def _cohort(side: Cohort) -> reading.Rows:
+    parameters = {**range_of(side.window), **side.selection.filters(), "service": side.service}
+    return reading.rows_later(_HERE / "compare_cohort.sql", parameters)
+
+
+def _show_quantiles(
+    both: tuple[Cohort, Cohort], samples: list[list[float]], rows: list[dict[str, Any]]
+) -> None:
+    st.html('<div class="ek-title">Side by side<small>of the requests compared</small></div>')
+    table = [
+        [
+            Cell("requests"),
+            *(Cell(wording.count(row["num_requests"]), is_number=True) for row in rows),
+            Cell("", is_number=True),
+        ]
+    ]
+    for name, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+        a, b = (quantile(sample, q) for sample in samples)
+        delta = "–" if a is None or b is None else signed_seconds(b - a)
+        table.append(
+            [
+                Cell(name),
+                Cell(wording.seconds(a), is_number=True),
+                Cell(wording.seconds(b), is_number=True),
+                Cell(delta, is_number=True),
+            ]
+        )
+    headers = ("", f"A: {both[0].name}", f"B: {both[1].name}", "B − A")
+    st.html(markup.table(headers, table, "Percentiles of both sides"))
+
+
+def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str, Any]]) -> None:
+    st.html(
+        '<div class="ek-title">Where the difference is<small>mean time of a request, largest '
+        "difference first</small></div>"
+    )
+    found = causes(measure, rows[0], rows[1])
+    if not found:
+        st.caption(f"{wording.NO_DATA}: one side has no requests with phases.")
+        return
+    total = sum(abs(c.delta_s) for c in found)
+    table = [
+        [
+            Cell(c.name),
+            Cell(wording.seconds(c.a_s), is_number=True),
+            Cell(wording.seconds(c.b_s), is_number=True),
+            Cell(signed_seconds(c.delta_s), is_number=True),
+            Cell(
+                html=markup.phase_bar(
+                    [("difference", colours().categories[0], abs(c.delta_s))], total
+                )
+            ),
+        ]
+        for c in found
+    ]
+    headers = ("cause", f"A: {both[0].name}", f"B: {both[1].name}", "B − A", "")
+    st.html(markup.table(headers, table, "Causes by difference"))
+
+
+def _show_features(both: tuple[Cohort, Cohort], rows: list[dict[str, Any]]) -> None:
+    st.html(
+        '<div class="ek-title">What else differs<small>longer prompts or answers may be the '
+        "reason</small></div>"
+    )
+    table = [
+        [Cell(f.name), Cell(f.a, is_number=True), Cell(f.b, is_number=True),
+         Cell(f.change, is_number=True)]
+        for f in features(rows[0], rows[1])
+    ]  # fmt: skip
+    headers = ("mean", f"A: {both[0].name}", f"B: {both[1].name}", "B against A")
+    st.html(markup.table(headers, table, "What else differs"))

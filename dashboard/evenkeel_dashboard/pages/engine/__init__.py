@@ -1,0 +1,1 @@
+"""What limits the engine, and does speculation pay?"""

@@ -1,0 +1,123 @@
+"""Reads what the engine page shows: step records where there are some, else vLLM's metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from evenkeel.errors import StoreError
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.contents import num_requests, range_of
+from evenkeel_dashboard.frame.selection import Selection, slices
+from evenkeel_dashboard.frame.series import fill_gaps
+from evenkeel_dashboard.pages.engine.model import COLUMNS, STATE_NAMES, state_rows, waiting_rows
+
+_HERE = Path(__file__).parent
+MAX_TPOTS = 500
+MAX_READ = 500_000
+_UNKNOWN_TABLE = "Code: 60."
+
+
+@dataclass(frozen=True, slots=True)
+class EngineData:
+    """What engines did over a window.
+
+    Attributes:
+        source: "steps", "metrics", or "" where nothing is known.
+        rows: One row a step of time, of `COLUMNS`; steps without anything are absent.
+        series: The same as a frame, gaps included.
+        waiting: Rows of bucket, reason and number.
+        positions: Drafted and accepted tokens by position, from the requests.
+        actions: What controllers did.
+        sources: Drafted and accepted tokens by where the drafts came from, and by position.
+        evictions: Prompt tokens that were evicted and computed again, a second, by step of time.
+        tpots: TPOT of up to `MAX_TPOTS` requests of each model, drafted for and not.
+    """
+
+    source: str
+    rows: list[dict[str, Any]]
+    series: pd.DataFrame
+    waiting: list[dict[str, Any]]
+    positions: dict[str, Any]
+    actions: list[dict[str, Any]]
+    sources: list[dict[str, Any]]
+    evictions: pd.DataFrame
+    tpots: list[dict[str, Any]]
+
+
+def read_engine(selection: Selection, window: Window) -> EngineData:
+    """Read one window.
+
+    Raises:
+        StoreError: If the store is gone or refuses a query.
+    """
+    parameters = {**range_of(window), "model": selection.model, "step_s": window.step_s}
+    # All that is read anyway is asked for before the first is waited for.
+    steps = reading.rows_later(_HERE / "engine_steps_series.sql", parameters)
+    held_up = reading.rows_later(_HERE / "engine_steps_waiting.sql", parameters)
+    actions = reading.rows_later(reading.SHARED / "control_steps.sql", range_of(window))
+    num_stored = num_requests(selection, window)
+    read_most = slices(num_stored, window, MAX_READ)
+    positions_of = {**range_of(window), **selection.filters(), **read_most}
+    positions_later = reading.rows_later(_HERE / "acceptance_positions.sql", positions_of)
+    read_some = slices(num_stored, window)
+    sliced = {**range_of(window), "model": selection.model, **read_some}
+    evicted = reading.frame_later(
+        _HERE / "engine_evictions.sql", {**sliced, "step_s": window.step_s}
+    )
+    source, rows = "steps", _rows_if_known(steps)
+    waiting = _rows_if_known(held_up)
+    if not rows:
+        names = (*STATE_NAMES, *(f"{name}_total" for name in STATE_NAMES))
+        state = reading.rows(_HERE / "engine_state_series.sql", {**parameters, "names": names})
+        source, rows, waiting = "metrics", state_rows(state, window.step_s), waiting_rows(state)
+    positions = positions_later()[0]
+    sources = tpots = None
+    if positions["drafted_tokens"]:
+        sample = {**range_of(window), "model": selection.model, "limit": MAX_TPOTS, **read_most}
+        sources = reading.rows_later(_HERE / "acceptance_sources.sql", sliced)
+        tpots = reading.rows_later(_HERE / "speculation_sample.sql", sample)
+    return EngineData(
+        source=source if rows else "",
+        rows=rows,
+        series=fill_gaps(pd.DataFrame(rows), COLUMNS, window),
+        waiting=waiting,
+        positions=positions,
+        actions=actions(),
+        sources=sources() if sources else [],
+        evictions=_evictions(evicted(), window, read_some["slice_s"]),
+        tpots=tpots() if tpots else [],
+    )
+
+
+def _evictions(found: pd.DataFrame, window: Window, slice_s: int) -> pd.DataFrame:
+    # Of each step, or of some of them, a slice is read: what it holds stands for the step.
+    if not found.empty:
+        read_s = min(window.step_s, slice_s)
+        found = found.assign(evicted_per_s=found["evicted_tokens"] / read_s)
+    return fill_gaps(found, ("evicted_per_s",), window)
+
+
+def _rows_if_known(later: reading.Rows) -> list[dict[str, Any]]:
+    """Return the rows of a query; [] where the collector is older than its table."""
+    try:
+        return later()
+    except StoreError as error:
+        if _UNKNOWN_TABLE in str(error):
+            return []
+        raise
+
+
+def waiting_frame(waiting: list[dict[str, Any]], window: Window) -> tuple[pd.DataFrame, list[str]]:
+    """Return waiting requests with a column a reason, and the reasons, the most frequent first."""
+    if not waiting:
+        return fill_gaps(pd.DataFrame(), [], window), []
+    wide = pd.DataFrame(waiting).pivot_table(
+        index="bucket", columns="reason", values="num_waiting", aggfunc="sum"
+    )
+    reasons = [str(reason) for reason in wide.sum().sort_values(ascending=False).index]
+    return fill_gaps(wide.reset_index(), reasons, window), reasons

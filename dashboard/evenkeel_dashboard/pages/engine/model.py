@@ -1,0 +1,274 @@
+"""What the engine page says: which resource limits an engine, with the evidence for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.model.shift import large_sample_shift
+
+Row = Mapping[str, Any]
+
+# Live KV blocks from which on memory, not time, decides who may run.
+FULL_KV_RATIO = 0.8
+# The engine computes nearly all the time.
+BUSY_RATIO = 0.9
+# What vLLM, or our step records, call a queue that waits for memory.
+MEMORY_REASONS = ("kv", "capacity", "kv_cache", "preempted")
+# What our step records' words for it mean; vLLM's own stand as they are.
+REASONS = {
+    "budget": "the step's token budget is spent",
+    "kv": "no KV block is free",
+    "seats": "as many run as may (max_num_seqs)",
+    "grammar": "a grammar is being compiled",
+    "remote_kv": "its KV comes from elsewhere",
+}
+
+STATE_NAMES = (
+    "vllm:num_requests_running",
+    "vllm:num_requests_waiting",
+    "vllm:num_requests_waiting_by_reason",
+    "vllm:kv_cache_usage_perc",
+    "vllm:num_preemptions",
+    "vllm:prompt_tokens",
+    "vllm:generation_tokens",
+    "vllm:spec_decode_num_draft_tokens",
+    "vllm:spec_decode_num_accepted_tokens",
+    "vllm:prefix_cache_queries",
+    "vllm:prefix_cache_hits",
+)
+COLUMNS = (
+    "num_running",
+    "num_waiting",
+    "batch_size",
+    "step_mean_s",
+    "step_longest_s",
+    "busy_ratio",
+    "kv_live_ratio",
+    "kv_resident_ratio",
+    "num_preempted",
+    "prefill_tokens_per_s",
+    "output_tokens_per_s",
+    "acceptance_rate",
+)
+_GAUGES = {
+    "vllm:num_requests_running": "num_running",
+    "vllm:num_requests_waiting": "num_waiting",
+    "vllm:kv_cache_usage_perc": "kv_live_ratio",
+    "vllm:num_preemptions": "num_preempted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One piece of evidence: what was measured, and what it speaks for."""
+
+    name: str
+    value: str
+    meaning: str
+    speaks_for: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What limits the engine.
+
+    Attributes:
+        level: good, warning, bad or unknown.
+        headline: The finding.
+        advice: What to do.
+        signs: The evidence, for and against.
+    """
+
+    level: str
+    headline: str
+    advice: str
+    signs: Sequence[Sign]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the diagnosis looks at: means over the range, maxima of KV; None where not measured."""
+
+    num_waiting: float | None
+    waiting_for_memory: float | None
+    kv_live_ratio: float | None
+    num_preempted: float | None
+    busy_ratio: float | None
+
+
+def state_rows(rows: Sequence[Row], step_s: int) -> list[dict[str, Any]]:
+    """Return vLLM's own gauges and counters as rows of `COLUMNS`; what it does not say is None."""
+    by_bucket: dict[Any, dict[str, Any]] = {}
+    sums: dict[Any, dict[str, float]] = {}
+    for row in rows:
+        found = by_bucket.setdefault(
+            row["bucket"], {"bucket": row["bucket"], **dict.fromkeys(COLUMNS)}
+        )
+        name, value = row["name"], row["value"]
+        if name in _GAUGES:
+            found[_GAUGES[name]] = value
+        elif name == "vllm:prompt_tokens":
+            found["prefill_tokens_per_s"] = value / step_s
+        elif name == "vllm:generation_tokens":
+            found["output_tokens_per_s"] = value / step_s
+        elif name.startswith("vllm:spec_decode"):
+            sums.setdefault(row["bucket"], {})[name] = value
+    for bucket, spec in sums.items():
+        drafted = spec.get("vllm:spec_decode_num_draft_tokens", 0.0)
+        accepted = spec.get("vllm:spec_decode_num_accepted_tokens", 0.0)
+        by_bucket[bucket]["acceptance_rate"] = accepted / drafted if drafted > 0 else None
+    return [by_bucket[bucket] for bucket in sorted(by_bucket)]
+
+
+def waiting_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return waiting requests by reason from vLLM's own gauges."""
+    return [
+        {"bucket": row["bucket"], "reason": row["label"] or "other", "num_waiting": row["value"]}
+        for row in rows
+        if row["name"] == "vllm:num_requests_waiting_by_reason"
+    ]
+
+
+def load_of(rows: Sequence[Row], waiting: Sequence[Row]) -> Load:
+    """Return what the diagnosis looks at, from the rows of the series."""
+    held = [w["num_waiting"] for w in waiting if w["reason"] in MEMORY_REASONS]
+    return Load(
+        num_waiting=_mean(rows, "num_waiting"),
+        waiting_for_memory=sum(held) / len(rows) if waiting and rows else None,
+        kv_live_ratio=max(_present(rows, "kv_live_ratio"), default=None),
+        num_preempted=sum(found) if (found := _present(rows, "num_preempted")) else None,
+        busy_ratio=_mean(rows, "busy_ratio"),
+    )
+
+
+def diagnose(load: Load) -> Diagnosis:
+    """Say whether memory or computing limits an engine (TECHNIQUES C14), and why.
+
+    Requests wait, KV blocks are nearly all live, or somebody was preempted: memory. Requests wait
+    while blocks are free: computing. Nobody waits: neither, whatever else is full.
+    """
+    signs = _signs(load)
+    if load.num_waiting is None and load.kv_live_ratio is None:
+        return Diagnosis("unknown", "Nothing is known of the engine", "", signs)
+    is_full = (load.kv_live_ratio or 0.0) >= FULL_KV_RATIO
+    for_memory = is_full or bool(load.num_preempted) or (load.waiting_for_memory or 0.0) > 0.5
+    waits = (load.num_waiting or 0.0) >= 0.5
+    if for_memory and (waits or load.num_preempted):
+        return Diagnosis(
+            "bad",
+            "Memory-bound: requests wait for KV blocks",
+            "More KV memory lets more of them run: a quantised KV cache, shorter contexts, fewer "
+            "sequences at once, or another replica. Faster computing would not help.",
+            signs,
+        )
+    if waits:
+        return Diagnosis(
+            "warning",
+            "Compute-bound: requests wait while KV blocks are free",
+            "More computing gets them through: larger batches while steps stay short, a smaller or "
+            "quantised model, or another replica. More KV memory would not help.",
+            signs,
+        )
+    if (load.busy_ratio or 0.0) >= BUSY_RATIO:
+        return Diagnosis(
+            "good",
+            "Compute is nearly used up, and nobody waits yet",
+            "The next growth of traffic will queue: add computing before it comes.",
+            signs,
+        )
+    return Diagnosis("good", "Neither memory nor computing limits it: nobody waits", "", signs)
+
+
+def _signs(load: Load) -> list[Sign]:
+    kv = load.kv_live_ratio
+    return [
+        Sign(
+            "requests waiting",
+            wording.number(load.num_waiting),
+            "mean over the range; below 0.5 nobody waits to speak of",
+            "a limit" if (load.num_waiting or 0.0) >= 0.5 else "",
+        ),
+        Sign(
+            "waiting for KV blocks",
+            wording.number(load.waiting_for_memory),
+            "of those, held up for lack of memory",
+            "memory" if (load.waiting_for_memory or 0.0) > 0.5 else "",
+        ),
+        Sign(
+            "KV blocks of live requests",
+            wording.percent(kv),
+            f"highest in the range; from {wording.percent(FULL_KV_RATIO)} on it is full",
+            "memory" if kv is not None and kv >= FULL_KV_RATIO else "",
+        ),
+        Sign(
+            "preemptions",
+            wording.count(load.num_preempted),
+            "requests thrown out to make room, and computed again",
+            "memory" if load.num_preempted else "",
+        ),
+        Sign(
+            "time in steps",
+            wording.percent(load.busy_ratio),
+            f"mean; from {wording.percent(BUSY_RATIO)} on it computes all the time",
+            "computing" if (load.busy_ratio or 0.0) >= BUSY_RATIO else "",
+        ),
+    ]
+
+
+def _present(rows: Sequence[Row], column: str) -> list[float]:
+    return [
+        float(row[column])
+        for row in rows
+        if row[column] is not None and not math.isnan(row[column])
+    ]
+
+
+def _mean(rows: Sequence[Row], column: str) -> float | None:
+    found = _present(rows, column)
+    return sum(found) / len(found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedUp:
+    """How many times faster tokens of speculated requests come than of others, of one model.
+
+    Attributes:
+        model: The model.
+        ratio: exp of the Hodges-Lehmann shift of log TPOT; `lower` and `upper` its 95 % interval.
+        num_with: Requests with drafts; `num_without` the others.
+    """
+
+    model: str
+    ratio: float
+    lower: float
+    upper: float
+    num_with: int
+    num_without: int
+
+
+def speed_ups(rows: Sequence[Row]) -> list[SpeedUp]:
+    """Return the speed-up of each model that has enough requests of both kinds."""
+    samples: dict[str, dict[bool, list[float]]] = {}
+    for row in rows:
+        values = [math.log(value) for value in row["tpot_s_each"] if value > 0]
+        samples.setdefault(row["model"], {})[bool(row["is_drafted"])] = values
+    found = []
+    for model, sides in sorted(samples.items()):
+        with_drafts, without = sides.get(True, []), sides.get(False, [])
+        shift = large_sample_shift(with_drafts, without)
+        if shift is not None:
+            found.append(
+                SpeedUp(
+                    model,
+                    ratio=math.exp(shift.estimate),
+                    lower=math.exp(shift.lower),
+                    upper=math.exp(shift.upper),
+                    num_with=len(with_drafts),
+                    num_without=len(without),
+                )
+            )
+    return found

@@ -1,0 +1,1 @@
+"""Did the change pass its gates, and which answers changed?"""

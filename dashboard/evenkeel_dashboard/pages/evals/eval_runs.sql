@@ -1,0 +1,41 @@
+-- Evaluation runs, the newest first: what was compared, how many items, how its gates ended, and
+-- what each run says of itself. Only gates say that, and few rows are gates: answers have long
+-- attributes, which are not read.
+SELECT
+    r.run_id AS run_id, r.dataset AS dataset, r.started_ms AS started_ms,
+    r.num_items AS num_items, r.sides AS sides, r.verdicts AS verdicts, r.slices AS slices,
+    s.run_verdicts AS run_verdicts, s.baseline_texts AS baseline_texts,
+    s.candidate_texts AS candidate_texts
+FROM
+(
+    SELECT
+        assumeNotNull(e.run_id) AS run_id,
+        anyIf(e.dataset, isNotNull(e.dataset)) AS dataset,
+        toUnixTimestamp64Milli(min(e.time)) AS started_ms,
+        uniqExactIf(e.item_id, e.kind = 'answer') AS num_items,
+        arraySort(groupUniqArrayIf(concat(ifNull(e.side, '?'), ': ',
+            ifNull(e.prompt_name, 'no prompt'), '@', ifNull(e.prompt_version, '?'), ', ',
+            ifNull(e.model, 'no model')), e.kind = 'answer')) AS sides,
+        groupArrayIf(ifNull(e.verdict, ''), e.kind = 'gate' AND isNotNull(e.gate)) AS verdicts,
+        groupArrayIf(ifNull(e.slice, ''), e.kind = 'gate' AND isNotNull(e.gate)) AS slices
+    FROM evenkeel.eval_results AS e
+    WHERE isNotNull(e.run_id)
+    GROUP BY run_id
+    ORDER BY started_ms DESC
+    LIMIT 50
+) AS r
+LEFT JOIN
+(
+    SELECT
+        assumeNotNull(g.run_id) AS run_id,
+        groupUniqArrayIf(g.attributes['evenkeel.eval.run_verdict'],
+            g.attributes['evenkeel.eval.run_verdict'] != '') AS run_verdicts,
+        groupUniqArrayIf(g.attributes['evenkeel.eval.baseline_text'],
+            g.attributes['evenkeel.eval.baseline_text'] != '') AS baseline_texts,
+        groupUniqArrayIf(g.attributes['evenkeel.eval.candidate_text'],
+            g.attributes['evenkeel.eval.candidate_text'] != '') AS candidate_texts
+    FROM evenkeel.eval_results AS g
+    WHERE g.kind = 'gate' AND isNotNull(g.run_id)
+    GROUP BY run_id
+) AS s ON s.run_id = r.run_id
+ORDER BY started_ms DESC

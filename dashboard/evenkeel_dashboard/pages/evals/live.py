@@ -1,0 +1,225 @@
+"""The evaluation page's production part: the live trend, what waits for review, feedback."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from evenkeel.store import QUERIES
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.figures import Line, Scale, lines
+from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.acting import author_field, may_act, perform
+from evenkeel_dashboard.frame.page import colours, now_ms
+from evenkeel_dashboard.frame.series import fill_gaps
+from evenkeel_dashboard.frame.zoom import chart
+from evenkeel_dashboard.pages.evals.model import Share, answer_text, weighted_share
+
+_HERE = Path(__file__).parent
+Row = dict[str, Any]
+
+_DAYS = 7
+_DAY_MS = 86_400_000
+_STEP_S = 6 * 3_600
+_PERCENT = Scale("%", 100.0)
+_MAX_QUEUE = 6
+_MAX_FEEDBACK = 10
+
+
+def _week() -> dict[str, int]:
+    to_ms = (now_ms() // 60_000 + 1) * 60_000
+    return {"from_ms": to_ms - _DAYS * _DAY_MS, "to_ms": to_ms}
+
+
+def show_trend() -> None:
+    """Draw how much of production live evaluations found right over the past week."""
+    week = _week()
+    found = reading.rows(_HERE / "live_eval_series.sql", {**week, "step_s": _STEP_S})
+    with st.container(border=True, key="card-live"):
+        st.html(
+            f'<div class="ek-title">Live evaluations<small>part of all requests answered right, '
+            f"last {_DAYS} days; a known share is drawn and scored</small></div>"
+        )
+        if not found:
+            st.html(
+                markup.remark(
+                    "No request of this week was scored:",
+                    "evenkeel eval live live.toml --state build/live",
+                )
+            )
+            return
+        series: dict[str, list[Row]] = {}
+        for row in found:
+            series.setdefault(f"{row['monitor']}, {row['scorer']}", []).append(row)
+        _draw_trend(series, Window(week["from_ms"], week["to_ms"], _STEP_S))
+        cells = [_trend_cells(name, rows) for name, rows in series.items()]
+        headers = ("live evaluation, scorer", "right", "95 % interval", "scored", "unscored")
+        st.html(markup.table(headers, cells, "Live evaluations"))
+
+
+def _draw_trend(series: dict[str, list[Row]], window: Window) -> None:
+    steps: dict[Any, dict[str, Any]] = {}
+    for name, rows in series.items():
+        for row in rows:
+            found = steps.setdefault(row["bucket"], {"bucket": row["bucket"]})
+            found[name] = weighted_share([row]).value
+    palette = colours()
+    drawn = [
+        Line(name, name, palette.categories[i % len(palette.categories)], 2.2)
+        for i, name in enumerate(series)
+    ]
+    frame = fill_gaps(pd.DataFrame(list(steps.values())), list(series), window)
+    figure = lines(frame, drawn, _PERCENT, window)
+    figure.top = 101
+    chart(figure, "live-trend", "Part of all requests answered right over the last week")
+
+
+def _trend_cells(name: str, rows: list[Row]) -> list[Cell]:
+    found: Share = weighted_share(rows)
+    limits = (
+        wording.NO_DATA
+        if found.lower is None
+        else f"{wording.percent(found.lower)} … {wording.percent(found.upper)}"
+    )
+    return [
+        Cell(name),
+        Cell(wording.percent(found.value), is_number=True),
+        Cell(limits, is_number=True),
+        Cell(wording.count(found.num_scored), is_number=True),
+        Cell(wording.count(sum(row["num_unscored"] for row in rows)), is_number=True),
+    ]
+
+
+def show_review_queue() -> None:
+    """Draw failures that may become items of a golden dataset, to be accepted or turned down."""
+    week = _week()
+    found = reading.rows(
+        _HERE / "golden_candidates.sql", {"from_ms": week["from_ms"], "limit": _MAX_QUEUE}
+    )
+    with st.container(border=True, key="card-review"):
+        waiting = found[0]["num_waiting"] if found else 0
+        st.html(
+            '<div class="ek-title">Review queue<small>failures of the last '
+            f"{_DAYS} days that may become items of a golden dataset; {wording.count(waiting)} "
+            "wait</small></div>"
+        )
+        if not found:
+            st.caption("No answer was found bad by a live evaluation or a person.")
+            return
+        contents = _contents(found, week)
+        for row in found:
+            _show_candidate(row, contents.get(row["trace_id"]))
+        st.html(
+            markup.remark(
+                "What is accepted becomes items, in a checkout of the dataset, with",
+                "evenkeel eval grow golden_datasets/NAME --reviewed",
+            )
+        )
+
+
+def _contents(rows: list[Row], week: dict[str, int]) -> dict[str, tuple[str, str]]:
+    """Return question and answer by trace, where the runtime recorded them."""
+    found = reading.rows(
+        QUERIES / "request_contents.sql",
+        {
+            "trace_ids": tuple(sorted(row["trace_id"] for row in rows)),
+            "from_ns": (week["from_ms"] - _DAYS * _DAY_MS) * 10**6,
+            "to_ns": week["to_ms"] * 10**6,
+        },
+    )
+    return {
+        row["trace_id"]: (answer_text(row["input_messages"]), answer_text(row["output_messages"]))
+        for row in found
+    }
+
+
+def _show_candidate(row: Row, content: tuple[str, str] | None) -> None:
+    asked, answered = content or ("", "")
+    trace_id = row["trace_id"]
+    title = asked.splitlines()[0][:90] if asked else f"trace {trace_id[:8]}…"
+    with st.expander(f"{title}: {'; '.join(row['reasons'])[:110]}"):
+        href = page_link("request", {"trace_id": trace_id})
+        st.html(
+            markup.facts(
+                [
+                    ("asked", asked or "not recorded"),
+                    ("answered", answered or "not recorded"),
+                    ("found bad", "; ".join(row["reasons"])),
+                    ("when (UTC)", wording.moment_ms(row["time_ms"])),
+                ]
+            )
+            + f"<p>{markup.link('open the request', href)}</p>"
+        )
+        if not may_act():
+            st.caption("Reviewing needs a token with the scope admin.")
+            return
+        _show_review_form(row)
+
+
+def _show_review_form(row: Row) -> None:
+    trace_id = row["trace_id"]
+    with st.form(f"review-{trace_id}", border=False):
+        reference = st.text_area(
+            "what the answer should be", row["corrected"] or "", key=f"reference-{trace_id}"
+        )
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            author = author_field(f"review-{trace_id}")
+            comment = st.text_input("why", key=f"why-{trace_id}")
+            accepts = st.form_submit_button("Accept", type="primary", key=f"accept-{trace_id}")
+            rejects = st.form_submit_button("Turn down", key=f"reject-{trace_id}")
+    order = {"trace_id": trace_id, "tenant": row["tenant"], "comment": comment}
+    if accepts and perform(
+        "review", {**order, "decision": "accept", "reference": reference}, author, "Accepted."
+    ):
+        st.rerun()
+    if rejects and perform("review", {**order, "decision": "reject"}, author, "Turned down."):
+        st.rerun()
+
+
+def show_feedback() -> None:
+    """Draw what people said of answers in the past week."""
+    found = reading.rows(_HERE / "newest_feedback.sql", {**_week(), "limit": _MAX_FEEDBACK})
+    with st.container(border=True, key="card-feedback"):
+        first = found[0] if found else {"num_judgements": 0, "num_good": 0, "num_bad": 0}
+        st.html(
+            f'<div class="ek-title">Feedback<small>last {_DAYS} days: '
+            f"{wording.count(first['num_judgements'])} judgements, "
+            f"{wording.count(first['num_good'])} good, {wording.count(first['num_bad'])} bad"
+            "</small></div>"
+        )
+        if not found:
+            st.html(
+                markup.remark(
+                    "Nobody has said anything: judge an answer on its Request page, or send",
+                    "POST /v1/feedback",
+                )
+            )
+            return
+        rows = [
+            [
+                Cell(wording.short_moment_ms(row["time_ms"])),
+                Cell(html=_mark(row)),
+                Cell(row["comment"] or "–", wraps=True),
+                Cell(row["corrected"] or "–", wraps=True),
+                Cell(row["author"] or "–"),
+                Cell("open", href=page_link("request", {"trace_id": row["trace_id"]})),
+            ]
+            for row in found
+        ]
+        headers = ("when (UTC)", "verdict", "why", "should have been", "who", "request")
+        st.html(markup.table(headers, rows, "Feedback"))
+
+
+def _mark(row: Row) -> str:
+    score = row["score"]
+    if score is None:
+        return escape(row["label"] or "–")
+    return markup.badge(
+        row["label"] or wording.three_digits(score), "good" if score >= 0.5 else "bad"
+    )

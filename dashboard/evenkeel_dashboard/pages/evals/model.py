@@ -1,0 +1,168 @@
+"""What the evaluations page says: verdicts, intervals on a scale, scores side by side."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from html import escape
+from math import sqrt
+from typing import Any
+
+from evenkeel_dashboard.draw.tiles import Interval
+
+Row = Mapping[str, Any]
+
+LEVELS = {
+    "regressed": "bad",
+    "inconclusive": "warning",
+    "worse": "warning",
+    "no worse": "good",
+    "better": "good",
+}
+_MARGIN = re.compile(r"([+-]?\d+(?:\.\d+)?)%$")
+# The scale of an interval reaches this much further than the widest thing on it.
+_SCALE_MARGIN = 1.08
+
+
+@dataclass(frozen=True, slots=True)
+class SliceScores:
+    """Both sides' scores on one slice.
+
+    Attributes:
+        name: Of the slice; "" is all items.
+        scorer: What gave the scores.
+        score_a: Mean of side A; None when nothing was scored. `score_b` likewise.
+        num_scored: Scored answers of both sides.
+        num_unscored: Answers that no scorer could judge.
+        ttft_a_s: Median client TTFT of side A. `ttft_b_s` likewise.
+    """
+
+    name: str
+    scorer: str
+    score_a: float | None
+    score_b: float | None
+    num_scored: int
+    num_unscored: int
+    ttft_a_s: float | None
+    ttft_b_s: float | None
+
+    @property
+    def delta(self) -> float | None:
+        """B − A; None unless both were scored."""
+        if self.score_a is None or self.score_b is None:
+            return None
+        return self.score_b - self.score_a
+
+
+def interval(gate: Row, scale: float) -> Interval | None:
+    """Return the gate's interval on a bar from −scale to +scale; None if it was not measured."""
+    if gate["estimate"] is None or gate["lower"] is None or gate["upper"] is None:
+        return None
+
+    def place(value: float) -> float:
+        return min(max(0.5 + value / (2 * scale), 0.0), 1.0)
+
+    tolerated = margin(gate["gate"])
+    return Interval(
+        lower=place(gate["lower"]),
+        upper=place(gate["upper"]),
+        estimate=place(gate["estimate"]),
+        margin=None if tolerated is None else place(tolerated),
+    )
+
+
+def scale_of(gates: Sequence[Row]) -> float:
+    """Return the effect at the ends of the bars, wide enough for every interval and margin."""
+    reach = [
+        abs(value)
+        for gate in gates
+        for value in (gate["lower"], gate["upper"], margin(gate["gate"]))
+        if value is not None
+    ]
+    return max(reach, default=0.0) * _SCALE_MARGIN or 1.0
+
+
+def margin(gate: str) -> float | None:
+    """Return the tolerated effect that ends a gate's text: «p95_ttft<=+5%» → 0.05."""
+    match = _MARGIN.search(gate)
+    return float(match[1]) / 100 if match else None
+
+
+def slice_scores(rows: Sequence[Row]) -> list[SliceScores]:
+    """Return rows of one side and slice joined into one row a slice and scorer."""
+    sides: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        sides.setdefault((row["slice"], row["scorer"]), {})[row["side"]] = row
+    return [_joined(name, scorer, found) for (name, scorer), found in sides.items()]
+
+
+def _joined(name: str, scorer: str, found: Mapping[str, Row]) -> SliceScores:
+    a, b = found.get("A", {}), found.get("B", {})
+    return SliceScores(
+        name=name,
+        scorer=scorer,
+        score_a=a.get("mean_score"),
+        score_b=b.get("mean_score"),
+        num_scored=sum(row["num_scored"] for row in found.values()),
+        num_unscored=sum(row["num_unscored"] for row in found.values()),
+        ttft_a_s=a.get("client_ttft_p50_s"),
+        ttft_b_s=b.get("client_ttft_p50_s"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of all requests, from those that were drawn.
+
+    Attributes:
+        value: Σ w·right / Σ w; None where nothing was scored.
+        lower: 95 % Wilson limit at the effective number of answers; `upper` the other.
+        num_scored: Answers scored.
+    """
+
+    value: float | None
+    lower: float | None
+    upper: float | None
+    num_scored: int
+
+
+def weighted_share(rows: Sequence[Row]) -> Share:
+    """Return the share of rows of `live_eval_series`, as `evenkeel eval live` computes it."""
+    weight = sum(row["weight"] for row in rows)
+    num_scored = sum(row["num_scored"] for row in rows)
+    if not weight:
+        return Share(None, None, None, num_scored)
+    share = sum(row["weight_right"] for row in rows) / weight
+    n = weight**2 / sum(row["weight_squared"] for row in rows)
+    z = 1.959964
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return Share(share, max(0.0, centre - half), min(1.0, centre + half), num_scored)
+
+
+def answer_text(stored: str) -> str:
+    """Return the text of stored messages; "" for anything else."""
+    try:
+        turns = [
+            "".join(str(part["content"]) for part in turn["parts"] if "content" in part)
+            for turn in json.loads(stored)
+            if turn["role"] not in ("system", "developer")
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return "\n".join(turns)
+
+
+def marked_diff(old: str, new: str) -> tuple[str, str]:
+    """Return both texts as safe markup, in which words that only one of them has are marked."""
+    a, b = re.findall(r"\s+|\S+", old), re.findall(r"\s+|\S+", new)
+    olds: list[str] = []
+    news: list[str] = []
+    for what, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        for parts, side, tag in ((a[a0:a1], olds, "del"), (b[b0:b1], news, "ins")):
+            text = escape("".join(parts))
+            side.append(text if what == "equal" or not text else f"<{tag}>{text}</{tag}>")
+    return "".join(olds), "".join(news)

@@ -1,0 +1,294 @@
+"""Did the change pass its gates, and which answers changed?"""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from evenkeel.prompts.gate_verdict import OVERALL, JudgedRun, read_stored_run
+from evenkeel.store import QUERIES
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
+from evenkeel_dashboard.pages.evals.live import show_feedback, show_review_queue, show_trend
+from evenkeel_dashboard.pages.evals.model import (
+    LEVELS,
+    SliceScores,
+    answer_text,
+    interval,
+    marked_diff,
+    scale_of,
+    slice_scores,
+)
+from evenkeel_dashboard.pages.evals.prompts import show_prompts
+
+_HERE = Path(__file__).parent
+MAX_CHANGED = 200
+SHOWN_CHANGED = 20
+MAX_RUNS = 8
+REFRESH_S = 15
+_HOUR_NS = 3_600 * 10**9
+
+Row = dict[str, Any]
+
+
+def show() -> None:
+    """Draw the page."""
+    refreshing(_body, REFRESH_S if selection().is_live else None)
+
+
+def _body() -> None:
+    runs = reading.rows(_HERE / "eval_runs.sql", {})
+    st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
+    if not runs:
+        st.html(
+            markup.hint(
+                "No evaluation has been run",
+                "Compare two prompts, models or configurations on a golden dataset:",
+                "evenkeel eval run --help",
+            )
+        )
+        _show_production(runs)
+        return
+    wanted = st.query_params.get("run_id")
+    chosen = next((run for run in runs if run["run_id"] == wanted), runs[0])
+    if wanted and chosen["run_id"] != wanted:
+        st.html(markup.remark(f"No run {wanted!r} is stored; this is the newest:", "evals"))
+    _show_runs(runs, chosen)
+    _show_run(chosen)
+    _show_production(runs)
+
+
+def _show_production(runs: list[Row]) -> None:
+    """What is in use, and what it answers to people."""
+    show_prompts(runs)
+    show_trend()
+    show_review_queue()
+    show_feedback()
+
+
+def _show_run(run: Row) -> None:
+    judged = read_stored_run(run["run_id"], run)
+    verdict = _verdict(judged)
+    remark = f'<div class="ek-reason">{escape(judged.remark)}</div>' if judged.remark else ""
+    sides = " · ".join(run["sides"]) or wording.NO_DATA
+    st.html(
+        f'<div class="ek-verdict ek-{LEVELS.get(verdict, "unknown")}" role="status"><div>'
+        f'<div class="ek-headline">{escape(verdict.capitalize())}: '
+        f"{escape(run['run_id'])}</div>"
+        f'<div class="ek-reason">{escape(sides)}</div>'
+        f'<div class="ek-reason">{escape(run["dataset"] or "no dataset")}, '
+        f"{wording.count(run['num_items'])} items, {wording.moment_ms(run['started_ms'])}</div>"
+        f"{remark}</div></div>"
+    )
+    _show_gates(reading.rows(_HERE / "eval_gates.sql", {"run_id": run["run_id"]}))
+    _show_slices(slice_scores(reading.rows(_HERE / "eval_slices.sql", {"run_id": run["run_id"]})))
+    _show_split(reading.rows(_HERE / "eval_latency_split.sql", {"run_id": run["run_id"]}))
+    _show_changed(
+        reading.rows(
+            _HERE / "eval_changed_items.sql", {"run_id": run["run_id"], "limit": MAX_CHANGED}
+        )
+    )
+
+
+def _verdict(judged: JudgedRun) -> str:
+    """Return how a run ended: as it says itself, not as its gates alone would have it."""
+    return judged.verdict or ("not known" if judged.remark else "no gate")
+
+
+def _show_gates(gates: list[Row]) -> None:
+    with st.container(border=True, key="card-gates"):
+        st.html(
+            '<div class="ek-title">Gates<small>effect of B against A with its 95 % interval; '
+            "accuracy in points, latency as B/A − 1; ┆ is the tolerated loss</small></div>"
+        )
+        if not gates:
+            st.caption("This run has no gate.")
+            return
+        headers = ("gate", "slice", "verdict", "effect", "95 % interval", "", "pairs", "evidence")
+        scales = {name: scale_of([g for g in gates if g["gate"] == name]) for name in _names(gates)}
+        rows = [_gate_cells(gate, scales[gate["gate"]]) for gate in gates]
+        st.html(markup.table(headers, rows, "Gates of the run"))
+
+
+def _names(gates: list[Row]) -> list[str]:
+    return list(dict.fromkeys(gate["gate"] for gate in gates))
+
+
+def _gate_cells(gate: Row, scale: float) -> list[Cell]:
+    limits = (
+        wording.NO_DATA
+        if gate["lower"] is None or gate["upper"] is None
+        else f"{wording.signed_percent(gate['lower'])} … {wording.signed_percent(gate['upper'])}"
+    )
+    level = LEVELS.get(gate["verdict"], "unknown")
+    return [
+        Cell(gate["gate"]),
+        Cell("all items" if gate["slice"] in OVERALL else gate["slice"]),
+        Cell(html=markup.badge(gate["verdict"] or wording.NO_DATA, level)),
+        Cell(wording.signed_percent(gate["estimate"]), is_number=True),
+        Cell(limits, is_number=True),
+        Cell(html=markup.interval_bar(interval(gate, scale), level, limits)),
+        Cell(wording.count(gate["num_pairs"]), is_number=True),
+        Cell(gate["explanation"] or "–"),
+    ]
+
+
+def _show_slices(slices: list[SliceScores]) -> None:
+    with st.container(border=True, key="card-slices"):
+        st.html(
+            '<div class="ek-title">Scores by slice'
+            "<small>mean score of what was scored; unscored is not wrong</small></div>"
+        )
+        if not slices:
+            st.caption("This run has no scored answer.")
+            return
+        headers = (
+            "slice", "scorer", "A", "B", "B − A", "scored", "unscored", "TTFT p50 A", "TTFT p50 B",
+        )  # fmt: skip
+        rows = [
+            [
+                Cell(s.name or "all items"),
+                Cell(s.scorer or "–"),
+                Cell(wording.percent(s.score_a), is_number=True),
+                Cell(wording.percent(s.score_b), is_number=True),
+                Cell(wording.signed_percent(s.delta), is_number=True),
+                Cell(wording.count(s.num_scored), is_number=True),
+                Cell(wording.count(s.num_unscored), is_number=True),
+                Cell(wording.seconds(s.ttft_a_s), is_number=True),
+                Cell(wording.seconds(s.ttft_b_s), is_number=True),
+            ]
+            for s in slices
+        ]
+        st.html(markup.table(headers, rows, "Scores by slice"))
+
+
+def _show_changed(items: list[Row]) -> None:
+    with st.container(border=True, key="card-changed"):
+        total = items[0]["num_changed"] if items else 0
+        lost = items[0]["num_lost"] if items else 0
+        st.html(
+            '<div class="ek-title">Changed items<small>'
+            f"scored differently: {wording.count(total)}; B lost {wording.count(lost)} and "
+            f"gained {wording.count(total - lost)}</small></div>"
+        )
+        if not items:
+            st.caption("Both sides scored the same on every item.")
+            return
+        texts = _texts(items[:SHOWN_CHANGED])
+        headers = ("item", "tags", "A", "what A answered", "B", "what B answered")
+        cells = [_changed_cells(item, texts) for item in items]
+        st.html(markup.table(headers, cells[:SHOWN_CHANGED], "Changed items"))
+        if len(cells) > SHOWN_CHANGED:
+            with st.expander(f"{len(cells) - SHOWN_CHANGED} more"):
+                st.html(markup.table(headers, cells[SHOWN_CHANGED:], "More changed items"))
+
+
+def _texts(items: list[Row]) -> dict[str, str]:
+    """Return what was answered, by trace, where the runtime recorded it."""
+    traces = tuple(sorted(item[f"trace_{side}"] for item in items for side in "ab"))
+    window = {
+        "from_ns": min(item["first_ns"] for item in items) - _HOUR_NS,
+        "to_ns": max(item["last_ns"] for item in items) + _HOUR_NS,
+    }
+    found = reading.rows(QUERIES / "request_contents.sql", {"trace_ids": traces, **window})
+    return {row["trace_id"]: answer_text(row["output_messages"]) for row in found}
+
+
+def _changed_cells(item: Row, texts: dict[str, str]) -> list[Cell]:
+    said = [texts.get(item[f"trace_{side}"]) or item[f"explanation_{side}"] or "–" for side in "ab"]
+    marked_a, marked_b = marked_diff(*said)
+    return [
+        Cell(item["item_id"]),
+        Cell(", ".join(item["tags"]) or "–"),
+        *_answer_cells(item, "a", marked_a, is_better=item["score_a"] > item["score_b"]),
+        *_answer_cells(item, "b", marked_b, is_better=item["score_b"] > item["score_a"]),
+    ]
+
+
+def _answer_cells(item: Row, side: str, marked: str, *, is_better: bool) -> list[Cell]:
+    label = item[f"label_{side}"] or wording.three_digits(item[f"score_{side}"])
+    href = page_link("request", {"trace_id": item[f"trace_{side}"]})
+    return [
+        Cell(html=markup.badge(label, "good" if is_better else "bad"), href=href),
+        Cell(html=f'<span class="ek-diff">{marked}</span>', wraps=True),
+    ]
+
+
+def _show_split(rows: list[Row]) -> None:
+    with st.container(border=True, key="card-split"):
+        st.html(
+            '<div class="ek-title">Latency split<small>where the server spent its time on the '
+            "answers of each side; means, which add up</small></div>"
+        )
+        if not rows:
+            st.caption(
+                "No request of this run is stored: its server does not export to this collector."
+            )
+            return
+        palette = colours()
+        phases = (
+            ("queue", palette.queue),
+            ("prefill", palette.prefill),
+            ("decode", palette.decode),
+        )
+        st.html(markup.key(phases))
+        longest_s = max(sum(row[f"{name}_mean_s"] or 0.0 for name, _ in phases) for row in rows)
+        cells = [
+            [
+                Cell(row["side"]),
+                Cell(wording.count(row["num_requests"]), is_number=True),
+                *(
+                    Cell(wording.seconds(row[f"{name}_mean_s"]), is_number=True)
+                    for name, _ in phases
+                ),
+                Cell(
+                    html=markup.phase_bar(
+                        [(name, colour, row[f"{name}_mean_s"] or 0.0) for name, colour in phases],
+                        longest_s,
+                    )
+                ),
+                Cell(wording.seconds(row["ttft_p50_s"]), is_number=True),
+                Cell(wording.seconds(row["e2e_p95_s"]), is_number=True),
+                Cell(wording.count(row["input_tokens_mean"]), is_number=True),
+                Cell(wording.count(row["output_tokens_mean"]), is_number=True),
+            ]
+            for row in rows
+        ]
+        headers = (
+            "side", "answers", "queue", "prefill", "decode", "", "TTFT p50", "total p95",
+            "input tokens", "output tokens",
+        )  # fmt: skip
+        st.html(markup.table(headers, cells, "Latency split by side"))
+
+
+def _listed(runs: list[Row], chosen: Row) -> list[Row]:
+    """The newest runs, and the chosen one even when it is older."""
+    newest = runs[:MAX_RUNS]
+    return newest if chosen in newest else [*newest, chosen]
+
+
+def _show_runs(runs: list[Row], chosen: Row) -> None:
+    with st.container(border=True, key="card-runs"):
+        st.html('<div class="ek-title">Runs<small>the newest first</small></div>')
+        rows = []
+        for run in _listed(runs, chosen):
+            verdict = _verdict(read_stored_run(run["run_id"], run))
+            shown = " (shown)" if run is chosen else ""
+            params = {"run_id": run["run_id"], **selection().to_params()}
+            rows.append(
+                [
+                    Cell(run["run_id"] + shown, href=page_link("evals", params)),
+                    Cell(html=markup.badge(verdict, LEVELS.get(verdict, "unknown"))),
+                    Cell(wording.short_moment_ms(run["started_ms"])),
+                    Cell(run["dataset"] or "–"),
+                    Cell(wording.count(run["num_items"]), is_number=True),
+                    Cell(" · ".join(run["sides"])),
+                ]
+            )
+        headers = ("run", "verdict", "started (UTC)", "dataset", "items", "sides")
+        st.html(markup.table(headers, rows, "Evaluation runs"))

@@ -1,0 +1,231 @@
+"""The evaluation page's prompts: versions in use, what they are like, and what labels mean."""
+
+from __future__ import annotations
+
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from evenkeel.prompts.gate_verdict import read_stored_run
+from evenkeel.prompts.registry import LABELS
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.acting import author_field, may_act, perform
+from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
+from evenkeel_dashboard.frame.page import now_ms
+from evenkeel_dashboard.frame.signing_in import identity, settings
+
+_HERE = Path(__file__).parent
+Row = dict[str, Any]
+
+_DAYS = 7
+_DAY_MS = 86_400_000
+
+
+def show_prompts(runs: list[Row]) -> None:
+    """Draw the versions of the past week, what labels mean, and the way to move one."""
+    registry, why_not = _read_registry()
+    _show_versions(_labels(registry))
+    if registry:
+        _show_labels(registry, runs)
+    else:
+        st.html(markup.remark(why_not or "The registry has no prompt.", "evenkeel prompts list"))
+
+
+def _show_versions(labels: dict[tuple[str, str], str]) -> None:
+    to_ms = now_ms() // 60_000 * 60_000
+    found = reading.rows(
+        _HERE / "prompt_versions.sql",
+        {"from_ms": to_ms - _DAYS * _DAY_MS, "to_ms": to_ms, "model": ""},
+    )
+    with st.container(border=True, key="card-prompts"):
+        st.html(
+            f'<div class="ek-title">Prompt versions<small>in use in the last {_DAYS} days, the '
+            "newest of each prompt first</small></div>"
+        )
+        if not found:
+            st.caption("No request of this time names a prompt (header x-evenkeel-prompt).")
+            return
+        newest = {row["prompt_name"]: row["prompt_version"] for row in reversed(found)}
+        rows = [
+            [
+                Cell(row["prompt_name"]),
+                Cell(row["prompt_version"]),
+                Cell(labels.get((row["prompt_name"], row["prompt_version"]), "–")),
+                Cell(wording.short_moment_ms(int(row["first_ms"]))),
+                Cell(wording.count(row["num_requests"]), is_number=True),
+                Cell(wording.seconds(row["ttft_p95_s"]), is_number=True),
+                Cell(wording.seconds(row["e2e_p95_s"]), is_number=True),
+                Cell(wording.count(row["output_tokens_mean"]), is_number=True),
+                Cell(wording.percent(row["error_ratio"]), is_number=True),
+                _comparison(row, newest),
+            ]
+            for row in found
+        ]
+        headers = (
+            "prompt", "version", "label", "first seen (UTC)", "requests", "TTFT p95", "total p95",
+            "output, mean", "errors", "",
+        )  # fmt: skip
+        st.html(markup.table(headers, rows, "Prompt versions"))
+
+
+def _comparison(row: Row, newest: dict[str, str]) -> Cell:
+    if row["prompt_version"] == newest[row["prompt_name"]]:
+        return Cell("newest")
+    a = f"{row['prompt_name']}@{row['prompt_version']}"
+    b = f"{row['prompt_name']}@{newest[row['prompt_name']]}"
+    params = {"by": "prompt", "a": a, "b": b, "range": f"{_DAYS}d", "measure": "e2e"}
+    return Cell("compare with the newest", href=page_link("compare", params))
+
+
+def _show_labels(registry: list[Row], runs: list[Row]) -> None:
+    """Draw what each label means, and for who may: promotion and rollback."""
+    with st.container(border=True, key="card-labels"):
+        st.html(
+            '<div class="ek-title">Labels<small>which version a label means; a request that names '
+            "prompt@label gets that text within a second of a move</small></div>"
+        )
+        rows = [
+            [
+                Cell(prompt["name"]),
+                Cell(label),
+                Cell(version),
+                Cell(_last_move(prompt, label)["reason"], wraps=True),
+                Cell(wording.short_moment_ms(_last_move(prompt, label)["time_s"] * 1000)),
+                Cell(prompt["goes_back_to"].get(label) or "–"),
+            ]
+            for prompt in registry
+            for label, version in sorted(prompt["labels"].items())
+        ]
+        if rows:
+            headers = ("prompt", "label", "version", "why", "since (UTC)", "goes back to")
+            st.html(markup.table(headers, rows, "Labels of prompts"))
+        else:
+            st.caption("No label was ever set: promote a version.")
+        if not may_act():
+            st.caption("Moving a label needs a token with the scope admin.")
+            return
+        with st.expander("Promote or roll back", key="moving"):
+            _show_promotion(registry, runs)
+            _show_rollback(registry)
+
+
+def _last_move(prompt: Row, label: str) -> Row:
+    found: Row = next(move for move in prompt["moves"] if move["label"] == label)
+    return found
+
+
+def _show_promotion(registry: list[Row], runs: list[Row]) -> None:
+    names = [prompt["name"] for prompt in registry]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = st.selectbox("prompt", names, width=180, key="promote-name")
+        prompt = next(p for p in registry if p["name"] == name)
+        label = st.selectbox("label", LABELS, width=150, key="promote-label")
+        options = [v["version"] for v in reversed(prompt["versions"])]
+        current = prompt["labels"].get(label)
+        options = [v for v in options if v != current]
+        version = st.selectbox(
+            "version",
+            options,
+            format_func=lambda v: f"{v} (draft)" if v == prompt["draft"] else v,
+            width=210,
+            key="promote-version",
+            placeholder="no other version",
+        )
+        passed = [r["run_id"] for r in runs if _is_proof(r, version, current)]
+        run_id = st.selectbox(
+            "run that it passed",
+            ["", *passed],
+            format_func=lambda r: r or "none: give a reason",
+            width=230,
+            key="promote-run",
+        )
+    if version is None:
+        return
+    _show_difference(prompt, current, version)
+    with (
+        st.form("promote", border=False),
+        st.container(horizontal=True, vertical_alignment="bottom"),
+    ):
+        author = author_field("promote")
+        # Of this very move: what was written for one is not the reason of the next.
+        reason = st.text_input("reason, without a run", key=f"promote-reason-{name}-{version}")
+        is_sent = st.form_submit_button(f"Promote to {label}", type="primary")
+    order = {"prompt": name, "version": version, "label": label, "reason": reason}
+    if run_id:
+        order["run_id"] = run_id
+    if is_sent and perform("promote", order, author, f"{name}@{label} is {version}."):
+        st.rerun()
+
+
+def _show_difference(prompt: Row, current: str | None, version: str) -> None:
+    texts = {v["version"]: v["system"] for v in prompt["versions"]}
+    if current is None or current not in texts:
+        st.code(texts[version], language=None, wrap_lines=True)
+        return
+    lines = unified_diff(
+        texts[current].splitlines(), texts[version].splitlines(), current, version, lineterm=""
+    )
+    st.code("\n".join(lines), language="diff", wrap_lines=True)
+
+
+def _is_proof(run: Row, version: str | None, current: str | None) -> bool:
+    """Whether a run that passed judged this version against the one in use, as `promote` asks."""
+    judged = read_stored_run(run["run_id"], run)
+    is_of_both = (
+        version is not None and judged.candidate == version and current in (None, judged.baseline)
+    )
+    return judged.is_passed and is_of_both
+
+
+def _show_rollback(registry: list[Row]) -> None:
+    back = {
+        f"{prompt['name']}@{label}": (prompt["name"], label, before)
+        for prompt in registry
+        for label, before in prompt["goes_back_to"].items()
+        if before
+    }
+    if not back:
+        st.caption("No label has anything to go back to.")
+        return
+    with (
+        st.form("rollback", border=False),
+        st.container(horizontal=True, vertical_alignment="bottom"),
+    ):
+        chosen = st.selectbox(
+            "roll back",
+            list(back),
+            format_func=lambda r: f"{r} to {back[r][2]}",
+            width=330,
+            key="rollback-label",
+        )
+        author = author_field("rollback")
+        reason = st.text_input("why", key="rollback-reason")
+        is_sent = st.form_submit_button("Roll back")
+    if is_sent:
+        name, label, before = back[chosen]
+        order = {"prompt": name, "label": label, "reason": reason}
+        if perform("rollback", order, author, f"{chosen} is {before} again."):
+            st.rerun()
+
+
+def _read_registry() -> tuple[list[Row], str]:
+    """Return the prompts of the collector's registry, or why there are none."""
+    try:
+        found = ask_json(settings().collector_url, "prompts", identity().token)
+    except CollectorError as error:
+        return [], str(error)
+    return list(found["prompts"]), ""
+
+
+def _labels(registry: list[Row]) -> dict[tuple[str, str], str]:
+    """Return the labels of versions."""
+    found: dict[tuple[str, str], str] = {}
+    for prompt in registry:
+        for label, version in prompt["labels"].items():
+            before = found.get((prompt["name"], version))
+            found[prompt["name"], version] = f"{before}, {label}" if before else label
+    return found

@@ -1,0 +1,1 @@
+"""Which requests are like this, and what does the store say to a question?"""

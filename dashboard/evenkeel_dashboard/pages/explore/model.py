@@ -1,0 +1,85 @@
+"""What the explore page works out: bounds from what people type, and files to take away."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING, Any
+
+from evenkeel_dashboard.draw import wording
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ORDERS = {
+    "time": "newest",
+    "ttft": "TTFT",
+    "e2e": "total",
+    "stall": "stall",
+    "input": "input tokens",
+    "output": "output tokens",
+}
+STATUSES = {"": "all", "ok": "ok", "error": "error", "aborted": "aborted", "shed": "shed"}
+_UNITS = (("ms", 1e-3), ("min", 60.0), ("k", 1e3), ("s", 1.0))
+_REASON = re.compile(
+    r"DB::Exception: (.*?)(?: \(version [^)]*\))?(?: \(for url [^)]*\))?$", re.DOTALL
+)
+# A cell that begins with one of these is a formula to a spreadsheet, and callers choose names.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def bound(text: str) -> float | None:
+    """Return a number that people typed, such as 500ms, 1.5 s, 2k or 300; 0 for nothing.
+
+    None for what is no number.
+    """
+    cleaned = text.strip().lower().replace(",", "")
+    if not cleaned:
+        return 0.0
+    factor = 1.0
+    for unit, size in _UNITS:
+        if cleaned.endswith(unit):
+            cleaned, factor = cleaned.removesuffix(unit).strip(), size
+            break
+    try:
+        value = float(cleaned) * factor
+    except ValueError:
+        return None
+    return value if 0 <= value < 1e12 else None
+
+
+def csv_bytes(frame: pd.DataFrame) -> bytes:
+    """Return a frame as CSV in UTF-8, in which no text is a formula to a spreadsheet."""
+    safe = frame.copy()
+    for name in safe.columns:
+        if safe[name].dtype == object or str(safe[name].dtype).startswith("str"):
+            safe[name] = safe[name].map(_defused)
+    text: str = safe.to_csv(index=False)
+    return text.encode()
+
+
+def parquet_bytes(frame: pd.DataFrame) -> bytes:
+    """Return a frame as Parquet."""
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def refusal_words(message: str) -> str:
+    """Return why the store refused a query, without what only says that it did."""
+    found = _REASON.search(message)
+    return message if found is None else f"The query was refused: {found[1].strip()}"
+
+
+def cell_words(value: Any) -> str:
+    """Return a value of somebody's own query as text."""
+    if value is None or value != value:
+        return wording.NO_DATA
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return str(value)
+
+
+def _defused(value: Any) -> Any:
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA_STARTS)
+    return f"'{value}" if is_formula else value

@@ -1,0 +1,176 @@
+"""Which requests are like this? And what does the store say to a question of one's own?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from evenkeel.errors import StoreError
+from evenkeel.store import read_query
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.contents import range_of
+from evenkeel_dashboard.frame.fields import pick, write
+from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.model.request_rows import REQUEST_HEADERS, request_cells
+from evenkeel_dashboard.pages.explore.model import (
+    ORDERS,
+    STATUSES,
+    bound,
+    cell_words,
+    csv_bytes,
+    parquet_bytes,
+    refusal_words,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_HERE = Path(__file__).parent
+MAX_SHOWN = 40
+MAX_EXPORTED = 10_000
+NEWEST = next(iter(ORDERS))
+_ENDS_MS = (60_000, 3_600_000)
+_BOUNDS = {
+    "min_ttft_s": ("TTFT from", "500ms"),
+    "min_e2e_s": ("total from", "10s"),
+    "min_stall_s": ("stall from", "1s"),
+    "min_input_tokens": ("input from", "4k tokens"),
+    "min_output_tokens": ("output from", "500 tokens"),
+}
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        order = pick("order", "order by", ORDERS, 130)
+        status = pick("status", "end", STATUSES, 110)
+        finish = write("finish_reason", "finish reason", "length", 110)
+        session = write("session", "session", "s-acme-12", 130)
+        typed = {name: write(name, *words, 110) for name, words in _BOUNDS.items()}
+    bounds = {name: bound(text.removesuffix("tokens").strip()) for name, text in typed.items()}
+    wrong = [_BOUNDS[name][0] for name, value in bounds.items() if value is None]
+    if wrong:
+        st.error(f"No number: {', '.join(wrong)}. Write 500ms, 1.5s, 4k or 300.")
+        refreshing(_sql_box, None)
+        return
+    parameters: dict[str, str | float] = {
+        **selection.filters(),
+        "order_by": order,
+        "status": status,
+        "finish_reason": finish,
+        "session": session,
+        **{name: value or 0.0 for name, value in bounds.items()},
+    }
+    refreshing(partial(_requests, selection, parameters), selection.refresh_s())
+    refreshing(_sql_box, None)
+
+
+def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
+    window = selection.window(now_ms())
+    ranged = {**range_of(window), **parameters}
+    rows = _first_rows(ranged)
+    with st.container(border=True, key="card-found"):
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            shown = f"the first {MAX_SHOWN}" if len(rows) == MAX_SHOWN else f"{len(rows)}"
+            st.html(
+                f'<div class="ek-title">Requests<small>{shown}; data as of '
+                f"{wording.clock_ms(now_ms())}</small></div>"
+            )
+            if rows:
+                export = {**ranged, "limit": MAX_EXPORTED}
+                _downloads(reading.frame_reader(_HERE / "explore_requests.sql", export), "requests")
+        if not rows:
+            st.caption("None in this range is like that: loosen the filters, or widen the range.")
+            return
+        cells = request_cells(rows, selection.to_params(), colours())
+        st.html(markup.table(REQUEST_HEADERS, cells, "Requests found"))
+
+
+def _first_rows(ranged: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the first rows; the newest ones are mostly found at the end of the range."""
+    if ranged["order_by"] == NEWEST:
+        for last_ms in _ENDS_MS:
+            ending = {**ranged, "from_ms": max(ranged["from_ms"], ranged["to_ms"] - last_ms)}
+            found = reading.rows(_HERE / "explore_requests.sql", {**ending, "limit": MAX_SHOWN})
+            if len(found) == MAX_SHOWN:
+                return found
+    return reading.rows(_HERE / "explore_requests.sql", {**ranged, "limit": MAX_SHOWN})
+
+
+def _sql_box() -> None:
+    with st.container(border=True, key="card-sql"):
+        st.html(
+            '<div class="ek-title">Ask the store in SQL<small>ClickHouse\'s SQL; it only reads, '
+            f"for at most {reading.FREE_TIMEOUT_S:.0f} s, at most {reading.FREE_ROWS:,} rows; "
+            "docs/data-model.md lists the tables</small></div>"
+        )
+        _ask_sql()
+        sql = st.query_params.get("sql")
+        if sql is None:
+            return
+        began = time.perf_counter()
+        try:
+            frame = reading.free_frame(sql)
+        except StoreError as error:
+            st.error(refusal_words(str(error)))
+            return
+        took = wording.seconds(time.perf_counter() - began)
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            some = f", the first {MAX_SHOWN} shown" if len(frame) > MAX_SHOWN else ""
+            st.caption(f"{len(frame):,} row{'' if len(frame) == 1 else 's'} in {took}{some}")
+            if len(frame.columns):
+                _downloads(lambda: frame, "query")
+        if len(frame):
+            st.html(_table(frame))
+
+
+def _ask_sql() -> None:
+    """Draw the form; what is sent goes into the URL, and a URL that has changed into the form."""
+
+    def send() -> None:
+        st.query_params["sql"] = st.session_state["sql_shown"] = st.session_state["sql_field"]
+
+    wanted = st.query_params.get("sql", read_query(_HERE / "explore_example.sql"))
+    if "sql_field" not in st.session_state or st.session_state.get("sql_shown") != wanted:
+        st.session_state["sql_field"] = st.session_state["sql_shown"] = wanted
+    with st.form("sql", border=False):
+        st.text_area("SQL", key="sql_field", height=150, label_visibility="collapsed")
+        st.form_submit_button("Run", on_click=send)
+
+
+def _table(frame: pd.DataFrame) -> str:
+    shown = frame.head(MAX_SHOWN)
+    numeric = [
+        str(kind).startswith(("float", "int", "uint", "Int", "UInt")) for kind in frame.dtypes
+    ]
+    rows = [
+        [Cell(cell_words(v), is_number=n) for v, n in zip(row, numeric, strict=True)]
+        for row in shown.itertuples(index=False, name=None)
+    ]
+    return markup.table([str(name) for name in frame.columns], rows, "Result of the query")
+
+
+def _downloads(read: Callable[[], pd.DataFrame], name: str) -> None:
+    with st.container(horizontal=True, width="content"):
+        for kind, to_bytes in (("csv", csv_bytes), ("parquet", parquet_bytes)):
+            st.download_button(
+                "CSV" if kind == "csv" else "Parquet",
+                partial(_exported, read, to_bytes),
+                file_name=f"evenkeel-{name}.{kind}",
+                key=f"{name}-{kind}",
+                help=f"up to {MAX_EXPORTED:,} rows",
+                icon=":material/download:",
+            )
+
+
+def _exported(read: Callable[[], pd.DataFrame], to_bytes: Callable[[pd.DataFrame], bytes]) -> bytes:
+    return to_bytes(read().drop(columns=["time_ms"], errors="ignore"))

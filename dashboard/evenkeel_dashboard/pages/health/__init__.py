@@ -1,0 +1,1 @@
+"""Is the service healthy, and if not, where does the time go?"""

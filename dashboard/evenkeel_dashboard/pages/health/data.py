@@ -1,0 +1,119 @@
+"""Reads what the health page shows of one window: the queries it takes, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.burns import burns_later
+from evenkeel_dashboard.frame.contents import num_requests, range_of
+from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.series import fill_gaps
+
+_HERE = Path(__file__).parent
+SERIES_COLUMNS = (
+    "ok_per_s",
+    "errors_per_s",
+    "aborted_per_s",
+    "shed_per_s",
+    "output_tokens_per_s",
+    "queue_mean_s",
+    "prefill_mean_s",
+    "decode_mean_s",
+    *(f"{name}_{p}_s" for name in ("ttft", "itl_p99", "tpot") for p in ("p50", "p95", "p99")),
+)
+SUMMARY_COLUMNS = (
+    "num_requests",
+    "newest_ms",
+    "requests_per_s",
+    "error_ratio",
+    "aborted_ratio",
+    "shed_ratio",
+    "cached_token_ratio",
+    "acceptance_rate",
+    *SERIES_COLUMNS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthData:
+    """What was measured in a window.
+
+    Attributes:
+        summary: The headline numbers; `previous` are those of the window before.
+        series: One row a step, gaps included.
+        slos: The newest evaluation of each SLO.
+        burns: Burn over the window by SLO, as a share of what alerts.
+        alerts: Alerts that fired or were pending.
+        window: As it was read: its steps are longer where the rollup was.
+    """
+
+    summary: dict[str, Any]
+    previous: dict[str, Any]
+    series: pd.DataFrame
+    slos: list[dict[str, Any]]
+    burns: dict[str, list[float | None]]
+    alerts: list[dict[str, Any]]
+    window: Window
+
+
+def health_later(selection: Selection, window: Window) -> Callable[[], HealthData]:
+    """Begin to read one window.
+
+    Raises:
+        StoreError: If the store is gone or refuses a query, also from what is returned.
+    """
+    window = window.sized(num_requests(selection, window))
+    # All are asked for before the first is waited for.
+    measured = _measured_later(selection, window)
+    slos, burns = (
+        reading.rows_later(reading.SHARED / "slo_now.sql", range_of(window)),
+        burns_later(window),
+    )
+    alerts = reading.rows_later(reading.SHARED / "alerts.sql", range_of(window))
+
+    def read() -> HealthData:
+        rows = measured()
+        steps = pd.DataFrame([row for row in rows if row["bucket"]])
+        if not steps.empty:
+            steps["bucket"] = pd.to_datetime(steps["bucket"], unit="s", utc=True)
+        return HealthData(
+            summary=_total(rows, is_now=True),
+            previous=_total(rows, is_now=False),
+            series=fill_gaps(steps, SERIES_COLUMNS, window),
+            slos=slos(),
+            burns=burns(),
+            alerts=alerts(),
+            window=window,
+        )
+
+    return read
+
+
+def _measured_later(selection: Selection, window: Window) -> reading.Rows:
+    """Begin to read a range and the one before it: rows of `health`, however they are read."""
+    parameters = {**range_of(window), **selection.filters(), "step_s": window.step_s}
+    if not window.is_long:
+        return reading.rows_later(_HERE / "health.sql", parameters)
+    rolled = {**parameters, "before_ms": window.before().from_ms}
+    by = "1h" if window.step_s % 3600 == 0 else "1m"
+    counts = reading.rows_later(_HERE / "health_counts_1m.sql", rolled)
+    percentiles = reading.rows_later(_HERE / f"health_percentiles_{by}.sql", rolled)
+
+    def joined() -> list[dict[str, Any]]:
+        found = {(row["is_now"], row["bucket"]): row for row in percentiles()}
+        return [row | found.get((row["is_now"], row["bucket"]), {}) for row in counts()]
+
+    return joined
+
+
+def _total(rows: Sequence[dict[str, Any]], *, is_now: bool) -> dict[str, Any]:
+    """Return the row of a whole range; one without requests has none, and no values."""
+    nothing = {**dict.fromkeys(SUMMARY_COLUMNS), "num_requests": 0}
+    return next((r for r in rows if bool(r["is_now"]) == is_now and not r["bucket"]), nothing)

@@ -1,0 +1,299 @@
+"""Is the service healthy, and if not, where does the time go?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import streamlit as st
+
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.figures import (
+    Line,
+    Scale,
+    add_objective,
+    add_periods,
+    lines,
+    scale_of,
+    stacked_bars,
+)
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.contents import num_requests, range_of
+from evenkeel_dashboard.frame.page import (
+    as_of,
+    choice,
+    chosen_of,
+    colours,
+    now_ms,
+    refreshing,
+    selection_bar,
+)
+from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.series import firing_periods
+from evenkeel_dashboard.frame.zoom import chart, zoomable
+from evenkeel_dashboard.model.request_rows import (
+    RANKINGS,
+    REQUEST_HEADERS,
+    alert_cells,
+    change_cells,
+    request_cells,
+)
+from evenkeel_dashboard.model.slo_tiles import slo_tile, worst_slos
+from evenkeel_dashboard.pages.health.data import HealthData, health_later
+from evenkeel_dashboard.pages.health.model import headline_tiles, verdict
+
+_HERE = Path(__file__).parent
+PERCENTILES = ("p50", "p95", "p99")
+MAX_SLOWEST = 15
+TITLES = {
+    "ttft": ("Time to first token", "arrival to first token, queue included"),
+    "itl": ("Inter-token latency", "each request's own p99 gap, percentiles over requests"),
+    "tpot": ("Time per output token", "decode time over tokens after the first"),
+}
+Draw = Callable[[HealthData, Window], None]
+
+_CHANGES_MS = 7 * 86_400_000
+STACKS = {"all": "whole request", "first": "to first token"}
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What is read for the tables below the charts; `slowest` may be of the last hour alone."""
+
+    changes: reading.Rows
+    actions: reading.Rows
+    slowest: reading.Rows
+    is_last_hour: bool
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar()
+    refreshing(partial(_body, selection), selection.refresh_s())
+
+
+def _body(selection: Selection) -> None:
+    window = selection.window(now_ms())
+    begun, below = health_later(selection, window), _begin_below(selection, window)
+    data = begun()
+    window = data.window
+    if not data.summary["num_requests"]:
+        st.html(f'<div class="ek-asof">{as_of(None)}</div>')
+        _show_empty(selection, window)
+        _show_slos(data, selection)
+        return
+    st.html(
+        markup.verdict_banner(
+            verdict(data.slos, data.summary, data.previous), _as_of(data, selection)
+        )
+    )
+    _show_slos(data, selection)
+    st.html(
+        markup.number_tiles(
+            headline_tiles(data.summary, data.previous),
+            f"the {wording.span_of(window.duration_s)} before",
+        )
+    )
+    _show_charts(data, window)
+    _show_alerts(data, selection.to_params())
+    _show_changes(below, selection)
+    _show_slowest(below, selection)
+
+
+def _begin_below(selection: Selection, window: Window) -> Below:
+    """Begin to read what stands below the charts."""
+    # To the minute, so that a live page asks once a minute.
+    to_ms = window.to_ms // 60_000 * 60_000 + 60_000
+    ranked = window.newest(num_requests(selection, window))
+    parameters = {
+        **range_of(ranked),
+        **selection.filters(),
+        "rank_by": chosen_of("rank", RANKINGS),
+        "limit": MAX_SLOWEST,
+    }
+    return Below(
+        changes=reading.minute_rows_later(
+            _HERE / "changes.sql", {"from_ms": to_ms - _CHANGES_MS, "to_ms": to_ms}
+        ),
+        actions=reading.rows_later(reading.SHARED / "control_steps.sql", range_of(window)),
+        slowest=reading.rows_later(reading.SHARED / "slowest_requests.sql", parameters),
+        is_last_hour=ranked != window,
+    )
+
+
+def _as_of(data: HealthData, selection: Selection) -> str:
+    return as_of(data.summary["newest_ms"], None if selection.is_fixed else data.window.to_ms)
+
+
+def _show_empty(selection: Selection, window: Window) -> None:
+    newest_ms = reading.rows(_HERE / "newest_request.sql", {})[0]["newest_ms"]
+    if newest_ms is None:
+        st.html(
+            markup.hint(
+                "The store holds no request yet",
+                "Serve a model, or fill the store with simulated requests:",
+                "evenkeel simulate --incident long-prompts",
+            )
+        )
+        return
+    text = f"The store's newest request arrived {wording.moment_ms(newest_ms)}."
+    if any(selection.filters().values()):
+        text += " The filters may leave none: set them to all."
+    st.html(markup.hint("No request in this range", text))
+    around = selection.narrowed(newest_ms - 3_540_000, newest_ms + 60_000)
+    st.html(
+        f'<a class="ek-link" href="{markup.page_link("", around.to_params())}" target="_self">'
+        "Show the hour before that request</a>"
+    )
+
+
+def _show_slos(data: HealthData, selection: Selection) -> None:
+    if not data.slos:
+        st.html(
+            markup.remark(
+                "No SLO is evaluated: write objectives in slos.yaml and start",
+                "evenkeel collect --slos slos.yaml",
+            )
+        )
+        return
+    params = selection.to_params()
+    shown, num_more = worst_slos(data.slos)
+    tiles = [
+        slo_tile(
+            row,
+            data.burns.get(row["slo"], []),
+            markup.page_link("slo", {"slo": row["slo"], **params}),
+        )
+        for row in shown
+    ]
+    st.html(markup.slo_tiles(tiles, colours(), num_more=num_more))
+
+
+def _show_charts(data: HealthData, window: Window) -> None:
+    pairs: tuple[tuple[Draw, Draw], ...] = (
+        (partial(_percentiles, "ttft"), _phases),
+        (partial(_percentiles, "itl"), partial(_percentiles, "tpot")),
+        (_outcomes, _tokens),
+    )
+    for pair in pairs:
+        for column, draw in zip(st.columns(2, gap="small"), pair, strict=True):
+            with column:
+                draw(data, window)
+
+
+def _percentiles(measure: str, data: HealthData, window: Window) -> None:
+    title, meaning = TITLES[measure]
+    palette = colours()
+    column = "itl_p99" if measure == "itl" else measure
+    series = [
+        Line(f"{column}_{p}_s", p, colour, width)
+        for p, colour, width in zip(
+            PERCENTILES, palette.ramps[measure], (1.6, 2.0, 2.4), strict=True
+        )
+    ]
+    scale = scale_of(data.series, [line.column for line in series])
+    figure = lines(data.series, series, scale, window)
+    for slo in data.slos:
+        if slo["objective"] == measure and slo["threshold_s"] is not None:
+            label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
+            add_objective(figure, slo["threshold_s"], label, scale, palette)
+    add_periods(figure, firing_periods(data.alerts, window), palette)
+    zoomable(figure, measure, title, meaning)
+
+
+def _phases(data: HealthData, window: Window) -> None:
+    palette = colours()
+    series = [
+        Line("queue_mean_s", "queue", palette.queue),
+        Line("prefill_mean_s", "prefill", palette.prefill),
+        Line("decode_mean_s", "decode", palette.decode),
+    ]
+    with st.container(border=True, key="card-phases", gap="xxsmall"):
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            title, meaning = "Where the time goes", "mean time of a request by phase"
+            st.html(f'<div class="ek-title">{title}<small>{meaning}</small></div>')
+            shown = series[:2] if choice("stack", "phases", STACKS) == "first" else series
+        scale = scale_of(data.series, [line.column for line in shown], is_stacked=True)
+        chart(
+            stacked_bars(data.series, shown, scale, window),
+            "phases",
+            f"{title}: {meaning}",
+        )
+
+
+def _tokens(data: HealthData, window: Window) -> None:
+    palette = colours()
+    series = [Line("output_tokens_per_s", "output tokens/s", palette.ramps["tokens"][1])]
+    figure = lines(data.series, series, Scale("", 1.0), window)
+    zoomable(figure, "tokens", "Throughput", "output tokens a second")
+
+
+def _outcomes(data: HealthData, window: Window) -> None:
+    palette = colours()
+    series = [
+        Line("errors_per_s", "error", palette.error),
+        Line("aborted_per_s", "aborted", palette.aborted),
+        Line("shed_per_s", "shed", palette.shed),
+        Line("ok_per_s", "ok", palette.ok),
+    ]
+    figure = stacked_bars(data.series, series, Scale("/s", 1.0), window)
+    zoomable(figure, "outcomes", "Requests by end", "requests a second, by how they ended")
+
+
+def _show_alerts(data: HealthData, params: Mapping[str, str]) -> None:
+    with st.container(border=True, key="card-alerts"):
+        st.html('<div class="ek-title">Alerts<small>firing now, and in this range</small></div>')
+        if not data.alerts:
+            st.caption("No alert fired or was pending in this range.")
+            return
+        headers = (
+            "state", "SLO", "severity", "fired", "for", "burn", "what it says", "top cause",
+            "bad requests such as",
+        )  # fmt: skip
+        rows = [alert_cells(alert, now_ms(), params) for alert in data.alerts]
+        st.html(markup.table(headers, rows, "Alerts"))
+
+
+def _show_changes(below: Below, selection: Selection) -> None:
+    with st.container(border=True, key="card-changes"):
+        st.html(
+            '<div class="ek-title">What changed last<small>prompts, models and servers first seen '
+            "in the week up to the range's end, control actions of the range</small></div>"
+        )
+        rows = change_cells(below.changes(), below.actions()[:5], selection.to_params())
+        if not rows:
+            st.caption("Nothing: no new prompt version, model or server, no control action.")
+            return
+        st.html(markup.table(("when (UTC)", "what", "from", "to", ""), rows, "Changes"))
+
+
+def _show_slowest(below: Below, selection: Selection) -> None:
+    with st.container(border=True, key="card-slowest"):
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            st.html(
+                '<div class="ek-title">Slowest requests'
+                "<small>open one to see where its time went</small></div>"
+            )
+            choice("rank", "rank by", RANKINGS)
+        if below.is_last_hour:
+            st.caption("Of so many requests, those of the last hour of the range.")
+        found = below.slowest()
+        if not found:
+            st.caption("None in this range.")
+            return
+        palette = colours()
+        st.html(
+            markup.key(
+                [("queue", palette.queue), ("prefill", palette.prefill), ("decode", palette.decode)]
+            )
+        )
+        st.html(
+            markup.table(
+                REQUEST_HEADERS,
+                request_cells(found, selection.to_params(), palette),
+                "Slowest requests",
+            )
+        )

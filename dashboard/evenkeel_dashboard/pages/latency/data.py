@@ -1,0 +1,168 @@
+"""Reads what the latency page shows of one window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.contents import num_requests, range_of
+from evenkeel_dashboard.frame.selection import Selection, slices, step_s
+from evenkeel_dashboard.frame.series import fill_gaps
+from evenkeel_dashboard.pages.latency.model import (
+    DEFINITIONS,
+    Picked,
+    cohort_names,
+    differs,
+    one_in,
+)
+
+if TYPE_CHECKING:
+    from evenkeel_dashboard.frame.reading import Parameters
+
+_HERE = Path(__file__).parent
+# Requests that a view reads one by one; of more it reads one in n.
+MAX_READ = 500_000
+# Definitions are compared over the same requests: so many say how they differ.
+MAX_COMPARED = 50_000
+MAX_BEHIND = 20
+# The heatmap has steps of about twice the width of the lines: cells are to be hit with a mouse.
+_HEAT_STEPS = 2
+COLUMNS = ("p50_s", "p95_s", "p99_s")
+# The rollups' column of each measure; its other measures are not read.
+_COLUMN_OF = {
+    "ttft": "ttft_s",
+    "tpot": "tpot_s",
+    "itl": "itl_p99_s",
+    "stall": "stall_s",
+    "queue": "queue_s",
+}
+# Not in the minute rollup.
+_ONLY_RAW = ("finish_reason",)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyView:
+    """What to look at: a measure, under whose definition, by which dimension."""
+
+    measure: str
+    definition: str
+    dimension: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyData:
+    """One measure over a window.
+
+    Attributes:
+        cohorts: One row a cohort, the largest first; "" is all requests.
+        series: By cohort: one row a step, gaps included.
+        heat: Rows of bucket, bin and number.
+        one_in: Which share of the requests was read: one in n. Of the rollup it is all.
+        is_rollup: Whether everything comes from the minute rollup.
+        heat_step_s: Width of a step of the heatmap.
+        window: As it was read: its steps are longer where the rollup was.
+    """
+
+    cohorts: list[dict[str, Any]]
+    series: dict[str, pd.DataFrame]
+    heat: list[dict[str, Any]]
+    one_in: int
+    is_rollup: bool
+    heat_step_s: int
+    window: Window
+
+
+def read_latency(selection: Selection, window: Window, view: LatencyView) -> LatencyData:
+    """Read one window.
+
+    Raises:
+        StoreError: If the store is gone or refuses a query.
+    """
+    stored = num_requests(selection, window)
+    window, share = window.sized(stored), one_in(stored, MAX_READ)
+    parameters = _parameters(selection, window, view, share)
+    is_rollup = (
+        window.is_long
+        and not differs(view.measure, view.definition)
+        and view.dimension not in _ONLY_RAW
+    )
+    suffix = "_1m" if is_rollup else ""
+    heat_step_s = max(60 if is_rollup else 1, step_s(window.duration_s * _HEAT_STEPS))
+
+    def series_later(names: Sequence[str]) -> Callable[[], pd.DataFrame]:
+        wanted: Parameters = {"step_s": window.step_s, "cohorts": tuple(names)}
+        return reading.frame_later(_HERE / f"latency_series{suffix}.sql", {**parameters, **wanted})
+
+    cohorts = reading.rows_later(_HERE / f"latency_cohorts{suffix}.sql", parameters)
+    # Which cohorts are drawn is known before they are counted only where there is one.
+    of_all = None if view.dimension else series_later([""])
+    heat = reading.rows_later(
+        _HERE / f"latency_heatmap{suffix}.sql", {**parameters, "step_s": heat_step_s}
+    )
+    names = cohort_names(cohorts())
+    frame = (of_all or series_later(names))()
+    return LatencyData(
+        cohorts=cohorts(),
+        series={name: _of_cohort(frame, name, window) for name in names},
+        heat=heat(),
+        one_in=1 if is_rollup else share,
+        is_rollup=is_rollup,
+        heat_step_s=heat_step_s,
+        window=window,
+    )
+
+
+def definitions_later(
+    selection: Selection, window: Window, view: LatencyView
+) -> Callable[[], dict[str, dict[str, Any]]]:
+    """Begin to read percentiles under each definition that differs from ours, and under ours."""
+    read_some = slices(num_requests(selection, window), window, MAX_COMPARED)
+    parameters = {**range_of(window), **selection.filters(), **read_some}
+    begun = {
+        definition: reading.rows_later(
+            _HERE / "latency_definitions.sql",
+            {**parameters, "measure": view.measure, "definition": definition},
+        )
+        for definition in DEFINITIONS
+        if definition == "ours" or differs(view.measure, definition)
+    }
+    return lambda: {name: rows[0] for name, found in begun.items() if (rows := found())}
+
+
+def read_behind(selection: Selection, view: LatencyView, picked: Picked) -> list[dict[str, Any]]:
+    """Return the requests behind a point or bin, the nearest to its value first."""
+    window = Window(picked.from_ms, picked.to_ms, 1)
+    return reading.rows(
+        _HERE / "latency_behind.sql",
+        {
+            **_parameters(selection, window, view, 1),
+            "low_s": picked.low_s,
+            "high_s": picked.high_s,
+            "near_s": picked.near_s,
+            "cohort": picked.cohort,
+            "limit": MAX_BEHIND,
+        },
+    )
+
+
+def _parameters(selection: Selection, window: Window, view: LatencyView, share: int) -> Parameters:
+    return {
+        **range_of(window),
+        **selection.filters(),
+        "measure": view.measure,
+        "column": _COLUMN_OF.get(view.measure, "e2e_s"),
+        "definition": view.definition,
+        "dimension": view.dimension,
+        "one_in": share,
+    }
+
+
+def _of_cohort(frame: pd.DataFrame, cohort: str, window: Window) -> pd.DataFrame:
+    chosen = frame if frame.empty else frame[frame["cohort"] == cohort]
+    return fill_gaps(chosen, COLUMNS, window)

@@ -1,0 +1,167 @@
+"""What the latency page says: measures, their definitions, cohorts, bins, what was clicked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+Row = Mapping[str, Any]
+
+DEFINITIONS = {
+    "ours": "evenkeel",
+    "vllm": "vLLM, benchmark",
+    "vllm_api": "vLLM, API fields",
+    "mlperf": "MLPerf",
+    "otel": "OpenTelemetry",
+    "guidellm": "guidellm",
+}
+DIMENSIONS = {
+    "": "all requests",
+    "model": "model",
+    "tenant": "tenant",
+    "slo_class": "SLO class",
+    "prompt": "prompt version",
+    "finish_reason": "finish reason",
+    "route": "route",
+}
+PERCENTILES = {"p95": "p95", "p50": "p50", "p99": "p99"}
+BINS_A_DECADE = 10
+MAX_LINES = 7
+
+_ARRIVAL = "arrival → first token, queue included"
+_DECODE = "(end − first token) / (output tokens − 1)"
+_MEANINGS = {
+    ("ttft", "vllm_api"): "first scheduled → first token: the queue is left out",
+    ("ttft", "otel"): f"{_ARRIVAL}; failed and aborted requests left out",
+    ("itl", "vllm"): "every gap between two emissions, of all requests together",
+    ("itl", "vllm_api"): "every gap between two emissions, of all requests together",
+    ("itl", "mlperf"): "knows none: its TPOT",
+    ("itl", "otel"): "knows none: its time per output token, failed requests left out",
+    ("itl", "guidellm"): "(last − first token) / (output tokens − 1), one value a request",
+    ("tpot", "ours"): "(last − first token) / (output tokens − 1)",
+    ("tpot", "vllm"): f"{_DECODE}; 0 for answers of one token",
+    ("tpot", "vllm_api"): _DECODE,
+    ("tpot", "mlperf"): _DECODE,
+    ("tpot", "otel"): f"{_DECODE}; failed and aborted requests left out",
+    ("tpot", "guidellm"): "(end − arrival) / output tokens: the first token's wait is in it",
+}
+_OURS = {
+    "ttft": _ARRIVAL,
+    "itl": "each request's own p99 gap a token; tokens that came together are gaps of 0",
+    "stall": "longest gap between two emissions of a request",
+    "queue": "arrival → first scheduled",
+    "e2e": "arrival → end",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A point or bin of a chart that was clicked: which requests are behind it.
+
+    Attributes:
+        from_ms: Begin of its step, Unix milliseconds; `to_ms` its end.
+        low_s: Least value, inclusive; `high_s` the greatest, exclusive.
+        near_s: The value to which the nearest requests come first.
+        cohort: Of this cohort alone; "" for all.
+    """
+
+    from_ms: int
+    to_ms: int
+    low_s: float
+    high_s: float
+    near_s: float
+    cohort: str = ""
+
+    def to_param(self) -> str:
+        """Return it as one parameter of the URL."""
+        numbers = f"{self.low_s:.6g}~{self.high_s:.6g}~{self.near_s:.6g}"
+        return f"{self.from_ms}~{self.to_ms}~{numbers}~{self.cohort}"
+
+    @classmethod
+    def from_param(cls, text: str) -> Picked | None:
+        """Read what `to_param` wrote; None for what makes no sense."""
+        parts = text.split("~", 5)
+        if len(parts) != 6:
+            return None
+        try:
+            begin, end = int(parts[0]), int(parts[1])
+            low, high, near = (float(part) for part in parts[2:5])
+        except ValueError:
+            return None
+        is_sane = 0 <= begin < end < 1 << 53 and all(map(math.isfinite, (low, high, near)))
+        return cls(begin, end, low, high, near, parts[5]) if is_sane else None
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """Requests by step and bin: `counts[i][j]` of bin i and step j; None where there are none."""
+
+    steps: Sequence[datetime]
+    bins: Sequence[int]
+    counts: Sequence[Sequence[float | None]]
+
+
+NOTHING_ABOVE_S = 1e9
+"""A bound that no latency reaches."""
+
+
+def meaning(measure: str, definition: str) -> str:
+    """Return what a definition takes a measure to be, in words."""
+    return _MEANINGS.get((measure, definition), _OURS.get(measure, ""))
+
+
+def differs(measure: str, definition: str) -> bool:
+    """Return whether a tool means something else by a measure than we do."""
+    return definition != "ours" and (
+        (measure, definition) in _MEANINGS or (definition == "otel" and measure in _OURS)
+    )
+
+
+def one_in(num_requests: float, limit: int) -> int:
+    """Return which share of so many requests to read to read at most about `limit`: one in n."""
+    return max(1, math.ceil(num_requests / limit))
+
+
+def bin_edges(number: int) -> tuple[float, float]:
+    """Return the least value of a bin and of the next, in seconds."""
+    return 10 ** (number / BINS_A_DECADE), 10 ** ((number + 1) / BINS_A_DECADE)
+
+
+def bin_of(value_s: float) -> int:
+    """Return the bin that holds a value, which is more than 0 seconds."""
+    return math.floor(math.log10(value_s) * BINS_A_DECADE)
+
+
+def bin_middle(number: int) -> float:
+    """Return the geometric middle of a bin, in seconds."""
+    return float(10 ** ((number + 0.5) / BINS_A_DECADE))
+
+
+def heat(rows: Sequence[Row]) -> Heat:
+    """Return rows of bucket, bin and number as a grid without empty bins at its edges."""
+    steps = sorted({row["bucket"] for row in rows})
+    if not steps:
+        return Heat([], [], [])
+    numbers = [row["bin"] for row in rows]
+    bins = list(range(min(numbers), max(numbers) + 1))
+    found = {(row["bin"], row["bucket"]): row["num_requests"] for row in rows}
+    return Heat(steps, bins, [[found.get((b, step)) for step in steps] for b in bins])
+
+
+def axis_ticks_s(bins: Sequence[int]) -> list[float]:
+    """Return round values for an axis over some bins: powers of ten, or more if those are few."""
+    if not bins:
+        return []
+    low, high = bins[0] // BINS_A_DECADE, -(-(bins[-1] + 1) // BINS_A_DECADE)
+    steps = (1.0,) if high - low > 2 else (1.0, 2.0, 5.0)
+    least, most = bin_edges(bins[0])[0], bin_edges(bins[-1])[1]
+    ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
+    return [tick for tick in ticks if least * 0.99 <= tick <= most * 1.01]
+
+
+def cohort_names(rows: Sequence[Row]) -> list[str]:
+    """Return the cohorts to draw, the largest first; the rest stays in the table."""
+    return [row["cohort"] for row in rows[:MAX_LINES]]

@@ -1,0 +1,231 @@
+"""How long do requests take, for whom, by whose definition, and which requests are those?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from html import escape
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.figures import add_objective
+from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.contents import range_of
+from evenkeel_dashboard.frame.fields import pick, set_param
+from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.zoom import chart, zoomable
+from evenkeel_dashboard.model.measures import MEASURES
+from evenkeel_dashboard.model.request_rows import REQUEST_HEADERS, request_cells
+from evenkeel_dashboard.pages.latency.data import (
+    LatencyData,
+    LatencyView,
+    definitions_later,
+    read_behind,
+    read_latency,
+)
+from evenkeel_dashboard.pages.latency.figures import cohort_lines, heatmap, percentile_lines
+from evenkeel_dashboard.pages.latency.model import (
+    DEFINITIONS,
+    DIMENSIONS,
+    NOTHING_ABOVE_S,
+    PERCENTILES,
+    Picked,
+    bin_edges,
+    bin_middle,
+    bin_of,
+    differs,
+    heat,
+    meaning,
+)
+
+SHOWN = ("p50", "p95", "p99")
+_FILTER_OF = {"model": "model", "tenant": "tenant", "slo_class": "slo_class", "prompt": "prompt"}
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        measure = pick("measure", "measure", MEASURES, 110)
+        dimension = pick("by", "by", DIMENSIONS, 150)
+        definition = pick("definition", "as defined by", DEFINITIONS, 170)
+        percentile = pick("percentile", "percentile", PERCENTILES, 100) if dimension else "p95"
+    view = LatencyView(measure, definition, dimension)
+    refreshing(partial(_body, selection, view, percentile), selection.refresh_s())
+
+
+def _body(selection: Selection, view: LatencyView, percentile: str) -> None:
+    window = selection.window(now_ms())
+    slos = reading.rows_later(reading.SHARED / "slo_now.sql", range_of(window))
+    definitions = definitions_later(selection, window, view)
+    data = read_latency(selection, window, view)
+    window = data.window
+    newest_ms = max((row["newest_ms"] for row in data.cohorts), default=None)
+    end_ms = None if selection.is_fixed else window.to_ms
+    st.html(f'<div class="ek-asof">{as_of(newest_ms, end_ms)}{_source_words(data)}</div>')
+    if not data.cohorts:
+        st.html(
+            markup.hint(
+                "No request in this range has such a value",
+                f"{MEASURES[view.measure]}, {meaning(view.measure, view.definition)}. "
+                "Choose a longer range, or set the filters to all.",
+            )
+        )
+        return
+    _show_lines(data, slos, window, view, percentile)
+    grid = heat(data.heat)
+    with st.container(border=True, key="card-heatmap", gap="xxsmall"):
+        title = f"{MEASURES[view.measure]} of every request"
+        st.html(
+            f'<div class="ek-title">{title}<small>requests by time and value; '
+            "click a cell to see the requests in it</small></div>"
+        )
+        chart(
+            heatmap(grid, data.heat_step_s, window, colours()),
+            "heatmap",
+            f"{title}, as a heatmap",
+            partial(_pick_cell, data.heat_step_s),
+        )
+    _show_picked(selection, view)
+    left, right = st.columns([3, 2], gap="small")
+    with left:
+        _show_cohorts(data, selection, view)
+    with right:
+        _show_definitions(definitions, view)
+
+
+def _source_words(data: LatencyData) -> str:
+    if data.is_rollup:
+        return " · from the minute rollup"
+    return "" if data.one_in == 1 else f" · from 1 request in {data.one_in}"
+
+
+def _show_lines(
+    data: LatencyData, slos: reading.Rows, window: Window, view: LatencyView, percentile: str
+) -> None:
+    title = MEASURES[view.measure] + (f" {percentile}" if view.dimension else "")
+    names = list(data.series)
+    if view.dimension:
+        columns = {name: frame[f"{percentile}_s"] for name, frame in data.series.items()}
+        frame = pd.DataFrame({"bucket": data.series[names[0]]["bucket"], **columns})
+        figure, scale = cohort_lines(frame, names, window, colours())
+    else:
+        figure, scale = percentile_lines(data.series[names[0]], view.measure, window, colours())
+    if not differs(view.measure, view.definition):
+        for slo in slos():
+            if slo["objective"] == view.measure and slo["threshold_s"] is not None:
+                label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
+                add_objective(figure, slo["threshold_s"], label, scale, colours())
+    zoomable(
+        figure,
+        "latency",
+        title,
+        f"{meaning(view.measure, view.definition)}; click a point to see the requests behind it",
+        partial(_pick_point, names if view.dimension else [], window, scale.factor),
+    )
+
+
+def _pick_point(
+    cohorts: list[str], window: Window, factor: float, point: Mapping[str, Any]
+) -> None:
+    at_ms, near_s = int(point["at_ms"]), float(point["value"]) / factor
+    cohort = point["name"] if point["name"] in cohorts else ""
+    picked = Picked(at_ms, at_ms + window.step_s * 1000, 0.0, NOTHING_ABOVE_S, near_s, cohort)
+    set_param("picked", picked.to_param())
+
+
+def _pick_cell(step_s: int, point: Mapping[str, Any]) -> None:
+    begin_ms, number = int(point["at_ms"]), bin_of(10 ** float(point["middle"]))
+    low_s, high_s = bin_edges(number)
+    picked = Picked(begin_ms, begin_ms + step_s * 1000, low_s, high_s, bin_middle(number))
+    set_param("picked", picked.to_param())
+
+
+def _show_picked(selection: Selection, view: LatencyView) -> None:
+    picked = Picked.from_param(st.query_params.get("picked", ""))
+    if picked is None:
+        return
+    rows = read_behind(selection, view, picked)
+    name = MEASURES[view.measure]
+    is_point = picked.high_s >= NOTHING_ABOVE_S
+    what = (
+        f"{name} near {wording.seconds(picked.near_s)}"
+        if is_point
+        else f"{name} from {wording.seconds(picked.low_s)} to {wording.seconds(picked.high_s)}"
+    )
+    whose = f", {picked.cohort}" if picked.cohort else ""
+    when = f"{wording.moment_ms(picked.from_ms)} to {wording.clock_ms(picked.to_ms)}"
+    with st.container(border=True, key="card-behind"):
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            total = rows[0]["num_found"] if rows else 0
+            shown = f"the {len(rows)} nearest of {wording.count(total)}" if rows else "none"
+            st.html(
+                f'<div class="ek-title">Requests behind it: {what}{escape(whose)}'
+                f"<small>{when}; {shown}</small></div>"
+            )
+            st.button("close", on_click=set_param, args=("picked", None), type="tertiary")
+        if rows:
+            cells = request_cells(rows, selection.to_params(), colours())
+            st.html(markup.table(REQUEST_HEADERS, cells, "Requests behind the point"))
+        else:
+            st.caption("The store holds none of them any more, or the filters leave none.")
+
+
+def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) -> None:
+    with st.container(border=True, key="card-cohorts"):
+        by = DIMENSIONS[view.dimension]
+        st.html(
+            f'<div class="ek-title">By {by}<small>over the whole range; '
+            "a name filters by it</small></div>"
+            if view.dimension
+            else '<div class="ek-title">Over the whole range'
+            "<small>choose «by» above to split it</small></div>"
+        )
+        others = dict(st.query_params)
+        rows = []
+        for row in data.cohorts:
+            name = row["cohort"] or "all requests"
+            column = _FILTER_OF.get(view.dimension)
+            href = (
+                markup.page_link("latency", others | {column: row["cohort"], "by": ""})
+                if column and row["cohort"] != "none"
+                else ""
+            )
+            rows.append(
+                [
+                    Cell(name, href=href),
+                    Cell(wording.count(row["num_requests"]), is_number=True),
+                    *(Cell(wording.seconds(row[f"{p}_s"]), is_number=True) for p in SHOWN),
+                ]
+            )
+        st.html(markup.table((by, "requests", *SHOWN), rows, f"Latency by {by}"))
+
+
+def _show_definitions(
+    definitions: Callable[[], dict[str, dict[str, Any]]], view: LatencyView
+) -> None:
+    with st.container(border=True, key="card-definitions"):
+        st.html(
+            '<div class="ek-title">The same requests, as others count'
+            "<small>tools mean different things by one word; of very many requests a part"
+            "</small></div>"
+        )
+        found = definitions()
+        if len(found) < 2:
+            st.caption(f"All of them mean the same by {MEASURES[view.measure]}.")
+            return
+        rows = [
+            [
+                Cell(DEFINITIONS[name]),
+                *(Cell(wording.seconds(row[f"{p}_s"]), is_number=True) for p in SHOWN),
+                Cell(meaning(view.measure, name), wraps=True),
+            ]
+            for name, row in found.items()
+        ]
+        st.html(markup.table(("as defined by", *SHOWN, "what it is"), rows, "Definitions"))

@@ -1,0 +1,1 @@
+"""Where did one request's time go, and who was in its way?"""

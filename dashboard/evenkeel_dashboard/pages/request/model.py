@@ -1,0 +1,121 @@
+"""One request explained from its row and its neighbours': its phases, and who prefilled when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.pages.request.token_model import STALL_FACTOR, Emission
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPhase:
+    """A stretch of a request's life, in seconds since the arrival of the request looked at."""
+
+    name: str
+    start_s: float
+    end_s: float
+
+    @property
+    def duration_s(self) -> float:
+        """Length in seconds."""
+        return self.end_s - self.start_s
+
+
+def phases(row: Row, offset_s: float = 0.0) -> list[RequestPhase]:
+    """Return the phases the request reached, one after the other from its arrival."""
+    found, start_s = [], offset_s
+    for name in ("queue", "prefill", "decode"):
+        duration_s = row[f"{name}_s"]
+        if duration_s is None:
+            break
+        found.append(RequestPhase(name, start_s, start_s + duration_s))
+        start_s += duration_s
+    return found
+
+
+def explanation(row: Row, series: Sequence[Emission], neighbours: Sequence[Row]) -> list[str]:
+    """Return why the request took as long as it did, in sentences, the weightiest first."""
+    sentences = []
+    if row["ttft_s"] is not None:
+        sentences.append(_first_token_words(row))
+    elif row["status"] != "ok":
+        sentences.append(_no_token_words(row))
+    sentences += _crowd_words(row, neighbours)
+    stalls = [token for token in series if token.is_stall]
+    if stalls:
+        sentences.append(_stall_words(stalls, neighbours))
+    return sentences
+
+
+def _first_token_words(row: Row) -> str:
+    found = ""
+    if row["input_tokens"] and row["cached_tokens"] is not None:
+        missing = row["input_tokens"] - row["cached_tokens"]
+        found = (
+            f" It had {wording.count(row['input_tokens'])} input tokens, "
+            f"{wording.count(missing)} of them not cached."
+        )
+    return (
+        f"The first token came after {wording.seconds(row['ttft_s'])}, "
+        f"{_longest_phase(row, row['ttft_s'])}.{found}"
+    )
+
+
+def _no_token_words(row: Row) -> str:
+    ended = f"It ended without a token after {wording.seconds(row['e2e_s'])}"
+    if not row["queue_s"] and not row["prefill_s"]:
+        return f"{ended}: {row['status']}."
+    return f"{ended}, {_longest_phase(row, row['e2e_s'])}: {row['status']}."
+
+
+def _longest_phase(row: Row, total_s: float | None) -> str:
+    queue_s, prefill_s = row["queue_s"] or 0.0, row["prefill_s"] or 0.0
+    name, spent_s = max((("queue", queue_s), ("prefill", prefill_s)), key=lambda item: item[1])
+    share = spent_s / total_s if total_s else 0.0
+    return f"{wording.percent(share)} of it {name} ({wording.seconds(spent_s)})"
+
+
+def _crowd_words(row: Row, neighbours: Sequence[Row]) -> list[str]:
+    """Say how much others prefilled before this request's first token, or its end."""
+    until_s = row["ttft_s"] if row["ttft_s"] is not None else row["e2e_s"] or 0.0
+    crowd = prefilling(neighbours, 0.0, until_s)
+    if not crowd:
+        return []
+    total = sum(neighbour["prefilled_tokens"] or 0 for neighbour in crowd)
+    largest = max(neighbour["prefilled_tokens"] or 0 for neighbour in crowd)
+    verb = "request was" if len(crowd) == 1 else "requests were"
+    return [
+        f"Before that, {len(crowd)} other {verb} in prefill at the same time, with "
+        f"{wording.count(total)} tokens in all; the largest had {wording.count(largest)}."
+    ]
+
+
+def _stall_words(stalls: Sequence[Emission], neighbours: Sequence[Row]) -> str:
+    worst = max(stalls, key=lambda token: token.gap_s or 0.0)
+    gap_s = worst.gap_s or 0.0
+    during = prefilling(neighbours, worst.time_s - gap_s, worst.time_s)
+    count = "One gap is" if len(stalls) == 1 else f"{len(stalls)} gaps are"
+    who = (
+        f", while {len(during)} other request{'s' if len(during) > 1 else ''} prefilled"
+        if during
+        else ""
+    )
+    return (
+        f"{count} more than {STALL_FACTOR:.0f}× the median; the longest is "
+        f"{wording.seconds(gap_s)}, {wording.seconds(worst.time_s - gap_s)} after arrival{who}."
+    )
+
+
+def prefilling(neighbours: Sequence[Row], start_s: float, end_s: float) -> list[Row]:
+    """Return the neighbours in prefill at any moment of a stretch, seconds since our arrival."""
+    found = []
+    for neighbour in neighbours:
+        for phase in phases(neighbour, neighbour["offset_s"]):
+            if phase.name == "prefill" and phase.start_s < end_s and phase.end_s > start_s:
+                found.append(neighbour)
+    return found

@@ -1,0 +1,333 @@
+"""Where did one request's time go, and who was in its way?"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from evenkeel.errors import StoreError
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.awaited import awaited
+from evenkeel_dashboard.frame.contents import range_of
+from evenkeel_dashboard.frame.fields import set_param
+from evenkeel_dashboard.frame.page import colours, now_ms, selection, show_store_error
+from evenkeel_dashboard.frame.zoom import chart
+from evenkeel_dashboard.model.positions import Position, positions
+from evenkeel_dashboard.model.request_rows import (
+    REQUEST_HEADERS,
+    end_cell,
+    prompt_words,
+    request_cells,
+    request_href,
+    short_id,
+)
+from evenkeel_dashboard.pages.request.figure import timelines
+from evenkeel_dashboard.pages.request.model import explanation
+from evenkeel_dashboard.pages.request.records import show_judgements, show_ledger
+from evenkeel_dashboard.pages.request.token_model import (
+    CacheUse,
+    Emission,
+    cache_uses,
+    own_attributes,
+    tokens,
+)
+
+_HERE = Path(__file__).parent
+MAX_LANES = 24
+MAX_NEIGHBOURS = 200
+_SUGGESTED = 12
+_LOOK_AGAIN_S = 5
+
+Row = dict[str, Any]
+
+
+def show() -> None:
+    """Draw the page."""
+    try:
+        _show()
+    except StoreError as error:
+        show_store_error(error)
+
+
+def _show() -> None:
+    wanted = (st.query_params.get("request_id") or st.query_params.get("trace_id") or "").strip()
+    _search_field(wanted)
+    if not wanted:
+        _show_suggestions()
+        return
+    near_ms = int(at) if (at := st.query_params.get("at", "0")).isdigit() else 0
+    found = awaited(partial(_find, wanted, near_ms), partial(_say_unknown, wanted), _LOOK_AGAIN_S)
+    if found:
+        _show_request(found[0])
+
+
+def _find(wanted: str, near_ms: int) -> list[Row]:
+    found = reading.rows(_HERE / "request.sql", {"id": wanted, "near_ms": near_ms})
+    return found or (
+        reading.rows(_HERE / "request.sql", {"id": wanted, "near_ms": 0}) if near_ms else []
+    )
+
+
+def _as_of() -> str:
+    return f"data as of {wording.clock_ms(now_ms())}"
+
+
+def _say_unknown(wanted: str) -> None:
+    st.html(f'<div class="ek-asof">{_as_of()}</div>')
+    st.html(
+        markup.hint(
+            "No request has that id",
+            f"Neither a request nor a trace {wanted!r} is stored. It may still be on its way "
+            "(requests arrive when they end): this page looks again by itself. Or it is older "
+            "than the store keeps.",
+        )
+    )
+
+
+def _search_field(wanted: str) -> None:
+    def search() -> None:
+        st.query_params.pop("trace_id", None)
+        st.query_params.pop("at", None)
+        st.query_params.pop("part", None)
+        st.query_params["request_id"] = st.session_state["id_field"].strip()
+
+    st.session_state["id_field"] = wanted
+    st.text_input(
+        "request or trace id",
+        key="id_field",
+        on_change=search,
+        width=460,
+        placeholder="chatcmpl-… or a trace id",
+    )
+
+
+def _show_suggestions() -> None:
+    chosen = selection()
+    window = chosen.window(now_ms())
+    parameters = {
+        **range_of(window),
+        **chosen.filters(),
+        "rank_by": "ttft",
+        "limit": _SUGGESTED,
+    }
+    found = reading.rows(reading.SHARED / "slowest_requests.sql", parameters)
+    if not found:
+        st.html(f'<div class="ek-asof">{_as_of()}</div>')
+        st.html(
+            markup.hint(
+                "No request is chosen",
+                "Paste an id above, or open one from the Health page. "
+                f"None arrived in the range, {wording.span_of(window.duration_s)}.",
+            )
+        )
+        return
+    with st.container(border=True, key="card-suggestions"):
+        st.html(
+            '<div class="ek-title">Slowest to their first token'
+            f"<small>open one, or paste an id above; {_as_of()}</small></div>"
+        )
+        _phase_key()
+        st.html(
+            markup.table(
+                REQUEST_HEADERS,
+                request_cells(found, chosen.to_params(), colours()),
+                "Slowest requests",
+            )
+        )
+
+
+def _phase_key() -> None:
+    palette = colours()
+    st.html(
+        markup.key(
+            [("queue", palette.queue), ("prefill", palette.prefill), ("decode", palette.decode)]
+        )
+    )
+
+
+def _show_request(row: Row) -> None:
+    neighbours_read = reading.rows_later(
+        _HERE / "request_neighbours.sql",
+        {
+            "model": row["model"],
+            "request_id": row["request_id"],
+            "start_ns": row["time_ns"],
+            "end_ns": row["time_ns"] + round((row["e2e_s"] or 0.0) * 1e9),
+            "limit": MAX_NEIGHBOURS,
+        },
+    )
+    at_ms = row["time_ns"] // 1_000_000
+    spans = reading.rows(
+        _HERE / "request_spans.sql",
+        {
+            "trace_id": row["trace_id"],
+            "from_ms": at_ms - 3_600_000,
+            "to_ms": at_ms + 3_600_000,
+        },
+    )
+    attributes = own_attributes(row, spans)
+    series, caches = tokens(row, attributes), cache_uses(row, attributes)
+    neighbours = neighbours_read()
+    end = end_cell(row)
+    st.html(
+        f'<div class="ek-row ek-request"><h2>{escape(row["request_id"])}</h2>'
+        f"{markup.badge(end.text, end.level or 'good')}</div>"
+        f'<div class="ek-asof">{_as_of()} · arrived '
+        f"{wording.moment_ms(at_ms)}</div>"
+    )
+    sentences = explanation(row, series, neighbours)
+    if sentences:
+        st.html(f'<div class="ek-why">{" ".join(escape(s) for s in sentences)}</div>')
+    with st.container(border=True, key="card-facts"):
+        st.html(markup.facts(_facts(row)))
+    _show_timeline(row, series, caches, neighbours)
+    show_ledger(row, attributes)
+    _show_speculation(positions(row))
+    _show_neighbours(neighbours)
+    show_judgements(row)
+    _show_spans(spans)
+
+
+def _show_timeline(
+    row: Row, series: list[Emission], caches: list[CacheUse], neighbours: list[Row]
+) -> None:
+    with st.container(border=True, key="card-waterfall", gap="xsmall"):
+        st.html(
+            '<div class="ek-title">Timeline<small>seconds since arrival; '
+            "drag over a part to see it alone</small></div>"
+        )
+        part = _part()
+        drawn = timelines(row, series, caches, neighbours[:MAX_LANES], colours(), part)
+        if not drawn or drawn[0].name == "lanes":
+            st.caption("It reached no phase and no cache, so there is nothing to draw.")
+            return
+        for each in drawn:
+            st.html(f'<div class="ek-label">{escape(each.title)}</div>')
+            chart(each.chart, f"request-{each.name}", each.alt, on_range=_show_part)
+        if part is not None:
+            st.button(
+                "show all of the request", type="tertiary", on_click=set_param, args=("part", None)
+            )
+
+
+def _show_part(from_ms: int, to_ms: int) -> None:
+    set_param("part", f"{from_ms}~{to_ms}")
+
+
+def _part() -> tuple[float, float] | None:
+    """Return the stretch of the timeline that the URL asks for, in seconds since arrival."""
+    ends = st.query_params.get("part", "").split("~")
+    try:
+        begin_ms, end_ms = (int(end) for end in ends)
+    except ValueError:
+        return None
+    return (begin_ms / 1000, end_ms / 1000) if begin_ms < end_ms else None
+
+
+def _facts(row: Row) -> list[tuple[str, str]]:
+    return [
+        ("model", row["model"]),
+        ("tenant", row["tenant"] or wording.NO_DATA),
+        ("session", row["session_id"] or wording.NO_DATA),
+        ("prompt", prompt_words(row)),
+        ("SLO class", row["slo_class"] or wording.NO_DATA),
+        ("route", row["route"] or wording.NO_DATA),
+        ("TTFT", wording.seconds(row["ttft_s"])),
+        ("TPOT", wording.seconds(row["tpot_s"])),
+        ("ITL p50", wording.seconds(row["itl_p50_s"])),
+        ("ITL p99", wording.seconds(row["itl_p99_s"])),
+        ("longest stall", wording.seconds(row["stall_s"])),
+        ("total", wording.seconds(row["e2e_s"])),
+        ("input tokens", wording.count(row["input_tokens"])),
+        ("cached tokens", wording.count(row["cached_tokens"])),
+        ("output tokens", wording.count(row["output_tokens"])),
+        ("wasted tokens", wording.count(row["wasted_tokens"])),
+        ("drafted tokens", wording.count(row["drafted_tokens"])),
+        ("accepted tokens", wording.count(row["accepted_tokens"])),
+        ("response cache", row["response_cache"] or wording.NO_DATA),
+        ("finish reason", row["finish_reason"] or wording.NO_DATA),
+        ("trace", row["trace_id"]),
+    ]
+
+
+def _show_speculation(found: list[Position]) -> None:
+    if not found:
+        return
+    with st.container(border=True, key="card-speculation"):
+        st.html(
+            '<div class="ek-title">Speculation by draft position'
+            "<small>a token counts only if all before it were accepted</small></div>"
+        )
+        rows = [
+            [
+                Cell(str(p.number), is_number=True),
+                Cell(wording.count(p.drafted), is_number=True),
+                Cell(wording.count(p.accepted), is_number=True),
+                Cell(wording.percent(p.rate), is_number=True),
+                Cell(
+                    html=markup.phase_bar(
+                        [("accepted", colours().decode, float(p.accepted))], float(found[0].drafted)
+                    )
+                ),
+            ]
+            for p in found
+        ]
+        headers = ("position", "drafted", "accepted", "rate", "of the first position's drafts")
+        st.html(markup.table(headers, rows, "Drafted and accepted tokens by position"))
+
+
+def _show_neighbours(neighbours: list[Row]) -> None:
+    with st.container(border=True, key="card-neighbours"):
+        total = neighbours[0]["num_neighbours"] if neighbours else 0
+        st.html(
+            '<div class="ek-title">Others in flight at the same time'
+            f"<small>{wording.count(total)} of the same model, those in prefill meanwhile first; "
+            "long prompts crowd the batch</small></div>"
+        )
+        if not neighbours:
+            st.caption("It had the model to itself.")
+            return
+        params = selection().to_params()
+        rows = [
+            [
+                Cell(short_id(n["request_id"]), href=request_href(n, params)),
+                Cell(f"{n['offset_s']:+.3f} s".replace("-", "−"), is_number=True),
+                Cell(wording.count(n["input_tokens"]), is_number=True),
+                Cell(wording.count(n["cached_tokens"]), is_number=True),
+                Cell(wording.count(n["prefilled_tokens"]), is_number=True),
+                Cell(wording.seconds(n["prefill_s"]), is_number=True),
+                Cell(wording.count(n["output_tokens"]), is_number=True),
+                Cell(wording.seconds(n["e2e_s"]), is_number=True),
+                Cell(n["tenant"] or "–"),
+                Cell(prompt_words(n)),
+            ]
+            for n in neighbours[:MAX_LANES]
+        ]
+        headers = (
+            "request",
+            "arrived",
+            "input",
+            "cached",
+            "to prefill",
+            "prefill",
+            "output",
+            "total",
+            "tenant",
+            "prompt",
+        )
+        st.html(markup.table(headers, rows, "Neighbours"))
+
+
+def _show_spans(found: list[Row]) -> None:
+    with st.expander(f"Raw spans of the trace ({len(found)})", key="raw-spans"):
+        for span in found:
+            lasted = wording.seconds(span["duration_ns"] / 1e9)
+            st.markdown(f"**`{span['name']}`** {span['kind']} · {lasted} · `{span['span_id']}`")
+            st.code(json.dumps(span["attributes"], indent=1, sort_keys=True), language="json")

@@ -1,0 +1,1 @@
+"""Where did an SLO's budget go, who spent it, and what would another objective say?"""

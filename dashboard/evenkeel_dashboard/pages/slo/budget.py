@@ -1,0 +1,98 @@
+"""The SLO page's budget: how it was spent over the period, and on which days."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from evenkeel.durations import format_duration
+from evenkeel.slo.model import Slo
+from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.figures import Line, Scale, lines
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame.page import colours
+from evenkeel_dashboard.frame.selection import step_s
+from evenkeel_dashboard.frame.series import naive_utc
+from evenkeel_dashboard.frame.zoom import zoomable
+from evenkeel_dashboard.pages.slo.data import MINUTE_NS, read_buckets
+from evenkeel_dashboard.pages.slo.markup import calendar_grid
+from evenkeel_dashboard.pages.slo.model import (
+    DAY_MS,
+    Bucket,
+    budget_line,
+    burn_down,
+    calendar,
+    outside,
+    partly_in,
+    whole_minutes,
+    without,
+)
+
+_LOWEST = -100.0
+
+
+def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -> None:
+    """Draw the burn-down and the calendar of the period that ends with the window."""
+    period_ms = int(slo.scaled_period_s * 1000)
+    width_s = step_s(period_ms / 1000)
+    to_ms = window.to_ms
+    from_ms = (to_ms - period_ms) // (width_s * 1000) * width_s * 1000
+    period = Window(from_ms, to_ms, width_s)
+    # A bucket may be hours wide: of it only the minutes that were corrected do not count.
+    whole, parts = partly_in(whole_minutes(spans_ms, from_ms, to_ms), width_s * 1000)
+    found = outside(read_buckets(slo, from_ms, to_ms, width_s * 10**9), whole, width_s * 1000)
+    corrected = [b for begin, end in parts for b in read_buckets(slo, begin, end, MINUTE_NS)]
+    found = without(found, corrected, width_s * 1000)
+    if period_ms < 2 * DAY_MS:
+        _burn_down(slo, found, period)
+        return
+    left, right = st.columns([3, 2], gap="small")
+    with left:
+        _burn_down(slo, found, period)
+    with right, st.container(border=True, key="card-calendar"):
+        st.html(
+            '<div class="ek-title">Budget by day<small>of the whole budget, what each '
+            "day spent, UTC</small></div>"
+        )
+        st.html(calendar_grid(calendar(found, slo.target, from_ms, to_ms)))
+
+
+def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
+    left = burn_down(found, slo.target)
+    points = budget_line(found, slo.target, period.step_s * 1000, period.from_ms, period.to_ms)
+    frame = pd.DataFrame(
+        {
+            "bucket": [naive_utc(point.at_ms) for point in points],
+            "left": [point.left for point in points],
+            "even": [point.even for point in points],
+        }
+    )
+    palette = colours()
+    is_spent = bool(left) and left[-1] <= 0
+    series = [
+        Line("left", "budget left", palette.bad if is_spent else palette.accent, 2.4),
+        Line("even", "spent evenly", palette.muted, 1.2),
+    ]
+    figure = lines(frame, series, Scale("%", 100.0), period)
+    # Far below nothing, when it ran out could not be seen; the words say how far.
+    figure.bottom = max(figure.bottom, _LOWEST)
+    words = f"of the last {format_duration(slo.scaled_period_s)}: {_state_words(left)}"
+    if found:
+        bad, total = sum(b.bad for b in found), sum(b.total for b in found)
+        words += f"; {wording.count(bad)} bad of {wording.count(total)}"
+    zoomable(
+        figure,
+        "burn-down",
+        "Error budget",
+        words,
+    )
+
+
+def _state_words(left: Sequence[float]) -> str:
+    if not left:
+        return wording.NO_DATA
+    if left[-1] < 0:
+        return f"overspent by {wording.percent(-left[-1])}"
+    return f"{wording.percent(left[-1])} left now"

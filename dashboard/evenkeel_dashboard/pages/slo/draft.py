@@ -1,0 +1,101 @@
+"""The SLO page's draft: what another limit or target would have said of the same requests."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import streamlit as st
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo.backtest import BacktestResult
+from evenkeel.slo.model import Slo
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.frame.fields import slide
+from evenkeel_dashboard.frame.page import now_ms
+from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.pages.slo.data import (
+    LONGEST_DRAFT_MS,
+    corrected_spans_ms,
+    read_corrections,
+    read_draft,
+)
+from evenkeel_dashboard.pages.slo.model import draft, draft_targets, draft_thresholds_s
+
+
+def show_draft(selection: Selection, slo: Slo) -> None:
+    """Draw the sliders, and both objectives' verdicts on the requests of the range."""
+    window = selection.window(now_ms() // 60_000 * 60_000)
+    with st.container(border=True, key="card-draft"):
+        asked_s = min(window.duration_s, LONGEST_DRAFT_MS / 1000)
+        st.html(
+            '<div class="ek-title">Draft another objective<small>replayed by the minute over the '
+            f"requests of the last {wording.span_of(asked_s)} of the range, with the SLO's own "
+            "windows</small></div>"
+        )
+        with st.container(horizontal=True, gap="large"):
+            threshold_s = _choose_threshold(slo)
+            targets = {wording.percent(float(t)): t for t in draft_targets(slo)}
+            own = wording.percent(float(slo.target))
+            target = targets[slide("draft_target", "target", list(targets), own)]
+        tried = draft(slo, threshold_s, target)
+        # The requests are judged once more only for who asks.
+        if tried == draft(slo, slo.indicator.threshold_s, slo.target):
+            st.caption("Move a slider to see what another objective would have said.")
+            if not st.button("Replay it as it is"):
+                return
+        spans_ms = corrected_spans_ms(slo.name, read_corrections())
+        try:
+            now, then = read_draft(slo, tried, window, spans_ms)
+        except ConfigurationError as error:
+            st.caption(str(error))
+            return
+        rows = [
+            _row("as it is", slo.indicator.threshold_s, slo.target, now),
+            _row("the draft", threshold_s, target, then),
+        ]
+        headers = (
+            "objective",
+            "limit",
+            "target",
+            "SLI",
+            "budget left",
+            "pages",
+            "tickets",
+            "alerts",
+        )
+        st.html(markup.table(headers, rows, "The objective and its draft"))
+
+
+def _choose_threshold(slo: Slo) -> float | None:
+    own_s = slo.indicator.threshold_s
+    if own_s is None:
+        return None
+    limits = {wording.seconds(value): value for value in draft_thresholds_s(slo)}
+    return limits[slide("draft_limit", "limit", list(limits), wording.seconds(own_s))]
+
+
+def _row(
+    name: str, threshold_s: float | None, target: Fraction, found: BacktestResult
+) -> list[Cell]:
+    pages = [a for a in found.alerts if a.severity == "page"]
+    left = found.budget_left_ratio
+    spans = "; ".join(
+        f"{a.severity} {wording.clock_ms(a.from_minute * 60_000)[:5]}–"
+        f"{wording.clock_ms((a.to_minute + 1) * 60_000)[:5]}"
+        for a in found.alerts[:6]
+    )
+    return [
+        Cell(name),
+        Cell(wording.seconds(threshold_s) if threshold_s is not None else "–", is_number=True),
+        Cell(wording.percent(float(target)), is_number=True),
+        Cell(wording.percent(found.sli), is_number=True),
+        Cell(
+            wording.percent(left) if left is None or left >= 0 else "overspent",
+            is_number=True,
+            level="bad" if left is not None and left < 0 else "",
+        ),
+        Cell(str(len(pages)), is_number=True),
+        Cell(str(len(found.alerts) - len(pages)), is_number=True),
+        Cell(spans or "none", wraps=True),
+    ]

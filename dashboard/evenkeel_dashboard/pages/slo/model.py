@@ -1,0 +1,286 @@
+"""What the SLO page works out: burn-down, calendar, who burned it, drafts of objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+from evenkeel.slo.arithmetic import Counts
+from evenkeel.slo.model import Slo
+from evenkeel.times import to_datetime
+
+Row = Mapping[str, Any]
+
+DAY_MS = 86_400_000
+MINUTE_MS = 60_000
+_DRAFT_FACTORS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
+_DRAFT_TARGETS = ("0.5", "0.8", "0.9", "0.95", "0.97", "0.98", "0.99", "0.995", "0.999", "0.9999")
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Valid and bad events from `start_ms` on, up to the next bucket."""
+
+    start_ms: int
+    total: float
+    bad: float
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """One day of the budget's calendar.
+
+    Attributes:
+        day: In UTC.
+        total: Valid events; 0 for none.
+        bad: Bad events.
+        spent_ratio: Of the period's whole budget, what the day spent; None without events.
+    """
+
+    day: date
+    total: float
+    bad: float
+    spent_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Burner:
+    """A cohort and what it has to do with the budget that is gone.
+
+    Attributes:
+        dimension: Such as tenant.
+        cohort: Such as acme.
+        total: Its valid events; `bad` its bad ones.
+        bad_share: Its part of all bad events.
+        traffic_share: Its part of all events.
+    """
+
+    dimension: str
+    cohort: str
+    total: float
+    bad: float
+    bad_share: float
+    traffic_share: float
+
+    @property
+    def lift(self) -> float:
+        """How much more it burned than its traffic alone would: 1 is its fair share."""
+        return self.bad_share / self.traffic_share
+
+
+def buckets(rows: Iterable[Row], weights: Sequence[float], width_ns: int) -> list[Bucket]:
+    """Return rows of (slo, bucket, total_sum, bad_sum) as buckets, members of composites added up.
+
+    Args:
+        rows: As `slo_counts` returns them, in any order.
+        weights: What an event of each part counts for.
+        width_ns: Of a bucket.
+    """
+    sums: dict[int, list[float]] = {}
+    for row in rows:
+        found = sums.setdefault(row["bucket"], [0.0, 0.0])
+        found[0] += row["total_sum"] * weights[row["slo"]]
+        found[1] += row["bad_sum"] * weights[row["slo"]]
+    return [
+        Bucket(number * width_ns // 1_000_000, total, bad)
+        for number, (total, bad) in sorted(sums.items())
+    ]
+
+
+def burn_down(found: Sequence[Bucket], target: Fraction) -> list[float]:
+    """Return the budget left after each bucket, as a share of the whole period's budget.
+
+    1 − bad so far / (all events of the period × (1 − target)). The last value is what the SLO has
+    left. [] without events.
+    """
+    budget = sum(b.total for b in found) * float(1 - target)
+    left, spent = [], 0.0
+    for bucket in found:
+        spent += bucket.bad
+        left.append(1 - spent / budget if budget > 0 else 1.0)
+    return left
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPoint:
+    """A point of the budget's line; `left` is None where no events are, which breaks it.
+
+    `even` is what would be left if the budget were spent evenly over the period.
+    """
+
+    at_ms: int
+    left: float | None
+    even: float
+
+
+def budget_line(
+    found: Sequence[Bucket], target: Fraction, width_ms: int, from_ms: int, to_ms: int
+) -> list[BudgetPoint]:
+    """Return the budget's line over a period: where there are events, and nowhere else.
+
+    Args:
+        found: Buckets of `width_ms` that have events, in order.
+        target: The objective.
+        width_ms: Of a bucket.
+        from_ms: Begin of the period.
+        to_ms: Its end.
+    """
+
+    def point(at_ms: int, left: float | None) -> BudgetPoint:
+        at_ms = min(max(at_ms, from_ms), to_ms)
+        return BudgetPoint(at_ms, left, 1 - (at_ms - from_ms) / (to_ms - from_ms))
+
+    points, before, drawn_to_ms = [point(from_ms, None)], 1.0, None
+    for bucket, left in zip(found, burn_down(found, target), strict=True):
+        if bucket.start_ms != drawn_to_ms:
+            points += [point(drawn_to_ms or from_ms, None), point(bucket.start_ms, before)]
+        drawn_to_ms, before = bucket.start_ms + width_ms, left
+        points.append(point(drawn_to_ms, left))
+    return [*points, point(drawn_to_ms or from_ms, None), point(to_ms, None)]
+
+
+def calendar(found: Sequence[Bucket], target: Fraction, from_ms: int, to_ms: int) -> list[Day]:
+    """Return every day of a period with what it spent of the period's budget."""
+    budget = sum(b.total for b in found) * float(1 - target)
+    days: dict[date, list[float]] = {}
+    for bucket in found:
+        sums = days.setdefault(_day(bucket.start_ms), [0.0, 0.0])
+        sums[0] += bucket.total
+        sums[1] += bucket.bad
+    first, last = _day(from_ms), _day(to_ms - 1)
+    return [
+        _calendar_day(first + timedelta(days=i), days, budget)
+        for i in range((last - first).days + 1)
+    ]
+
+
+def _calendar_day(day: date, days: Mapping[date, list[float]], budget: float) -> Day:
+    total, bad = days.get(day, (0.0, 0.0))
+    return Day(day, total, bad, bad / budget if total > 0 and budget > 0 else None)
+
+
+def _day(unix_ms: int) -> date:
+    return to_datetime(unix_ms * 10**6).date()
+
+
+def burners(rows: Sequence[Row], limit: int = 12) -> list[Burner]:
+    """Return the cohorts that burned more than their share of the traffic, the worst first.
+
+    A dimension of one cohort says nothing and is left out.
+    """
+    totals: dict[str, list[float]] = {}
+    for row in rows:
+        sums = totals.setdefault(row["dimension"], [0.0, 0.0, 0.0])
+        sums[0] += row["total_sum"]
+        sums[1] += row["bad_sum"]
+        sums[2] += 1
+    found = [
+        Burner(
+            row["dimension"],
+            row["cohort"],
+            row["total_sum"],
+            row["bad_sum"],
+            row["bad_sum"] / totals[row["dimension"]][1],
+            row["total_sum"] / totals[row["dimension"]][0],
+        )
+        for row in rows
+        if row["bad_sum"] > 0 and row["total_sum"] > 0 and totals[row["dimension"]][2] > 1
+    ]
+    found.sort(key=lambda b: (b.traffic_share - b.bad_share, b.dimension, b.cohort))
+    return found[:limit]
+
+
+def draft_thresholds_s(slo: Slo) -> list[float]:
+    """Return limits to try, around the SLO's own; [] where it has none."""
+    own = slo.indicator.threshold_s
+    return [] if own is None else [own * factor for factor in _DRAFT_FACTORS]
+
+
+def draft_targets(slo: Slo) -> list[Fraction]:
+    """Return targets to try, with the SLO's own among them."""
+    return sorted({*(Fraction(text) for text in _DRAFT_TARGETS), slo.target})
+
+
+def draft(slo: Slo, threshold_s: float | None, target: Fraction) -> Slo:
+    """Return the SLO with another limit and target, its windows as written (scale 1)."""
+    indicator = replace(slo.indicator, threshold_s=threshold_s)
+    return replace(slo, indicator=indicator, target=target, scale=Fraction(1))
+
+
+def minutes(found: Sequence[Bucket]) -> dict[int, Counts]:
+    """Return buckets of a minute as `evenkeel.slo.backtest.replay` takes them."""
+    return {bucket.start_ms // 60_000: Counts(bucket.total, bucket.bad) for bucket in found}
+
+
+def outside(
+    found: Sequence[Bucket], spans_ms: Sequence[tuple[int, int]], width_ms: int
+) -> list[Bucket]:
+    """Return the buckets that touch none of the corrected spans."""
+    return [
+        b
+        for b in found
+        if not any(b.start_ms < end and begin < b.start_ms + width_ms for begin, end in spans_ms)
+    ]
+
+
+def whole_minutes(
+    spans_ms: Sequence[tuple[int, int]], from_ms: int, to_ms: int
+) -> list[tuple[int, int]]:
+    """Return the minutes that spans touch, as stretches apart from each other, within a period."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(spans_ms):
+        begin = max(begin // MINUTE_MS * MINUTE_MS, from_ms)
+        end = min(-(-end // MINUTE_MS) * MINUTE_MS, to_ms)
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        elif begin < end:
+            found.append((begin, end))
+    return found
+
+
+def partly_in(
+    spans_ms: Sequence[tuple[int, int]], width_ms: int
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Split stretches at buckets of `width_ms`: what fills buckets, and what lies in a part of one.
+
+    Only of the latter must the events be read to leave them out.
+    """
+    whole, parts = [], []
+    for begin, end in spans_ms:
+        first, last = -(-begin // width_ms) * width_ms, end // width_ms * width_ms
+        if first < last:
+            whole.append((first, last))
+            parts += [(a, b) for a, b in ((begin, first), (last, end)) if a < b]
+        else:
+            parts.append((begin, end))
+    return whole, parts
+
+
+def without(found: Sequence[Bucket], part: Sequence[Bucket], width_ms: int) -> list[Bucket]:
+    """Return buckets of `width_ms` less the events of finer ones; those with none left are gone."""
+    total: dict[int, float] = {}
+    bad: dict[int, float] = {}
+    for fine in part:
+        start_ms = fine.start_ms // width_ms * width_ms
+        total[start_ms] = total.get(start_ms, 0.0) + fine.total
+        bad[start_ms] = bad.get(start_ms, 0.0) + fine.bad
+    rest = [
+        Bucket(b.start_ms, b.total - total.get(b.start_ms, 0.0), b.bad - bad.get(b.start_ms, 0.0))
+        for b in found
+    ]
+    return [Bucket(b.start_ms, b.total, max(b.bad, 0.0)) for b in rest if b.total > 0]
+
+
+def months(now: datetime, num: int = 6) -> list[tuple[str, str, str]]:
+    """Return the newest months as (name, begin, end), begin and end in ISO 8601, newest first."""
+    found = []
+    year, month = now.year, now.month
+    for _ in range(num):
+        begin = date(year, month, 1)
+        end = date(year + month // 12, month % 12 + 1, 1)
+        found.append((f"{begin:%B %Y}", f"{begin}T00:00Z", f"{end}T00:00Z"))
+        year, month = (year, month - 1) if month > 1 else (year - 1, 12)
+    return found

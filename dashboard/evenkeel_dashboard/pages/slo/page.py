@@ -1,0 +1,194 @@
+"""Where did an SLO's budget go, who spent it, and what would another objective have said?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from evenkeel.slo.model import Slo
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.awaited import awaited
+from evenkeel_dashboard.frame.burns import burns_later
+from evenkeel_dashboard.frame.contents import range_of
+from evenkeel_dashboard.frame.fields import pick
+from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.model.request_rows import REQUEST_HEADERS, request_cells
+from evenkeel_dashboard.model.slo_tiles import slo_tile, worst_slos
+from evenkeel_dashboard.pages.slo import budget as slo_budget
+from evenkeel_dashboard.pages.slo import draft as slo_draft
+from evenkeel_dashboard.pages.slo import records as slo_records
+from evenkeel_dashboard.pages.slo.data import (
+    MAX_BURNED,
+    Spent,
+    corrected_spans_ms,
+    is_counted,
+    read_corrections,
+    read_slos,
+    readable,
+    spent_later,
+)
+from evenkeel_dashboard.pages.slo.model import burners
+
+_DIMENSIONS = {
+    "model": "model",
+    "tenant": "tenant",
+    "slo_class": "SLO class",
+    "route": "route",
+    "prompt_version": "prompt version",
+    "response_cache": "response cache",
+}
+
+
+def show() -> None:
+    """Draw the page."""
+    selection = selection_bar(filters=())
+    slos = read_slos()
+    names = [slo.name for slo in slos] or awaited(
+        partial(_evaluated, selection), _say_nothing, selection.refresh_s()
+    )
+    if not names:
+        return
+    name = pick("slo", "SLO", {name: name for name in names}, 260)
+    slo = next((slo for slo in slos if slo.name == name), None)
+    refreshing(partial(_body, selection, name, slo), selection.refresh_s())
+    if slo is not None and is_counted(slo):
+        refreshing(partial(slo_draft.show_draft, selection, slo), None)
+    refreshing(partial(slo_records.show_records, name), None)
+
+
+def _evaluated(selection: Selection) -> list[str]:
+    found = reading.rows(reading.SHARED / "slo_now.sql", range_of(selection.window(now_ms())))
+    return [row["slo"] for row in found]
+
+
+def _say_nothing() -> None:
+    st.html(f'<div class="ek-asof">{as_of(None)}</div>')
+    st.html(
+        markup.hint(
+            "No SLO is evaluated, and no SLO file is given",
+            "Write objectives in slos.yaml; the collector evaluates them, and the dashboard "
+            "reads from the same file what they are.",
+            "evenkeel collect --slos slos.yaml\nevenkeel dashboard --slos slos.yaml",
+        )
+    )
+
+
+def _body(selection: Selection, name: str, slo: Slo | None) -> None:
+    window = selection.window(now_ms())
+    burns = burns_later(window)
+    found = reading.rows_later(reading.SHARED / "slo_now.sql", range_of(window))
+    spent, spans_ms = None, corrected_spans_ms(name, read_corrections())
+    if slo is not None and is_counted(slo):
+        judged = readable(window, MAX_BURNED)
+        spent = spent_later(slo, judged, spans_ms)
+    every = found()
+    now = [row for row in every if row["slo"] == name]
+    newest_ms = now[0]["time_ms"] if now else None
+    evaluated = (
+        "never evaluated" if newest_ms is None else f"evaluated {wording.moment_ms(newest_ms)}"
+    )
+    st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · {evaluated}</div>')
+    by_slo, params = burns(), selection.to_params()
+    # The chosen one first; the others are a click away.
+    shown, num_more = worst_slos(every, name)
+    tiles = [
+        slo_tile(
+            row, by_slo.get(row["slo"], []), markup.page_link("slo", {"slo": row["slo"], **params})
+        )
+        for row in shown
+    ]
+    st.html(markup.slo_tiles(tiles, colours(), name, num_more))
+    if slo is None:
+        st.html(
+            markup.remark(
+                "To count its events, the dashboard needs the SLO's file:",
+                "evenkeel dashboard --slos slos.yaml",
+            )
+        )
+        return
+    if spent is None:
+        st.html(markup.remark("It judges slices of time or evaluations, not single requests:",
+                              "evenkeel slo report"))  # fmt: skip
+        return
+    slo_budget.show_budget(slo, window, spans_ms)
+    part = ""
+    if judged != window:
+        part = f"; of the last {wording.span_of(judged.duration_s)} of the range"
+    _show_spent(spent(), selection, part)
+
+
+def _show_spent(spent: Spent, selection: Selection, part: str) -> None:
+    left, right = st.columns([3, 2], gap="small")
+    with left, st.container(border=True, key="card-burners"):
+        st.html(
+            '<div class="ek-title">Who burned it<small>their part of the bad requests of the range;'
+            f" the mark is their part of all requests{part}</small></div>"
+        )
+        found = [b for b in burners(spent.cohorts) if b.lift > 1]
+        if not found:
+            st.caption("No cohort burned more than its share." if spent.requests else "Nobody did.")
+        else:
+            rows = [
+                [
+                    Cell(_DIMENSIONS.get(b.dimension, b.dimension)),
+                    Cell(b.cohort),
+                    Cell(html=markup.share_bar(b.bad_share, b.traffic_share)),
+                    Cell(wording.percent(b.bad_share), is_number=True),
+                    Cell(wording.percent(b.bad / b.total), is_number=True),
+                    Cell(wording.count(b.bad), is_number=True),
+                ]
+                for b in found
+            ]
+            headers = ("by", "cohort", "part of the bad", "", "of its own", "bad")
+            st.html(markup.table(headers, rows, "Cohorts that burned the budget"))
+    with right, st.container(border=True, key="card-causes"):
+        st.html(
+            '<div class="ek-title">Where their time went'
+            "<small>mean of bad and of good requests, by phase</small></div>"
+        )
+        if spent.causes:
+            _show_causes(spent.causes)
+        else:
+            st.caption(wording.NO_DATA)
+    with st.container(border=True, key="card-burning-requests"):
+        st.html(
+            '<div class="ek-title">The requests that burned it'
+            "<small>furthest above the limit first; open one to see why</small></div>"
+        )
+        if not spent.requests:
+            st.caption("None in this range.")
+            return
+        cells = request_cells(spent.requests, selection.to_params(), colours())
+        st.html(markup.table(REQUEST_HEADERS, cells, "Requests that burned the budget"))
+
+
+def _show_causes(row: Mapping[str, Any]) -> None:
+    palette = colours()
+    phases = ("queue", palette.queue), ("prefill", palette.prefill), ("decode", palette.decode)
+    st.html(markup.key(phases))
+    sides = {
+        side: [(n, c, row[f"{side}_{n}_s"] or 0.0) for n, c in phases] for side in ("bad", "good")
+    }
+    longest_s = max(sum(s for _, _, s in bar) for bar in sides.values())
+    rows = [
+        [
+            Cell(side),
+            Cell(html=markup.phase_bar(bar, longest_s) or wording.NO_DATA),
+            *(Cell(wording.seconds(row[f"{side}_{n}_s"]), is_number=True) for n, _ in phases),
+        ]
+        for side, bar in sides.items()
+    ]
+    st.html(markup.table(("requests", "", "queue", "prefill", "decode"), rows, "Phases"))
+    ends = [
+        f"{wording.count(row[f'num_{end}'])} {words}"
+        for end, words in (("error", "failed"), ("aborted", "aborted"), ("shed", "shed"))
+        if row[f"num_{end}"]
+    ]
+    total = f"{wording.count(row['num_bad'])} bad of {wording.count(row['num_events'])} requests"
+    st.caption(f"{total}{'; of the bad, ' + ', '.join(ends) if ends else ''}.")

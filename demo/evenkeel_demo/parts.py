@@ -1,0 +1,160 @@
+"""The platform's parts as the demo starts them, and the files it writes for them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.processes import Part
+
+# A 30-day period at this scale is 6 hours, and its 1 h / 5 min page window 30 s / 2.5 s.
+WINDOW_SCALE = "1/120"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The five ports of the platform, each shifted by `offset`."""
+
+    offset: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """Return each port under the name a person knows it by."""
+        standard = {
+            "runtime": 8000,
+            "collector (OTLP/HTTP)": 4318,
+            "collector (OTLP/gRPC)": 4317,
+            "query port": 8123,
+            "dashboard": 8501,
+        }
+        return {name: port + self.offset for name, port in standard.items()}
+
+    @property
+    def runtime(self) -> int:
+        """The OpenAI API."""
+        return 8000 + self.offset
+
+    @property
+    def otlp_http(self) -> int:
+        """OTLP over HTTP, and the collector's readiness."""
+        return 4318 + self.offset
+
+    @property
+    def otlp_grpc(self) -> int:
+        """OTLP over gRPC."""
+        return 4317 + self.offset
+
+    @property
+    def query(self) -> int:
+        """ClickHouse HTTP."""
+        return 8123 + self.offset
+
+    @property
+    def dashboard(self) -> int:
+        """Streamlit."""
+        return 8501 + self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class DemoLocation:
+    """Where this demo lives: its address, ports and folder."""
+
+    host: str
+    ports: Ports
+    data_dir: Path
+
+    def url(self, port: int) -> str:
+        """Return the HTTP address of one of our ports."""
+        return f"http://{self.host}:{port}"
+
+
+def collector(place: DemoLocation, slo_file: Path) -> Part:
+    """The collector with its embedded store and the demo's SLOs."""
+    ports = place.ports
+    return Part(
+        name="collector",
+        arguments=[
+            "collect",
+            *("--host", place.host),
+            *("--http-port", str(ports.otlp_http)),
+            *("--grpc-port", str(ports.otlp_grpc)),
+            *("--query-port", str(ports.query)),
+            *("--data-dir", str(place.data_dir / "collector")),
+            *("--slos", str(slo_file)),
+            *("--dashboard-url", place.url(ports.dashboard)),
+        ],
+        ready_url=place.url(ports.otlp_http) + "/readyz",
+        environment={},
+    )
+
+
+def runtime(place: DemoLocation) -> Part:
+    """The runtime with the demo model: prefix caching and draft-model speculation are on."""
+    return Part(
+        name="runtime",
+        arguments=[
+            "serve",
+            "demo",
+            *("--host", place.host),
+            *("--port", str(place.ports.runtime)),
+            *("--speculate", "draft"),
+            *("--data-dir", str(place.data_dir / "runtime")),
+            "--enable-prefix-caching",
+        ],
+        ready_url=place.url(place.ports.runtime) + "/health",
+        environment={"OTEL_EXPORTER_OTLP_ENDPOINT": place.url(place.ports.otlp_http)},
+    )
+
+
+def dashboard(place: DemoLocation, slo_file: Path) -> Part:
+    """The dashboard over the query port and the collector's API."""
+    return Part(
+        name="dashboard",
+        arguments=[
+            "dashboard",
+            *("--host", place.host),
+            *("--port", str(place.ports.dashboard)),
+            *("--query-url", place.url(place.ports.query)),
+            *("--collector-url", place.url(place.ports.otlp_http)),
+            *("--slos", str(slo_file)),
+        ],
+        ready_url=place.url(place.ports.dashboard) + "/_stcore/health",
+        environment={},
+    )
+
+
+def write_slo_file(place: DemoLocation, receiver_url: str) -> Path:
+    """Write the demo's SLO file, pointing at its own webhook receiver, and return its path."""
+    template = files("evenkeel_demo") / "slos.yaml"
+    path = place.data_dir / "slos.yaml"
+    path.write_text(
+        template.read_text(encoding="utf-8")
+        .replace("RECEIVER_URL", receiver_url)
+        .replace("WINDOW_SCALE", WINDOW_SCALE),
+        encoding="utf-8",
+    )
+    return path
+
+
+def dataset_dir() -> Path:
+    """Return the folder of the golden questions.
+
+    Raises:
+        ConfigurationError: If the golden datasets are not installed.
+    """
+    try:
+        path = Path(str(files("golden_datasets"))) / "support"
+    except ModuleNotFoundError as error:
+        raise ConfigurationError("golden_datasets is not installed with evenkeel") from error
+    if not (path / "support.jsonl").is_file():
+        raise ConfigurationError(f"{path / 'support.jsonl'} is missing; reinstall evenkeel")
+    return path
+
+
+def system_prompt(side_file: Path) -> str:
+    """Return the system prompt of one side of the A/B run."""
+    side: Mapping[str, Mapping[str, str]] = tomllib.loads(side_file.read_text(encoding="utf-8"))
+    return side["prompt"]["system"]

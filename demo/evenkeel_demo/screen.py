@@ -1,0 +1,142 @@
+"""What the demo shows: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from evenkeel_demo.receiver import ReceivedAlert
+from evenkeel_demo.traffic import ClientCounters, DemoPhase
+
+PLAIN_LINE_EVERY_S = 5.0
+RECENT_REQUESTS = 50
+
+PHASE_WORDS = {
+    DemoPhase.HEALTHY: "healthy: golden questions at a varying rate",
+    DemoPhase.DISTURBED: "disturbed: long prompts crowd the batch",
+    DemoPhase.RECOVERED: "recovered: the crowd is gone",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One moment of the demo, as shown."""
+
+    elapsed_s: float
+    phase: DemoPhase
+    counters: ClientCounters
+    notifications: Sequence[ReceivedAlert]
+    comparison: str
+    dashboard_url: str | None
+
+
+class Screen:
+    """Shows frames; use it as a context manager around the live part."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False)
+        self._live: Live | None = None
+        self._plain_s = -math.inf
+        self._num_told = 0
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, line: str) -> None:
+        """Print one line."""
+        self._console.print(line, soft_wrap=True)
+
+    def draw(self, frame: Frame) -> None:
+        """Show a frame: at once on a terminal, every few seconds as a line elsewhere."""
+        if self._live is not None:
+            self._live.update(_render(frame), refresh=True)
+            return
+        for notification in frame.notifications[self._num_told :]:
+            self.say(_describe_notification(notification))
+        self._num_told = len(frame.notifications)
+        if time.monotonic() - self._plain_s >= PLAIN_LINE_EVERY_S:
+            self._plain_s = time.monotonic()
+            cells = ", ".join(f"{name} {value}" for name, value in _cells(frame))
+            self.say(f"{frame.elapsed_s:4.0f} s  {frame.phase}  {cells}")
+
+    def show_report(self, figures: dict[str, Any]) -> None:
+        """Print the report of the whole demo."""
+        table = Table("figure", "value", title="evenkeel demo: what was stored")
+        for name in ("requests", "errors", "cancelled", "spans_stored"):
+            table.add_row(name, str(figures[name]))
+        for name in ("ttft_s", "itl_s"):
+            values = [_milliseconds(value) for value in figures[name].values()]
+            table.add_row(f"{name[:-2].upper()} p50 / p95 / p99", " / ".join(values))
+        table.add_row("tokens/s", _number(figures["tokens_per_s"], ".0f"))
+        table.add_row("cached prompt tokens", _number(figures["cached_token_ratio"], ".1%"))
+        table.add_row("accepted draft tokens", _number(figures["acceptance_rate"], ".1%"))
+        self._console.print(table)
+        for alert in figures["alerts"]:
+            self.say(f"alert {alert['status']}: {alert['slo']} ({alert['severity']})")
+        self.say(f"data and logs: {figures['data_dir']}")
+
+
+def _render(frame: Frame) -> Group:
+    table = Table(*(name for name, _ in _cells(frame)), title="evenkeel demo")
+    table.add_row(*(value for _, value in _cells(frame)))
+    lines = [Text(f"{frame.elapsed_s:.0f} s, {PHASE_WORDS[frame.phase]}")]
+    lines += [Text(_describe_notification(n)) for n in frame.notifications[-4:]]
+    lines.append(Text(frame.comparison))
+    where = "left out" if frame.dashboard_url is None else frame.dashboard_url
+    lines.append(Text(f"dashboard: {where}    (Ctrl-C ends the demo)"))
+    return Group(table, *lines)
+
+
+def _cells(frame: Frame) -> list[tuple[str, str]]:
+    counters = frame.counters
+    recent = sorted(counters.ttft_s[-RECENT_REQUESTS:])
+    return [
+        ("requests", str(counters.requests)),
+        ("in flight", str(counters.in_flight)),
+        ("errors", str(counters.errors)),
+        ("cancelled", str(counters.cancelled)),
+        ("client TTFT p50", _milliseconds(_at(recent, 0.50))),
+        ("p95", _milliseconds(_at(recent, 0.95))),
+    ]
+
+
+def _at(ordered: Sequence[float], q: float) -> float | None:
+    return ordered[min(int(q * len(ordered)), len(ordered) - 1)] if ordered else None
+
+
+def _describe_notification(notification: ReceivedAlert) -> str:
+    when = time.strftime("%H:%M:%S", time.localtime(notification.at))
+    return (
+        f"{when}  webhook: {notification.name} {notification.status} "
+        f"({notification.severity}) {notification.summary}"
+    )
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "no data" if seconds is None else f"{seconds * 1000:.1f} ms"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "no data" if value is None else format(value, form)

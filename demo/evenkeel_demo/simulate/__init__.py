@@ -1,0 +1,1 @@
+"""The requests of a simulated fleet, sent as OTLP."""

@@ -1,0 +1,245 @@
+"""Performs the demo: starts the parts, drives the traffic, shows it, reports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import make_private_folder
+from evenkeel.processes import Part, Platform, refuse_taken_ports
+from evenkeel.store import Store
+from evenkeel_demo import parts, report
+from evenkeel_demo.comparison import EvalProcess
+from evenkeel_demo.parts import DemoLocation, Ports
+from evenkeel_demo.receiver import WebhookReceiver
+from evenkeel_demo.screen import Frame, Screen
+from evenkeel_demo.story import DEFAULT_LENGTH_S, Story
+from evenkeel_demo.traffic import Traffic, read_questions
+
+# In the data folder, and what only a collector's folder there has.
+LOGS = "logs"
+COLLECTOR_ID = "collector/collector-id"
+START_TIMEOUT_S = 180.0
+# What the runtime has sent can be queried 3 s later; the report waits for the last ones.
+SETTLE_S = 4.0
+# How much longer than asked the demo stays for an A/B run that has not ended, or an alert that has
+# not resolved: a slow machine needs longer for both.
+GRACE_S = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asked for; `exit_after_s` None means until Ctrl-C."""
+
+    host: str
+    port_offset: int
+    exit_after_s: float | None
+    has_dashboard: bool
+    is_json: bool
+    data_dir: Path | None
+
+
+def perform(options: Options) -> int:
+    """Run the demo to its end and return the exit code.
+
+    Raises:
+        ConfigurationError: If a port is taken, a folder is not writable or a part is missing.
+        CannotMeasureError: If a part ended, or nothing was stored.
+    """
+    ports = Ports(options.port_offset)
+    refuse_taken_ports(ports.as_dict(), options.host)
+    place = DemoLocation(options.host, ports, _make_data_dir(options.data_dir))
+    screen = Screen(sys.stderr)
+    receiver = WebhookReceiver()
+    try:
+        with _signals_as_interrupt(), Platform(place.data_dir / LOGS) as platform:
+            screen.say(f"data and logs: {place.data_dir}")
+            _start(platform, place, receiver, options, screen)
+            stage = _Stage(options, place, platform, receiver, screen)
+            try:
+                asyncio.run(stage.play())
+            except KeyboardInterrupt:
+                screen.say("stopping")
+            figures = stage.report()
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        receiver.close()
+    if options.is_json:
+        print(json.dumps(figures, indent=2))
+    else:
+        screen.show_report(figures)
+    return 0
+
+
+def _start(
+    platform: Platform,
+    place: DemoLocation,
+    receiver: WebhookReceiver,
+    options: Options,
+    screen: Screen,
+) -> None:
+    slo_file = parts.write_slo_file(place, receiver.url)
+    collector = parts.collector(place, slo_file)
+    started: list[Part] = [collector, parts.runtime(place)]
+    if options.has_dashboard:
+        started.append(parts.dashboard(place, slo_file))
+    for part in started:
+        platform.start(part)
+    for part in started:
+        began_s = time.monotonic()
+        screen.say(f"starting the {part.name} …")
+        platform.wait_ready(part, START_TIMEOUT_S)
+        screen.say(f"{part.name} ready after {time.monotonic() - began_s:.0f} s")
+
+
+class _Stage:
+    """The demo after its parts are ready: traffic, screen, A/B run and report."""
+
+    def __init__(
+        self,
+        options: Options,
+        place: DemoLocation,
+        platform: Platform,
+        receiver: WebhookReceiver,
+        screen: Screen,
+    ) -> None:
+        self.options, self.place, self.platform = options, place, platform
+        self.receiver, self.screen = receiver, screen
+        dataset = parts.dataset_dir()
+        self.story = Story(options.exit_after_s or DEFAULT_LENGTH_S)
+        self.traffic = Traffic(
+            place.url(place.ports.runtime),
+            parts.system_prompt(dataset / "sides" / "full.toml"),
+            read_questions(dataset / "support.jsonl"),
+        )
+        self.comparison = EvalProcess(place, dataset)
+        self.since = datetime.now(UTC)
+        self.began_s = time.monotonic()
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.began_s
+
+    async def play(self) -> None:
+        await self.traffic.warm_up()
+        self.since, self.began_s = datetime.now(UTC), time.monotonic()
+        traffic = asyncio.create_task(self.traffic.run(lambda: self.story.rates(self.elapsed_s())))
+        try:
+            with self.screen:
+                while not self._is_over():
+                    await asyncio.sleep(0.5)
+                    self._refuse_ended_parts(traffic)
+                    if self.story.is_comparing(self.elapsed_s()):
+                        await self.comparison.advance()
+                    self.screen.draw(self._frame())
+        finally:
+            traffic.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await traffic
+            await self.comparison.close()
+
+    def _is_over(self) -> bool:
+        if self.options.exit_after_s is None:
+            return False
+        is_told = self.comparison.is_over and not self.receiver.has_firing_page()
+        overtime_s = self.elapsed_s() - self.options.exit_after_s
+        return overtime_s >= (0.0 if is_told else GRACE_S)
+
+    def _refuse_ended_parts(self, traffic: asyncio.Task[None]) -> None:
+        if traffic.done():
+            traffic.result()
+        self.platform.refuse_any_ended()
+
+    def _frame(self) -> Frame:
+        return Frame(
+            elapsed_s=self.elapsed_s(),
+            phase=self.story.phase(self.elapsed_s()),
+            counters=self.traffic.counters,
+            notifications=self.receiver.notifications,
+            comparison=self.comparison.summary,
+            dashboard_url=self._page_url(),
+        )
+
+    def _page_url(self) -> str | None:
+        """The first page over the demo's own length."""
+        url = self._dashboard_url()
+        return None if url is None else f"{url}/?range=5m"
+
+    def _dashboard_url(self) -> str | None:
+        if not self.options.has_dashboard:
+            return None
+        return self.place.url(self.place.ports.dashboard)
+
+    def report(self) -> dict[str, Any]:
+        time.sleep(SETTLE_S)
+        query_url = self.place.url(self.place.ports.query)
+        store = Store(query_url)
+        try:
+            figures = report.measure(store, self.since)
+        finally:
+            store.close()
+        counters = self.traffic.counters
+        return {
+            **figures,
+            "client": {
+                "requests": counters.requests,
+                "errors": counters.errors,
+                "cancelled": counters.cancelled,
+            },
+            "alerts": [
+                {"status": n.status, "slo": n.name, "severity": n.severity, "summary": n.summary}
+                for n in self.receiver.notifications
+            ],
+            "comparison": self.comparison.result,
+            "query_url": query_url,
+            "dashboard_url": self._dashboard_url(),
+            "data_dir": str(self.place.data_dir),
+        }
+
+
+def _make_data_dir(wanted: Path | None) -> Path:
+    try:
+        if wanted is None:
+            path = Path(tempfile.mkdtemp(prefix="evenkeel-demo-"))
+        else:
+            path = wanted.resolve()
+            make_private_folder(path, COLLECTOR_ID)
+        (path / LOGS).mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the data folder {wanted} cannot be used ({error.strerror}); choose another one "
+            "with --data-dir"
+        ) from error
+    if not os.access(path, os.W_OK):
+        raise ConfigurationError(f"the data folder {path} is not writable")
+    return path
+
+
+@contextlib.contextmanager
+def _signals_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)

@@ -1,0 +1,210 @@
+"""Streaming clients that ask the golden questions at a varying rate, some leaving mid-answer.
+
+They are people: who waits for an answer asks nothing else, so a slow machine is asked less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from evenkeel import spans
+
+MODEL = "support"
+MAX_TOKENS = 64
+CANCEL_RATIO = 0.05
+WARM_UP_QUESTIONS = 8
+# As many wait for an answer at once; who comes then goes away.
+CHATS_AT_ONCE = 4
+TENANTS = ("acme", "globex", "initech")
+LONG_PROMPT_WORDS = 900
+LONG_PROMPTS_AT_ONCE = 5
+# The next crowd comes once fewer than this wait, so that a slow machine recovers in time.
+CROWD_IN_FLIGHT_LIMIT = 6
+
+
+class DemoPhase(StrEnum):
+    """What the demo is showing."""
+
+    HEALTHY = "healthy"
+    DISTURBED = "disturbed"
+    RECOVERED = "recovered"
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Arrivals: `per_s` on average, and how often a crowd of long prompts comes, if ever."""
+
+    per_s: float
+    crowd_every_s: float | None = None
+
+
+@dataclass(slots=True)
+class ClientCounters:
+    """What the clients saw; latencies are the clients' own, in seconds."""
+
+    requests: int = 0
+    errors: int = 0
+    cancelled: int = 0
+    tokens: int = 0
+    in_flight: int = 0
+    ttft_s: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenQuestion:
+    """One golden question as chat messages."""
+
+    messages: Sequence[dict[str, str]]
+    tag: str
+
+
+def read_questions(path: Path) -> list[GoldenQuestion]:
+    """Return the questions of a golden dataset's `.jsonl` file."""
+    items = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    return [GoldenQuestion(item["messages"], item["tags"][0]) for item in items]
+
+
+class Traffic:
+    """Sends requests until cancelled.
+
+    Args:
+        url: The runtime's address.
+        system_prompt: Put before each question, so that there is a prefix to cache.
+        questions: What to ask.
+        seed: Makes the order of questions, tenants and cancellations repeatable.
+    """
+
+    def __init__(
+        self, url: str, system_prompt: str, questions: Sequence[GoldenQuestion], seed: int = 7
+    ) -> None:
+        self.counters = ClientCounters()
+        self._url = url
+        self._system = {"role": "system", "content": system_prompt}
+        self._questions = questions
+        self._random = random.Random(seed)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._num_chats = 0
+
+    async def run(self, rates: Callable[[], Rates]) -> None:
+        """Send requests at the rates that `rates` says at each moment, until cancelled."""
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        async with httpx.AsyncClient(base_url=self._url, timeout=60, limits=limits) as client:
+            next_crowd_s = 0.0
+            try:
+                while True:
+                    now_s, wanted = time.monotonic(), rates()
+                    is_crowd_due = wanted.crowd_every_s is not None and now_s >= next_crowd_s
+                    if is_crowd_due and self.counters.in_flight < CROWD_IN_FLIGHT_LIMIT:
+                        next_crowd_s = now_s + (wanted.crowd_every_s or 0)
+                        for _ in range(LONG_PROMPTS_AT_ONCE):
+                            self._spawn(self._ask(client, self._long_question(), "batch"))
+                    question = self._random.choice(self._questions)
+                    if self._num_chats < CHATS_AT_ONCE:
+                        self._spawn(self._chat(client, question))
+                    # A slow swing around the mean, and Poisson arrivals within it.
+                    swing = 1 + 0.4 * math.sin(now_s / 5)
+                    await asyncio.sleep(self._random.expovariate(wanted.per_s * swing))
+            finally:
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def warm_up(self) -> None:
+        """Ask a few questions that are not counted: the first ones pay for lazy initialisation."""
+        async with httpx.AsyncClient(base_url=self._url, timeout=60) as client:
+
+            async def ask(question: GoldenQuestion) -> None:
+                body = self._body(question) | {"stream": False}
+                (await client.post("/v1/chat/completions", json=body)).raise_for_status()
+
+            first, *others = self._questions[:WARM_UP_QUESTIONS]
+            await ask(first)
+            await asyncio.gather(*map(ask, others))
+
+    def _body(self, question: GoldenQuestion) -> dict[str, Any]:
+        return {
+            "model": MODEL,
+            "messages": [self._system, *question.messages],
+            "max_tokens": MAX_TOKENS,
+            "temperature": 0,
+            "stream": True,
+        }
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _long_question(self) -> GoldenQuestion:
+        words = [self._random.choice(_FILLER) for _ in range(LONG_PROMPT_WORDS)]
+        text = f"Ticket {self._random.randrange(10**6)}. {' '.join(words)}. What should I do?"
+        return GoldenQuestion([{"role": "user", "content": text}], "crowd")
+
+    async def _chat(self, client: httpx.AsyncClient, question: GoldenQuestion) -> None:
+        self._num_chats += 1
+        try:
+            await self._ask(client, question, "chat")
+        finally:
+            self._num_chats -= 1
+
+    async def _ask(
+        self, client: httpx.AsyncClient, question: GoldenQuestion, slo_class: str
+    ) -> None:
+        counters = self.counters
+        leave_after = self._random.randrange(2, 8) if self._leaves() else None
+        headers = {
+            spans.HEADER_TENANT: self._random.choice(TENANTS),
+            spans.HEADER_SESSION: f"session-{self._random.randrange(50)}",
+            spans.HEADER_PROMPT: "support@1",
+            spans.HEADER_SLO_CLASS: slo_class,
+            spans.HEADER_ROUTE: question.tag,
+        }
+        counters.requests += 1
+        counters.in_flight += 1
+        sent_s, num_chunks = time.monotonic(), 0
+        try:
+            async with client.stream(
+                "POST", "/v1/chat/completions", json=self._body(question), headers=headers
+            ) as response:
+                if response.status_code != httpx.codes.OK:
+                    counters.errors += 1
+                    return
+                async for line in response.aiter_lines():
+                    if not line.startswith("data: {"):
+                        continue
+                    num_chunks += 1
+                    # The first chunk carries the role only.
+                    if num_chunks == 2:
+                        counters.ttft_s.append(time.monotonic() - sent_s)
+                    counters.tokens += num_chunks > 1
+                    if num_chunks == leave_after:
+                        counters.cancelled += 1
+                        return
+        except httpx.HTTPError:
+            counters.errors += 1
+        except asyncio.CancelledError:
+            # Whoever still waits when the demo ends leaves too, and the server sees it.
+            counters.cancelled += 1
+            raise
+        finally:
+            counters.in_flight -= 1
+
+    def _leaves(self) -> bool:
+        return self._random.random() < CANCEL_RATIO
+
+
+_FILLER = (
+    "order parcel refund invoice account password carrier delayed label address payment card "
+    "voucher size colour exchange warranty manual battery charger screen update broken missing"
+).split()

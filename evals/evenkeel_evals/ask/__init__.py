@@ -1,0 +1,1 @@
+"""From a plan of calls to recorded, scored answers."""

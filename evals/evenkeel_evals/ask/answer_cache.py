@@ -1,0 +1,145 @@
+"""Answers kept from one run to the next, for accuracy only: a kept answer has no latency."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import FOLDER_MODE, open_private
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.dataset.dataset import Item
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """What an answer depends on.
+
+    Attributes:
+        side: Whom to ask, with its model and sampling.
+        engine: Version of the side's server; None where it says none.
+        messages: The conversation.
+        repeat: Which asking of the same thing it is. A second asking must not be given the first
+            one's answer: a model that wavers would look steady.
+    """
+
+    side: Side
+    engine: str | None
+    messages: list[dict[str, str]]
+    repeat: int
+
+    @property
+    def digest(self) -> str:
+        """Return the key's name; names of sides and prompts do not count, texts do."""
+        record = {
+            "server": self.side.url if self.side.serve is None else self.side.serve.arguments,
+            "model": self.side.model,
+            "engine": self.engine,
+            "sampling": dict(self.side.sampling),
+            "messages": self.messages,
+            "repeat": self.repeat,
+        }
+        return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+class AnswerCache:
+    """A folder of answers, one small file each, which several runs may use at once.
+
+    Args:
+        folder: The folder; made if it is not there.
+
+    Raises:
+        ConfigurationError: If it cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"--answer-cache {folder} cannot be written: {error.strerror}"
+            ) from error
+
+    def find(self, key: CacheKey, now_ns: int) -> Reply | None:
+        """Return the kept answer, without any latency; None if there is none or it is damaged."""
+        try:
+            record: dict[str, Any] = json.loads(self._path(key).read_text(encoding="utf-8"))
+            return Reply(
+                start_ns=now_ns,
+                end_ns=now_ns,
+                text=str(record["text"]),
+                input_tokens=record["input_tokens"],
+                output_tokens=record["output_tokens"],
+                finish_reason=record["finish_reason"],
+                is_cached=True,
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def keep(self, key: CacheKey, reply: Reply) -> None:
+        """Keep an answer; an error is no answer. A full disk costs the cache, not the run."""
+        if reply.text is None:
+            return
+        path = self._path(key)
+        draft = path.with_name(f".{secrets.token_hex(8)}.draft")
+        record = {
+            "text": reply.text,
+            "input_tokens": reply.input_tokens,
+            "output_tokens": reply.output_tokens,
+            "finish_reason": reply.finish_reason,
+        }
+        try:
+            path.parent.mkdir(mode=FOLDER_MODE, exist_ok=True)
+            text = json.dumps(record).encode("utf-8", errors="replace")
+            with open(draft, "wb", opener=open_private) as file:
+                file.write(text)
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+
+    def _path(self, key: CacheKey) -> Path:
+        digest = key.digest
+        return self._folder / digest[:2] / f"{digest}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunCache:
+    """The cache as one run uses it.
+
+    Attributes:
+        cache: Where answers are kept.
+        is_read: Whether kept answers are used; never where a gate is about latency, since every
+            call has to be made then.
+        sides: Baseline and candidate under "A" and "B", with the models that are asked.
+        engines: Version of each side's server.
+        num_repeats: How often the run asks each item on each side.
+    """
+
+    cache: AnswerCache
+    is_read: bool
+    sides: Mapping[str, Side]
+    engines: Mapping[str, str | None]
+    num_repeats: int
+
+    def key(self, letter: str, item: Item, repeat: int) -> CacheKey:
+        """Return the key of one call.
+
+        Where both sides would say the very same, B's answers are further repeats of it: given A's,
+        a side compared with itself would never differ.
+        """
+        found = self._key(letter, item, repeat)
+        if letter == "B" and found == self._key("A", item, repeat):
+            return self._key("B", item, repeat + self.num_repeats)
+        return found
+
+    def _key(self, letter: str, item: Item, repeat: int) -> CacheKey:
+        side = self.sides[letter]
+        plain = replace(side, name="", prompt_name="", prompt_version="", system=None)
+        return CacheKey(plain, self.engines.get(letter), side.messages_for(item), repeat)

@@ -1,0 +1,145 @@
+"""What a run collects: one answer a side and item, and the pairs made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.dataset.dataset import Item
+from evenkeel_evals.scorers.base import Label, Score
+
+
+class LatencyMetric(StrEnum):
+    """A latency, as the client measured it, in seconds."""
+
+    TTFT = "ttft"
+    E2E = "e2e"
+    TPOT = "tpot"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One reply with its score, the ids of its trace, and recorded late checks by their digest."""
+
+    reply: Reply
+    score: Score
+    trace_id: str
+    span_id: str
+    checks: Mapping[str, Score] = field(default_factory=dict)
+
+    def latency_s(self, metric: LatencyMetric) -> float | None:
+        """Return a latency in seconds; None where the reply has none."""
+        if metric is LatencyMetric.TTFT:
+            return self.reply.ttft_s
+        return self.reply.e2e_s if metric is LatencyMetric.E2E else self.reply.tpot_s
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether the request came to no answer: an error, a time-out, a broken stream."""
+        return self.reply.error is not None
+
+    @property
+    def has_timed_out(self) -> bool:
+        """Return whether it ran into the limit; its latencies are then at least what they say."""
+        return self.reply.has_timed_out
+
+    @property
+    def is_right(self) -> bool | None:
+        """Return whether the answer is right; None if it is unscored."""
+        return None if self.score.label is Label.UNSCORED else self.score.label is Label.RIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredPair:
+    """Both sides' answers to one item; `a` is the baseline's.
+
+    Attributes:
+        index: Place in the run.
+        item: What was asked.
+        first: The side that went first, "A" or "B".
+        a: The baseline's answer.
+        b: The candidate's.
+        is_split: Whether the run was interrupted between the two, or waited for a server; then
+            they are not compared in latency, only in accuracy.
+        preference: What a judge chose, in both orders: A, B or tie; None if there was no judge, or
+            no verdict.
+    """
+
+    index: int
+    item: Item
+    first: str
+    a: Answer
+    b: Answer
+    is_split: bool = False
+    preference: str | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether both sides have a score."""
+        return self.a.is_right is not None and self.b.is_right is not None
+
+    def latencies_s(self, metric: LatencyMetric) -> tuple[float, float] | None:
+        """Return both sides' latencies; None where they do not exist or cannot be compared.
+
+        A token of a candidate that timed out before the second took at least the whole time. Of a
+        baseline that would only make the candidate look fast: nothing is known of its tokens.
+        """
+        a, b = self.a.latency_s(metric), self.b.latency_s(metric)
+        if b is None and self.b.has_timed_out:
+            b = self.b.reply.e2e_s
+        if self.is_split or a is None or b is None or a <= 0 or b <= 0:
+            return None
+        return a, b
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTimes:
+    """Where the server spent its time on one request, in seconds, from its span."""
+
+    queue_s: float
+    prefill_s: float
+    decode_s: float
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """What the repeats of one lost item came to so far; True is right, None unscored.
+
+    Attributes:
+        a: The baseline's repeats.
+        b: The candidate's.
+    """
+
+    a: tuple[bool | None, ...] = ()
+    b: tuple[bool | None, ...] = ()
+
+    def is_open(self, num_repeats: int) -> bool:
+        """Return whether the item can still turn out broken, and is not yet shown to be."""
+        is_clean = all(right is True for right in self.a) and all(r is False for r in self.b)
+        return is_clean and (len(self.a) < num_repeats or len(self.b) < num_repeats)
+
+    def is_broken(self, num_repeats: int) -> bool:
+        """Return whether every repeat passed on the baseline and failed on the candidate."""
+        return (
+            len(self.a) >= num_repeats
+            and len(self.b) >= num_repeats
+            and all(right is True for right in self.a)
+            and all(right is False for right in self.b)
+        )
+
+
+def merge(verdicts: tuple[str | None, str | None]) -> str | None:
+    """Return the verdict of both orders; None if one is missing, or they contradict each other.
+
+    A verdict that changes with the order tells of the order, not of the answers: it is no tie.
+    """
+    forward, backward = verdicts
+    return forward if forward == backward else None
+
+
+def are_identical(pair: AnsweredPair) -> bool:
+    """Return whether there is nothing to judge."""
+    return pair.a.reply.text is not None and pair.a.reply.text == pair.b.reply.text

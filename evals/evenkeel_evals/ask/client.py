@@ -1,0 +1,350 @@
+"""Asks an OpenAI-compatible chat server, streaming, and times what the client sees."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from evenkeel import spans
+from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.ask.stream import BROKE_OFF, StreamedAnswer, time_per_output_token_s
+
+RETRIED_STATUSES = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to make.
+
+    Attributes:
+        side: Whom to ask and how.
+        messages: The conversation.
+        trace_id: 32 hex digits; the server's span joins this trace.
+        span_id: 16 hex digits; the server's span is a child of this span.
+        session: Names the run and the side in the server's records.
+        cache_salt: Keeps the prefix cache of this call apart from others; None shares it.
+    """
+
+    side: Side
+    messages: list[dict[str, str]]
+    trace_id: str
+    span_id: str
+    session: str
+    cache_salt: str | None
+
+    def headers(self) -> dict[str, str]:
+        """Return what the server is told of the call besides its body."""
+        return {
+            "traceparent": f"00-{self.trace_id}-{self.span_id}-01",
+            spans.HEADER_PROMPT: self.side.prompt_label,
+            spans.HEADER_SESSION: self.session,
+            spans.HEADER_ROUTE: "eval",
+        }
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the request."""
+        body: dict[str, Any] = {
+            "model": self.side.model,
+            "messages": self.messages,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self.side.sampling,
+        }
+        if self.cache_salt is not None:
+            body["cache_salt"] = self.cache_salt
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back; times are the client's own.
+
+    Attributes:
+        start_ns: Wall clock when the request was sent.
+        end_ns: The same when the last byte was read.
+        text: The answer; None if there was an error.
+        error: Why there is no answer, in one line.
+        ttft_s: First text − send.
+        e2e_s: Last text − send.
+        tpot_s: (last − first text) / (output tokens − 1); None below 2 tokens. Of a time-out, up to
+            the limit, with the pieces of text as tokens: nobody has said how many there were.
+        input_tokens: As the server counted.
+        output_tokens: As the server counted.
+        finish_reason: As the server said.
+        is_cached: Whether it was kept from an earlier run; then there are no times.
+        has_timed_out: Whether the time for one answer ran out; then ttft_s (without a first text)
+            and e2e_s are that time, and the true ones are at least as long.
+        num_retries: Attempts before this one, which met no server; their time is in none of these.
+    """
+
+    start_ns: int
+    end_ns: int
+    text: str | None = None
+    error: str | None = None
+    ttft_s: float | None = None
+    e2e_s: float | None = None
+    tpot_s: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    finish_reason: str | None = None
+    is_cached: bool = False
+    has_timed_out: bool = False
+    num_retries: int = 0
+
+
+class Obstacle(StrEnum):
+    """Why a call may be worth another attempt.
+
+    GONE: no connection came about. REFUSED: 429 or 503. BROKEN: the connection was lost after the
+    request was sent. An HTTP 500 or a time-out is none of them: it is what the side has to answer
+    for.
+    """
+
+    GONE = "gone"
+    REFUSED = "refused"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request and what came of it.
+
+    Attributes:
+        reply: What came back.
+        obstacle: Why it may be worth another attempt; None if it stands as it is.
+        retry_after_s: Seconds after which the server wants to be asked again, where it says so.
+    """
+
+    reply: Reply
+    obstacle: Obstacle | None = None
+    retry_after_s: float | None = None
+
+
+class ChatClient:
+    """A streaming client; use it as an async context manager.
+
+    Proxies of the environment are not used: they would be measured along. Nothing is retried here;
+    `evenkeel_evals.ask.retries` asks again where a server was gone.
+
+    Args:
+        concurrency: Connections that may be open at once.
+        timeout_s: Longest time one answer may take.
+        api_key: Sent as a bearer token if given.
+    """
+
+    def __init__(self, concurrency: int, timeout_s: float, api_key: str | None = None) -> None:
+        self._timeout_s = timeout_s
+        context = httpx.create_ssl_context(trust_env=False)
+        # One client a lane, with a connection to each side's server: a shared pool looks at all its
+        # connections for each request.
+        self._lanes = [
+            httpx.AsyncClient(
+                timeout=httpx.Timeout(timeout_s, connect=min(10.0, timeout_s / 2)),
+                limits=httpx.Limits(max_connections=2, max_keepalive_connections=2),
+                headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+                trust_env=False,
+                verify=context,
+            )
+            for _ in range(concurrency)
+        ]
+        self._free: asyncio.LifoQueue[httpx.AsyncClient] = asyncio.LifoQueue()
+        for lane in self._lanes:
+            self._free.put_nowait(lane)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for lane in self._lanes:
+            await lane.aclose()
+
+    async def ask(self, call: Call) -> Reply:
+        """Return the reply; an error becomes a reply with its reason, never an exception."""
+        return (await self.attempt(call)).reply
+
+    async def attempt(self, call: Call, *, reconnects: bool = False) -> Attempt:
+        """Make one request; an error becomes a reply with its reason, never an exception.
+
+        Args:
+            call: The request.
+            reconnects: Whether the connection is opened before time is measured.
+        """
+        lane = await self._free.get()
+        try:
+            if reconnects:
+                with suppress(httpx.HTTPError, httpx.InvalidURL):
+                    await lane.get(f"{call.side.url}/v1/models", timeout=10.0)
+            return await self._ask(lane, call)
+        finally:
+            self._free.put_nowait(lane)
+
+    async def _ask(self, lane: httpx.AsyncClient, call: Call) -> Attempt:
+        url = f"{call.side.url}/v1/chat/completions"
+        content = json.dumps(call.body()).encode()
+        headers = {**call.headers(), "Content-Type": "application/json"}
+        start_ns, sent_ns = time.time_ns(), time.perf_counter_ns()
+        answer = StreamedAnswer(sent_ns)
+        error: str | None
+        has_timed_out = False
+        obstacle, retry_after_s = None, None
+        try:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                lane.stream("POST", url, content=content, headers=headers) as response,
+            ):
+                error = await _read(response, answer)
+                if response.status_code in RETRIED_STATUSES:
+                    obstacle = Obstacle.REFUSED
+                    retry_after_s = read_retry_after(response.headers.get("retry-after"))
+                elif error == BROKE_OFF:
+                    obstacle = Obstacle.BROKEN
+        except TimeoutError:
+            has_timed_out = True
+            error = f"no complete answer within {self._timeout_s:g} s"
+        except httpx.ReadTimeout as timeout:
+            has_timed_out = True
+            error = f"timed out ({type(timeout).__name__})"
+        except httpx.TimeoutException as timeout:
+            error = f"timed out ({type(timeout).__name__})"
+            if isinstance(timeout, httpx.ConnectTimeout):
+                obstacle = Obstacle.GONE
+        except (httpx.HTTPError, httpx.InvalidURL) as failure:
+            error = f"{type(failure).__name__}: {str(failure) or 'connection lost'}"
+            if isinstance(failure, httpx.ConnectError):
+                obstacle = Obstacle.GONE
+            elif isinstance(failure, httpx.NetworkError | httpx.RemoteProtocolError):
+                obstacle = Obstacle.BROKEN
+        end_ns = start_ns + time.perf_counter_ns() - sent_ns
+        if has_timed_out:
+            limit_s, ttft_s = self._timeout_s, answer.ttft_s
+            return Attempt(
+                Reply(
+                    start_ns,
+                    end_ns,
+                    error=error,
+                    ttft_s=limit_s if ttft_s is None else ttft_s,
+                    e2e_s=limit_s,
+                    tpot_s=time_per_output_token_s(ttft_s, limit_s, answer.num_pieces),
+                    has_timed_out=True,
+                )
+            )
+        if error is not None:
+            return Attempt(Reply(start_ns, end_ns, error=error), obstacle, retry_after_s)
+        return Attempt(
+            Reply(
+                start_ns=start_ns,
+                end_ns=end_ns,
+                text=answer.text,
+                ttft_s=answer.ttft_s,
+                e2e_s=answer.e2e_s,
+                tpot_s=answer.tpot_s,
+                input_tokens=answer.input_tokens,
+                output_tokens=answer.output_tokens,
+                finish_reason=answer.finish_reason,
+            )
+        )
+
+    async def connect(self, url: str) -> None:
+        """Open every lane's connection to a server, so that no measured call has to.
+
+        For runs that go on after an interruption: their warm-up is not repeated.
+        """
+        await asyncio.gather(
+            *(lane.get(f"{url}/v1/models", timeout=10.0) for lane in self._lanes),
+            return_exceptions=True,
+        )
+
+    async def find_engine(self, url: str) -> str | None:
+        """Return the version that the server gives at `/version`, as vLLM does; None if none."""
+        try:
+            response = await self._lanes[0].get(f"{url}/version", timeout=10.0)
+            response.raise_for_status()
+            version = response.json().get("version")
+        except (httpx.HTTPError, ValueError, AttributeError):
+            return None
+        return None if version is None else str(version)
+
+    async def find_model(self, url: str, wanted: str | None) -> str:
+        """Return the model to ask for, having made sure that the server has it.
+
+        Raises:
+            CannotMeasureError: If nothing usable answers at `url`.
+            ConfigurationError: If the server does not serve the wanted model.
+        """
+        try:
+            response = await self._lanes[0].get(f"{url}/v1/models", timeout=10.0)
+            response.raise_for_status()
+            served = [str(model["id"]) for model in response.json()["data"]]
+        except httpx.HTTPStatusError as error:
+            raise CannotMeasureError(
+                f"{url}/v1/models answered {error.response.status_code}; is it an OpenAI server?"
+            ) from error
+        except httpx.HTTPError as error:
+            raise CannotMeasureError(f"no server answers at {url}: {first_line(error)}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise CannotMeasureError(f"{url}/v1/models did not list models") from error
+        if wanted is None and served:
+            return served[0]
+        if wanted not in served:
+            raise ConfigurationError(
+                f"{url} does not serve the model {wanted!r}; "
+                f"it serves {', '.join(served) or 'none'}"
+            )
+        return wanted
+
+
+def read_retry_after(value: str | None) -> float | None:
+    """Return the seconds that a `Retry-After` header asks for, as a number or as a date.
+
+    None if there is none, or it is neither; never below 0.
+    """
+    text = (value or "").strip()
+    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+async def _read(response: httpx.Response, answer: StreamedAnswer) -> str | None:
+    """Feed the stream to `answer`; return what went wrong, or None."""
+    if response.status_code != httpx.codes.OK:
+        body = await response.aread()
+        return f"HTTP {response.status_code}: {_reason(body)}"
+    async for chunk in response.aiter_bytes():
+        # Read on after [DONE]: a response read to its end leaves its connection for the next call.
+        answer.feed(chunk, time.perf_counter_ns())
+    return answer.problem()
+
+
+def _reason(body: bytes) -> str:
+    """Return the first line of what a server says of an error."""
+    text = body[:4096].decode("utf-8", "replace")
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, Mapping):
+        error = parsed.get("error")
+        message = error.get("message") if isinstance(error, Mapping) else parsed.get("message")
+        text = str(message or error or parsed.get("detail") or text)
+    lines = text.strip().splitlines()
+    return lines[0][:200] if lines else "no explanation"

@@ -1,0 +1,110 @@
+"""A model as judge of pairs: blind, in both orders; where the order decided it said nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.ask.client import Call, ChatClient
+from evenkeel_evals.ask.sides import Side, base_url
+from evenkeel_evals.ask.spoken_verdict import SHOWN, Spoken, read_choice
+from evenkeel_evals.dataset.toml_file import read_toml_file
+
+DEFAULT_CRITERIA = (
+    "Which answer serves the person who asked better? Correct facts come before everything else; "
+    "of two correct answers, prefer the one that is clearer. Length by itself is no merit."
+)
+INSTRUCTION = (
+    "You compare two answers to the same request. {criteria}\n"
+    "Reply with one word: 1 if Answer 1 is better, 2 if Answer 2 is better, tie if neither is."
+)
+ORDERS = ("AB", "BA")
+_NAME_OF_WINNER = {("AB", "1"): "A", ("AB", "2"): "B", ("BA", "1"): "B", ("BA", "2"): "A"}
+
+
+@dataclass(frozen=True, slots=True)
+class PairJudge:
+    """A judge: who it is, and by what it decides.
+
+    Attributes:
+        side: Where it is asked.
+        criteria: What makes an answer better.
+    """
+
+    side: Side
+    criteria: str
+
+    @property
+    def content_hash(self) -> str:
+        """Return a digest of everything that can change a verdict."""
+        text = f"{self.side.content_hash}\n{INSTRUCTION}\n{self.criteria}"
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+    def messages(self, pair: AnsweredPair, order: str) -> list[dict[str, str]]:
+        """Return the request; nothing in it says which side an answer is from."""
+        question = "\n\n".join(f"{m.role}: {m.content}" for m in pair.item.messages)
+        first, second = (pair.a, pair.b) if order == "AB" else (pair.b, pair.a)
+        text = (
+            f"Request:\n{question}\n\nAnswer 1:\n{first.reply.text}\n\n"
+            f"Answer 2:\n{second.reply.text}\n\nWhich is better: 1, 2 or tie?"
+        )
+        return [
+            {"role": "system", "content": INSTRUCTION.format(criteria=self.criteria)},
+            {"role": "user", "content": text},
+        ]
+
+    async def ask(self, client: ChatClient, pair: AnsweredPair, order: str) -> Spoken:
+        """Return what the judge says of a pair in one order."""
+        call = Call(
+            side=self.side,
+            messages=self.messages(pair, order),
+            trace_id=secrets.token_hex(16),
+            span_id=secrets.token_hex(8),
+            session="judge",
+            cache_salt=None,
+        )
+        reply = await client.ask(call)
+        if reply.text is None:
+            return Spoken(None)
+        verdict = read_verdict(reply.text, order)
+        return Spoken(verdict, reply.text[:SHOWN] if verdict is None else None)
+
+
+def read_verdict(text: str, order: str) -> str | None:
+    """Return who won, A, B or tie; None if the text says nothing, or more than one thing.
+
+    Args:
+        text: What the judge said.
+        order: Which answer it was shown first, AB or BA.
+    """
+    choice = read_choice(text)
+    return choice if choice in (None, "tie") else _NAME_OF_WINNER[order, str(choice)]
+
+
+class _JudgeFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str = "judge"
+    url: str | None = Field(default=None, pattern="^https?://")
+    model: str | None = None
+    criteria: str = DEFAULT_CRITERIA
+    temperature: float = Field(default=0.0, ge=0)
+    # Enough for a model that thinks first; others stop after their word.
+    max_tokens: int = Field(default=512, ge=1)
+
+
+def load_judge(path: Path, default_url: str) -> PairJudge:
+    """Read a judge from TOML: name, url, model, criteria, temperature, max_tokens.
+
+    Raises:
+        ConfigurationError: If the file is missing, is not TOML, or has an unknown or wrong key.
+    """
+    file = read_toml_file(path, _JudgeFile)
+    sampling = {"temperature": file.temperature, "max_tokens": file.max_tokens}
+    url = base_url(file.url or default_url)
+    side = Side(file.name, url, file.model, "evenkeel-judge", "1", None, sampling)
+    return PairJudge(side, file.criteria)

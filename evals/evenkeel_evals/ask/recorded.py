@@ -1,0 +1,361 @@
+"""A run as its journal knows it: what was asked, what came back, what still has to be done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.ask.answers import (
+    Answer,
+    AnsweredPair,
+    Repeats,
+    ServerTimes,
+    are_identical,
+    merge,
+)
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.ask.journal import FILE_NAME, Journal
+from evenkeel_evals.ask.schedule import PlannedPair
+from evenkeel_evals.ask.scoring import score_checked
+from evenkeel_evals.ask.sentinel import SentinelAnswer
+from evenkeel_evals.ask.spoken_verdict import Spoken
+from evenkeel_evals.scorers.base import Label, LateCheck, Score
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What is fixed when the first call of a run is made.
+
+    Attributes:
+        run_id: Names the run.
+        start_ns: Wall clock.
+        identity: All that decides which calls are made and how they are judged.
+        models: Model of each side, by "A" and "B".
+        engines: What each side's server says of its version; None where it says nothing.
+    """
+
+    run_id: str
+    start_ns: int
+    identity: Mapping[str, Any]
+    models: Mapping[str, str]
+    engines: Mapping[str, str | None]
+
+
+class RecordedRun:
+    """A run that can be killed at any point and go on where it was.
+
+    A call is written down before it is made and again when its answer is there. So a call whose
+    answer was read is never made again. One that was in flight when the process died has no answer
+    and is asked again; such calls are counted, and a pair asked half before and half after is not
+    used for latency, since its halves did not meet the same machine.
+
+    Args:
+        journal: Where it is kept; None keeps it in memory only.
+    """
+
+    def __init__(self, journal: Journal | None) -> None:
+        self.beginning: Beginning | None = None
+        self.is_warm = False
+        self.is_sent = False
+        self.server_times: dict[str, ServerTimes] | None = None
+        self._journal = journal
+        self._answers: dict[tuple[int, str], Answer] = {}
+        self._item_of: dict[int, str] = {}
+        self._session_of: dict[tuple[int, str], int] = {}
+        self._verdicts: dict[tuple[int, str], str | None] = {}
+        self._unreadable: dict[tuple[int, str], str] = {}
+        # Scores of answers with late checks, by those that are there.
+        self._scores: dict[tuple[int, str], Score] = {}
+        # What each look came to; filled by whoever judges it.
+        self._repeats: dict[int, Repeats] = {}
+        self._sentinel_answers: dict[int, SentinelAnswer] = {}
+        self._in_flight: set[tuple[int, str]] = set()
+        self._num_sessions = 0
+        self.num_asked_again = 0
+        for record in journal.records if journal is not None else ():
+            self._take(record)
+
+    @property
+    def num_interruptions(self) -> int:
+        """Return how often the run was ended before it had asked everything."""
+        return max(0, self._num_sessions - 1)
+
+    @property
+    def num_answers(self) -> int:
+        """Return the answers that are there."""
+        return len(self._answers)
+
+    def seconds(self) -> float:
+        """Return the time from the start to the last answer, interruptions included."""
+        ends = [answer.reply.end_ns for answer in self._answers.values()]
+        assert self.beginning is not None
+        return (max(ends) - self.beginning.start_ns) / 1e9 if ends else 0.0
+
+    def check_is_same(self, identity: Mapping[str, Any]) -> None:
+        """Make sure that the journal belongs to the run that is asked for.
+
+        Raises:
+            ConfigurationError: If it belongs to another; the difference is named.
+        """
+        if self.beginning is None:
+            return
+        theirs = self.beginning.identity
+        differing = sorted(k for k in {*identity, *theirs} if identity.get(k) != theirs.get(k))
+        if differing:
+            raise ConfigurationError(
+                f"the --report folder holds run {self.beginning.run_id}, which differs in "
+                f"{', '.join(differing)}; give another folder, or --fresh to put it aside"
+            )
+
+    def begin(self, beginning: Beginning) -> None:
+        """Start the run, or go on with it: from here on it makes calls."""
+        if self.beginning is None:
+            self._write({"kind": "run", "format": FORMAT, **asdict(beginning)})
+        elif dict(self.beginning.models) != dict(beginning.models):
+            raise ConfigurationError(
+                f"the servers now serve {dict(beginning.models)}, the run began with "
+                f"{dict(self.beginning.models)}; start anew with --fresh"
+            )
+        self._write({"kind": "session", "time_ns": time.time_ns()})
+
+    @property
+    def sentinel_answers(self) -> list[SentinelAnswer]:
+        """Return what the drift sentinel saw."""
+        return list(self._sentinel_answers.values())
+
+    def has_sentinel_answer(self, number: int) -> bool:
+        """Return whether the sentinel was asked for this call."""
+        return number in self._sentinel_answers
+
+    def record_sentinel_answer(self, answer: SentinelAnswer) -> None:
+        """Write down what the sentinel saw."""
+        self._write({"kind": "sentinel", **asdict(answer)})
+
+    def record_warm_up(self) -> None:
+        """Write down that the warm-up is over; it is not repeated."""
+        self._write({"kind": "warm"})
+
+    def record_sent(self) -> None:
+        """Write down that the results are in the store."""
+        self._write({"kind": "sent"})
+
+    def record_server_times(self, times: Mapping[str, ServerTimes]) -> None:
+        """Write down what the store knows of the run; asked once, so that it stays the same."""
+        self._write({"kind": "server", "times": {key: asdict(t) for key, t in times.items()}})
+
+    def answer(self, pair: PlannedPair, letter: str) -> Answer | None:
+        """Return the answer if it is there."""
+        return self._answers.get((pair.index, letter))
+
+    def answers_of(self, letter: str) -> dict[str, list[Answer]]:
+        """Return one side's answers by item, those of one item in the order of asking."""
+        found: dict[str, list[Answer]] = {}
+        for index, side in sorted(self._answers):
+            if side == letter:
+                found.setdefault(self._item_of[index], []).append(self._answers[index, side])
+        return found
+
+    def record_call(self, pair: PlannedPair, letter: str) -> None:
+        """Write down that a call is about to be made."""
+        self._write({"kind": "call", "pair": pair.index, "side": letter, "item": pair.item.id})
+
+    def record_answer(self, pair: PlannedPair, letter: str, answer: Answer) -> None:
+        """Write down what came back."""
+        self._write(
+            {
+                "kind": "answer",
+                "pair": pair.index,
+                "side": letter,
+                "item": pair.item.id,
+                "reply": asdict(answer.reply),
+                "score": asdict(answer.score),
+                "trace_id": answer.trace_id,
+                "span_id": answer.span_id,
+            }
+        )
+
+    def record_check(self, pair: PlannedPair, letter: str, check: LateCheck, score: Score) -> None:
+        """Write down what was found out about an answer that is there."""
+        self._write(
+            {
+                "kind": "check",
+                "pair": pair.index,
+                "side": letter,
+                "item": pair.item.id,
+                "what": check.kind,
+                "check": check.digest,
+                "score": asdict(score),
+            }
+        )
+
+    def has_verdict(self, index: int, order: str) -> bool:
+        """Return whether the judge was asked of a pair in this order, with or without success."""
+        return (index, order) in self._verdicts
+
+    def verdicts(self, index: int) -> tuple[str | None, str | None]:
+        """Return what the judge said of a pair with A first, and with B first."""
+        return self._verdicts.get((index, "AB")), self._verdicts.get((index, "BA"))
+
+    def unreadable(self, index: int) -> list[str]:
+        """Return what the judge said of a pair and could not be read, shortened."""
+        return [said for (pair, _), said in self._unreadable.items() if pair == index]
+
+    def record_verdict(self, index: int, order: str, spoken: Spoken) -> None:
+        """Write down what the judge said."""
+        self._write({"kind": "verdict", "pair": index, "order": order, **asdict(spoken)})
+
+    def repeats(self, index: int) -> Repeats:
+        """Return how a lost pair did when it was asked again."""
+        return self._repeats.get(index, Repeats())
+
+    def record_repeat(self, index: int, letter: str, is_right: bool | None) -> None:
+        """Write down how one side did when a lost pair was asked again."""
+        self._write({"kind": "repeat", "pair": index, "side": letter, "right": is_right})
+
+    async def sync(self) -> None:
+        """Wait until all of it survives a loss of power."""
+        if self._journal is not None:
+            await self._journal.sync()
+
+    def pairs(
+        self, planned: Sequence[PlannedPair], *, is_judged: bool = False
+    ) -> list[AnsweredPair]:
+        """Return the pairs that have both answers, in the order of asking.
+
+        Args:
+            planned: What was to be asked.
+            is_judged: Whether there is a judge, so that pairs have preferences.
+        """
+        found = []
+        for pair in planned:
+            a, b = (pair.index, "A"), (pair.index, "B")
+            if a in self._answers and b in self._answers:
+                # One half waited for its server while the other had been answered.
+                second = self._answers[b if pair.first == "A" else a]
+                is_split = (
+                    self._session_of[a] != self._session_of[b] or second.reply.num_retries > 0
+                )
+                answers = self._scored(pair, "A"), self._scored(pair, "B")
+                whole = AnsweredPair(pair.index, pair.item, pair.first, *answers, is_split)
+                known = "tie" if are_identical(whole) else merge(self.verdicts(pair.index))
+                found.append(replace(whole, preference=known) if is_judged else whole)
+        return found
+
+    def _scored(self, pair: PlannedPair, letter: str) -> Answer:
+        answer = self._answers[pair.index, letter]
+        if not pair.item.scorer.checks:
+            return answer
+        key = (pair.index, letter)
+        if key not in self._scores:
+            self._scores[key] = score_checked(pair.item, answer)
+        return replace(answer, score=self._scores[key])
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        if self._journal is not None:
+            self._journal.append(record)
+        self._take(record)
+
+    def _take(self, record: Mapping[str, Any]) -> None:
+        kind = record["kind"]
+        if kind == "run":
+            self._take_beginning(record)
+        elif kind == "session":
+            self._num_sessions += 1
+            self.num_asked_again += len(self._in_flight)
+            self._in_flight.clear()
+        elif kind == "call":
+            self._in_flight.add((record["pair"], record["side"]))
+        elif kind == "answer":
+            key = (record["pair"], record["side"])
+            self._in_flight.discard(key)
+            self._answers[key] = read_answer(record)
+            self._item_of[record["pair"]] = record["item"]
+            self._session_of[key] = self._num_sessions
+        elif kind == "check":
+            key = (record["pair"], record["side"])
+            answer = self._answers[key]
+            checks = {**answer.checks, record["check"]: read_score(record["score"])}
+            self._answers[key] = replace(answer, checks=checks)
+            self._scores.pop(key, None)
+        elif kind == "verdict":
+            key = (record["pair"], record["order"])
+            self._verdicts[key] = record["verdict"]
+            if record.get("said") is not None:
+                self._unreadable[key] = record["said"]
+        elif kind == "repeat":
+            known = self.repeats(record["pair"])
+            right = (record["right"],)
+            self._repeats[record["pair"]] = (
+                Repeats(known.a + right, known.b)
+                if record["side"] == "A"
+                else Repeats(known.a, known.b + right)
+            )
+        elif kind == "sentinel":
+            number = int(record["number"])
+            self._sentinel_answers[number] = SentinelAnswer(
+                number, record["e2e_s"], record["text_hash"]
+            )
+        elif kind == "warm":
+            self.is_warm = True
+        elif kind == "sent":
+            self.is_sent = True
+        elif kind == "server":
+            self.server_times = {k: ServerTimes(**t) for k, t in record["times"].items()}
+
+    def _take_beginning(self, record: Mapping[str, Any]) -> None:
+        if record["format"] != FORMAT:
+            raise ConfigurationError(
+                f"the journal has format {record['format']}, this version reads {FORMAT}; --fresh"
+            )
+        self.beginning = Beginning(
+            record["run_id"],
+            record["start_ns"],
+            record["identity"],
+            record["models"],
+            record["engines"],
+        )
+
+
+def read_answer(record: Mapping[str, Any]) -> Answer:
+    """Return the answer in a record of the journal."""
+    return Answer(
+        Reply(**record["reply"]),
+        read_score(record["score"]),
+        record["trace_id"],
+        record["span_id"],
+    )
+
+
+def read_score(record: Mapping[str, Any]) -> Score:
+    """Return the score in a record of the journal."""
+    return Score(record["value"], Label(record["label"]), record["reason"])
+
+
+def open_journal(folder: Path | None, *, is_fresh: bool) -> Journal | None:
+    """Open the journal in a report folder, made if need be; None without a folder.
+
+    Args:
+        folder: The folder; unwritable, it must be known before the run, not after it.
+        is_fresh: Whether a journal that is there is put aside, under a new name.
+
+    Raises:
+        ConfigurationError: If the folder cannot be written or the journal not be read.
+    """
+    if folder is None:
+        return None
+    path = folder / FILE_NAME
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if is_fresh and path.exists():
+            path.rename(folder / f"journal-{path.stat().st_mtime_ns}.jsonl")
+    except OSError as error:
+        raise ConfigurationError(
+            f"--report {folder} cannot be written: {error.strerror}"
+        ) from error
+    return Journal(path)

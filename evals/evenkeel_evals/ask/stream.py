@@ -1,0 +1,154 @@
+"""Reads the server-sent events of one streamed chat answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+NS_PER_S = 1_000_000_000
+BROKE_OFF = "the stream broke off before the answer was finished"
+
+
+class StreamedAnswer:
+    """Collects text, times and counts from the bytes of one stream.
+
+    Args:
+        sent_ns: Monotonic time at which the request was sent.
+    """
+
+    def __init__(self, sent_ns: int) -> None:
+        self._sent_ns = sent_ns
+        self._buffer = b""
+        self._parts: list[str] = []
+        self._num_pieces = 0
+        self._first_ns: int | None = None
+        self._last_ns: int | None = None
+        self._error: str | None = None
+        self.finish_reason: str | None = None
+        self.input_tokens: int | None = None
+        self.output_tokens: int | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the answer so far."""
+        return "".join(self._parts)
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Return first text − send in seconds; None without text."""
+        return self._since_sent(self._first_ns)
+
+    @property
+    def e2e_s(self) -> float | None:
+        """Return last text − send in seconds; None without text."""
+        return self._since_sent(self._last_ns)
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Return the time of one output token; None below 2 tokens."""
+        return time_per_output_token_s(self.ttft_s, self.e2e_s, self.output_tokens)
+
+    @property
+    def num_pieces(self) -> int:
+        """Return how many pieces of text came: about the tokens, where the server never said."""
+        return self._num_pieces
+
+    def feed(self, data: bytes, now_ns: int) -> None:
+        """Take the bytes that arrived at `now_ns`; an event may be cut anywhere."""
+        self._buffer += data
+        if b"\n" not in data and b"\r" not in data:
+            return
+        *lines, self._buffer = self._buffer.split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._take(line[5:].strip(), now_ns)
+
+    def problem(self) -> str | None:
+        """Return why the answer cannot be used, now that the stream has ended; None if it can."""
+        if self._error is not None:
+            return self._error
+        if self.finish_reason is None:
+            return BROKE_OFF
+        return None
+
+    def _take(self, payload: bytes, now_ns: int) -> None:
+        if payload == b"[DONE]":
+            return
+        try:
+            event = json.loads(payload)
+        except ValueError:
+            self._error = f"the stream holds something that is not JSON: {payload[:60]!r}"
+            return
+        if not isinstance(event, dict):
+            self._error = f"the stream holds an event that is no object: {payload[:60]!r}"
+        elif "error" in event:
+            self._error = f"the server broke off: {_message(event['error'])}"
+        else:
+            self._take_usage(event.get("usage"))
+            choices = event.get("choices") or []
+            if isinstance(choices, list) and all(isinstance(choice, dict) for choice in choices):
+                for choice in choices:
+                    self._take_choice(choice, now_ns)
+            else:
+                self._error = f"the stream holds choices that are none: {str(choices)[:60]!r}"
+
+    def _take_usage(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            self.input_tokens = _count(usage.get("prompt_tokens"))
+            self.output_tokens = _count(usage.get("completion_tokens"))
+
+    def _take_choice(self, choice: dict[str, Any], now_ns: int) -> None:
+        delta = choice.get("delta") or {}
+        if not isinstance(delta, dict):
+            self._error = f"the stream holds a delta that is no object: {str(delta)[:60]!r}"
+            return
+        content = _text(delta.get("content"))
+        if content is None:
+            self._error = f"the answer's content is no text: {str(delta['content'])[:60]!r}"
+            return
+        if content:
+            self._parts.append(content)
+        if content or delta.get("reasoning_content") or delta.get("reasoning"):
+            self._last_ns = now_ns
+            self._num_pieces += 1
+            if self._first_ns is None:
+                self._first_ns = now_ns
+        finish_reason = choice.get("finish_reason")
+        if finish_reason:
+            self.finish_reason = str(finish_reason)[:40]
+
+    def _since_sent(self, time_ns: int | None) -> float | None:
+        return None if time_ns is None else (time_ns - self._sent_ns) / NS_PER_S
+
+
+def time_per_output_token_s(
+    first_s: float | None, last_s: float | None, num_tokens: int | None
+) -> float | None:
+    """Return (last − first text) / (tokens − 1); None below 2 tokens."""
+    if first_s is None or last_s is None or num_tokens is None or num_tokens < 2:
+        return None
+    return (last_s - first_s) / (num_tokens - 1)
+
+
+def _text(content: Any) -> str | None:
+    """Return the text of a content, which may be a list of parts; None if it has none to give."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        return None
+    texts = [
+        part.get("text", "") if isinstance(part, dict) and part.get("type") == "text" else part
+        for part in content
+    ]
+    return "".join(texts) if all(isinstance(text, str) for text in texts) else None
+
+
+def _count(value: Any) -> int | None:
+    """Return a number of tokens; None if it is none."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+    return value if is_count else None
+
+
+def _message(error: Any) -> str:
+    text = str(error.get("message", error)) if isinstance(error, dict) else str(error)
+    return (text.strip().splitlines() or ["no explanation"])[0][:200]

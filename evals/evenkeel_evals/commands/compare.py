@@ -1,0 +1,202 @@
+"""What `evenkeel eval compare` does: two recorded runs, item by item, without asking anything."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
+from evenkeel_evals.ask.answers import Answer, AnsweredPair
+from evenkeel_evals.ask.journal import FILE_NAME, Journal
+from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.ask.run import CacheMode
+from evenkeel_evals.ask.scoring import score_checked
+from evenkeel_evals.ask.settings import EvalSettings
+from evenkeel_evals.ask.sides import ServeConfig, Side
+from evenkeel_evals.compare.progress import make_console
+from evenkeel_evals.dataset.dataset import Item, load_dataset, refuse_damaged
+from evenkeel_evals.judge.gates import (
+    AccuracyGate,
+    ErrorGate,
+    PreferenceGate,
+    parse_gates,
+    with_errors,
+)
+from evenkeel_evals.judge.looks import Look, StoppingRule, judge_look
+from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.report.files import write_files
+from evenkeel_evals.report.table import print_outcome
+from evenkeel_evals.scorers.late import RUBRIC
+
+LETTERS = {"baseline": "A", "candidate": "B"}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSide:
+    """One side of a run that is over.
+
+    Attributes:
+        run_id: Of the run.
+        start_ns: When it began.
+        dataset_hash: What was asked.
+        side: Who answered.
+        answers: By item, each with its repeats in the order of asking.
+        checks: By what rubrics and Python assertions were judged, a digest each.
+    """
+
+    run_id: str
+    start_ns: int
+    dataset_hash: str
+    side: Side
+    answers: Mapping[str, list[Answer]]
+    checks: Mapping[str, str] = field(default_factory=dict)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare two recorded runs in accuracy and return the exit code of the verdict.
+
+    Raises:
+        ConfigurationError: If a folder holds no finished run, the runs are of other items than
+            the dataset's, or a gate is about latency.
+    """
+    settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
+    gates = with_errors(parse_gates(args.gate))
+    for gate in gates:
+        if not isinstance(gate, AccuracyGate | ErrorGate) or isinstance(gate, PreferenceGate):
+            raise ConfigurationError(
+                f"gate {gate.text}: runs of different times can be compared in accuracy and "
+                "errors only: machine noise calls 21-51 % of unchanged candidates slower; "
+                "use `eval run`"
+            )
+    if args.report in (args.baseline, args.candidate):
+        raise ConfigurationError("--report is one of the two runs, which would be overwritten")
+    dataset = load_dataset(args.dataset)
+    refuse_damaged(dataset, is_allowed=args.allow_damaged)
+    sides = [read_side(folder, args.side) for folder in (args.baseline, args.candidate)]
+    for folder, recorded in zip((args.baseline, args.candidate), sides, strict=True):
+        if recorded.dataset_hash != dataset.content_hash:
+            raise ConfigurationError(
+                f"{folder} asked other items than {args.dataset} holds now; "
+                "check out the version of then (`evenkeel eval lock --check` names what changed)"
+            )
+    refuse_other_checks(sides[0], sides[1])
+    pairs = pair_up(dataset.items, sides[0], sides[1])
+    if not pairs:
+        raise ConfigurationError("the runs have no item in common")
+    outcome = Outcome(
+        run_id=f"{sides[0].run_id}+{sides[1].run_id}",
+        start_ns=sides[1].start_ns,
+        seconds=0.0,
+        dataset=dataset,
+        sides={"A": sides[0].side, "B": sides[1].side},
+        seed=settings.seed,
+        concurrency=settings.concurrency,
+        cache=CacheMode.SHARED,
+        plan=(),
+        pairs=pairs,
+        judgement=judge_look(
+            StoppingRule.FIXED, Look(1, 1, len(pairs)), gates, pairs, settings.seed
+        ),
+        max_unmeasured_ratio=settings.max_unmeasured_ratio,
+        allows_inconclusive=args.allow_inconclusive,
+    )
+    if args.report is not None:
+        args.report.mkdir(parents=True, exist_ok=True)
+        write_files(outcome, args.report, settings.dashboard_url)
+    if args.json:
+        print(json.dumps(outcome.to_record(), allow_nan=False))
+    else:
+        print_outcome(outcome, make_console(stderr=False))
+        print("latency is not judged: the runs did not meet the same machine")
+    return outcome.exit_code
+
+
+def read_side(folder: Path, role: str) -> RecordedSide:
+    """Return one side of the run in a `--report` folder.
+
+    Raises:
+        ConfigurationError: If the folder holds no finished run.
+    """
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        side = _read_manifest_side(manifest["sides"][role])
+        run_id, dataset_hash = str(manifest["run_id"]), str(manifest["dataset"]["content_hash"])
+    except OSError as error:
+        raise ConfigurationError(
+            f"{error.filename} cannot be read: {error.strerror}; "
+            "expected the --report folder of a run that is over"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"{folder}/manifest.json is not of `evenkeel eval run`") from error
+    if not (folder / FILE_NAME).is_file():
+        raise ConfigurationError(f"{folder} has no {FILE_NAME}: its answers are not there")
+    with Journal(folder / FILE_NAME) as journal:
+        recorded = RecordedRun(journal)
+        if recorded.beginning is None or recorded.beginning.run_id != run_id:
+            raise ConfigurationError(f"{folder}: {FILE_NAME} and manifest.json are of two runs")
+        start_ns = recorded.beginning.start_ns
+        answers = recorded.answers_of(LETTERS[role])
+        checks = recorded.beginning.identity.get("checks") or {}
+    return RecordedSide(run_id, start_ns, dataset_hash, side, answers, checks)
+
+
+def _read_manifest_side(record: Mapping[str, Any]) -> Side:
+    fields = {key: value for key, value in record.items() if key != "content_hash"}
+    serve = fields.pop("serve", None)
+    config = None if serve is None else ServeConfig(serve["model"], tuple(serve["flags"]))
+    return Side(**fields, serve=config)
+
+
+def refuse_other_checks(baseline: RecordedSide, candidate: RecordedSide) -> None:
+    """Refuse runs whose rubrics were put to different judges, or whose Python files differ.
+
+    Raises:
+        ConfigurationError: If they differ; the difference is named.
+    """
+    a, b = baseline.checks, candidate.checks
+    differing = sorted(name for name in a.keys() & b.keys() if a[name] != b[name])
+    if differing:
+        what = ", ".join("the judge of rubrics" if x == RUBRIC else x for x in differing)
+        raise ConfigurationError(
+            f"runs {baseline.run_id} and {candidate.run_id} were not judged alike: {what:.200} "
+            "differs; run one of them again"
+        )
+
+
+def _refuse_unchecked(item: Item, side: RecordedSide, answer: Answer) -> None:
+    missing = [check for check in item.scorer.checks if check.digest not in answer.checks]
+    if missing and answer.reply.text is not None:
+        raise ConfigurationError(
+            f"item {item.id!r:.80} is judged by {missing[0].kind}, and run {side.run_id} did not "
+            "record what it came to; run it again"
+        )
+
+
+def pair_up(
+    items: tuple[Item, ...], baseline: RecordedSide, candidate: RecordedSide
+) -> list[AnsweredPair]:
+    """Return the pairs of the items that both runs asked, scored again by the dataset's scorers.
+
+    Of different numbers of repeats the smaller counts. No latency can be taken from them. Rubrics
+    and Python assertions count as the runs recorded them.
+
+    Raises:
+        ConfigurationError: If a run did not record what such an assertion came to.
+    """
+    pairs: list[AnsweredPair] = []
+    for item in items:
+        both = zip(
+            baseline.answers.get(item.id, ()), candidate.answers.get(item.id, ()), strict=False
+        )
+        for a, b in both:
+            for side, answer in ((baseline, a), (candidate, b)):
+                _refuse_unchecked(item, side, answer)
+            again = [replace(x, score=score_checked(item, x)) for x in (a, b)]
+            pairs.append(AnsweredPair(len(pairs), item, "A", again[0], again[1], is_split=True))
+    return pairs

@@ -1,0 +1,101 @@
+"""What `evenkeel eval import` and `evenkeel eval lock` do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.dataset.dataset import find_items_file, load_dataset
+from evenkeel_evals.dataset.imports.files import import_file
+from evenkeel_evals.dataset.lock import (
+    FIRST_VERSION,
+    Lock,
+    compare,
+    hash_items,
+    next_version,
+    read_lock,
+    write_lock,
+)
+
+
+def run_import(args: argparse.Namespace) -> int:
+    """Turn a file of another tool into a dataset folder; entries that do not fit are named.
+
+    Raises:
+        ConfigurationError: If the source cannot be read, nothing in it fits, or the folder holds
+            something already.
+    """
+    folder: Path = args.into
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigurationError(f"{folder} is not empty; give a new folder")
+    imported = import_file(args.kind, args.source)
+    for problem in imported.problems:
+        print(f"evenkeel: {problem}", file=sys.stderr)
+    for note in imported.notes:
+        print(f"evenkeel: note: {note}", file=sys.stderr)
+    rows = imported.rows if args.limit is None else imported.rows[: args.limit]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        items_path = folder / f"{folder.resolve().name}.jsonl"
+        items_path.write_text(
+            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+        )
+        for name, content in imported.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from error
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"a text has half a character: {error.reason}") from error
+    difference = compare(Lock("", {}), hash_items(items_path.read_bytes()))
+    note = f"Imported from {args.source.name} ({args.kind})."
+    write_lock(items_path, FIRST_VERSION, difference, note)
+    dataset = load_dataset(folder)
+    record = {
+        "dataset": f"{dataset.name}@{dataset.version}",
+        "content_hash": dataset.content_hash,
+        "num_items": len(dataset.items),
+        "num_left_out": len(imported.problems),
+        "problems": list(imported.problems),
+        "notes": list(imported.notes),
+    }
+    if args.json:
+        print(json.dumps(record))
+    else:
+        left = f", {len(imported.problems)} left out" if imported.problems else ""
+        items = "1 item" if len(dataset.items) == 1 else f"{len(dataset.items)} items"
+        print(f"{folder}: {items}{left}, version {dataset.version}")
+    return 0
+
+
+def run_lock(args: argparse.Namespace) -> int:
+    """Lock a dataset as it is now: new version, changelog, hash of every item.
+
+    With --check nothing is written; returns 1 if something changed since the lock.
+
+    Raises:
+        ConfigurationError: If the folder is no dataset, or the note is missing.
+    """
+    items_path = find_items_file(args.dataset)
+    items = hash_items(items_path.read_bytes())
+    lock = read_lock(items_path)
+    difference = compare(lock or Lock("", {}), items)
+    if args.check:
+        if lock is None:
+            raise ConfigurationError(f"{args.dataset} has no lock; make one: evenkeel eval lock")
+        print(f"{items_path.stem}@{lock.version}: {difference.describe()}")
+        return 0 if difference.is_empty else 1
+    if lock is not None and difference.is_empty:
+        print(f"{items_path.stem}@{lock.version}: nothing changed")
+        return 0
+    if not args.note:
+        raise ConfigurationError("say in one sentence what changed: --note 'corrected prices'")
+    version = load_dataset(args.dataset).version
+    if lock is not None:
+        version = next_version(lock.version, difference)
+    write_lock(items_path, version, difference, args.note)
+    print(f"{items_path.stem}@{version}: {difference.describe()}")
+    return 0

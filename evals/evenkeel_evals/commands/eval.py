@@ -1,0 +1,317 @@
+"""`evenkeel eval`: regression and A/B runs over golden datasets, and their statistics."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from evenkeel.cli import Command
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.commands.arguments import (
+    add_asking,
+    add_calibration,
+    add_damaged,
+    add_gate,
+    add_json,
+    add_limit,
+    add_report,
+    add_settings,
+    add_traffic,
+    add_verb,
+)
+from evenkeel_evals.commands.production_verbs import add_production_verbs
+
+EPILOG = """\
+examples:
+  evenkeel eval run golden_datasets/support \\
+      --baseline golden_datasets/support/sides/full.toml \\
+      --candidate golden_datasets/support/sides/short.toml \\
+      --gate 'accuracy>=-1%, p95_ttft<=+5%'
+  echo '{"n11": 40, "n10": 9, "n01": 2, "n00": 5}' | evenkeel eval stats paired_binary
+
+exit codes: 0 good, 1 regressed, 2 bad usage or configuration, 3 could not tell
+"""
+
+RUN_EPILOG = """\
+example:
+  evenkeel eval run golden_datasets/support \\
+      --baseline golden_datasets/support/sides/full.toml \\
+      --candidate golden_datasets/support/sides/short.toml \\
+      --gate 'accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%'
+
+exit codes: 0 better, no worse, or worse as far as tolerated; 1 regressed; 2 bad usage or
+configuration; 3 could not tell
+"""
+
+COMPARE_EPILOG = """\
+example:
+  evenkeel eval compare golden_datasets/support \\
+      --baseline build/monday --candidate build/today --gate 'accuracy>=-1%'
+
+exit codes: 0 better, no worse, or worse as far as tolerated; 1 regressed; 2 bad usage or
+another dataset; 3 could not tell
+"""
+
+JUDGE_EPILOG = """\
+example:
+  evenkeel eval judge --dataset golden_datasets/faq \\
+      --baseline monday.jsonl --candidate today.jsonl --gate 'accuracy>=-1%'
+
+each line of an answers file: {"id": ..., "answer": ..., "ttft_s": ..., "e2e_s": ..., "error": ...}
+exit codes: 0 better, no worse, or worse as far as tolerated; 1 regressed; 2 bad usage;
+3 could not tell
+"""
+
+PLAN_EPILOG = """\
+example:
+  evenkeel eval plan golden_datasets/support --gate 'accuracy>=-1%, p95_ttft<=+5%'
+
+exit codes: 0 every gate can pass and fail, 2 bad usage, 3 a gate is refused
+"""
+
+CALIBRATE_EPILOG = """\
+example:
+  evenkeel eval calibrate golden_datasets/support \\
+      --side golden_datasets/support/sides/full.toml --runs 3 --report build/aa
+  evenkeel eval plan golden_datasets/support --calibration build/aa/calibration.json
+
+exit codes: 0 every gate is above the noise, 2 bad usage, 3 a gate is below it, or no measurement
+"""
+
+IMPORT_EPILOG = """\
+examples:
+  evenkeel eval import gsm8k test.jsonl --into golden_datasets/gsm8k --limit 200
+  evenkeel eval import promptfoo promptfooconfig.yaml --into golden_datasets/faq
+"""
+
+LOCK_EPILOG = """\
+examples:
+  evenkeel eval lock golden_datasets/faq --note 'corrected the opening hours'
+  evenkeel eval lock golden_datasets/faq --check
+
+exit codes: 0 locked, or unchanged; 1 --check found a change; 2 bad usage
+"""
+
+STATS_EPILOG = """\
+example:
+  echo '{"x": 17, "n": 20}' | evenkeel eval stats proportion
+
+docs/statistics.md lists every function with its input, output, formula and source.
+"""
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    _add_run(verbs)
+    _add_compare(verbs)
+    _add_judge(verbs)
+    _add_plan(verbs)
+    _add_calibrate(verbs)
+    add_production_verbs(verbs)
+    _add_import(verbs)
+    _add_lock(verbs)
+    _add_stats(verbs)
+
+
+def _add_run(verbs: Any) -> None:
+    summary = "ask two sides the same items, interleaved, and judge gates"
+    run = add_verb(verbs, "run", summary, RUN_EPILOG)
+    add = run.add_argument
+    add("dataset", type=Path, nargs="?", help="folder of a golden dataset")
+    add_traffic(run)
+    add("--baseline", type=Path, required=True, metavar="FILE", help="side A, a TOML file")
+    add("--candidate", type=Path, required=True, metavar="FILE", help="side B, a TOML file")
+    add_gate(run)
+    add_damaged(run)
+    add_limit(run)
+    add_asking(run)
+    add("--warmup", type=int, metavar="N", help="pairs asked first and dropped")
+    add(
+        "--mode",
+        choices=("fixed", "sequential", "anytime"),
+        default="fixed",
+        help="one look at the end (default), five looks, or as many as wanted",
+    )
+    add("--repeats", type=int, default=1, metavar="N", help="ask each item N times (default: 1)")
+    add("--guard", action="store_true", help="ask lost items again: does one always fail now?")
+    add(
+        "--answer-cache",
+        type=Path,
+        metavar="DIR",
+        help="keep answers there; without a latency gate, those kept are not asked again",
+    )
+    add("--judge", type=Path, metavar="FILE", help="a model for rubrics and preference, TOML")
+    add("--allow-python", action="store_true", help="run the dataset's Python assertions")
+    add("--allow-inconclusive", action="store_true", help="exit 0 where the run cannot tell")
+    add_calibration(run)
+    add_report(run, "keep answers and reports there; run again with it, an interrupted run goes on")
+    add_json(run)
+    add("--print-config", action="store_true", help="show the settings and where each came from")
+    run.set_defaults(run=_run_comparison)
+
+
+def _add_compare(verbs: Any) -> None:
+    summary = "two recorded runs, item by item: accuracy only, nothing is asked"
+    compare = add_verb(verbs, "compare", summary, COMPARE_EPILOG)
+    add = compare.add_argument
+    add("dataset", type=Path, help="folder of the golden dataset that both runs asked")
+    add("--baseline", type=Path, required=True, metavar="DIR", help="--report folder of a run")
+    add("--candidate", type=Path, required=True, metavar="DIR", help="that of another")
+    add(
+        "--side",
+        choices=("baseline", "candidate"),
+        default="candidate",
+        help="which side of each run (default: candidate)",
+    )
+    add(
+        "--gate",
+        default="accuracy>=-1%",
+        help="on accuracy, or errors, which are always judged (default: %(default)s)",
+    )
+    add_damaged(compare)
+    add("--allow-inconclusive", action="store_true", help="exit 0 where the runs cannot tell")
+    add("--report", type=Path, metavar="DIR", help="write reports there")
+    add_json(compare)
+    add_settings(compare, ("seed", "max_unmeasured_ratio", "dashboard_url"))
+    compare.set_defaults(run=_run_compare)
+
+
+def _add_judge(verbs: Any) -> None:
+    summary = "answers recorded anywhere, scored and judged; nobody but a judge is asked"
+    judge = add_verb(verbs, "judge", summary, JUDGE_EPILOG)
+    add = judge.add_argument
+    add("--dataset", type=Path, required=True, metavar="DIR", help="folder of a golden dataset")
+    add("--baseline", type=Path, required=True, metavar="FILE", help="answers of A, JSON lines")
+    add("--candidate", type=Path, required=True, metavar="FILE", help="answers of B, JSON lines")
+    add("--gate", default="accuracy>=-1%", help="as in `eval run` (default: %(default)s)")
+    add_damaged(judge)
+    add("--judge", type=Path, metavar="FILE", help="a model for rubrics and preference, TOML")
+    add("--allow-python", action="store_true", help="run the dataset's Python assertions")
+    add("--allow-inconclusive", action="store_true", help="exit 0 where the answers cannot tell")
+    add("--report", type=Path, metavar="DIR", help="write reports there")
+    add_json(judge)
+    names = ("seed", "max_unmeasured_ratio", "dashboard_url", "url", "concurrency", "timeout_s")
+    add_settings(judge, names)
+    judge.set_defaults(run=_run_judge)
+
+
+def _add_plan(verbs: Any) -> None:
+    summary = "per gate what a dataset can show, before a token is spent"
+    plan = add_verb(verbs, "plan", summary, PLAN_EPILOG)
+    plan.add_argument("dataset", type=Path, help="folder of a golden dataset")
+    add_gate(plan)
+    add_damaged(plan)
+    add_limit(plan, "plan for N items instead of all")
+    add_calibration(plan)
+    add_json(plan)
+    plan.set_defaults(run=_run_plan)
+
+
+def _add_calibrate(verbs: Any) -> None:
+    summary = "ask one side against itself: noise floor and false alarms here"
+    calibrate = add_verb(verbs, "calibrate", summary, CALIBRATE_EPILOG)
+    add = calibrate.add_argument
+    add("dataset", type=Path, help="folder of a golden dataset")
+    add("--side", type=Path, required=True, metavar="FILE", help="the side, a TOML file")
+    add_gate(calibrate)
+    add_damaged(calibrate)
+    add("--runs", type=int, default=2, metavar="N", help="runs to make (default: 2)")
+    add("--resamples", type=int, default=200, metavar="N", help="swapped runs (default: 200)")
+    add_limit(calibrate)
+    add_asking(calibrate)
+    add_report(calibrate, "keep answers and calibration.json there")
+    add_json(calibrate)
+    calibrate.set_defaults(run=_run_calibration)
+
+
+def _add_import(verbs: Any) -> None:
+    import_ = add_verb(verbs, "import", "make a dataset of another tool's file", IMPORT_EPILOG)
+    add = import_.add_argument
+    add(
+        "kind",
+        help="whose: promptfoo, inspect, openai, langfuse, chat, huggingface, gsm8k, csv, jsonl",
+    )
+    add("source", type=Path, help="the file")
+    add("--into", type=Path, required=True, metavar="DIR", help="a new folder")
+    add("--limit", type=int, metavar="N", help="take the first N")
+    add_json(import_)
+    import_.set_defaults(run=_run_import)
+
+
+def _add_lock(verbs: Any) -> None:
+    summary = "give a dataset a new version, with changelog and hash of every item"
+    lock = add_verb(verbs, "lock", summary, LOCK_EPILOG)
+    lock.add_argument("dataset", type=Path, help="folder of a golden dataset")
+    lock.add_argument("--note", help="what changed, for the changelog")
+    lock.add_argument("--check", action="store_true", help="only say what changed since the lock")
+    lock.set_defaults(run=_run_lock)
+
+
+def _add_stats(verbs: Any) -> None:
+    summary = "one statistic: JSON on standard input, JSON on standard output"
+    stats = add_verb(verbs, "stats", summary, STATS_EPILOG)
+    stats.add_argument("function", metavar="FUNCTION", help="its name, such as paired_binary")
+    stats.add_argument("--json", action="store_true", help="the output is JSON in any case")
+    stats.set_defaults(run=_run_stats)
+
+
+def _run_import(args: argparse.Namespace) -> int:
+    from evenkeel_evals.commands.dataset import run_import
+
+    return run_import(args)
+
+
+def _run_lock(args: argparse.Namespace) -> int:
+    from evenkeel_evals.commands.dataset import run_lock
+
+    return run_lock(args)
+
+
+def _run_plan(args: argparse.Namespace) -> int:
+    from evenkeel_evals.commands.plan import run
+
+    return run(args)
+
+
+def _run_calibration(args: argparse.Namespace) -> int:
+    from evenkeel_evals.commands.calibrate import run
+
+    return run(args)
+
+
+def _run_comparison(args: argparse.Namespace) -> int:
+    from evenkeel_evals.commands.run import run
+
+    return run(args)
+
+
+def _run_compare(args: argparse.Namespace) -> int:
+    from evenkeel_evals.commands.compare import run
+
+    return run(args)
+
+
+def _run_judge(args: argparse.Namespace) -> int:
+    from evenkeel_evals.commands.judge import run
+
+    return run(args)
+
+
+def _run_stats(args: argparse.Namespace) -> int:
+    from evenkeel_evals.stats.functions import answer, find_function
+
+    find_function(args.function)
+    try:
+        text = sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"the input is not UTF-8: {error.reason}") from error
+    print(answer(args.function, text))
+    return 0
+
+
+EVAL = Command(
+    "eval", "compare two prompts, models or settings over a golden dataset", _configure, "evals"
+)

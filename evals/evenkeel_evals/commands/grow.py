@@ -1,0 +1,224 @@
+"""What `evenkeel eval grow` does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenkeel.embedding import hash_model, is_installed, load_encoder
+from evenkeel.errors import ConfigurationError
+from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
+from evenkeel.spans import REVIEW_ACCEPTED
+from evenkeel.store import DEFAULT_URL, QUERIES, Store
+from evenkeel_evals.ask.settings import EvalSettings
+from evenkeel_evals.dataset.dataset import find_items_file, load_dataset
+from evenkeel_evals.production.candidates import (
+    JSON_REFERENCES,
+    Candidate,
+    CandidateFile,
+    ProductionFailure,
+    Report,
+    read_turns,
+)
+from evenkeel_evals.production.kept_embeddings import KeptEmbeddings
+from evenkeel_evals.production.likeness import EncodeAll
+
+_HERE = Path(__file__).parent
+NS_PER_S = 1_000_000_000
+# A bad answer is found some time after it was given.
+LOOKBACK_NS = 7 * 24 * 3600 * NS_PER_S
+# Traces whose content is asked for at once: answers may be long.
+READ_AT_ONCE = 200
+MAX_FAILURES = 100_000
+SAID_EVERY_S = 1.0
+
+
+def run(args: argparse.Namespace) -> int:
+    """Propose, accept or reject candidates for a dataset.
+
+    Raises:
+        ConfigurationError: If the dataset, a candidate or a reference is wrong.
+        StoreError: If the store does not answer.
+    """
+    if not 1 <= args.limit <= MAX_FAILURES:
+        raise ConfigurationError(f"--limit is {args.limit}, expected 1 to {MAX_FAILURES:,}")
+    file = CandidateFile(find_items_file(args.dataset))
+    if args.accept is not None:
+        return _accept(args, file)
+    if args.reject is not None:
+        file.reject(args.reject, args.reason or "")
+        print(f"{args.reject} is turned down; nothing like it is proposed again")
+        return 0
+    if args.list:
+        return _show(args, file.waiting, {})
+    return _propose(args, file)
+
+
+def _accept(args: argparse.Namespace, file: CandidateFile) -> int:
+    if args.reference is None:
+        raise ConfigurationError("--accept needs --reference: what the answer should be")
+    item = file.accept(args.accept, _row(args, args.reference))
+    if args.json:
+        print(json.dumps(item, ensure_ascii=False))
+        return 0
+    print(f"{item['id']} is in {args.dataset}; now: evenkeel eval lock {args.dataset} --note '…'")
+    return 0
+
+
+def _row(args: argparse.Namespace, text: str) -> dict[str, Any]:
+    reference: Any = text
+    if args.scorer in JSON_REFERENCES:
+        try:
+            reference = json.loads(text)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"--reference of {args.scorer} is not JSON: {error}"
+            ) from error
+    tags = [tag.strip() for tag in args.tags.split(",") if tag.strip()]
+    return {"reference": reference, "scorer": args.scorer, "tags": tags}
+
+
+def _propose(args: argparse.Namespace, file: CandidateFile) -> int:
+    settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
+    url = settings.store_address(DEFAULT_URL)
+    since_ns = time.time_ns() - int(args.since * NS_PER_S)
+    tell = _Teller()
+    store = Store(url)
+    try:
+        failures, num_unreadable, accepted = _read_failures(store, since_ns, args.limit, tell)
+    finally:
+        store.close()
+    encode_all = kept_encoder(settings.cache_dir.expanduser(), tell) if is_installed() else None
+    proposal = file.propose(failures, load_dataset(args.dataset), encode_all, tell)
+    notes: dict[str, Any] = {
+        "num_failures": len(failures) + num_unreadable,
+        "num_without_content": num_unreadable,
+        "duplicates": [{"trace_id": t, "like": like} for t, like in proposal.duplicates],
+        "compares_meaning": encode_all is not None,
+    }
+    if args.reviewed:
+        notes["accepted"] = _accept_reviewed(args, file, accepted)
+    fresh = [candidate for candidate in proposal.fresh if candidate in file.waiting]
+    return _show(args, fresh, notes)
+
+
+def _accept_reviewed(
+    args: argparse.Namespace, file: CandidateFile, accepted: Mapping[str, str]
+) -> list[str]:
+    """Make items of the candidates that a person accepted, with the reference that they gave."""
+    made = []
+    for candidate in tuple(file.waiting):
+        if candidate.trace_id in accepted:
+            row = _row(args, accepted[candidate.trace_id])
+            made.append(str(file.accept(candidate.id, row)["id"]))
+    return made
+
+
+class _Teller:
+    """Says on standard error how far a stage is: at its end, and every second until then."""
+
+    def __init__(self) -> None:
+        self._said_s = time.monotonic()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        now_s = time.monotonic()
+        if done < total and now_s - self._said_s < SAID_EVERY_S:
+            return
+        self._said_s = now_s
+        print(f"{stage}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+
+
+def kept_encoder(folder: Path, tell: Report) -> EncodeAll:
+    """Return what embeds texts; the model is loaded once a text is new to it."""
+
+    def compute(texts: Sequence[str]) -> Any:
+        tell("comparing meaning", 0, len(texts))
+        return load_encoder().encode_all(
+            texts, lambda done: tell("comparing meaning", done, len(texts))
+        )
+
+    return KeptEmbeddings(folder, hash_model(), compute).encode_all
+
+
+def _read_failures(
+    store: Store, since_ns: int, limit: int, tell: Report
+) -> tuple[list[ProductionFailure], int, dict[str, str]]:
+    """Return failures with content, how many have none, and accepted references by trace."""
+    asked = {"since_ns": since_ns, "limit": limit + 1}
+    newest = store.rows(_HERE / "failed_answers.sql", asked)
+    if len(newest) > limit:
+        print(
+            f"evenkeel: there are more than {limit:,} failures; the newest are compared "
+            "(--limit takes more)",
+            file=sys.stderr,
+        )
+    rows = {str(r["trace_id"]): r for r in newest[:limit]}
+    bounds = {"from_ns": since_ns - LOOKBACK_NS, "to_ns": time.time_ns()}
+    trace_ids = sorted(rows)
+    found: dict[str, ProductionFailure] = {}
+    for start in range(0, len(trace_ids), READ_AT_ONCE):
+        part = trace_ids[start : start + READ_AT_ONCE]
+        for content in store.rows(QUERIES / "request_contents.sql", {**bounds, "trace_ids": part}):
+            failure = _read_failure(rows, content)
+            if failure is not None:
+                found.setdefault(failure.trace_id, failure)
+        tell("reading failures", start + len(part), len(trace_ids))
+    accepted = {
+        trace_id: str(row["corrected"])
+        for trace_id, row in rows.items()
+        if row["review"] == REVIEW_ACCEPTED and row["corrected"] is not None
+    }
+    return [found[t] for t in sorted(found)], len(rows) - len(found), accepted
+
+
+def _read_failure(
+    rows: Mapping[str, Mapping[str, Any]], content: Mapping[str, Any]
+) -> ProductionFailure | None:
+    """Return a failure with what was asked and answered; None if one of them is not there."""
+    trace_id = str(content["trace_id"])
+    turns = read_turns(str(content["input_messages"]))
+    answers = read_turns(str(content["output_messages"]))
+    if not answers or not any(role == "user" and text.strip() for role, text in turns):
+        return None
+    row = rows[trace_id]
+    reasons = tuple(sorted(str(reason) for reason in row["reasons"]))
+    corrected = None if row["corrected"] is None else str(row["corrected"])
+    return ProductionFailure(trace_id, turns, answers[0][1], reasons, corrected)
+
+
+def _show(
+    args: argparse.Namespace,
+    candidates: tuple[Candidate, ...] | list[Candidate],
+    notes: dict[str, Any],
+) -> int:
+    if args.json:
+        records = [
+            {"id": c.id, "trace_id": c.trace_id, "question": c.question, "answer": c.answer,
+             "reasons": list(c.reasons), "corrected": c.corrected}
+            for c in candidates
+        ]  # fmt: skip
+        print(json.dumps({"candidates": records, **notes}, ensure_ascii=False))
+        return 0
+    for c in candidates:
+        print(f"{c.id} (trace {c.trace_id}): {'; '.join(c.reasons)}")
+        print(f"  asked     {c.question!r}\n  answered  {c.answer!r}")
+        if c.corrected is not None:
+            print(f"  should be {c.corrected!r}")
+    if notes:
+        print(
+            f"{len(candidates)} new of {notes['num_failures']} failures; "
+            f"{len(notes['duplicates'])} are there already, "
+            f"{notes['num_without_content']} have no stored content"
+        )
+        for item_id in notes.get("accepted", ()):
+            print(f"{item_id} was accepted by a person, and is in {args.dataset}")
+        if not notes["compares_meaning"]:
+            print("meaning was not compared: pip install 'evenkeel[embeddings]'")
+    print(f"{args.dataset}: accept with --accept ID --reference TEXT, turn down with --reject ID")
+    return 0

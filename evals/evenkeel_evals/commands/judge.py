@@ -1,0 +1,266 @@
+"""What `evenkeel eval judge` does: answers recorded anywhere, scored and judged as a run's are."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
+from evenkeel_evals.ask.answers import Answer, AnsweredPair
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.ask.pair_judge import PairJudge, load_judge
+from evenkeel_evals.ask.run import CacheMode
+from evenkeel_evals.ask.scoring import context_of, score_reply
+from evenkeel_evals.ask.settings import EvalSettings
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.compare.given_answers import GivenAnswers, read_answers
+from evenkeel_evals.compare.late_checks import (
+    Found,
+    Wanted,
+    ask_preferences,
+    ask_rubrics,
+    check_means,
+    needs_judge,
+    run_python,
+)
+from evenkeel_evals.compare.progress import make_console, show_progress
+from evenkeel_evals.dataset.dataset import Dataset, Item, load_dataset, refuse_damaged
+from evenkeel_evals.judge.gates import (
+    AccuracyGate,
+    Gate,
+    LatencyGate,
+    PreferenceGate,
+    parse_gates,
+    with_errors,
+)
+from evenkeel_evals.judge.judgement import OVERALL, GateResult
+from evenkeel_evals.judge.looks import Look, StoppingRule, judge_look
+from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.judge.plan import foresee
+from evenkeel_evals.judge.preferences import JudgeQuality
+from evenkeel_evals.report.files import write_files
+from evenkeel_evals.report.table import print_outcome
+from evenkeel_evals.scorers.base import Score
+
+# Lines printed of what is wrong with a file; the JSON has more.
+LINES_SHOWN = 20
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judge recorded answers and return the exit code of the verdict.
+
+    Raises:
+        ConfigurationError: If a file or argument is wrong, or an assertion cannot be judged.
+        CannotMeasureError: If a gate's figure was not recorded, or the judge does not answer.
+    """
+    settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
+    gates = with_errors(parse_gates(args.gate))
+    dataset = load_dataset(args.dataset)
+    refuse_damaged(dataset, is_allowed=args.allow_damaged)
+    judge = None if args.judge is None else load_judge(args.judge, settings.url)
+    has_preference = any(isinstance(gate, PreferenceGate) for gate in gates)
+    if has_preference and judge is None:
+        raise ConfigurationError("a gate on preference needs a judge; give --judge FILE")
+    files = [read_answers(path) for path in (args.baseline, args.candidate)]
+    items = [item for item in dataset.items if any(item.id in file.answers for file in files)]
+    if not items:
+        first = next(iter(files[0].answers))
+        raise ConfigurationError(
+            f"no answer has the id of an item of {args.dataset}; its first is "
+            f"{dataset.items[0].id!r:.80}, that of {args.baseline} {first!r:.80}"
+        )
+    check_means(items, judge, args.allow_python)
+    said = [*dataset.problems, *doubts(dataset, items, files)]
+    if judge is not None and not has_preference and not needs_judge(items):
+        said.append("--judge has nothing to do: no item has a rubric, no gate is on preference")
+    for line in [*said[:LINES_SHOWN], *_more(said)]:
+        print(f"evenkeel: {line}", file=sys.stderr)
+    console = make_console(stderr=args.json)
+    pairs = _score(items, files, judge, settings, args.dataset, console)
+    check_latencies(gates, pairs)
+    judge_quality: JudgeQuality | None = None
+    if has_preference and judge is not None:
+        with show_progress(console, "asking the judge which is better") as report:
+            pairs, judge_quality = ask_preferences(pairs, judge, settings, report)
+    outcome = Outcome(
+        run_id=_run_id(dataset, files),
+        start_ns=0,
+        seconds=0.0,
+        dataset=dataset,
+        sides={letter: _side(file) for letter, file in zip("AB", files, strict=True)},
+        seed=settings.seed,
+        concurrency=settings.concurrency,
+        cache=CacheMode.SHARED,
+        plan=foresee(gates, len(pairs)),
+        pairs=pairs,
+        judgement=judge_look(
+            StoppingRule.FIXED, Look(1, 1, len(pairs)), gates, pairs, settings.seed
+        ),
+        max_unmeasured_ratio=settings.max_unmeasured_ratio,
+        allows_inconclusive=args.allow_inconclusive,
+        judge_quality=judge_quality,
+    )
+    if args.report is not None:
+        try:
+            args.report.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"--report {args.report} cannot be written: {error.strerror}"
+            ) from error
+        write_files(outcome, args.report, settings.dashboard_url)
+    if args.json:
+        print(json.dumps(to_record(outcome, said), allow_nan=False))
+    else:
+        print_outcome(outcome, console)
+        if any(isinstance(gate, LatencyGate) for gate in gates):
+            print("latency was taken as recorded: it compares the sides only if they took turns")
+    return outcome.exit_code
+
+
+def to_record(outcome: Outcome, said: Sequence[str]) -> dict[str, Any]:
+    """Return the outcome as JSON, with a short line a gate and slice, and what was said."""
+    return {
+        **outcome.to_record(),
+        "gates": [_gate_record(result, outcome.pairs) for result in outcome.judgement.results],
+        "problems": list(said),
+    }
+
+
+def _gate_record(result: GateResult, pairs: Sequence[AnsweredPair]) -> dict[str, Any]:
+    effect = result.effect
+    members = [
+        pair
+        for pair in pairs
+        if result.slice_name == OVERALL or result.slice_name in pair.item.tags
+    ]
+    lost, gained = _moved(result.gate, members)
+    return {
+        "gate": result.gate.text,
+        "slice": result.slice_name,
+        "verdict": result.verdict.value,
+        "effect": effect.estimate,
+        "low": effect.lower,
+        "high": effect.upper,
+        "pairs": effect.num_pairs,
+        "lost": lost,
+        "gained": gained,
+    }
+
+
+def _moved(gate: Gate, pairs: Sequence[AnsweredPair]) -> tuple[int | None, int | None]:
+    """Return the pairs that the candidate lost and won; None where a gate has no such thing."""
+    if isinstance(gate, PreferenceGate):
+        preferred = [pair.preference for pair in pairs]
+        return preferred.count("A"), preferred.count("B")
+    if not isinstance(gate, AccuracyGate):
+        return None, None
+    scored = [pair for pair in pairs if pair.is_measured]
+    lost = sum(bool(pair.a.is_right) and not pair.b.is_right for pair in scored)
+    return lost, sum(bool(pair.b.is_right) and not pair.a.is_right for pair in scored)
+
+
+def doubts(dataset: Dataset, items: Sequence[Item], files: Sequence[GivenAnswers]) -> list[str]:
+    """Return what does not fit between dataset and answers, a line each."""
+    lines = [line for file in files for line in file.problems]
+    if len(items) < len(dataset.items):
+        used = {item.id for item in items}
+        left = [item.id for item in dataset.items if item.id not in used]
+        lines.append(f"{_items(left)} of {len(dataset.items)} answered in neither file: left out")
+    known = {item.id for item in dataset.items}
+    for role, file in zip(("baseline", "candidate"), files, strict=True):
+        missing = [item.id for item in items if item.id not in file.answers]
+        if missing:
+            lines.append(f"{role} {file.name}: {_items(missing)} without an answer: unscored")
+        unknown = [name for name in file.answers if name not in known]
+        if unknown:
+            lines.append(f"{role} {file.name}: {_items(unknown)} not in the dataset: left out")
+    return lines
+
+
+def _items(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"item {names[0]!r:.80}"
+    return f"{len(names):,} items ({', '.join(f'{name!r:.40}' for name in names[:3])}, …)"
+
+
+def _more(lines: Sequence[str]) -> list[str]:
+    return [f"and {len(lines) - LINES_SHOWN:,} more"] if len(lines) > LINES_SHOWN else []
+
+
+def check_latencies(gates: Sequence[Gate], pairs: Sequence[AnsweredPair]) -> None:
+    """Make sure that every latency gate has something to look at.
+
+    Raises:
+        CannotMeasureError: If no pair has a gate's latency on both sides.
+    """
+    for gate in gates:
+        if isinstance(gate, LatencyGate) and all(
+            pair.latencies_s(gate.metric) is None for pair in pairs
+        ):
+            needs = (
+                "ttft_s, e2e_s and output_tokens" if gate.metric == "tpot" else f"{gate.metric}_s"
+            )
+            raise CannotMeasureError(
+                f"gate {gate.text}: no item has {needs} above 0 in both files; leave the gate out"
+            )
+
+
+def _score(
+    items: Sequence[Item],
+    files: Sequence[GivenAnswers],
+    judge: PairJudge | None,
+    settings: EvalSettings,
+    folder: Path,
+    console: Console,
+) -> list[AnsweredPair]:
+    """Return the scored pairs, having asked whatever their scorers need."""
+    given = [[file.answers.get(item.id) for item in items] for file in files]
+    wanted = [
+        Wanted(item, answer.reply.text, context_of(answer.reply, answer.cost))
+        for side in given
+        for item, answer in zip(items, side, strict=True)
+        if answer is not None and answer.reply.text is not None
+    ]
+    with show_progress(console, "running Python assertions") as report:
+        found: list[Found] = run_python(wanted, folder, report)
+    if judge is not None:
+        with show_progress(console, "asking the judge about rubrics") as report:
+            rubrics = ask_rubrics(wanted, judge, settings, report)
+        found = [{**a, **b} for a, b in zip(found, rubrics, strict=True)]
+    later = iter(found)
+    sides = [[_answer(item, file, later) for item in items] for file in files]
+    return [
+        AnsweredPair(index, item, "A", a, b)
+        for index, (item, a, b) in enumerate(zip(items, *sides, strict=True))
+    ]
+
+
+def _answer(item: Item, file: GivenAnswers, found: Iterator[Found]) -> Answer:
+    given = file.answers.get(item.id)
+    if given is None:
+        # Not recorded, which is no failed request.
+        return Answer(Reply(0, 0), Score.unscored(f"no answer in {file.name}"), "", "")
+    reply = given.reply
+    checks = {} if reply.text is None else next(found)
+    score = score_reply(item, reply, context_of(reply, given.cost, checks))
+    return Answer(reply, score, given.trace_id, "")
+
+
+def _side(file: GivenAnswers) -> Side:
+    version = file.content_hash.removeprefix("sha256:")[:12]
+    return Side(file.name, "", None, "recorded", version, None, {})
+
+
+def _run_id(dataset: Dataset, files: Sequence[GivenAnswers]) -> str:
+    """Return an id that the same files get again."""
+    text = "\n".join([dataset.content_hash, *(file.content_hash for file in files)])
+    return f"judge-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,0 +1,195 @@
+"""What `evenkeel eval live` does."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan
+from pydantic import SecretStr
+
+from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.private_files import make_private_folder
+from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
+from evenkeel.store import DEFAULT_URL, Store
+from evenkeel_evals.ask.journal import Journal
+from evenkeel_evals.ask.settings import NO_STORE, EvalSettings
+from evenkeel_evals.judge.outcome import EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED
+from evenkeel_evals.production.dial_back import Dialled, Dials, to_records
+from evenkeel_evals.production.dial_targets import CollectorLabels, FolderLabels, Labels
+from evenkeel_evals.production.live import NS_PER_S, LiveRun, LiveWindow, evaluate
+from evenkeel_evals.production.live_config import LiveConfig, load_config
+from evenkeel_evals.production.live_estimate import LiveEstimate
+from evenkeel_evals.production.live_spans import alert_spans, window_spans
+from evenkeel_evals.report.spans import NO_ENDPOINT, send_spans
+
+FILE_NAME = "live.jsonl"
+# How often the clock is looked at while nothing is due.
+PAUSE_S = 0.5
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate production, window by window; return 1 if a scorer drifts, 3 if nothing was scored.
+
+    Raises:
+        ConfigurationError: If the file or a setting is wrong.
+        StoreError: With --once, if the store does not answer.
+    """
+    config = load_config(args.config)
+    if args.act and not config.dial_backs:
+        raise ConfigurationError(f"{args.config} has no [[dial_back]]: --act has nothing to do")
+    settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
+    url = settings.store_address(DEFAULT_URL)
+    try:
+        make_private_folder(args.state, FILE_NAME)
+    except OSError as error:
+        raise ConfigurationError(f"--state {args.state}: {error.strerror}") from error
+    with Journal(args.state / FILE_NAME) as journal:
+        endpoint = settings.otlp_endpoint.get_secret_value()
+        live = LiveRun(config, journal)
+        dials = Dials(config, live, _labels(settings), _secret(settings.api_key), args.act)
+        watch = _Watch(config, live, endpoint, args.json, dials)
+        store = Store(url)
+        try:
+            watch.go(store, args.since, args.once, args.duration)
+        finally:
+            store.close()
+        return watch.conclude()
+
+
+def _labels(settings: EvalSettings) -> Labels:
+    url = settings.collector_url.get_secret_value()
+    if url == NO_STORE:
+        return FolderLabels(settings.prompts_dir)
+    return CollectorLabels(url, _secret(settings.collector_token))
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()
+
+
+class _Watch:
+    """Goes from window to window and says what each came to."""
+
+    def __init__(
+        self, config: LiveConfig, live: LiveRun, endpoint: str, is_json: bool, dials: Dials
+    ) -> None:
+        self._config = config
+        self._live = live
+        self._endpoint = endpoint
+        self._is_json = is_json
+        self._dials = dials
+        self._alerted = {e.scorer for e in live.estimates() if e.is_drifting}
+
+    def go(self, store: Store, since_s: float, is_once: bool, duration_s: float | None) -> None:
+        """Evaluate what is due, then wait for the next window, unless told to end."""
+        window_ns = int(self._config.window_s * NS_PER_S)
+        self._send_results()
+        if self._live.windows:
+            # What could not be done at the end of the last run, or was only said then.
+            self._say_dialled(self._dial_back())
+        start_ns = time.time_ns() - int(since_s * NS_PER_S)
+        from_ns = self._live.next_from_ns or start_ns - start_ns % window_ns
+        give_up = None if duration_s is None else time.monotonic() + duration_s
+        while True:
+            to_ns = from_ns + window_ns
+            due_ns = to_ns + int(self._config.settle_s * NS_PER_S)
+            if time.time_ns() < due_ns:
+                if is_once or (give_up is not None and time.monotonic() >= give_up):
+                    return
+                time.sleep(min(PAUSE_S, max(0.0, (due_ns - time.time_ns()) / NS_PER_S)))
+                continue
+            try:
+                self._take(store, (from_ns, to_ns))
+            except StoreError as error:
+                if is_once:
+                    raise
+                # The window is read again: production goes on without us, and so do we.
+                print(f"evenkeel: {error}; trying again", file=sys.stderr)
+                time.sleep(PAUSE_S)
+                continue
+            from_ns = to_ns
+
+    def _take(self, store: Store, span_ns: tuple[int, int]) -> None:
+        now_ns = time.time_ns()
+        budget = self._live.budget(now_ns)
+        before = self._live.windows[-1] if self._live.windows else None
+        window = asyncio.run(evaluate(self._config, store, span_ns, budget, now_ns, before))
+        self._live.keep(window)
+        estimates = self._live.estimates()
+        fresh = [e for e in estimates if e.is_drifting and e.scorer not in self._alerted]
+        self._alerted |= {e.scorer for e in fresh}
+        self._send_results()
+        self._send(list(alert_spans(self._config.name, fresh)))
+        self._say(window, estimates, self._dial_back())
+
+    def _dial_back(self) -> list[Dialled | str]:
+        looked = list(self._dials.look())
+        for line in looked:
+            if isinstance(line, str):
+                print(f"evenkeel: {line}", file=sys.stderr)
+        return looked
+
+    def _say_dialled(self, looked: list[Dialled | str]) -> None:
+        if self._is_json and looked:
+            record = {"monitor": self._config.name, "dial_backs": to_records(looked)}
+            print(json.dumps(record, allow_nan=False), flush=True)
+        for dialled in looked:
+            if isinstance(dialled, Dialled) and not self._is_json:
+                print(dialled.describe(), flush=True)
+
+    def _send_results(self) -> None:
+        """Send every window that is not stored yet: a collector may have been away for a while."""
+        for window in list(self._live.unsent):
+            if not self._send(list(window_spans(self._config.name, window))):
+                return
+            self._live.record_sent(window)
+
+    def _send(self, batch: list[ReadableSpan]) -> bool:
+        if not batch or self._endpoint == NO_ENDPOINT:
+            return True
+        problem = send_spans(batch, self._endpoint)
+        if problem is not None:
+            print(f"evenkeel: results were not stored: {problem}", file=sys.stderr)
+        return problem is None
+
+    def _say(
+        self, window: LiveWindow, estimates: Sequence[LiveEstimate], looked: list[Dialled | str]
+    ) -> None:
+        if self._is_json:
+            record = {
+                "monitor": self._config.name,
+                "from_ns": window.from_ns,
+                "to_ns": window.to_ns,
+                "num_requests": window.num_requests,
+                "num_drawn": window.num_drawn,
+                "skipped": dict(window.skipped),
+                "num_judge_calls": window.num_judge_calls,
+                "lag_s": window.lag_s,
+                "estimates": [e.to_record() for e in estimates],
+                "dial_backs": to_records(looked),
+            }
+            print(json.dumps(record, allow_nan=False), flush=True)
+            return
+        when = time.strftime("%H:%M:%S", time.gmtime(window.from_ns / NS_PER_S))
+        skipped = "".join(f", {n} skipped: {why}" for why, n in window.skipped.items())
+        print(
+            f"{when} UTC: {window.num_drawn} of {window.num_requests} requests drawn, "
+            f"{window.lag_s:.0f} s behind{skipped}",
+            flush=True,
+        )
+        for found in estimates:
+            print(f"  {found.describe()}", flush=True)
+        self._say_dialled(looked)
+
+    def conclude(self) -> int:
+        """Return the exit code of all windows so far."""
+        estimates = self._live.estimates()
+        if any(e.is_drifting for e in estimates) or self._dials.num_dropped:
+            return EXIT_REGRESSED
+        return EXIT_GOOD if any(e.num_scored for e in estimates) else EXIT_UNMEASURED

@@ -1,0 +1,49 @@
+"""What `evenkeel eval plan` does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from evenkeel_evals.ask.schedule import spread
+from evenkeel_evals.compare.calibration import read_assumptions
+from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
+from evenkeel_evals.judge.gates import parse_gates
+from evenkeel_evals.judge.outcome import EXIT_GOOD, EXIT_UNMEASURED
+from evenkeel_evals.judge.plan import foresee
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say per gate what the dataset can show; return 3 if a gate should not be run with it.
+
+    Raises:
+        ConfigurationError: If an argument or file is wrong.
+    """
+    gates = parse_gates(args.gate)
+    dataset = load_dataset(args.dataset)
+    refuse_damaged(dataset, is_allowed=args.allow_damaged)
+    for problem in dataset.problems:
+        print(f"evenkeel: {problem}", file=sys.stderr)
+    items = spread(dataset.items, args.limit)
+    plan = foresee(gates, len(items), read_assumptions(args.calibration))
+    refusals = [line.refusal for line in plan if line.refusal is not None]
+    code = EXIT_UNMEASURED if refusals else EXIT_GOOD
+    if args.json:
+        record = {
+            "dataset": f"{dataset.name}@{dataset.version}",
+            "num_pairs": len(items),
+            "gates": [line.to_record() for line in plan],
+            "refused": refusals,
+            "exit_code": code,
+        }
+        print(json.dumps(record, allow_nan=False))
+        return code
+    print(f"{dataset.name}@{dataset.version}, {len(items)} pairs, at 80 % power:")
+    for line in plan:
+        print(f"  {line.describe()}")
+    for refusal in refusals:
+        print(f"refused: {refusal}")
+    if not refusals:
+        print("every gate can pass and can fail")
+    return code

@@ -1,0 +1,184 @@
+"""What `evenkeel eval run` does."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import sys
+from contextlib import nullcontext
+from functools import partial
+
+from rich.console import Console
+
+from evenkeel.errors import ConfigurationError, StoreError
+from evenkeel.settings import load
+from evenkeel.settings_flags import read_flags
+from evenkeel_evals.ask.answer_cache import AnswerCache
+from evenkeel_evals.ask.answers import ServerTimes
+from evenkeel_evals.ask.pair_judge import load_judge
+from evenkeel_evals.ask.recorded import RecordedRun, open_journal
+from evenkeel_evals.ask.retries import saying_how_to_go_on
+from evenkeel_evals.ask.run import CacheMode
+from evenkeel_evals.ask.schedule import interleave, spread
+from evenkeel_evals.ask.settings import EvalSettings
+from evenkeel_evals.ask.sides import load_side
+from evenkeel_evals.compare.calibration import read_assumptions
+from evenkeel_evals.compare.comparison import Comparison
+from evenkeel_evals.compare.late_checks import check_means
+from evenkeel_evals.compare.progress import make_console, show_progress, tell
+from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
+from evenkeel_evals.judge.gates import PreferenceGate, parse_gates, with_errors
+from evenkeel_evals.judge.latency_split import trace_ids
+from evenkeel_evals.judge.looks import StoppingRule
+from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.judge.plan import foresee, refuse_hopeless
+from evenkeel_evals.production.recorded_traffic import NAME
+from evenkeel_evals.production.traffic_items import load_traffic
+from evenkeel_evals.report import spans as result_spans
+from evenkeel_evals.report.files import write_files
+from evenkeel_evals.report.server_times import read_server_times
+from evenkeel_evals.report.table import print_outcome
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the comparison that the arguments describe and return its exit code.
+
+    Raises:
+        ConfigurationError: If an argument, file or setting is wrong; nothing was asked then.
+        CannotMeasureError: If a server does not answer.
+    """
+    loaded = load(EvalSettings, read_flags(EvalSettings, args))
+    if args.print_config:
+        print(loaded.describe())
+        return 0
+    settings = loaded.settings
+    gates = with_errors(parse_gates(args.gate))
+    dataset = _read_items(args, settings)
+    refuse_damaged(dataset, is_allowed=args.allow_damaged)
+    sides = (
+        load_side(args.baseline, settings.url, settings.prompts_dir),
+        load_side(args.candidate, settings.url, settings.prompts_dir),
+    )
+    items = spread(dataset.items, args.limit)
+    judge = None if args.judge is None else load_judge(args.judge, settings.url)
+    check_means(items, judge, args.allow_python)
+    # With --json, standard output holds the one object and nothing else.
+    console = make_console(stderr=args.json)
+    for problem in dataset.problems:
+        print(f"evenkeel: {problem}", file=sys.stderr)
+    plan = foresee(gates, len(items), read_assumptions(args.calibration))
+    console.print(f"before the run, what {len(items)} pairs can see:", highlight=False)
+    for line in plan:
+        console.print(f"  {line.describe()}", markup=False, highlight=False)
+    if not args.allow_inconclusive:
+        refuse_hopeless(plan)
+    comparison = Comparison(
+        settings=settings,
+        gates=gates,
+        dataset=dataset,
+        sides=sides,
+        planned=interleave(
+            items,
+            settings.seed,
+            args.repeats,
+            keeps_clusters=StoppingRule(args.mode) is StoppingRule.ANYTIME,
+        ),
+        cache=CacheMode(args.cache),
+        warmup=settings.concurrency if args.warmup is None else args.warmup,
+        plan=plan,
+        allows_inconclusive=args.allow_inconclusive,
+        judge=judge,
+        mode=StoppingRule(args.mode),
+        guards=args.guard,
+        answer_cache=None if args.answer_cache is None else AnswerCache(args.answer_cache),
+        folder=args.dataset,
+    )
+    comparison.looks()
+    if comparison.num_repeats > 1 and comparison.mode is StoppingRule.ANYTIME:
+        raise ConfigurationError("--mode anytime takes each item once; leave out --repeats")
+    if comparison.judge is None and any(isinstance(gate, PreferenceGate) for gate in gates):
+        raise ConfigurationError("a gate on preference needs a judge; give --judge FILE")
+    with open_journal(args.report, is_fresh=args.fresh) or nullcontext() as journal:
+        recorded = RecordedRun(journal)
+        recorded.check_is_same(comparison.identity())
+        _say_what_is_there(recorded, comparison, console)
+        if not comparison.is_complete(recorded):
+            with (
+                saying_how_to_go_on(args, partial(comparison.describe_answers, recorded)),
+                show_progress(console, f"asking {sides[0].name} and {sides[1].name}") as report,
+            ):
+                asyncio.run(comparison.ask(recorded, report, partial(tell, console)))
+        _read_server_times(comparison, recorded)
+        return _publish(comparison.conclude(recorded), recorded, comparison, args, console)
+
+
+def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
+    if (args.dataset is None) == (args.traffic is None):
+        raise ConfigurationError("give a dataset's folder, or --traffic FILE_OR_URL")
+    if args.dataset is not None:
+        return load_dataset(args.dataset)
+    kept = None if args.report is None else args.report / NAME
+    if kept is not None and args.fresh and kept.is_dir():
+        shutil.rmtree(kept)
+    return load_traffic(args.traffic, args.since, args.limit, settings.seed, kept)
+
+
+def _say_what_is_there(recorded: RecordedRun, comparison: Comparison, console: Console) -> None:
+    if recorded.beginning is None:
+        return
+    if comparison.is_complete(recorded):
+        text = "is complete: nothing is asked again (--fresh starts anew)"
+    else:
+        text = f"goes on: {comparison.describe_answers(recorded)} are there"
+    console.print(f"run {recorded.beginning.run_id} {text}", markup=False, highlight=False)
+
+
+def _read_server_times(comparison: Comparison, recorded: RecordedRun) -> None:
+    url = comparison.settings.store_address("")
+    if not url or recorded.server_times is not None:
+        return
+    decision = comparison.decision(recorded)
+    if decision is None:
+        return
+    assert recorded.beginning is not None
+    wanted = trace_ids(decision.pairs)
+    found: dict[str, ServerTimes] = {}
+    try:
+        beginning = recorded.beginning
+        found = read_server_times(url, beginning.run_id, beginning.start_ns, wanted)
+        if len(found) < len(wanted):
+            print(
+                f"evenkeel: {comparison.settings.store_url} has the spans of {len(found)} of "
+                f"{len(wanted)} requests; "
+                "latency is split over those",
+                file=sys.stderr,
+            )
+    except StoreError as error:
+        print(f"evenkeel: latency is not split by cause: {error}", file=sys.stderr)
+    recorded.record_server_times(found)
+
+
+def _publish(
+    outcome: Outcome,
+    recorded: RecordedRun,
+    comparison: Comparison,
+    args: argparse.Namespace,
+    console: Console,
+) -> int:
+    endpoint = comparison.settings.otlp_endpoint.get_secret_value()
+    if not recorded.is_sent and endpoint != result_spans.NO_ENDPOINT:
+        problem = result_spans.send(outcome, endpoint)
+        if problem is None:
+            recorded.record_sent()
+        else:
+            print(f"evenkeel: results were not stored: {problem}", file=sys.stderr)
+    if args.report is not None:
+        write_files(outcome, args.report, comparison.settings.dashboard_url)
+    if args.json:
+        record = {**outcome.to_record(), "stored": recorded.is_sent}
+        print(json.dumps(record, allow_nan=False))
+    else:
+        print_outcome(outcome, console)
+    return outcome.exit_code

@@ -1,0 +1,1 @@
+"""One comparison of two sides, from what decides its calls to its outcome."""

@@ -1,0 +1,162 @@
+"""How much this machine, model and dataset move by themselves: a side against itself."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel_evals.ask.answers import AnsweredPair, LatencyMetric
+from evenkeel_evals.judge.effects import estimate
+from evenkeel_evals.judge.gates import Gate, name_of
+from evenkeel_evals.judge.judgement import judge
+from evenkeel_evals.judge.plan import Assumptions
+from evenkeel_evals.stats.binary import proportion
+from evenkeel_evals.stats.verdict import Verdict
+
+FLOOR_LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What A/A runs showed.
+
+    Attributes:
+        dataset: Hash of the items.
+        side: Hash of the side.
+        num_pairs: Pairs a run.
+        num_runs: Runs that were really made.
+        discordance: Share of the pairs whose answers differ in being right.
+        scatter: Standard deviation of log(B/A) between pairs, by latency, without the outer 1 %
+            on each side, which one stall would rule.
+        noise_floor: By gate measure, what 95 % of the resampled A/A runs stay below, either way.
+        num_resamples: Resampled runs that were judged.
+        num_false_alarms: Those that came out as regressed.
+        false_alarm_ci95: Wilson interval of their share.
+    """
+
+    dataset: str
+    side: str
+    num_pairs: int
+    num_runs: int
+    discordance: float
+    scatter: dict[str, float]
+    noise_floor: dict[str, float]
+    num_resamples: int
+    num_false_alarms: int
+    false_alarm_ci95: tuple[float, float]
+
+    def to_assumptions(self) -> Assumptions:
+        """Return what a plan can rest on."""
+        return Assumptions(
+            discordance=self.discordance,
+            scatter={metric: self.scatter.get(metric.value, 0.30) for metric in LatencyMetric},
+            noise_floor=self.noise_floor,
+            floor_pairs=self.num_pairs,
+            is_measured=True,
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
+
+def calibrate(
+    gates: Sequence[Gate],
+    runs: Sequence[Sequence[AnsweredPair]],
+    identity: tuple[str, str],
+    num_resamples: int,
+    progress: Callable[[int, int], None],
+) -> Calibration:
+    """Return what runs of one side against itself say of the noise.
+
+    With nothing changed, «A» and «B» are names: swapped at random within every pair, each real run
+    gives as many A/A runs as wanted, with the noise, the ties and the clusters of the real one.
+
+    Args:
+        gates: Whose noise floor is wanted, and by which false alarms are counted.
+        runs: The pairs of each run, all of the same items.
+        identity: Hash of the dataset and of the side.
+        num_resamples: Swapped runs to judge.
+        progress: Called with runs judged and runs in all.
+
+    Raises:
+        CannotMeasureError: If no pair has a score on both sides.
+    """
+    pool = [pair for run in runs for pair in run]
+    scored = [pair for pair in pool if pair.is_measured]
+    if not scored:
+        raise CannotMeasureError("no pair has a score on both sides; see the errors of the run")
+    generator = np.random.default_rng(0)
+    shifts: dict[str, list[float]] = {name_of(gate): [] for gate in gates}
+    num_false_alarms = 0
+    for number in range(num_resamples):
+        pairs = _swapped(runs[number % len(runs)], generator)
+        for gate in gates:
+            shown = estimate(gate, pairs)
+            if shown is not None:
+                shifts[name_of(gate)].append(abs(shown))
+        num_false_alarms += judge(gates, pairs, number).verdict is Verdict.REGRESSED
+        progress(number + 1, num_resamples)
+    return Calibration(
+        dataset=identity[0],
+        side=identity[1],
+        num_pairs=len(runs[0]),
+        num_runs=len(runs),
+        discordance=sum(p.a.is_right != p.b.is_right for p in scored) / len(scored),
+        scatter={
+            metric.value: spread
+            for metric in LatencyMetric
+            if (spread := _scatter(pool, metric)) is not None
+        },
+        noise_floor={
+            name: float(np.quantile(values, FLOOR_LEVEL))
+            for name, values in shifts.items()
+            if values
+        },
+        num_resamples=num_resamples,
+        num_false_alarms=num_false_alarms,
+        false_alarm_ci95=proportion(num_false_alarms, num_resamples).wilson,
+    )
+
+
+def _swapped(pairs: Sequence[AnsweredPair], generator: np.random.Generator) -> list[AnsweredPair]:
+    flips = generator.random(len(pairs)) < 0.5
+    return [
+        replace(pair, a=pair.b, b=pair.a) if flip else pair
+        for pair, flip in zip(pairs, flips, strict=True)
+    ]
+
+
+def _scatter(pairs: Sequence[AnsweredPair], metric: LatencyMetric) -> float | None:
+    both = [found for pair in pairs if (found := pair.latencies_s(metric)) is not None]
+    if len(both) < 10:
+        return None
+    logs = np.sort([math.log(b / a) for a, b in both])
+    cut = len(logs) // 100
+    return float(np.std(logs[cut : len(logs) - cut], ddof=1))
+
+
+def read_assumptions(path: Path | None) -> Assumptions:
+    """Return what a plan rests on: a calibration if there is one, else guesses.
+
+    Raises:
+        ConfigurationError: If the file is not one that `eval calibrate` wrote.
+    """
+    if path is None:
+        return Assumptions()
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return Calibration(**record).to_assumptions()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"{path} is not a calibration; write one with `evenkeel eval calibrate`"
+        ) from error

@@ -1,0 +1,371 @@
+"""One comparison: what decides its calls, the calls themselves, and what they come to."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from evenkeel_evals.ask.answer_cache import AnswerCache, RunCache
+from evenkeel_evals.ask.answers import AnsweredPair, are_identical
+from evenkeel_evals.ask.pair_judge import ORDERS, PairJudge
+from evenkeel_evals.ask.recorded import Beginning, RecordedRun
+from evenkeel_evals.ask.retries import PatientClient
+from evenkeel_evals.ask.run import (
+    CacheMode,
+    Progress,
+    RunOptions,
+    ask_all,
+    find_models,
+    new_run_id,
+    repeat_lost,
+)
+from evenkeel_evals.ask.run_checks import CheckMeans, identify_checks, make_checks, open_checks
+from evenkeel_evals.ask.schedule import PlannedPair
+from evenkeel_evals.ask.sentinel import find_drift, sentinel_calls_at
+from evenkeel_evals.ask.settings import EvalSettings
+from evenkeel_evals.ask.side_server import serving
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.compare.late_checks import needs_judge
+from evenkeel_evals.dataset.dataset import Dataset
+from evenkeel_evals.judge.gates import Gate, LatencyGate, PreferenceGate
+from evenkeel_evals.judge.guard import find_lost, repeats_for
+from evenkeel_evals.judge.judgement import Judgement
+from evenkeel_evals.judge.latency_split import split_latency
+from evenkeel_evals.judge.looks import Look, StoppingRule, is_decided, judge_look, plan_looks
+from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.judge.plan import Foresight
+from evenkeel_evals.judge.preferences import JudgeQuality, quality
+from evenkeel_evals.report.spans import NO_ENDPOINT
+from evenkeel_evals.stats.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where a run came to its end.
+
+    Attributes:
+        look: Which look it was.
+        pairs: What was asked by then.
+        judgement: What it came to.
+    """
+
+    look: Look
+    pairs: Sequence[AnsweredPair]
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a run was asked to do.
+
+    Attributes:
+        settings: Concurrency, seed, timeout and the like.
+        gates: What is judged.
+        dataset: Whence the items come.
+        sides: Baseline and candidate; their models may still be open.
+        planned: What is asked, in this order.
+        cache: State of the prefix cache.
+        warmup: Pairs asked beforehand and dropped.
+        plan: What the run is expected to see.
+        allows_inconclusive: Whether "cannot tell" counts as good.
+        judge: Compares the answers of a pair, and is asked about rubrics; None for no judge.
+        mode: When the run may come to its verdict.
+        guards: Whether lost items are asked again, to find those that always fail now.
+        answer_cache: Keeps answers for other runs; None for none.
+        folder: The dataset's, with the files of its Python assertions; None runs none.
+    """
+
+    settings: EvalSettings
+    gates: Sequence[Gate]
+    dataset: Dataset
+    sides: tuple[Side, Side]
+    planned: Sequence[PlannedPair]
+    cache: CacheMode
+    warmup: int
+    plan: Sequence[Foresight]
+    allows_inconclusive: bool
+    judge: PairJudge | None = None
+    mode: StoppingRule = StoppingRule.FIXED
+    guards: bool = False
+    answer_cache: AnswerCache | None = None
+    folder: Path | None = None
+    _judgements: WeakKeyDictionary[RecordedRun, dict[int, Judgement]] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+
+    @property
+    def num_repeats(self) -> int:
+        """Return how often each item is asked on each side."""
+        return 1 + max((pair.repeat for pair in self.planned), default=0)
+
+    @property
+    def reads_cache(self) -> bool:
+        """Return whether kept answers are used: never where a gate is about latency."""
+        is_timed = any(isinstance(gate, LatencyGate) for gate in self.gates)
+        return self.answer_cache is not None and not is_timed
+
+    @property
+    def pair_judge(self) -> PairJudge | None:
+        """Return who compares answers: nobody if the judge is for rubrics and no gate asks."""
+        is_gated = any(isinstance(gate, PreferenceGate) for gate in self.gates)
+        for_rubrics = needs_judge([pair.item for pair in self.planned])
+        return self.judge if is_gated or not for_rubrics else None
+
+    def identity(self) -> dict[str, Any]:
+        """Return all that decides which calls are made and how they are judged."""
+        asked = "\n".join(pair.item.id for pair in self.planned)
+        return {
+            "dataset": self.dataset.content_hash,
+            "items": f"sha256:{hashlib.sha256(asked.encode()).hexdigest()}",
+            "baseline": self.sides[0].content_hash,
+            "candidate": self.sides[1].content_hash,
+            "gates": [gate.text for gate in self.gates],
+            "seed": self.settings.seed,
+            "concurrency": self.settings.concurrency,
+            "cache": self.cache.value,
+            "warmup": self.warmup,
+            "mode": self.mode.value,
+            "guard": self.guards,
+            "repeats": self.num_repeats,
+            "answer_cache": self.reads_cache,
+            "judge": self.judge.content_hash if self.judge is not None else None,
+            "checks": identify_checks(
+                [pair.item for pair in self.planned], self.judge, self.folder
+            ),
+        }
+
+    def looks(self) -> list[Look]:
+        """Return when the run may come to its verdict."""
+        return plan_looks(self.mode, self.gates, len(self.planned))
+
+    def decision(self, recorded: RecordedRun) -> Decision | None:
+        """Return where the run comes to its end with what is recorded; None if it has to go on."""
+        for look in self.looks():
+            planned = self.planned[: look.num_pairs]
+            pairs = recorded.pairs(planned, is_judged=self.pair_judge is not None)
+            if len(pairs) < len(planned) or self._unjudged(recorded, planned):
+                return None
+            if open_checks(recorded, planned):
+                return None
+            trust = self._judge_quality(recorded, pairs)
+            pairs = pairs if trust is None else trust.kept(pairs)
+            known = self._judgements.setdefault(recorded, {})
+            judgement = known.get(look.number)
+            if judgement is None:
+                # All that it rests on is there and stays as it is.
+                judgement = judge_look(self.mode, look, self.gates, pairs, self.settings.seed)
+                known[look.number] = judgement
+            if look.is_last or is_decided(judgement):
+                return Decision(look, pairs, judgement)
+        return None
+
+    def is_complete(self, recorded: RecordedRun) -> bool:
+        """Return whether nothing is left to ask."""
+        return self.decision(recorded) is not None and not self._suspects(recorded)
+
+    def describe_answers(self, recorded: RecordedRun) -> str | None:
+        """Return what is there, such as "3 of 8 answers"; None before the run has begun."""
+        if recorded.beginning is None:
+            return None
+        return f"{recorded.num_answers} of {2 * len(self.planned)} answers"
+
+    def _num_repeats(self) -> int:
+        return repeats_for(len(self.planned))
+
+    def _suspects(self, recorded: RecordedRun) -> list[AnsweredPair]:
+        """Return the lost pairs that have to be asked again; none if the run failed already."""
+        decision = self.decision(recorded) if self.guards else None
+        if decision is None or decision.judgement.verdict is Verdict.REGRESSED:
+            return []
+        # What is judged late would have to be judged anew for every repeat.
+        lost = [pair for pair in find_lost(decision.pairs) if not pair.item.scorer.checks]
+        wanted = self._num_repeats()
+        return [p for p in lost if recorded.repeats(p.index).is_open(wanted)]
+
+    async def ask(
+        self,
+        recorded: RecordedRun,
+        report: Progress,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Ask what has no answer yet; sides that the run serves itself run meanwhile.
+
+        Args:
+            recorded: What is there already; takes the answers.
+            report: Called with pairs done and pairs in all.
+            tell: Gets a line when a server is started, or waited for.
+
+        Raises:
+            ConfigurationError: If a server does not have the model.
+            CannotMeasureError: If a server does not answer for too long, or the disk is full.
+        """
+        endpoint = self.settings.otlp_endpoint.get_secret_value()
+        spans_to = None if endpoint == NO_ENDPOINT else endpoint
+        with serving(self.sides, spans_to, tell) as sides:
+            await self._ask(recorded, (sides[0], sides[1]), report, tell)
+
+    async def _ask(
+        self,
+        recorded: RecordedRun,
+        sides: tuple[Side, Side],
+        report: Progress,
+        tell: Callable[[str], None],
+    ) -> None:
+        settings, beginning = self.settings, recorded.beginning
+        key = settings.api_key.get_secret_value() if settings.api_key else None
+        async with self._client(key, tell) as client:
+            known = await find_models(client, *sides)
+            named = {"A": known[0], "B": known[1]}
+            recorded.begin(
+                Beginning(
+                    run_id=beginning.run_id if beginning else new_run_id(),
+                    start_ns=time.time_ns(),
+                    identity=self.identity(),
+                    models={letter: str(side.model) for letter, side in named.items()},
+                    engines={
+                        letter: await client.find_engine(side.url) for letter, side in named.items()
+                    },
+                )
+            )
+            assert recorded.beginning is not None
+            options = RunOptions(
+                run_id=recorded.beginning.run_id,
+                concurrency=settings.concurrency,
+                seed=settings.seed,
+                cache=self.cache,
+                warmup=0 if self.reads_cache else self.warmup,
+                answer_cache=self._run_cache(named, recorded.beginning.engines),
+                sentinels={} if self.reads_cache else sentinel_calls_at(len(self.planned)),
+            )
+            if recorded.is_warm:
+                for url in {side.url for side in known}:
+                    await client.connect(url)
+            for look in self.looks():
+                planned = self.planned[: look.num_pairs]
+                if len(recorded.pairs(planned)) < len(planned):
+                    await ask_all(client, known, planned, options, recorded, report)
+                # Afterwards, not meanwhile: the judge's load must not be measured along.
+                await make_checks(recorded, planned, self._check_means(tell))
+                await self._ask_judge(recorded, planned, tell)
+                if not look.is_last and self.decision(recorded) is not None:
+                    break
+            suspects = self._suspects(recorded)
+            if suspects:
+                await repeat_lost(client, known, suspects, self._num_repeats(), options, recorded)
+
+    def _run_cache(
+        self, sides: Mapping[str, Side], engines: Mapping[str, str | None]
+    ) -> RunCache | None:
+        if self.answer_cache is None:
+            return None
+        return RunCache(self.answer_cache, self.reads_cache, sides, engines, self.num_repeats)
+
+    def _client(self, key: str | None, tell: Callable[[str], None]) -> PatientClient:
+        settings = self.settings
+        return PatientClient(settings.concurrency, settings.timeout_s, key, settings.retry_s, tell)
+
+    def _judge_client(self, tell: Callable[[str], None]) -> PatientClient:
+        secret = self.settings.judge_api_key
+        known = {side.url for side in self.sides if side.url}
+        if secret is None and self.judge is not None and self.judge.side.url in known:
+            # The key of one server is nothing that another should get to see.
+            secret = self.settings.api_key
+        return self._client(secret.get_secret_value() if secret else None, tell)
+
+    def _check_means(self, tell: Callable[[str], None]) -> CheckMeans:
+        concurrency = self.settings.concurrency
+        return CheckMeans(self.folder, self.judge, concurrency, lambda: self._judge_client(tell))
+
+    async def _ask_judge(
+        self,
+        recorded: RecordedRun,
+        planned: Sequence[PlannedPair],
+        tell: Callable[[str], None],
+    ) -> None:
+        if self.pair_judge is None:
+            return
+        side = self.pair_judge.side
+        waiting = iter(self._unjudged(recorded, planned))
+        async with self._judge_client(tell) as client:
+            model = await client.find_model(side.url, side.model)
+            judge = replace(self.pair_judge, side=replace(side, model=model))
+
+            async def work() -> None:
+                for pair, order in waiting:
+                    spoken = await judge.ask(client, pair, order)
+                    recorded.record_verdict(pair.index, order, spoken)
+                    await recorded.sync()
+
+            await asyncio.gather(*(work() for _ in range(self.settings.concurrency)))
+
+    def _unjudged(
+        self, recorded: RecordedRun, planned: Sequence[PlannedPair]
+    ) -> list[tuple[AnsweredPair, str]]:
+        if self.pair_judge is None:
+            return []
+        return [
+            (pair, order)
+            for pair in recorded.pairs(planned)
+            if pair.a.reply.text is not None and pair.b.reply.text is not None
+            if not are_identical(pair)
+            for order in ORDERS
+            if not recorded.has_verdict(pair.index, order)
+        ]
+
+    def conclude(self, recorded: RecordedRun) -> Outcome:
+        """Return what the recorded answers come to; the same answers, the same outcome."""
+        beginning = recorded.beginning
+        assert beginning is not None
+        decision = self.decision(recorded)
+        assert decision is not None
+        pairs = decision.pairs
+        return Outcome(
+            run_id=beginning.run_id,
+            start_ns=beginning.start_ns,
+            seconds=recorded.seconds(),
+            dataset=self.dataset,
+            sides={
+                letter: replace(side, model=beginning.models[letter])
+                for letter, side in zip("AB", self.sides, strict=True)
+            },
+            seed=self.settings.seed,
+            concurrency=self.settings.concurrency,
+            cache=self.cache,
+            plan=self.plan,
+            pairs=pairs,
+            judgement=decision.judgement,
+            mode=self.mode,
+            look=decision.look,
+            broken_items=[
+                pair.item.id
+                for pair in pairs
+                if recorded.repeats(pair.index).is_broken(self._num_repeats())
+            ],
+            splits=[
+                found
+                for gate in self.gates
+                if (found := split_latency(gate, pairs, recorded.server_times or {})) is not None
+            ],
+            max_unmeasured_ratio=self.settings.max_unmeasured_ratio,
+            allows_inconclusive=self.allows_inconclusive,
+            engines=beginning.engines,
+            num_interruptions=recorded.num_interruptions,
+            num_asked_again=recorded.num_asked_again,
+            drift=find_drift(recorded.sentinel_answers),
+            judge_quality=self._judge_quality(recorded, pairs),
+        )
+
+    def _judge_quality(
+        self, recorded: RecordedRun, pairs: Sequence[AnsweredPair]
+    ) -> JudgeQuality | None:
+        if self.pair_judge is None:
+            return None
+        verdicts = [recorded.verdicts(pair.index) for pair in pairs]
+        said = [recorded.unreadable(pair.index) for pair in pairs]
+        return quality(pairs, verdicts, said)

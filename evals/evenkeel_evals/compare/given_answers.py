@@ -1,0 +1,269 @@
+"""Answers that were recorded elsewhere: JSON lines with an id and a text, or a log of inspect."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.ask.stream import time_per_output_token_s
+from evenkeel_evals.dataset.imports.conversations import to_text
+from evenkeel_evals.dataset.imports.entries import UnfitError, as_object
+from evenkeel_evals.dataset.imports.inspect_samples import answers_of, read_log
+
+MAX_FILE_BYTES = 1024 * 1024 * 1024
+MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_ANSWERS = 500_000
+# Problems kept one by one; the rest are counted.
+MAX_PROBLEMS = 100
+ID_KEYS = ("custom_id", "id", "item_id", "item")
+TEXT_KEYS = ("answer", "output", "response", "completion", "text", "choices", "messages")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAnswer:
+    """One recorded answer.
+
+    Attributes:
+        reply: Text or error, and times and tokens where they were recorded.
+        cost: What it cost; None if nobody said.
+        trace_id: Of the request, 32 hex digits; empty if nobody said.
+    """
+
+    reply: Reply
+    cost: float | None = None
+    trace_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAnswers:
+    """One file of answers.
+
+    Attributes:
+        name: Of the file, without its ending.
+        content_hash: `sha256:` and the digest of the file.
+        answers: By the item's id.
+        problems: One line for each line that was left out, or of which a figure was; MAX_PROBLEMS
+            at most, and then how many more.
+    """
+
+    name: str
+    content_hash: str
+    answers: Mapping[str, GivenAnswer]
+    problems: tuple[str, ...]
+
+
+_TIMED_OUT = re.compile(r"time[sd]?[ -]*out|deadline", re.IGNORECASE)
+
+
+def read_answers(path: Path) -> GivenAnswers:
+    """Read a file of answers; of two with one id the first counts.
+
+    Raises:
+        ConfigurationError: If it cannot be read, is too large, or holds no answer.
+    """
+    digest = hashlib.sha256()
+    answers: dict[str, GivenAnswer] = {}
+    places: dict[str, str] = {}
+    problems = _Problems()
+    for place, value in _records(path, digest):
+        try:
+            name, answer, doubts = _read(value)
+        except UnfitError as error:
+            problems.add(f"{place}: {error}")
+            continue
+        for doubt in doubts:
+            problems.add(f"{place}: {doubt}")
+        if name in answers:
+            problems.add(f"{place}: id {name!r:.80} is already at {places[name]}, which counts")
+            continue
+        if len(answers) == MAX_ANSWERS:
+            raise ConfigurationError(f"{path} has more than {MAX_ANSWERS:,} answers; split it")
+        answers[name], places[name] = answer, place
+    longest_s = max((a.reply.e2e_s or 0.0 for a in answers.values()), default=0.0)
+    for name, answer in answers.items():
+        reply = answer.reply
+        if reply.has_timed_out and reply.e2e_s is None and longest_s:
+            # Nobody said what the limit was: at least what the longest answer took.
+            timed = replace(reply, ttft_s=reply.ttft_s or longest_s, e2e_s=longest_s)
+            answers[name] = replace(answer, reply=timed)
+    if not answers:
+        first = f"; first problem: {problems.lines[0]}" if problems.lines else ""
+        raise ConfigurationError(f"{path} holds no answers{first}")
+    return GivenAnswers(path.stem, f"sha256:{digest.hexdigest()}", answers, problems.summary())
+
+
+class _Problems:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._num_more = 0
+
+    def add(self, line: str) -> None:
+        if len(self.lines) < MAX_PROBLEMS:
+            self.lines.append(line)
+        else:
+            self._num_more += 1
+
+    def summary(self) -> tuple[str, ...]:
+        more = [f"and {self._num_more:,} more"] if self._num_more else []
+        return (*self.lines, *more)
+
+
+def _records(path: Path, digest: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every record with its place, parsed or not; feed the file to the digest."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigurationError(
+                f"{path} is larger than {MAX_FILE_BYTES // 2**20} MiB; split it"
+            )
+        if path.suffix.lower() in (".json", ".eval") and (log := read_log(path)) is not None:
+            digest.update(path.read_bytes())
+            for entry, record in answers_of(log[1]):
+                yield entry.place, record
+            return
+        with path.open("rb") as file:
+            yield from _lines(path, file, digest)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _lines(path: Path, file: Any, digest: Any) -> Iterator[tuple[str, Any]]:
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise ConfigurationError(
+                f"{path}:{number} is longer than {MAX_LINE_BYTES // 2**20} MiB; "
+                "expected JSON lines, one answer a line"
+            )
+        digest.update(line)
+        if not line.strip():
+            continue
+        try:
+            yield f"{path.name}:{number}", line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(f"{path}:{number} is not UTF-8: {error.reason}") from error
+
+
+def _read(value: Any) -> tuple[str, GivenAnswer, Sequence[str]]:
+    """Return id, answer, and what of it could not be read.
+
+    Raises:
+        UnfitError: If it has no id, or neither an answer nor an error.
+    """
+    record = as_object(value)
+    name = next((record[key] for key in ID_KEYS if record.get(key) is not None), None)
+    if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+        raise UnfitError(f"has no id; expected one of {', '.join(ID_KEYS)}")
+    inner = _body(record)
+    error = _error(record, inner)
+    text = None if error is not None else _text(inner)
+    if text is None and error is None and any(key in inner for key in (*TEXT_KEYS, "content")):
+        # How many harnesses write down a request that failed.
+        error = "its answer is empty of text"
+    if text is None and error is None:
+        raise UnfitError(f"has no answer; expected one of {', '.join(TEXT_KEYS)}, or error")
+    doubts: list[str] = []
+    figures = {key: _figure(record, key, doubts) for key in ("ttft_s", "e2e_s", "cost")}
+    ttft_s, e2e_s = figures["ttft_s"], figures["e2e_s"]
+    if ttft_s is not None and e2e_s is not None and ttft_s > e2e_s:
+        doubts.append(f"ttft_s {ttft_s:g} is above e2e_s {e2e_s:g}; neither is used")
+        ttft_s = e2e_s = None
+    tokens = _tokens(record, inner)
+    has_timed_out = error is not None and _TIMED_OUT.search(error) is not None
+    # From the first text that was seen, not from the end that stands for it below.
+    tpot_s = time_per_output_token_s(ttft_s, e2e_s, tokens[1])
+    if error is not None and not has_timed_out:
+        # The time to a failure is no latency.
+        ttft_s = e2e_s = tpot_s = None
+    elif has_timed_out:
+        ttft_s = e2e_s if ttft_s is None else ttft_s
+    reply = Reply(
+        start_ns=0,
+        end_ns=0,
+        text=text,
+        error=error,
+        ttft_s=ttft_s,
+        e2e_s=e2e_s,
+        tpot_s=tpot_s,
+        has_timed_out=has_timed_out,
+        input_tokens=tokens[0],
+        output_tokens=tokens[1],
+    )
+    trace_id = record.get("trace_id")
+    if not isinstance(trace_id, str) or re.fullmatch("[0-9a-f]{32}", trace_id) is None:
+        trace_id = ""
+    return str(name), GivenAnswer(reply, figures["cost"], trace_id), doubts
+
+
+def _body(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what holds the answer: of a line of OpenAI's batches the body of the response."""
+    for key in ("response", "output"):
+        inner = record.get(key)
+        if isinstance(inner, dict):
+            body = inner.get("body")
+            return body if isinstance(body, dict) else inner
+    return record
+
+
+def _error(record: Mapping[str, Any], body: Mapping[str, Any]) -> str | None:
+    for found in (record.get("error"), body.get("error")):
+        if isinstance(found, dict):
+            found = found.get("message") or json.dumps(found)
+        if found not in (None, "", False, "{}", []):
+            return (str(found).strip().splitlines() or ["error"])[0][:200]
+    return None
+
+
+def _text(record: Mapping[str, Any]) -> str | None:
+    for key in TEXT_KEYS:
+        value = record.get(key)
+        if key in ("choices", "messages"):
+            value = (
+                value[0 if key == "choices" else -1] if isinstance(value, list) and value else None
+            )
+            if isinstance(value, dict) and "text" in value:
+                value = value["text"]
+        if isinstance(value, dict):
+            value = value.get("message", value)
+            value = value.get("content") if isinstance(value, dict) else value
+        text = to_text(value)
+        if text is not None:
+            return text
+    content = to_text(record.get("content"))
+    return content
+
+
+def _figure(record: Mapping[str, Any], key: str, doubts: list[str]) -> float | None:
+    value = record.get(key)
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and math.isfinite(value) and value >= 0 and abs(value) < 1e12:
+        return float(value)
+    doubts.append(f"{key} is {value!r:.40}, expected a number of 0 or more; it is not used")
+    return None
+
+
+def _tokens(record: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    sources: Iterable[Any] = (record, record.get("usage"), body.get("usage"))
+    known = [source for source in sources if isinstance(source, dict)]
+    return _count(known, ("input_tokens", "prompt_tokens")), _count(
+        known, ("output_tokens", "completion_tokens")
+    )
+
+
+def _count(sources: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int | None:
+    for source in sources:
+        for name in names:
+            value = source.get(name)
+            if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
+                return value
+    return None

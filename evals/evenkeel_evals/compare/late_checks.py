@@ -1,0 +1,181 @@
+"""Finds out what scorers of given answers need: verdicts of a model, Python functions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.ask.answers import AnsweredPair, are_identical, merge
+from evenkeel_evals.ask.client import ChatClient
+from evenkeel_evals.ask.pair_judge import ORDERS, PairJudge
+from evenkeel_evals.ask.python_checks import PythonChecks
+from evenkeel_evals.ask.rubric_judge import RubricQuestion, ask_all
+from evenkeel_evals.ask.settings import EvalSettings
+from evenkeel_evals.ask.spoken_verdict import NOTHING_SAID, Spoken
+from evenkeel_evals.dataset.dataset import Item
+from evenkeel_evals.judge.preferences import JudgeQuality, quality
+from evenkeel_evals.scorers.base import Context, LateCheck, Score
+from evenkeel_evals.scorers.late import PYTHON, RUBRIC
+
+Progress = Callable[[int, int], None]
+Found = Mapping[LateCheck, Score]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One answer of which something has to be found out.
+
+    Attributes:
+        item: What was asked.
+        answer: What came back.
+        context: What is known of it.
+    """
+
+    item: Item
+    answer: str
+    context: Context
+
+
+def refuse_late_checks(items: Sequence[Item]) -> None:
+    """Refuse items that a verb cannot score.
+
+    Raises:
+        ConfigurationError: If there are any; the first is named.
+    """
+    for item in items:
+        if item.scorer.checks:
+            raise ConfigurationError(
+                f"item {item.id!r:.80} is judged by {item.scorer.checks[0].kind}: only `eval run` "
+                "and `eval judge` can do that"
+            )
+
+
+def check_means(items: Sequence[Item], judge: PairJudge | None, allows_python: bool) -> None:
+    """Make sure that every item can be scored.
+
+    Raises:
+        ConfigurationError: If rubrics have no judge, or Python functions are not allowed.
+    """
+    for kind, has_means, wanted in (
+        (PYTHON, allows_python, "run code of the dataset; read it, then give --allow-python"),
+        (RUBRIC, judge is not None, "need a model that judges; give --judge FILE"),
+    ):
+        found = [item for item in items if any(c.kind == kind for c in item.scorer.checks)]
+        if found and not has_means:
+            others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            raise ConfigurationError(
+                f"item {found[0].id!r:.80}{others}: {kind} assertions {wanted}"
+            )
+
+
+def needs_judge(items: Sequence[Item]) -> bool:
+    """Return whether an item has a rubric."""
+    return any(check.kind == RUBRIC for item in items for check in item.scorer.checks)
+
+
+def run_python(wanted: Sequence[Wanted], folder: Path, progress: Progress) -> list[Found]:
+    """Return what the Python functions of each answer's item say, in the order of the answers.
+
+    Raises:
+        ConfigurationError: If a function's file is not in the dataset's folder.
+    """
+    found: list[Found] = []
+    with PythonChecks(folder) as checks:
+        for check in {c for w in wanted for c in w.item.scorer.checks if c.kind == PYTHON}:
+            checks.find(check)
+        for number, want in enumerate(wanted, start=1):
+            mine = [check for check in want.item.scorer.checks if check.kind == PYTHON]
+            found.append({c: checks.run(c, want.item, want.answer, want.context) for c in mine})
+            if mine:
+                progress(number, len(wanted))
+    return found
+
+
+def ask_rubrics(
+    wanted: Sequence[Wanted], judge: PairJudge, settings: EvalSettings, progress: Progress
+) -> list[Found]:
+    """Return what the judge says of each answer, in their order; the same text is asked once.
+
+    Raises:
+        CannotMeasureError: If the judge's server does not answer.
+        ConfigurationError: If it does not have the model.
+    """
+    questions = {
+        (want.item.id, check, want.answer): RubricQuestion(check, want.item, want.answer)
+        for want in wanted
+        for check in want.item.scorer.checks
+        if check.kind == RUBRIC
+    }
+
+    async def ask() -> list[Score]:
+        async with _client(judge, settings) as client:
+            model = await client.find_model(judge.side.url, judge.side.model)
+            side = replace(judge.side, model=model)
+            listed = list(questions.values())
+            return await ask_all(client, side, listed, settings.concurrency, progress)
+
+    said = dict(zip(questions, asyncio.run(ask()), strict=True)) if questions else {}
+    return [
+        {
+            check: said[want.item.id, check, want.answer]
+            for check in want.item.scorer.checks
+            if check.kind == RUBRIC
+        }
+        for want in wanted
+    ]
+
+
+def ask_preferences(
+    pairs: Sequence[AnsweredPair], judge: PairJudge, settings: EvalSettings, progress: Progress
+) -> tuple[list[AnsweredPair], JudgeQuality]:
+    """Return the pairs with what the judge prefers, and how far it can be trusted.
+
+    Raises:
+        CannotMeasureError: If the judge's server does not answer.
+        ConfigurationError: If it does not have the model.
+    """
+    spoken: dict[tuple[int, str], Spoken] = {}
+    open_ = [
+        (pair, order)
+        for pair in pairs
+        if pair.a.reply.text is not None and pair.b.reply.text is not None
+        if not are_identical(pair)
+        for order in ORDERS
+    ]
+
+    async def ask() -> None:
+        async with _client(judge, settings) as client:
+            model = await client.find_model(judge.side.url, judge.side.model)
+            known = replace(judge, side=replace(judge.side, model=model))
+            waiting = iter(open_)
+
+            async def work() -> None:
+                for pair, order in waiting:
+                    spoken[pair.index, order] = await known.ask(client, pair, order)
+                    progress(len(spoken), len(open_))
+
+            await asyncio.gather(*(work() for _ in range(settings.concurrency)))
+
+    if open_:
+        asyncio.run(ask())
+    said = [[spoken.get((pair.index, order), NOTHING_SAID) for order in ORDERS] for pair in pairs]
+    verdicts = [(forward.verdict, backward.verdict) for forward, backward in said]
+    unreadable = [[one.said for one in both if one.said is not None] for both in said]
+    preferred = [
+        replace(pair, preference="tie" if are_identical(pair) else merge(both))
+        for pair, both in zip(pairs, verdicts, strict=True)
+    ]
+    found = quality(pairs, verdicts, unreadable)
+    return found.kept(preferred), found
+
+
+def _client(judge: PairJudge, settings: EvalSettings) -> ChatClient:
+    """Return a client with the judge's key; the one of other servers is not sent to it."""
+    secret = settings.judge_api_key
+    if secret is None and judge.side.url == settings.url:
+        secret = settings.api_key
+    key = secret.get_secret_value() if secret else None
+    return ChatClient(settings.concurrency, settings.timeout_s, key)

@@ -1,0 +1,1 @@
+"""Golden datasets: items, locks, and imports from other tools."""

@@ -1,0 +1,34 @@
+"""Conversations of `messages` that end with the answer, as for fine-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evenkeel_evals.dataset.imports.conversations import split_answer, to_messages
+from evenkeel_evals.dataset.imports.entries import (
+    ImportSource,
+    Row,
+    first_of,
+    json_entries,
+    one,
+    read_utf8,
+)
+
+
+def from_chat(path: Path) -> ImportSource:
+    """Read conversations: the last answer is the reference, what comes before the question."""
+    return ImportSource(json_entries(read_utf8(path), path), one(_chat_row))
+
+
+def _chat_row(entry: Mapping[str, Any]) -> Row:
+    turns = to_messages(first_of(entry, ("messages", "conversations", "conversation")))
+    messages, answer = split_answer(turns)
+    return {
+        "id": entry.get("id"),
+        "messages": messages,
+        "reference": answer,
+        "scorer": "normalised",
+        "tags": [],
+    }

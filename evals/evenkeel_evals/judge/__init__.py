@@ -1,0 +1,1 @@
+"""From answers to effects with their intervals, and to verdicts."""

@@ -1,0 +1,167 @@
+"""One gate on one set of pairs: the effect, its interval, and evidence in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.stats import norm, t
+
+from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.judge.effect import Effect
+from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, PreferenceGate, is_more
+from evenkeel_evals.judge.latency_effects import Latencies, estimate_latency, measure_latencies
+from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean, design_effect
+from evenkeel_evals.stats.inputs import Floats
+from evenkeel_evals.stats.sign_flips import sign_flip_tails
+from evenkeel_evals.stats.tango import score_interval, score_z
+
+# What a pair counts for on each side, such as 1 for a right answer; None if it counts for nothing.
+Worth = tuple[float, float]
+
+
+def measure(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
+    """Return the effect of one gate on these pairs; with too few of them it says so."""
+    if isinstance(gate, ErrorGate):
+        return _errors(gate, pairs)
+    if isinstance(gate, PreferenceGate):
+        return _preference(gate, pairs)
+    if isinstance(gate, AccuracyGate):
+        return _accuracy(gate, pairs)
+    return measure_latencies(gate, Latencies.of(gate.metric, pairs), seed)
+
+
+def estimate(gate: Gate, pairs: Sequence[AnsweredPair]) -> float | None:
+    """Return only the effect that `measure` would, at a fraction of its cost; None without one."""
+    if isinstance(gate, ErrorGate | AccuracyGate):
+        found = [worth for pair in pairs if (worth := worth_of(gate)(pair)) is not None]
+        return sum(b - a for a, b in found) / len(found) if found else None
+    return estimate_latency(gate, Latencies.of(gate.metric, pairs))
+
+
+def worth_of(gate: AccuracyGate | ErrorGate) -> Callable[[AnsweredPair], Worth | None]:
+    """Return what a pair counts for: a right answer, a won preference, or a failed request."""
+    if isinstance(gate, ErrorGate):
+        return _failed
+    return _preferred if isinstance(gate, PreferenceGate) else _right
+
+
+def _right(pair: AnsweredPair) -> Worth | None:
+    return (
+        (float(bool(pair.a.is_right)), float(bool(pair.b.is_right))) if pair.is_measured else None
+    )
+
+
+def _preferred(pair: AnsweredPair) -> Worth | None:
+    if pair.preference is None:
+        return None
+    return float(pair.preference == "A"), float(pair.preference == "B")
+
+
+def _failed(pair: AnsweredPair) -> Worth:
+    return float(pair.a.has_failed), float(pair.b.has_failed)
+
+
+def _accuracy(gate: AccuracyGate, pairs: Sequence[AnsweredPair]) -> Effect:
+    scored = [p for p in pairs if p.is_measured]
+    if not scored:
+        return Effect(0, None, None, note="no pair scored on both sides")
+    names = [pair.item.cluster_id for pair in scored]
+    worths = np.array([_right(pair) for pair in scored], dtype=float)
+    return _paired(gate.margin, worths, names, ("lost", "gained"))
+
+
+def _preference(gate: PreferenceGate, pairs: Sequence[AnsweredPair]) -> Effect:
+    """Count who was preferred: a pair that A wins is one that B lost, and a tie is neither."""
+    judged = [p for p in pairs if p.preference is not None]
+    if not judged:
+        return Effect(0, None, None, note="no pair was judged; give --judge")
+    names = [pair.item.cluster_id for pair in judged]
+    worths = np.array([_preferred(pair) for pair in judged], dtype=float)
+    return _paired(gate.margin, worths, names, ("for the baseline", "for the candidate"))
+
+
+def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
+    """Count requests that failed on one side only; the exact test says whether B fails more often.
+
+    What counts against the tolerance is what was observed: a candidate that never fails passes
+    whatever the number of pairs, and one that failed more often than is tolerated never does.
+    """
+    # An answer that was kept from an earlier run is no request, and failures are not kept.
+    pairs = [pair for pair in pairs if not (pair.a.reply.is_cached or pair.b.reply.is_cached)]
+    if not pairs:
+        return Effect(0, None, None, estimate=0.0, p_beyond=0.0, note="every answer was kept")
+    failures = np.array([_failed(pair) for pair in pairs])
+    shares = failures.mean(axis=0)
+    num_more = int(failures[:, 1].sum() - failures[:, 0].sum())
+    observed = Effect(
+        num_pairs=len(pairs),
+        baseline=float(shares[0]),
+        candidate=float(shares[1]),
+        estimate=num_more / len(pairs),
+        p_beyond=1.0 if is_more(num_more / len(pairs), gate.margin) else 0.0,
+    )
+    if not failures.any():
+        return replace(observed, note="no request failed")
+    only = (failures[:, 0] > failures[:, 1], failures[:, 1] > failures[:, 0])
+    note = f"{only[1].sum()} failed on the candidate only, {only[0].sum()} on the baseline only"
+    if num_more <= 0:
+        # There is nothing to test then, and nothing that other gates must allow for.
+        return replace(observed, note=note)
+    names = [pair.item.cluster_id for pair in pairs]
+    answered = _paired(gate.margin, 1 - failures, names, ("", ""))
+    return replace(
+        observed,
+        lower=None if answered.upper is None else 0.0 - answered.upper,
+        upper=None if answered.lower is None else 0.0 - answered.lower,
+        p_worse=answered.p_worse,
+        p_better=answered.p_better,
+        note=note,
+    )
+
+
+def _paired(margin: float, worths: Floats, names: Sequence[str], words: tuple[str, str]) -> Effect:
+    """Exact McNemar for direction, score test for the margin, Tango's interval.
+
+    Items of one cluster are not independent. So signs are flipped for whole clusters, which is
+    McNemar's test where clusters are single; interval and score test take as many items as there
+    is information of, and the margin must also hold for the cluster-robust error.
+
+    Args:
+        margin: Largest loss that is tolerated.
+        worths: What each pair counts for on both sides, 0 or 1; shape (pairs, 2).
+        names: The cluster of each pair.
+        words: What a pair that only A and only B has is called.
+    """
+    changes, codes = worths[:, 1] - worths[:, 0], cluster_codes(names)
+    n, num_clusters = len(changes), int(codes.max()) + 1
+    n10, n01 = int((changes < 0).sum()), int((changes > 0).sum())
+    per_item = design_effect(changes, worths[:, 0], codes)
+    z = float(norm.isf(0.025))
+    p_beyond = float(norm.sf(score_z(-margin, n / per_item, n10 / per_item, n01 / per_item)))
+    if 1 < num_clusters < n:
+        z = float(t.isf(0.025, num_clusters - 1))
+        error = clustered_mean(changes.tolist(), names).se_cr1
+        if error:
+            robust = (float(changes.mean()) + margin) / error
+            p_beyond = max(p_beyond, float(t.sf(robust, num_clusters - 1)))
+    low, high = score_interval(n / per_item, n10 / per_item, n01 / per_item, z)
+    if num_clusters == 1 < n:
+        # One cluster has no spread to judge by.
+        low, high, p_beyond = -1.0, 1.0, 1.0
+    less, greater = sign_flip_tails(cluster_sums(changes, codes))
+    clusters = f" over {num_clusters} clusters" if num_clusters < n else ""
+    return Effect(
+        num_pairs=n,
+        baseline=float(worths[:, 0].mean()),
+        candidate=float(worths[:, 1].mean()),
+        estimate=float(changes.mean()),
+        lower=low,
+        upper=high,
+        p_worse=less,
+        p_better=greater,
+        p_beyond=p_beyond,
+        note=f"{n10} {words[0]}, {n01} {words[1]}; exact McNemar{clusters} "
+        f"p = {min(1.0, 2 * min(less, greater)):.2g}",
+    )

@@ -1,0 +1,142 @@
+"""The grammar of `--gate`: 'accuracy>=-1%, errors<=+1%, p95_ttft<=+5%, shift_ttft<=+3%'."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.ask.answers import LatencyMetric
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyGate:
+    """Accuracy may fall by at most `margin`, a fraction of all items."""
+
+    text: str
+    margin: float
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceGate(AccuracyGate):
+    """A judge may prefer the baseline by at most `margin` of the judged pairs, net."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGate:
+    """Requests without an answer may become more frequent by at most `margin` of all pairs."""
+
+    text: str
+    margin: float
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyGate:
+    """A latency may grow by at most `margin`, a fraction of the baseline's.
+
+    Attributes:
+        text: The gate as it was written.
+        metric: Which latency.
+        quantile: Which quantile of it; None for the shift of the pairs.
+        margin: Largest tolerated B/A − 1.
+    """
+
+    text: str
+    metric: LatencyMetric
+    quantile: float | None
+    margin: float
+
+
+Gate = AccuracyGate | ErrorGate | LatencyGate
+
+# Judged in every run, whether or not `--gate` names errors.
+# Shares are quotients: 4 of 400 must not exceed 1 %.
+_ROUNDING = 1e-9
+USUAL_ERRORS = ErrorGate("errors<=+1%", 0.01)
+
+EXAMPLE = "'accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%'"
+_GATE = re.compile(r"^([a-z0-9_.]+)\s*(>=|<=|≥|≤|==|=|<|>)\s*([+\-−]?)\s*(\d+(?:\.\d+)?)\s*(%?)$")
+_LATENCY = re.compile(r"^(shift|p(\d{1,2}(?:\.\d+)?))_([a-z0-9]+)$")
+
+
+def parse_gates(text: str) -> list[Gate]:
+    """Return the gates in a comma-separated list, each once.
+
+    Raises:
+        ConfigurationError: If the list is empty, or a gate cannot be read, is given twice, points
+            the wrong way, or demands an improvement.
+    """
+    gates = [_parse(part.strip()) for part in text.split(",") if part.strip()]
+    if not gates:
+        raise ConfigurationError(f"--gate is empty; expected one such as {EXAMPLE}")
+    names = [name_of(gate) for gate in gates]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"--gate names {name} twice")
+    return gates
+
+
+def is_more(loss: float, margin: float) -> bool:
+    """Return whether a loss exceeds a margin by more than its last digits."""
+    return loss > margin + _ROUNDING
+
+
+def with_errors(gates: Sequence[Gate]) -> list[Gate]:
+    """Return the gates with the one on errors, which every run has."""
+    is_named = any(isinstance(gate, ErrorGate) for gate in gates)
+    return [*gates] if is_named else [*gates, USUAL_ERRORS]
+
+
+def name_of(gate: Gate) -> str:
+    """Return the part before the relation, such as p95_ttft."""
+    return re.split("[<>=≥≤ ]", gate.text, maxsplit=1)[0]
+
+
+def _parse(text: str) -> Gate:
+    match = _GATE.match(text)
+    if match is None:
+        raise ConfigurationError(f"gate {text!r} cannot be read; expected one such as {EXAMPLE}")
+    name, relation, sign, digits, percent = match.groups()
+    if not percent:
+        raise ConfigurationError(
+            f"gate {text!r}: the limit needs a percent sign, such as {digits}%"
+        )
+    limit = float(digits) / 100 * (-1 if sign in ("-", "−") else 1)
+    compact = f"{name}{relation}{limit * 100:+g}%".replace("≥", ">=").replace("≤", "<=")
+    if name in ("accuracy", "preference"):
+        _check_direction(text, relation, (">=", "≥"), limit <= 0)
+        if limit <= -1:
+            raise ConfigurationError(f"gate {text!r}: a loss of {digits}% can never be exceeded")
+        kind = AccuracyGate if name == "accuracy" else PreferenceGate
+        return kind(compact, 0.0 - limit)
+    if name == "errors":
+        _check_direction(text, relation, ("<=", "≤"), limit >= 0)
+        return ErrorGate(compact, limit)
+    return _latency_gate(text, compact, name, relation, limit)
+
+
+def _latency_gate(text: str, compact: str, name: str, relation: str, limit: float) -> LatencyGate:
+    match = _LATENCY.match(name)
+    if match is None or match[3] not in list(LatencyMetric):
+        raise ConfigurationError(
+            f"gate {text!r}: {name!r} is unknown; known: accuracy, preference, errors, and shift_, "
+            f"p50_, p95_ or any pNN_ followed by {', '.join(LatencyMetric)}"
+        )
+    _check_direction(text, relation, ("<=", "≤"), limit >= 0)
+    quantile = None if match[2] is None else float(match[2]) / 100
+    if quantile is not None and not 0 < quantile < 1:
+        raise ConfigurationError(
+            f"gate {text!r}: {match[1]} is not a quantile between p1 and p99.9"
+        )
+    return LatencyGate(compact, LatencyMetric(match[3]), quantile, limit)
+
+
+def _check_direction(text: str, relation: str, expected: tuple[str, str], is_loss: bool) -> None:
+    if relation not in expected:
+        raise ConfigurationError(f"gate {text!r}: expected {expected[0]} instead of {relation}")
+    if not is_loss:
+        raise ConfigurationError(
+            f"gate {text!r} demands an improvement; a gate says how much worse is tolerated, "
+            f"such as {EXAMPLE}"
+        )

@@ -1,0 +1,159 @@
+"""Turns effects into verdicts; at most 5 % of runs without a change end as regressed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from evenkeel.prompts.gate_verdict import worst
+from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.judge.effect import Effect
+from evenkeel_evals.judge.effects import measure
+from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, is_more, name_of
+from evenkeel_evals.stats.multiplicity import holm
+from evenkeel_evals.stats.verdict import Verdict
+
+OVERALL = "overall"
+# One-sided levels: half of 5 % for the gates over all items, half for those over the slices.
+FAMILY_ALPHA = 0.025
+MARGIN_ALPHA = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """The verdict of one gate on one slice."""
+
+    gate: Gate
+    slice_name: str
+    effect: Effect
+    verdict: Verdict
+
+    @property
+    def is_beyond(self) -> bool:
+        """Return whether what was observed is worse than the margin allows."""
+        loss = self.loss
+        return loss is not None and is_more(loss, self.gate.margin)
+
+    @property
+    def loss(self) -> float | None:
+        """Return how much worse B was, as a fraction; below 0 where it was better."""
+        estimate = self.effect.estimate
+        if estimate is None:
+            return None
+        return -estimate if isinstance(self.gate, AccuracyGate) else estimate
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether the whole 95 % interval lies on the worse side, other looks aside."""
+        bound = self.effect.upper if isinstance(self.gate, AccuracyGate) else self.effect.lower
+        if bound is None:
+            return False
+        return bound < 0 if isinstance(self.gate, AccuracyGate) else bound > 0
+
+    @property
+    def metric(self) -> str:
+        """Return the name before the relation, such as p95_ttft."""
+        return name_of(self.gate)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Every result of a run, and what they come to."""
+
+    results: tuple[GateResult, ...]
+    verdict: Verdict
+
+    @property
+    def regressed(self) -> list[GateResult]:
+        """Return the results that are regressions."""
+        return [r for r in self.results if r.verdict is Verdict.REGRESSED]
+
+    @property
+    def lost_slices(self) -> list[GateResult]:
+        """Return the slices that are no regression by themselves, and lost all the same."""
+        return [
+            r
+            for r in self.results
+            if r.slice_name != OVERALL and r.is_lost and r.verdict is not Verdict.REGRESSED
+        ]
+
+    @property
+    def has_too_many_errors(self) -> bool:
+        """Return whether the candidate failed more often than is tolerated."""
+        return any(
+            isinstance(r.gate, ErrorGate) and r.slice_name == OVERALL and r.is_beyond
+            for r in self.results
+        )
+
+
+Measure = Callable[[Gate, Sequence[AnsweredPair], int], Effect]
+
+
+def judge(
+    gates: Sequence[Gate],
+    pairs: Sequence[AnsweredPair],
+    seed: int,
+    measured_by: Measure = measure,
+) -> Judgement:
+    """Judge every gate over all pairs, then over each slice.
+
+    "Worse" and "better" are one-sided tests, Holm-adjusted within two families, the gates over
+    all pairs and the gates × slices, each at 2.5 %: so at most 5 % of runs without a change end as
+    regressed. "No worse" is a one-sided 5 % test against the margin; to let a candidate pass,
+    every gate must pass, so it needs no adjustment (intersection-union, Berger 1982).
+
+    Args:
+        gates: What is judged.
+        pairs: What was answered.
+        seed: Of the bootstrap.
+        measured_by: Gives the effect of a gate; a run that looks early has one of its own.
+    """
+    overall = [(gate, OVERALL, measured_by(gate, pairs, seed)) for gate in gates]
+    sliced = [
+        (gate, name, measured_by(gate, members, seed))
+        for name, members in _slices(pairs).items()
+        for gate in gates
+    ]
+    results = [*_decide(overall), *_decide(sliced)]
+    return Judgement(tuple(results), _overall_verdict(results))
+
+
+def _slices(pairs: Sequence[AnsweredPair]) -> dict[str, list[AnsweredPair]]:
+    slices: dict[str, list[AnsweredPair]] = {}
+    for pair in pairs:
+        for tag in pair.item.tags:
+            slices.setdefault(tag, []).append(pair)
+    return {tag: slices[tag] for tag in sorted(slices) if len(slices[tag]) < len(pairs)}
+
+
+def _decide(family: Sequence[tuple[Gate, str, Effect]]) -> list[GateResult]:
+    testable = [i for i, (_, _, effect) in enumerate(family) if effect.p_worse is not None]
+    worse = dict(zip(testable, holm([family[i][2].p_worse or 0.0 for i in testable]), strict=True))
+    better = dict(
+        zip(testable, holm([family[i][2].p_better or 0.0 for i in testable]), strict=True)
+    )
+    found = []
+    for i, (gate, name, effect) in enumerate(family):
+        result = GateResult(gate, name, effect, Verdict.INCONCLUSIVE)
+        verdict = _verdict(result, worse.get(i, 1.0), better.get(i, 1.0))
+        found.append(GateResult(gate, name, effect, verdict))
+    return found
+
+
+def _verdict(result: GateResult, p_worse: float, p_better: float) -> Verdict:
+    effect = result.effect
+    if effect.estimate is None or effect.p_beyond is None:
+        return Verdict.INCONCLUSIVE
+    if p_better <= FAMILY_ALPHA:
+        return Verdict.BETTER
+    is_worse = p_worse <= FAMILY_ALPHA
+    if effect.p_beyond <= MARGIN_ALPHA:
+        return Verdict.WORSE if is_worse else Verdict.NO_WORSE
+    return Verdict.REGRESSED if is_worse and result.is_beyond else Verdict.INCONCLUSIVE
+
+
+def _overall_verdict(results: Sequence[GateResult]) -> Verdict:
+    """One regression anywhere is a regression; otherwise the gates over all pairs decide."""
+    overall = [r.verdict.value for r in results if r.slice_name == OVERALL]
+    is_regressed = any(r.verdict is Verdict.REGRESSED for r in results)
+    return Verdict(worst([*overall, *([Verdict.REGRESSED.value] if is_regressed else [])]))

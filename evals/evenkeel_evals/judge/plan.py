@@ -1,0 +1,256 @@
+"""What a run cannot detect, said before a token is spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scipy.stats import norm
+
+from evenkeel.errors import CannotMeasureError
+from evenkeel_evals.ask.answers import LatencyMetric
+from evenkeel_evals.judge.gates import (
+    AccuracyGate,
+    ErrorGate,
+    Gate,
+    LatencyGate,
+    PreferenceGate,
+    name_of,
+)
+from evenkeel_evals.judge.latency_effects import MIN_PAIRS, min_pairs_for
+from evenkeel_evals.stats.noninferiority import noninferior_accuracy
+from evenkeel_evals.stats.power import pairs_to_show_noninferiority, smallest_detectable_difference
+
+POWER = 0.8
+ALPHA_SEEN = 0.05
+ALPHA_MARGIN = 0.05
+# One-sided level of «regressed»; half of all pairs lost must reach it even in the best case.
+ALPHA_WORSE = 0.025
+# Share of the pairs in which a judge prefers one answer, both orders agreeing.
+ASSUMED_DECIDED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """What a plan rests on: guesses, until `evenkeel eval calibrate` has measured them here.
+
+    Attributes:
+        discordance: Share of the pairs whose answers differ in being right.
+        scatter: Standard deviation of log(B/A) between pairs, for each latency.
+        noise_floor: Effect that a run without a change exceeds in one of twenty, by the name of
+            the gate's measure, for `floor_pairs` pairs.
+        floor_pairs: Pairs that the floor was measured with.
+        is_measured: Whether they were measured here.
+    """
+
+    discordance: float = 0.10
+    scatter: Mapping[LatencyMetric, float] = field(
+        default_factory=lambda: dict.fromkeys(LatencyMetric, 0.30)
+    )
+    noise_floor: Mapping[str, float] = field(default_factory=dict)
+    floor_pairs: int = 0
+    is_measured: bool = False
+
+    def floor_of(self, gate: Gate, num_pairs: int) -> float | None:
+        """Return the noise floor of a gate; it falls with the root of the pairs."""
+        floor = self.noise_floor.get(name_of(gate))
+        return None if floor is None else floor * math.sqrt(self.floor_pairs / num_pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What one gate can be expected to see with the pairs at hand.
+
+    Attributes:
+        gate: The gate as it was written.
+        num_pairs: Pairs at hand.
+        smallest_loss: Smallest true loss that is seen with 80 % power, a fraction; None if none.
+        pairs_to_pass: Pairs at which an unchanged candidate is shown to be within the margin with
+            80 % power; None where no number is enough.
+        can_pass: Whether an unchanged candidate passes in the best case there is.
+        can_fail: Whether a candidate that loses everywhere is called regressed.
+        pairs_needed: Pairs from which on both are possible; None where no number is enough.
+        noise_floor: What runs without a change show here, if that was measured.
+        margin: What the gate tolerates.
+        assumption: What the figures rest on.
+    """
+
+    gate: str
+    num_pairs: int
+    smallest_loss: float | None
+    pairs_to_pass: int | None
+    can_pass: bool
+    can_fail: bool
+    pairs_needed: int | None
+    noise_floor: float | None
+    margin: float
+    assumption: str
+
+    @property
+    def is_below_noise(self) -> bool:
+        """Return whether runs without a change move by more than the gate tolerates."""
+        return self.noise_floor is not None and self.margin < self.noise_floor
+
+    @property
+    def refusal(self) -> str | None:
+        """Return why this gate should not be run with these pairs, or None."""
+        needed = (
+            "a margin of 0 passes nothing that is unchanged"
+            if self.pairs_needed is None
+            else f"it takes {self.pairs_needed:,}"
+        )
+        if not self.can_pass and not self.can_fail:
+            return f"{self.gate} can neither pass nor fail with {self.num_pairs} pairs; {needed}"
+        if not self.can_fail:
+            return f"{self.gate} cannot fail with {self.num_pairs} pairs; {needed}"
+        if not self.can_pass:
+            return (
+                f"{self.gate} cannot pass with {self.num_pairs} pairs unless B is better; {needed}"
+            )
+        if self.is_below_noise:
+            return (
+                f"{self.gate} is below the noise floor here, {(self.noise_floor or 0) * 100:.1f} % "
+                f"with {self.num_pairs} pairs; take a wider margin or more pairs"
+            )
+        return None
+
+    def describe(self) -> str:
+        """Return one line for a reader."""
+        loss = (
+            "nothing"
+            if self.smallest_loss is None
+            else f"only losses of {self.smallest_loss * 100:.1f} % or more"
+        )
+        if self.pairs_to_pass is None:
+            passing = "no number of pairs proves an unchanged candidate within a margin of 0"
+        elif self.pairs_to_pass > self.num_pairs:
+            passing = f"«no worse» needs about {self.pairs_to_pass:,} pairs if nothing changed"
+        else:
+            passing = f"enough pairs for «no worse» if nothing changed ({self.pairs_to_pass:,})"
+        return f"{self.gate}: {self.num_pairs} pairs see {loss}; {passing} [{self.assumption}]"
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "gate": self.gate,
+            "num_pairs": self.num_pairs,
+            "smallest_loss": self.smallest_loss,
+            "pairs_to_pass": self.pairs_to_pass,
+            "can_pass": self.can_pass,
+            "can_fail": self.can_fail,
+            "pairs_needed": self.pairs_needed,
+            "noise_floor": self.noise_floor,
+            "assumption": self.assumption,
+            "refusal": self.refusal,
+        }
+
+
+def foresee(
+    gates: Sequence[Gate], num_pairs: int, assumptions: Assumptions | None = None
+) -> list[Foresight]:
+    """Return for each gate what `num_pairs` pairs can see, at 80 % power and the 5 % level.
+
+    Errors are judged by what is observed and have no line. Accuracy: the exact power of the exact
+    McNemar test. Shift: the normal sample-size formula.
+    Quantile: the same for the pairs around the quantile.
+    """
+    known = assumptions or Assumptions()
+    return [
+        _foresee_accuracy(gate, num_pairs, known, len(gates))
+        if isinstance(gate, AccuracyGate)
+        else _foresee_latency(gate, num_pairs, known, len(gates))
+        for gate in gates
+        if not isinstance(gate, ErrorGate)
+    ]
+
+
+def refuse_hopeless(plan: Sequence[Foresight]) -> None:
+    """Stop before anything is asked if a gate can come to no verdict, or is below the noise.
+
+    Raises:
+        CannotMeasureError: If there is such a gate.
+    """
+    for line in plan:
+        if line.refusal and (line.is_below_noise or not (line.can_pass or line.can_fail)):
+            raise CannotMeasureError(
+                f"{line.refusal} (nothing was asked; --allow-inconclusive runs it all the same)"
+            )
+
+
+def _foresee_accuracy(gate: AccuracyGate, n: int, known: Assumptions, num_gates: int) -> Foresight:
+    is_preference = isinstance(gate, PreferenceGate)
+    discordance = ASSUMED_DECIDED if is_preference else known.discordance
+    to_pass = _pairs_for_margin(gate.margin) if gate.margin > 0 else None
+    to_fail = math.ceil(math.log2(num_gates / ALPHA_WORSE))
+    return Foresight(
+        gate=gate.text,
+        num_pairs=n,
+        smallest_loss=smallest_detectable_difference(n, discordance, ALPHA_SEEN, POWER),
+        pairs_to_pass=pairs_to_show_noninferiority(gate.margin, discordance, ALPHA_MARGIN, POWER)
+        if gate.margin > 0
+        else None,
+        can_pass=to_pass is not None and n >= to_pass,
+        can_fail=n >= to_fail,
+        pairs_needed=None if to_pass is None else max(to_pass, to_fail),
+        noise_floor=known.floor_of(gate, n),
+        margin=gate.margin,
+        assumption=f"if the judge decides {discordance:.0%} of the pairs"
+        if is_preference
+        else f"{_source(known)}{discordance * 100:.3g}% of the answers change",
+    )
+
+
+def _pairs_for_margin(margin: float) -> int:
+    """Return the pairs at which not one changed answer shows the margin, by the score test."""
+    low, high = 1, 2
+    while noninferior_accuracy(high, 0, 0, margin).p > ALPHA_MARGIN:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if noninferior_accuracy(middle, 0, 0, margin).p > ALPHA_MARGIN:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _foresee_latency(gate: LatencyGate, n: int, known: Assumptions, num_gates: int) -> Foresight:
+    spread = known.scatter[gate.metric]
+    scatter = spread * _error_factor(gate.quantile)
+    # A signed-rank test of n pairs cannot go below 2⁻ⁿ.
+    minimum = (
+        max(MIN_PAIRS, math.ceil(math.log2(num_gates / ALPHA_WORSE)))
+        if gate.quantile is None
+        else min_pairs_for(gate.quantile)
+    )
+    seen = (float(norm.ppf(1 - ALPHA_SEEN / 2)) + float(norm.ppf(POWER))) * scatter
+    passed = (float(norm.ppf(1 - ALPHA_MARGIN)) + float(norm.ppf(POWER))) * scatter
+    return Foresight(
+        gate=gate.text,
+        num_pairs=n,
+        smallest_loss=math.expm1(seen / math.sqrt(n)) if n >= minimum else None,
+        pairs_to_pass=max(minimum, math.ceil((passed / math.log1p(gate.margin)) ** 2))
+        if gate.margin > 0
+        else None,
+        can_pass=gate.margin > 0 and n >= minimum,
+        can_fail=n >= minimum,
+        pairs_needed=minimum if gate.margin > 0 else None,
+        noise_floor=known.floor_of(gate, n),
+        margin=gate.margin,
+        assumption=f"{_source(known)}B/A scatters by {spread * 100:.3g}% from pair to pair",
+    )
+
+
+def _source(known: Assumptions) -> str:
+    return "measured: " if known.is_measured else "if "
+
+
+def _error_factor(quantile: float | None) -> float:
+    """Return how much larger a gate's error is than that of a mean over all pairs.
+
+    √(π/3) for a Hodges-Lehmann shift; a quantile uses only the share 2·min(q, 1 − q) of the pairs.
+    """
+    share = 1.0 if quantile is None else 2 * min(quantile, 1 - quantile)
+    return math.sqrt(math.pi / 3 / share)

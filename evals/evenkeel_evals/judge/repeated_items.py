@@ -1,0 +1,101 @@
+"""Items that were asked several times: each counts once, with the mean of its repeats.
+
+Repeats of one item are not independent: taken for items, they would make every interval too short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import norm, t
+
+from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.judge.effect import Effect
+from evenkeel_evals.judge.effects import measure, worth_of
+from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, LatencyGate
+from evenkeel_evals.judge.latency_effects import Latencies, measure_latencies
+from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean
+from evenkeel_evals.stats.sign_flips import sign_flip_tails
+
+Z95 = float(norm.ppf(0.975))
+
+
+def has_repeats(pairs: Sequence[AnsweredPair]) -> bool:
+    """Return whether an item is among the pairs more than once."""
+    return len({pair.item.id for pair in pairs}) < len(pairs)
+
+
+def measure_items(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
+    """Return the effect of a gate over items, each with the mean of its repeats.
+
+    Accuracy and preference: mean of the items' B − A; direction by flipping the signs of whole
+    clusters of items; interval and margin with the cluster-robust normal error. Latency: each
+    item's geometric means, measured as single pairs are. Errors count by request.
+    """
+    items: dict[str, list[AnsweredPair]] = {}
+    for pair in pairs:
+        items.setdefault(pair.item.id, []).append(pair)
+    if isinstance(gate, LatencyGate):
+        return measure_latencies(gate, _latencies(gate, list(items.values())), seed)
+    if isinstance(gate, ErrorGate):
+        return measure(gate, pairs, seed)
+    return _shares(gate, list(items.values()))
+
+
+def _latencies(gate: LatencyGate, items: Sequence[Sequence[AnsweredPair]]) -> Latencies:
+    a, b, clusters, is_open = [], [], [], []
+    for repeats in items:
+        found = [(p, both) for p in repeats if (both := p.latencies_s(gate.metric)) is not None]
+        if found:
+            means = np.exp(np.log([both for _, both in found]).mean(axis=0))
+            a.append(float(means[0]))
+            b.append(float(means[1]))
+            clusters.append(repeats[0].item.cluster_id)
+            is_open.append(any(p.b.has_timed_out and not p.a.has_timed_out for p, _ in found))
+    return Latencies(
+        np.array(a, dtype=float),
+        np.array(b, dtype=float),
+        cluster_codes(clusters),
+        np.array(is_open, dtype=bool),
+    )
+
+
+def _shares(gate: AccuracyGate, items: Sequence[Sequence[AnsweredPair]]) -> Effect:
+    worth = worth_of(gate)
+    names: list[str] = []
+    means: list[tuple[float, float]] = []
+    for repeats in items:
+        known = [both for pair in repeats if (both := worth(pair)) is not None]
+        if known:
+            a, b = (sum(side) / len(known) for side in zip(*known, strict=True))
+            names.append(repeats[0].item.cluster_id)
+            means.append((a, b))
+    if not means:
+        return Effect(0, None, None, note="no item was scored on both sides")
+    values = np.array(means)
+    changes, codes = values[:, 1] - values[:, 0], cluster_codes(names)
+    num_clusters = int(codes.max()) + 1
+    lost, gained = int((changes < 0).sum()), int((changes > 0).sum())
+    spread = clustered_mean(changes.tolist(), names)
+    # Without any spread the limit says nothing: a margin of 0 changes in n, rule of three.
+    floor = 3 / num_clusters / Z95
+    width = max(spread.se_cr1 or 0.0, floor)
+    is_single = num_clusters == len(means)
+    z = Z95 if is_single or num_clusters < 2 else float(t.isf(0.025, num_clusters - 1))
+    less, greater = sign_flip_tails(cluster_sums(changes, codes))
+    beyond = (spread.mean + gate.margin) / width
+    return Effect(
+        num_pairs=len(means),
+        baseline=float(values[:, 0].mean()),
+        candidate=float(values[:, 1].mean()),
+        estimate=spread.mean,
+        lower=max(-1.0, spread.mean - z * width),
+        upper=min(1.0, spread.mean + z * width),
+        p_worse=less,
+        p_better=greater,
+        p_beyond=float(
+            norm.sf(beyond) if is_single or num_clusters < 2 else t.sf(beyond, num_clusters - 1)
+        ),
+        note=f"means of repeats: {lost} items lost, {gained} gained; signs flipped by cluster",
+    )

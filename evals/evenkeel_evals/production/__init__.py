@@ -1,0 +1,1 @@
+"""Evaluates what production answered, and learns from it."""

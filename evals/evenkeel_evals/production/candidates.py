@@ -1,0 +1,233 @@
+"""Candidates for a golden dataset: proposed by failures in production, accepted by people."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.dataset.dataset import Dataset
+from evenkeel_evals.production.likeness import EncodeAll, KnownQuestions, fingerprint
+from evenkeel_evals.scorers.base import make_scorer
+from evenkeel_evals.scorers.rules import scrub
+
+# Scorers whose reference is no text.
+JSON_REFERENCES = ("json", "refusal")
+# Takes what is being done, how much of it is done, and of how much.
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProductionFailure:
+    """One bad answer of production.
+
+    Attributes:
+        trace_id: Its trace.
+        messages: What was asked: role and content of each turn, without the system's.
+        answer: What was answered.
+        reasons: Who found it bad, and why.
+        corrected: What a person says it should have been.
+    """
+
+    trace_id: str
+    messages: tuple[tuple[str, str], ...]
+    answer: str
+    reasons: tuple[str, ...]
+    corrected: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A failure that may become an item; texts are scrubbed."""
+
+    id: str
+    trace_id: str
+    messages: tuple[tuple[str, str], ...]
+    answer: str
+    reasons: tuple[str, ...]
+    corrected: str | None
+
+    @property
+    def question(self) -> str:
+        """Return what the user said, all turns."""
+        return "\n".join(text for role, text in self.messages if role == "user")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a search for candidates found.
+
+    Attributes:
+        fresh: New candidates.
+        duplicates: Traces that were left out, and what they are like.
+    """
+
+    fresh: tuple[Candidate, ...]
+    duplicates: tuple[tuple[str, str], ...]
+
+
+class CandidateFile:
+    """`<dataset>.candidates.json`: what waits for a person, and what was turned down.
+
+    Args:
+        items_path: The dataset's .jsonl file; this one lies beside it.
+
+    Raises:
+        ConfigurationError: If it is there and damaged.
+    """
+
+    def __init__(self, items_path: Path) -> None:
+        self._items_path = items_path
+        self.path = items_path.with_suffix(".candidates.json")
+        record: dict[str, Any] = {"waiting": [], "rejected": []}
+        if self.path.exists():
+            try:
+                record = json.loads(self.path.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise ConfigurationError(f"{self.path} is damaged: {error}") from error
+        try:
+            self.waiting = [_read(entry) for entry in record["waiting"]]
+            self.rejected: list[dict[str, str]] = list(record["rejected"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError(f"{self.path} is damaged: {error!r}") from error
+
+    def propose(
+        self,
+        failures: Sequence[ProductionFailure],
+        dataset: Dataset,
+        encode_all: EncodeAll | None,
+        report: Report = lambda stage, done, total: None,
+    ) -> Proposal:
+        """Add the failures that are not there yet, in any sense, to what waits.
+
+        Args:
+            failures: What went wrong in production.
+            dataset: What is golden already.
+            encode_all: Gives embeddings; None leaves meaning out of the comparison.
+            report: Called with what is being done, how much of it is, and of how much.
+        """
+        known = KnownQuestions(encode_all)
+        for item in dataset.items:
+            known.add(item.id, "\n".join(m.content for m in item.messages if m.role == "user"))
+        for candidate in self.waiting:
+            known.add(candidate.id, candidate.question)
+        for entry in self.rejected:
+            known.add(entry["id"], entry["question"])
+        found = []
+        for failure in failures:
+            found.append(_scrubbed(failure))
+            report("comparing words", len(found), len(failures))
+        # What is written like a known question needs no embedding, nor does the dataset if all are.
+        open_ones = [c.question for c in found if known.find_written(c.question) is None]
+        if open_ones:
+            known.prepare(open_ones)
+        fresh: list[Candidate] = []
+        duplicates: list[tuple[str, str]] = []
+        for candidate in found:
+            like = known.find(candidate.question)
+            if like is not None:
+                duplicates.append((candidate.trace_id, f"{like.how} as {like.other_id}"))
+                continue
+            known.add(candidate.id, candidate.question)
+            fresh.append(candidate)
+        self.waiting += fresh
+        self._write()
+        return Proposal(tuple(fresh), tuple(duplicates))
+
+    def accept(self, candidate_id: str, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a candidate an item and return it; the dataset has to be locked anew after that.
+
+        Args:
+            candidate_id: Which one.
+            row: reference, scorer and tags, as a person gave them.
+
+        Raises:
+            ConfigurationError: If there is no such candidate, or the scorer refuses the reference.
+        """
+        candidate = self._find(candidate_id)
+        make_scorer(row["scorer"], row["reference"])
+        item = {
+            "id": candidate.id,
+            "messages": [{"role": role, "content": text} for role, text in candidate.messages],
+            **row,
+            "cluster_id": candidate.id,
+        }
+        text = self._items_path.read_text(encoding="utf-8")
+        separator = "" if not text or text.endswith("\n") else "\n"
+        line = json.dumps(item, ensure_ascii=False)
+        _replace(self._items_path, f"{text}{separator}{line}\n")
+        self.waiting.remove(candidate)
+        self._write()
+        return item
+
+    def reject(self, candidate_id: str, reason: str) -> None:
+        """Turn a candidate down: nothing like it is proposed again.
+
+        Raises:
+            ConfigurationError: If there is no such candidate.
+        """
+        candidate = self._find(candidate_id)
+        entry = {"id": candidate.id, "question": candidate.question, "reason": reason}
+        self.rejected.append(entry)
+        self.waiting.remove(candidate)
+        self._write()
+
+    def _find(self, candidate_id: str) -> Candidate:
+        for candidate in self.waiting:
+            if candidate.id == candidate_id:
+                return candidate
+        waiting = ", ".join(c.id for c in self.waiting[:5]) or "none"
+        raise ConfigurationError(f"no candidate {candidate_id!r} waits; waiting: {waiting}")
+
+    def _write(self) -> None:
+        record = {"waiting": [asdict(c) for c in self.waiting], "rejected": self.rejected}
+        _replace(self.path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+def _read(entry: Mapping[str, Any]) -> Candidate:
+    turns = tuple((str(role), str(text)) for role, text in entry["messages"])
+    return Candidate(**{**entry, "messages": turns, "reasons": tuple(entry["reasons"])})
+
+
+def _scrubbed(failure: ProductionFailure) -> Candidate:
+    messages = tuple((role, scrub(text)) for role, text in failure.messages)
+    question = "\n".join(text for role, text in messages if role == "user")
+    return Candidate(
+        id=f"grown-{fingerprint(question)[:10]}",
+        trace_id=failure.trace_id,
+        messages=messages,
+        answer=scrub(failure.answer),
+        reasons=tuple(scrub(reason) for reason in failure.reasons),
+        corrected=None if failure.corrected is None else scrub(failure.corrected),
+    )
+
+
+def read_turns(stored: str) -> tuple[tuple[str, str], ...]:
+    """Return role and text of stored messages, without the system's; empty for anything else.
+
+    The system message belongs to the prompt under test, not to the item.
+    """
+    try:
+        turns = [
+            (str(t["role"]), "".join(str(p["content"]) for p in t["parts"] if "content" in p))
+            for t in json.loads(stored)
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+    return tuple(turn for turn in turns if turn[0] not in ("system", "developer"))
+
+
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with draft.open("wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""A run as a table, Markdown, HTML, JUnit and spans."""

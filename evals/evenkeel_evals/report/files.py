@@ -1,0 +1,47 @@
+"""Writes the files of a `--report` folder, each whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from evenkeel.errors import CannotMeasureError
+from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.report.html import to_html
+from evenkeel_evals.report.junit import to_junit
+from evenkeel_evals.report.manifest import to_manifest
+from evenkeel_evals.report.table import to_markdown
+
+
+def write_files(outcome: Outcome, folder: Path, dashboard_url: str) -> None:
+    """Write a run's reports; the same outcome gives the same bytes.
+
+    Raises:
+        CannotMeasureError: If the folder does not take them; the journal is kept all the same.
+    """
+    texts = {
+        "run.json": json.dumps(outcome.to_record(), indent=2) + "\n",
+        "manifest.json": json.dumps(to_manifest(outcome), indent=2) + "\n",
+        "report.md": to_markdown(outcome),
+        "report.html": to_html(outcome, dashboard_url),
+        "junit.xml": to_junit(outcome),
+    }
+    for name, text in texts.items():
+        try:
+            _write(folder / name, text)
+        except OSError as error:
+            raise CannotMeasureError(
+                f"{folder / name} cannot be written: {error.strerror}; the answers are kept, "
+                "run again with the same --report"
+            ) from error
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file in one step, so that nobody ever reads half of it."""
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("wb") as file:
+        file.write(text.encode("utf-8", "replace"))
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

@@ -1,0 +1,113 @@
+"""What a run was made of, by hash: enough to tell whether another was the same, or to repeat it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.prompts.gate_verdict import JudgedRun
+from evenkeel.prompts.registry import DIGITS
+from evenkeel_evals.judge.outcome import Outcome
+
+# Whatever can move a number of a verdict.
+PACKAGES = ("evenkeel", "evenkeel-evals", "numpy", "scipy", "statsmodels", "httpx")
+
+
+def to_manifest(outcome: Outcome) -> dict[str, Any]:
+    """Return dataset, prompts, configuration and engine of a run, each with its hash."""
+    return {
+        "run_id": outcome.run_id,
+        "dataset": {
+            "name": outcome.dataset.name,
+            "version": outcome.dataset.version,
+            "content_hash": outcome.dataset.content_hash,
+            "num_items": len(outcome.dataset.items),
+            "items_asked_hash": hash_of("\n".join(pair.item.id for pair in outcome.pairs)),
+        },
+        "prompts": {
+            role: {
+                "name": side.prompt_name,
+                "version": side.prompt_version,
+                "content_hash": hash_of(side.system or ""),
+            }
+            for role, side in _roles(outcome)
+        },
+        "configuration": {
+            "gates": list(dict.fromkeys(r.gate.text for r in outcome.judgement.results)),
+            "seed": outcome.seed,
+            "concurrency": outcome.concurrency,
+            "cache": outcome.cache.value,
+            "mode": outcome.mode.value,
+            "max_unmeasured_ratio": outcome.max_unmeasured_ratio,
+            "allows_inconclusive": outcome.allows_inconclusive,
+        },
+        "sides": {
+            role: {
+                **asdict(side),
+                "sampling": dict(side.sampling),
+                "content_hash": side.content_hash,
+            }
+            for role, side in _roles(outcome)
+        },
+        "engine": {
+            role: outcome.engines.get(letter)
+            for role, letter in (("baseline", "A"), ("candidate", "B"))
+        },
+        "versions": {"python": platform.python_version(), **_versions()},
+    }
+
+
+def _roles(outcome: Outcome) -> list[tuple[str, Any]]:
+    return [("baseline", outcome.sides["A"]), ("candidate", outcome.sides["B"])]
+
+
+def hash_of(text: str) -> str:
+    """Return the digest of a text, with the name of the algorithm."""
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def read_judged_run(folder: Path) -> JudgedRun:
+    """Return what the run of a `--report` folder proves.
+
+    Raises:
+        ConfigurationError: If the folder holds no report.
+    """
+    try:
+        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        is_same_run = manifest["run_id"] == run["run_id"]
+        judged = JudgedRun(
+            run_id=str(run["run_id"]),
+            verdict=str(run["verdict"]),
+            baseline=_version_of(manifest["prompts"]["baseline"]),
+            candidate=_version_of(manifest["prompts"]["candidate"]),
+            remark=str(run["headline"]),
+        )
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigurationError(f"{folder} holds no report of `evenkeel eval run`") from error
+    if not is_same_run:
+        raise ConfigurationError(f"{folder}: run.json and manifest.json are of different runs")
+    return judged
+
+
+def _version_of(prompt: dict[str, Any]) -> str:
+    """Return the version of a text: the first digits of what `hash_of` returned."""
+    return str(prompt["content_hash"]).removeprefix("sha256:")[:DIGITS]
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found

@@ -1,0 +1,54 @@
+"""Reads from the store where the server spent its time on a run's requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Set
+from pathlib import Path
+
+from evenkeel.store import Store
+from evenkeel_evals.ask.answers import ServerTimes
+
+_HERE = Path(__file__).parent
+# Spans travel in batches: a runtime sends within seconds, the collector inserts within one.
+WAIT_S = 10.0
+PAUSE_S = 0.5
+
+
+def read_server_times(
+    url: str, run_id: str, start_ns: int, wanted: Set[str], wait_s: float = WAIT_S
+) -> dict[str, ServerTimes]:
+    """Return the times by trace id, having waited for the last spans for a while.
+
+    Args:
+        url: The store.
+        run_id: Of the run; its requests carry it as session.
+        start_ns: When the run began.
+        wanted: The traces that should be there.
+        wait_s: How long to wait for them.
+
+    Raises:
+        StoreError: If the store does not answer.
+    """
+    store = Store(url)
+    parameters = {"sessions": [f"{run_id}-A", f"{run_id}-B"], "start_ns": start_ns}
+    give_up = time.monotonic() + wait_s
+    try:
+        while True:
+            found = {
+                str(row["trace_id"]): ServerTimes(
+                    float(row["queue_s"]),
+                    float(row["prefill_s"]),
+                    float(row["decode_s"]),
+                    int(row["output_tokens"]),
+                )
+                for row in store.rows(_HERE / "eval_server_times.sql", parameters)
+                if row["trace_id"] in wanted
+                and None not in (row["queue_s"], row["prefill_s"], row["decode_s"])
+                and row["output_tokens"] is not None
+            }
+            if len(found) == len(wanted) or time.monotonic() > give_up:
+                return found
+            time.sleep(PAUSE_S)
+    finally:
+        store.close()

@@ -1,0 +1,1 @@
+"""Scorers: pure functions from an answer and its reference to a score."""

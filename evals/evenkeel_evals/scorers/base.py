@@ -1,0 +1,317 @@
+"""Scorers: pure functions from an answer and its reference to a score.
+
+What cannot be scored is `unscored`, never `wrong`: a broken stream says nothing about accuracy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib import import_module
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+
+
+class Label(StrEnum):
+    """What a score amounts to."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNSCORED = "unscored"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The outcome of one answer.
+
+    Attributes:
+        value: From 0 to 1; None if unscored.
+        label: right, wrong or unscored.
+        reason: Why, where the label alone does not say.
+    """
+
+    value: float | None
+    label: Label
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, is_right: bool, reason: str | None = None) -> Score:
+        """Return a score of 1 or 0."""
+        return cls(float(is_right), Label.RIGHT if is_right else Label.WRONG, reason)
+
+    @classmethod
+    def unscored(cls, reason: str) -> Score:
+        """Return the score of an answer that could not be judged."""
+        return cls(None, Label.UNSCORED, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class LateCheck:
+    """A judgement that no pure function can make: a model or a program is asked beforehand.
+
+    Attributes:
+        kind: rubric or python.
+        what: The criterion, or the file and function.
+        detail: What the function is given besides, as JSON.
+    """
+
+    kind: str
+    what: str
+    detail: str = "null"
+
+    @property
+    def digest(self) -> str:
+        """Return its name in journals: equal checks, equal names."""
+        text = json.dumps([self.kind, self.what, self.detail])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known of an answer besides its text; None where it is not known.
+
+    Attributes:
+        ttft_s: First text − send, in seconds.
+        e2e_s: Last text − send, in seconds.
+        input_tokens: As the server counted.
+        output_tokens: As the server counted.
+        cost: What the answer cost, in the currency of the dataset.
+        found: What late checks came to; those that are missing were not made.
+    """
+
+    ttft_s: float | None = None
+    e2e_s: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    found: Mapping[LateCheck, Score] = field(default_factory=lambda: NOTHING_FOUND)
+
+
+NOTHING_FOUND: Mapping[LateCheck, Score] = {}
+NO_CONTEXT = Context()
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """A named scorer bound to its options and reference.
+
+    Attributes:
+        name: As in the dataset.
+        judge: Gives the score of an answer in its context.
+        checks: What has to be found out before; an answer without it is unscored.
+    """
+
+    name: str
+    judge: Callable[[str, Context], Score]
+    checks: tuple[LateCheck, ...] = ()
+
+    def score(self, answer: str, context: Context = NO_CONTEXT) -> Score:
+        """Return the score of an answer."""
+        return self.judge(answer, context)
+
+
+Options = Mapping[str, Any]
+Judge = Callable[[str], Score]
+Maker = Callable[[Any, Options], Judge | Scorer]
+
+
+def make_scorer(spec: str | Mapping[str, Any], reference: Any) -> Scorer:
+    """Bind a scorer to one item's reference.
+
+    Args:
+        spec: Its name, or an object with `name` and options, such as
+            {"name": "numeric", "tolerance": 0.01}.
+        reference: The expected answer, in the form that the scorer wants.
+
+    Raises:
+        ConfigurationError: If the scorer or an option is unknown, or the reference does not suit.
+    """
+    options = {} if isinstance(spec, str) else dict(spec)
+    name = spec if isinstance(spec, str) else options.pop("name", None)
+    if not isinstance(name, str) or name not in {**_MAKERS, **_MAKERS_ELSEWHERE}:
+        known = ", ".join(sorted({*_MAKERS, *_MAKERS_ELSEWHERE}))
+        raise ConfigurationError(f"scorer {name!r} is unknown; known: {known}")
+    maker, allowed = _MAKERS[name] if name in _MAKERS else _find_elsewhere(name)
+    unknown = set(options) - allowed
+    if unknown:
+        raise ConfigurationError(
+            f"scorer {name!r} has no option {min(unknown)!r}; known: {sorted(allowed)}"
+        )
+    made = maker(reference, options)
+    return made if isinstance(made, Scorer) else Scorer(name, lambda answer, _: made(answer))
+
+
+def normalise(text: str) -> str:
+    """Return text in NFKC and lower case, punctuation dropped, white space collapsed.
+
+    A sign or a decimal point inside a number is kept: 1.5 is not 15, and −3 is not 3.
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("−", "-")
+    kept = re.sub(r"(?!(?<=\d)[.,:](?=\d))(?!-\d)[^\w\s%$€£+]", " ", folded)
+    return " ".join(kept.split())
+
+
+def read_text(name: str, reference: Any) -> str:
+    """Return the reference if it is a text.
+
+    Raises:
+        ConfigurationError: If it is not.
+    """
+    if not isinstance(reference, str):
+        raise ConfigurationError(
+            f"scorer {name!r} needs a string as reference, got {reference!r:.60}"
+        )
+    return reference
+
+
+def read_texts(name: str, reference: Any) -> list[str]:
+    """Return the accepted references: one string, or a list of alternatives.
+
+    Raises:
+        ConfigurationError: If the reference is neither.
+    """
+    if isinstance(reference, list) and reference:
+        return [read_text(name, member) for member in reference]
+    return [read_text(name, reference)]
+
+
+def read_threshold(name: str, options: Options, default: float) -> float:
+    """Return the option `threshold`: from which value on an answer is right.
+
+    Raises:
+        ConfigurationError: If it is not a number from 0 to 1.
+    """
+    threshold = options.get("threshold", default)
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise ConfigurationError(f"threshold of scorer {name!r} is {threshold!r}, expected 0 to 1")
+    if not 0 <= threshold <= 1:
+        raise ConfigurationError(f"threshold of scorer {name!r} is {threshold}, expected 0 to 1")
+    return float(threshold)
+
+
+def _exact(reference: Any, _: Options) -> Judge:
+    accepted = {text.strip() for text in read_texts("exact", reference)}
+    return lambda answer: Score.of(answer.strip() in accepted)
+
+
+def _normalised(reference: Any, _: Options) -> Judge:
+    accepted = {normalise(text) for text in read_texts("normalised", reference)}
+    return lambda answer: Score.of(normalise(answer) in accepted)
+
+
+def _contains(reference: Any, options: Options) -> Judge:
+    wanted = [normalise(text) for text in read_texts("contains", reference)]
+    banned = [normalise(text) for text in read_texts("contains", options.get("not") or ["\0"])]
+
+    def judge(answer: str) -> Score:
+        padded = f" {normalise(answer)} "
+        missing = [text for text in wanted if f" {text} " not in padded]
+        present = [text for text in banned if text and f" {text} " in padded]
+        if missing:
+            return Score.of(False, f"lacks {missing[0]!r}")
+        return Score.of(not present, f"has {present[0]!r}" if present else None)
+
+    return judge
+
+
+_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+def _last_number(text: str) -> float | None:
+    found = _NUMBER.findall(text.replace("−", "-"))
+    return float(found[-1].replace(",", "")) if found else None
+
+
+def _numeric(reference: Any, options: Options) -> Judge:
+    expected = _last_number(reference) if isinstance(reference, str) else reference
+    if isinstance(expected, bool) or not isinstance(expected, int | float):
+        raise ConfigurationError(
+            f"scorer 'numeric' needs a number as reference, got {reference!r:.60}"
+        )
+    tolerance, relative = float(options.get("tolerance", 0)), float(options.get("relative", 0))
+
+    def judge(answer: str) -> Score:
+        number = _last_number(answer)
+        if number is None:
+            return Score.of(False, "no number in the answer")
+        allowed = max(tolerance, relative * abs(expected), 1e-12 * abs(expected))
+        return Score.of(abs(number - expected) <= allowed, f"found {number:g}")
+
+    return judge
+
+
+def _regex(reference: Any, options: Options) -> Judge:
+    try:
+        flags = 0 if options.get("case_sensitive", True) else re.IGNORECASE
+        pattern = re.compile(read_text("regex", reference), flags)
+    except re.error as error:
+        raise ConfigurationError(f"reference is not a regular expression: {error}") from error
+    find = pattern.fullmatch if options.get("full", False) else pattern.search
+    return lambda answer: Score.of(find(answer.strip()) is not None)
+
+
+def _f1(reference: Any, options: Options) -> Judge:
+    """Judge by the overlap of words; right from the option `threshold` on, 0.8 unless said."""
+    accepted = [Counter(normalise(text).split()) for text in read_texts("f1", reference)]
+    threshold = read_threshold("f1", options, 0.8)
+
+    def judge(answer: str) -> Score:
+        value = max(_overlap(Counter(normalise(answer).split()), words) for words in accepted)
+        return Score(value, Label.RIGHT if value >= threshold else Label.WRONG)
+
+    return judge
+
+
+def _overlap(found: Counter[str], expected: Counter[str]) -> float:
+    if not found and not expected:
+        return 1.0
+    return 2 * (found & expected).total() / (found.total() + expected.total())
+
+
+_MAKERS: Mapping[str, tuple[Maker, frozenset[str]]] = {
+    "exact": (_exact, frozenset()),
+    "normalised": (_normalised, frozenset()),
+    "contains": (_contains, frozenset({"not"})),
+    "numeric": (_numeric, frozenset({"tolerance", "relative"})),
+    "regex": (_regex, frozenset({"case_sensitive", "full"})),
+    "f1": (_f1, frozenset({"threshold"})),
+}
+
+# Modules with makers, imported when one is wanted: what they need in turn is not needed by datasets
+# that do without.
+_MAKERS_ELSEWHERE: Mapping[str, tuple[str, str, frozenset[str]]] = {
+    "equals": ("literal", "equals", frozenset({"case_sensitive", "strip"})),
+    "substring": ("literal", "substring", frozenset({"any", "case_sensitive"})),
+    "starts_with": ("literal", "starts_with", frozenset({"case_sensitive", "strip"})),
+    "ends_with": ("literal", "ends_with", frozenset({"case_sensitive", "strip"})),
+    "json": ("json", "json_answer", frozenset({"schema", "fence"})),
+    "contains_json": ("json", "contains_json", frozenset({"schema"})),
+    "latency": ("reply", "latency", frozenset({"metric"})),
+    "cost": ("reply", "cost", frozenset({"input_per_million", "output_per_million"})),
+    "rubric": ("late", "rubric", frozenset()),
+    "python": ("late", "python", frozenset({"file", "function"})),
+    "all": ("combined", "all_of", frozenset({"of"})),
+    "not": ("combined", "negated", frozenset({"scorer"})),
+    "rouge_l": ("text", "rouge_l", frozenset({"threshold"})),
+    "bleu": ("text", "bleu", frozenset({"threshold"})),
+    "chrf": ("text", "chrf", frozenset({"threshold"})),
+    "edit": ("text", "edit", frozenset({"threshold"})),
+    "embedding": ("embedding", "embedding", frozenset({"threshold"})),
+    "refusal": ("rules", "refusal", frozenset()),
+    "pii": ("rules", "pii", frozenset({"allow"})),
+    "secret": ("rules", "secret", frozenset({"allow"})),
+    "safety": ("rules", "safety", frozenset({"ban"})),
+}
+
+
+def _find_elsewhere(name: str) -> tuple[Maker, frozenset[str]]:
+    module, function, allowed = _MAKERS_ELSEWHERE[name]
+    maker: Maker = getattr(import_module(f"evenkeel_evals.scorers.{module}"), function)
+    return maker, allowed

@@ -1,0 +1,77 @@
+"""Scorers that compare letters as they are, as other tools do: nothing is normalised."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.scorers.base import Judge, Options, Score, read_texts
+
+
+def equals(reference: Any, options: Options) -> Judge:
+    """Judge that the answer is the reference, or one of a list, white space included."""
+    fold = _fold("equals", options)
+    accepted = {fold(text) for text in read_texts("equals", reference)}
+    return lambda answer: Score.of(fold(answer) in accepted)
+
+
+def substring(reference: Any, options: Options) -> Judge:
+    """Judge that the reference is in the answer; of a list all must be, or with `any` one."""
+    fold = _fold("substring", options)
+    texts = read_texts("substring", reference)
+    if "" in texts:
+        raise ConfigurationError("scorer 'substring' has an empty text as reference: always right")
+    wanted = [fold(text) for text in texts]
+    is_any = read_flag("substring", options, "any", False)
+
+    def judge(answer: str) -> Score:
+        folded = fold(answer)
+        missing = [text for text in wanted if text not in folded]
+        if is_any:
+            return Score.of(len(missing) < len(wanted))
+        return Score.of(not missing, f"lacks {missing[0]!r:.80}" if missing else None)
+
+    return judge
+
+
+def starts_with(reference: Any, options: Options) -> Judge:
+    """Judge that the answer begins with the reference, or with one of a list."""
+    fold = _fold("starts_with", options)
+    accepted = tuple(fold(text) for text in read_texts("starts_with", reference))
+    return lambda answer: Score.of(fold(answer).startswith(accepted))
+
+
+def ends_with(reference: Any, options: Options) -> Judge:
+    """Judge that the answer ends with the reference, or with one of a list."""
+    fold = _fold("ends_with", options)
+    accepted = tuple(fold(text) for text in read_texts("ends_with", reference))
+    return lambda answer: Score.of(fold(answer).endswith(accepted))
+
+
+def read_flag(name: str, options: Options, option: str, default: bool) -> bool:
+    """Return an option that is true or false.
+
+    Raises:
+        ConfigurationError: If it is neither.
+    """
+    value = options.get(option, default)
+    if not isinstance(value, bool):
+        raise ConfigurationError(
+            f"option {option!r} of scorer {name!r} is {value!r:.40}, expected true or false"
+        )
+    return value
+
+
+def _fold(name: str, options: Options) -> Callable[[str], str]:
+    """Return what is done to both texts before they are compared.
+
+    By default nothing; `case_sensitive`: false ignores case, `strip`: true takes white space and
+    punctuation off both ends.
+    """
+    is_cased = read_flag(name, options, "case_sensitive", True)
+    dropped = string.whitespace + string.punctuation
+    if not read_flag(name, options, "strip", False):
+        return str if is_cased else str.casefold
+    return lambda text: (text if is_cased else text.casefold()).strip(dropped)

@@ -1,0 +1,124 @@
+"""What items that come in groups are worth: sums, standard errors and design effects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.stats.inputs import Floats, check_list, check_numbers
+
+# Below so many clusters with a change, how alike the changes in a cluster are cannot be learned
+# from them.
+ENOUGH_CHANGED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteredMean:
+    """A mean with three standard errors.
+
+    Attributes:
+        mean: Mean of the scores.
+        se_iid: s / √n, s with n − 1; as if items were independent. None below 2 items.
+        se_cr0: √(Σ over clusters of (Σ residuals)²) / n; None below 2 clusters.
+        se_cr1: se_cr0 · √(G / (G − 1)), G clusters; None below 2 clusters.
+    """
+
+    mean: float
+    se_iid: float | None
+    se_cr0: float | None
+    se_cr1: float | None
+
+
+def clustered_mean(scores: Sequence[float], clusters: Sequence[Hashable]) -> ClusteredMean:
+    """Return the mean and its cluster-robust errors: questions on one text are not independent.
+
+    Source: Liang and Zeger 1986; Miller 2024, "Adding Error Bars to Evals", section 2.2. The
+    residuals of a single cluster sum to 0, so no error can be learned from it: None, not 0.
+
+    Raises:
+        ConfigurationError: If there are no scores, or not one cluster a score.
+    """
+    values = check_numbers("scores", scores)
+    names = check_list("clusters", clusters)
+    if len(names) != len(values):
+        raise ConfigurationError(
+            f"scores has {len(values)} values and clusters {len(names)}, expected one each"
+        )
+    if any(isinstance(name, list | dict) or name is None for name in names):
+        raise ConfigurationError("clusters must be strings or numbers, one a score")
+    n, mean = len(values), float(np.mean(values))
+    sums: dict[Hashable, float] = {}
+    for name, residual in zip(names, values - mean, strict=True):
+        sums[name] = sums.get(name, 0.0) + float(residual)
+    se_iid = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else None
+    if len(sums) < 2:
+        return ClusteredMean(mean, se_iid, None, None)
+    cr0 = math.sqrt(math.fsum(total**2 for total in sums.values())) / n
+    return ClusteredMean(mean, se_iid, cr0, cr0 * math.sqrt(len(sums) / (len(sums) - 1)))
+
+
+def cluster_codes(names: Sequence[Hashable]) -> NDArray[np.int64]:
+    """Return the number of each item's cluster, from 0 in the order of appearance."""
+    known: dict[Hashable, int] = {}
+    return np.array([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
+
+
+def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> Floats:
+    """Return the sum of the values in each cluster."""
+    return np.asarray(np.bincount(codes, weights=values), dtype=float)
+
+
+def design_effect(changes: Floats, baseline: Floats, codes: NDArray[np.int64]) -> float:
+    """Return how many items of these clusters are worth one independent item; 1 where all are.
+
+    n items have the information of n / design effect independent ones (Kish 1965). It is the
+    cluster-robust variance of the mean change over that of independent items, at least 1 and at
+    most Σm²/Σm, m the sizes of the clusters, which stands for clusters that are of one mind. Where
+    changes are too few to tell, items are as alike as the baseline's scores within a cluster; where
+    those do not vary either, nothing speaks for independence: of one mind.
+
+    Args:
+        changes: Each item's B − A.
+        baseline: Each item's A.
+        codes: Each item's cluster, from 0.
+    """
+    sizes = np.bincount(codes)
+    largest = float((sizes.astype(float) ** 2).sum() / sizes.sum())
+    if largest == 1:
+        return 1.0
+    if len(sizes) < 2:
+        return largest
+    found = _variance_ratio(changes, codes)
+    if len(set(codes[changes != 0].tolist())) < ENOUGH_CHANGED:
+        alike = _intraclass_correlation(baseline, codes)
+        known = 1 + (largest - 1) * (1.0 if alike is None else alike)
+        found = known if found is None else max(found, known)
+    return min(largest, max(1.0, found if found is not None else largest))
+
+
+def _variance_ratio(values: Floats, codes: NDArray[np.int64]) -> float | None:
+    residuals = values - values.mean()
+    total = float((residuals**2).sum())
+    if total == 0:
+        return None
+    sums = cluster_sums(residuals, codes)
+    return float((sums**2).sum()) * len(sums) / (len(sums) - 1) / total
+
+
+def _intraclass_correlation(values: Floats, codes: NDArray[np.int64]) -> float | None:
+    """Return the share of the variance between clusters, 0 to 1 (ANOVA); None without variance."""
+    sizes = np.bincount(codes)
+    n, count = len(values), len(sizes)
+    if n == count:
+        return 0.0
+    means = cluster_sums(values, codes) / sizes
+    within = float(((values - means[codes]) ** 2).sum()) / (n - count)
+    between = float((sizes * (means - values.mean()) ** 2).sum()) / (count - 1)
+    size = (n - float((sizes.astype(float) ** 2).sum()) / n) / (count - 1)
+    total = between + (size - 1) * within
+    return None if total <= 0 else min(1.0, max(0.0, (between - within) / total))

@@ -1,0 +1,215 @@
+"""The prompt registry on disk: drafts, content-addressed versions, labels with their history.
+
+    prompts/
+      support.toml                       the draft, edited by people
+      versions/support/3f2a….toml        one file a version, never changed
+      labels/support.json                which version each label means, and how it came to that
+
+A version is the first 12 hex digits of the SHA-256 of the text, so the same text is the same
+version everywhere, and a label can only ever mean one text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.prompts.freeze import check_not_frozen
+from evenkeel.synced_text import replace_text
+
+DRAFT = "draft"
+LABELS = ("production", "canary")
+DIGITS = 12
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_VERSION = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptVersion:
+    """One text under one name.
+
+    Attributes:
+        name: The prompt's name.
+        version: Digest of the text.
+        system: The text: the system message.
+    """
+
+    name: str
+    version: str
+    system: str
+
+    @property
+    def label(self) -> str:
+        """Return `name@version`, as spans carry it."""
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A label that was set: one line of its history.
+
+    Attributes:
+        time_s: Unix seconds.
+        label: Which label.
+        version: What it means since.
+        reason: The run that passed, or why it was forced or rolled back.
+        run_id: The run that passed; None if none did.
+        is_rollback: Whether the label went back to what it meant before.
+    """
+
+    time_s: int
+    label: str
+    version: str
+    reason: str
+    run_id: str | None
+    is_rollback: bool = False
+
+
+def digest(system: str) -> str:
+    """Return the version of a text."""
+    return hashlib.sha256(system.encode()).hexdigest()[:DIGITS]
+
+
+class PromptRegistry:
+    """Reads and writes a folder of prompts.
+
+    Args:
+        folder: The folder, such as `prompts`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder."""
+        return self._folder
+
+    def check_not_frozen(self, name: str) -> None:
+        """Refuse a promotion while an SLO freezes it.
+
+        Raises:
+            ConfigurationError: If one does; names it and since when.
+        """
+        check_not_frozen(self._folder, name)
+
+    def names(self) -> list[str]:
+        """Return the prompts that have a draft or a label, sorted."""
+        drafts = {path.stem for path in self._folder.glob("*.toml")}
+        return sorted(drafts | {path.stem for path in (self._folder / "labels").glob("*.json")})
+
+    def versions(self, name: str) -> list[str]:
+        """Return the versions that were kept, oldest first."""
+        found = (self._folder / "versions" / name).glob("*.toml")
+        return [p.stem for p in sorted(found, key=lambda p: (p.stat().st_mtime_ns, p.stem))]
+
+    def draft(self, name: str) -> PromptVersion:
+        """Return the text that is being edited.
+
+        Raises:
+            ConfigurationError: If there is none, or its file is wrong.
+        """
+        return self._read(name, self._folder / f"{_checked(name)}.toml")
+
+    def resolve(self, reference: str) -> PromptVersion:
+        """Return what `name@label`, `name@version`, `name@draft` or `name` (production) means.
+
+        Raises:
+            ConfigurationError: If it means nothing here, or the kept text is not the one that its
+                version says.
+        """
+        name, _, selector = reference.partition("@")
+        selector = selector or LABELS[0]
+        if selector == DRAFT:
+            return self.draft(name)
+        version = selector
+        if _VERSION.fullmatch(selector) is None:
+            labels = self.labels(name)
+            if selector not in labels:
+                if name not in self.names():
+                    # It has neither a label nor a draft: the draft's error says what there is.
+                    self.draft(name)
+                known = ", ".join([*labels, DRAFT])
+                raise ConfigurationError(f"prompt {name!r} has no {selector!r}; it has {known}")
+            version = labels[selector]
+        path = self._folder / "versions" / _checked(name) / f"{version}.toml"
+        found = self._read(name, path)
+        if found.version != version:
+            raise ConfigurationError(f"{path} was changed: its text is version {found.version}")
+        return found
+
+    def keep(self, prompt: PromptVersion) -> None:
+        """Keep a text as a version; one that is kept already stays as it is."""
+        path = self._folder / "versions" / _checked(prompt.name) / f"{prompt.version}.toml"
+        if not path.exists():
+            replace_text(path, f"system = {json.dumps(prompt.system, ensure_ascii=False)}\n")
+
+    def labels(self, name: str) -> dict[str, str]:
+        """Return which version each label means."""
+        return {move.label: move.version for move in self.history(name)}
+
+    def history(self, name: str) -> list[Move]:
+        """Return every move of a label, oldest first.
+
+        Raises:
+            ConfigurationError: If the file is damaged.
+        """
+        path = self._folder / "labels" / f"{_checked(name)}.json"
+        if not path.exists():
+            return []
+        try:
+            return [Move(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigurationError(f"{path} is damaged: {error}") from error
+
+    def move(self, name: str, move: Move) -> None:
+        """Set a label: the file is replaced in one step, so that a reader sees the old or the new.
+
+        Raises:
+            ConfigurationError: If the folder cannot be written.
+        """
+        moves = [asdict(entry) for entry in [*self.history(name), move]]
+        path = self._folder / "labels" / f"{_checked(name)}.json"
+        replace_text(path, json.dumps(moves, indent=1, ensure_ascii=False) + "\n")
+
+    def previous(self, name: str, label: str) -> str | None:
+        """Return what a label goes back to; None if there is nothing.
+
+        Going back twice goes back two versions, never forward to the one that was bad.
+        """
+        stack: list[str] = []
+        for move in self.history(name):
+            if move.label == label and move.is_rollback:
+                stack.pop()
+            elif move.label == label:
+                stack.append(move.version)
+        return stack[-2] if len(stack) > 1 else None
+
+    def _read(self, name: str, path: Path) -> PromptVersion:
+        try:
+            record: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            known = ", ".join(self.names()) or "none"
+            raise ConfigurationError(f"{path} is not there; prompts here: {known}") from error
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"{path} cannot be read: {error}") from error
+        unknown = set(record) - {"system", "description"}
+        if unknown or not isinstance(record.get("system"), str):
+            what = f"unknown key {min(unknown)!r}" if unknown else "no text under 'system'"
+            raise ConfigurationError(f'{path}: {what}; expected system = "…" and a description')
+        return PromptVersion(name, digest(record["system"]), record["system"])
+
+
+def _checked(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise ConfigurationError(
+            f"{name!r} is no name of a prompt; use a-z, 0-9, - and _, such as support"
+        )
+    return name

@@ -1,0 +1,152 @@
+"""Replays counted minutes against an SLO: the alerts it would have sent."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo.arithmetic import MINUTE_S, Counts, Severity, budget_left_ratio
+from evenkeel.slo.model import Slo
+from evenkeel.slo.series import BucketSeries, SeriesEvaluator
+
+COLUMNS = ("minute", "total", "bad")
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSpan:
+    """An alert held in every minute from `from_minute` to `to_minute`, both inclusive."""
+
+    slo: str
+    severity: Severity
+    from_minute: int
+    to_minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestResult:
+    """What an SLO would have said of the history.
+
+    Attributes:
+        alerts: By start, then severity; minutes that follow each other are one alert.
+        budget_left_ratio: Over all events; None without any.
+        sli: Over all events; None without any.
+    """
+
+    alerts: tuple[AlertSpan, ...]
+    budget_left_ratio: float | None
+    sli: float | None
+
+
+def replay(slo: Slo, minutes: Mapping[int, Counts], until: int | None = None) -> BacktestResult:
+    """Return the alerts that `slo` would have held over the minutes.
+
+    An alert holds in minute m when a pair of windows that end with m, inclusive, burns faster
+    than its factor. Minutes that are absent have no events. Judging goes on past the last event,
+    as it does live, for as long as the windows reach back to one.
+
+    Args:
+        slo: The objective.
+        minutes: Events by unix minute.
+        until: The first minute that is not judged; None: no minute is too late.
+
+    Raises:
+        ConfigurationError: If a window is not a whole number of minutes.
+    """
+    windows = slo.windows
+    for window in windows:
+        for length_s in (window.long_s, window.short_s):
+            if length_s % MINUTE_S or not length_s:
+                raise ConfigurationError(
+                    f"SLO {slo.name!r}: a window of {float(length_s):g} s cannot be replayed on "
+                    f"minutes; use whole minutes and scale 1"
+                )
+    # Any period will do for the alerts: the budget below is counted over all events.
+    judge = SeriesEvaluator(slo.target, windows, MINUTE_S, MINUTE_S, slo.significance)
+    series = BucketSeries(judge.num_buckets)
+    held: dict[Severity, list[int]] = {severity: [] for severity in slo.severities}
+    for minute in _minutes_to_judge(minutes, judge.num_buckets):
+        if until is not None and minute >= until:
+            break
+        series.replace_tail(minute, [minutes.get(minute, Counts(0.0, 0.0))])
+        verdict = judge.verdict(series, minute)
+        for severity, holding in held.items():
+            if verdict.burning(severity) is not None:
+                holding.append(minute)
+    alerts = [
+        AlertSpan(slo.name, severity, first, last)
+        for severity, holding in held.items()
+        for first, last in _runs(holding)
+    ]
+    alerts.sort(key=lambda alert: alert.from_minute)
+    all_events = Counts(
+        sum(counts.total for counts in minutes.values()),
+        sum(counts.bad for counts in minutes.values()),
+    )
+    return BacktestResult(tuple(alerts), budget_left_ratio(all_events, slo.target), all_events.sli)
+
+
+def _minutes_to_judge(minutes: Mapping[int, Counts], num_buckets: int) -> Iterable[int]:
+    """Yield every minute from the first event on but those with nothing in reach of any window."""
+    following: int | None = None
+    for minute in sorted(minutes):
+        if following is not None:
+            yield from range(following, min(minute, following + num_buckets))
+        yield minute
+        following = minute + 1
+    if following is not None:
+        yield from range(following, following + num_buckets)
+
+
+def _runs(minutes: Sequence[int]) -> Iterable[tuple[int, int]]:
+    start = 0
+    for i in range(1, len(minutes) + 1):
+        if i == len(minutes) or minutes[i] != minutes[i - 1] + 1:
+            yield minutes[start], minutes[i - 1]
+            start = i
+
+
+def read_minutes(path: Path) -> dict[int, Counts]:
+    """Read a CSV file with the columns minute (unix minutes), total and bad, in any order.
+
+    Raises:
+        ConfigurationError: On a file that cannot be read, a missing or unknown column, a value
+            that is not a whole number, more bad than total, or a minute that comes twice.
+    """
+    minutes: dict[int, Counts] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            if sorted(rows.fieldnames or ()) != sorted(COLUMNS):
+                raise ConfigurationError(
+                    f"{path}: columns are {','.join(rows.fieldnames or ()) or 'missing'}, "
+                    f"expected {','.join(COLUMNS)}"
+                )
+            for row in rows:
+                minute, counts = _read_row(row, f"{path}:{rows.line_num}")
+                if minute in minutes:
+                    raise ConfigurationError(
+                        f"minute {minute} comes twice ({path}:{rows.line_num})"
+                    )
+                minutes[minute] = counts
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+    return minutes
+
+
+def _read_row(row: Mapping[str, str | None], where: str) -> tuple[int, Counts]:
+    values: dict[str, int] = {}
+    for name in COLUMNS:
+        text = row.get(name)
+        if text is None or not text.strip().isdecimal():
+            raise ConfigurationError(
+                f"{name} is {text!r}, expected a whole number of at least 0 ({where})"
+            )
+        values[name] = int(text)
+    if values["bad"] > values["total"]:
+        raise ConfigurationError(
+            f"bad is {values['bad']} of a total of {values['total']} ({where})"
+        )
+    return values["minute"], Counts(float(values["total"]), float(values["bad"]))

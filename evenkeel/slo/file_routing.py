@@ -1,0 +1,238 @@
+"""Reads the routing tree, the inhibitions and the maintenance windows of an SLO file.
+
+The keys of the tree and of an inhibition by matchers are those of Alertmanager's configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from evenkeel.durations import format_duration
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo.arithmetic import Severity
+from evenkeel.slo.file_objective import duration_s
+from evenkeel.slo.file_receiver import GROUPING_THEMSELVES, read_mute_time
+from evenkeel.slo.matchers import Matcher, Operator, check_selective, parse_matchers
+from evenkeel.slo.mute_time import MuteTime
+from evenkeel.slo.receiver import AlertGrouping, Receiver, routed_name
+from evenkeel.slo.routing import InhibitRule, Maintenance, Route
+from evenkeel.slo.yaml_source import Section, Value
+
+_DEEPEST = 20
+_MOST_ROUTES = 1_000
+_ALL_LABELS = "..."
+
+TimeIntervals = Mapping[str, tuple[MuteTime, ...]]
+
+
+def read_time_intervals(listed: Value | None) -> dict[str, tuple[MuteTime, ...]]:
+    """Return the named time intervals.
+
+    Raises:
+        ConfigurationError: On a name that comes twice or a span that is none.
+    """
+    found: dict[str, tuple[MuteTime, ...]] = {}
+    for element in () if listed is None else listed.items():
+        section = element.section()
+        name, times = section.required("name"), section.required("times")
+        section.close()
+        if name.text() in found:
+            raise name.complaint(f"time interval {name.text()!r} comes twice")
+        found[name.text()] = tuple(read_mute_time(time) for time in times.items())
+    return found
+
+
+def read_maintenance(listed: Value) -> Iterable[Maintenance]:
+    """Yield the maintenance windows.
+
+    Raises:
+        ConfigurationError: On matchers of everything, or a window without a time.
+    """
+    for element in listed.items():
+        section = element.section()
+        matchers = _matchers(section.required("matchers"))
+        times, comment = section.required("times"), section.optional("comment")
+        section.close()
+        try:
+            check_selective(matchers)
+        except ConfigurationError as error:
+            raise element.complaint(str(error)) from error
+        spans = tuple(read_mute_time(time) for time in times.items())
+        if not spans:
+            raise times.complaint("times is empty")
+        yield Maintenance(matchers, spans, "" if comment is None else comment.text())
+
+
+def read_inhibitions(listed: Value) -> Iterable[InhibitRule]:
+    """Yield the inhibitions: by severity within an SLO, or by matchers.
+
+    Raises:
+        ConfigurationError: On a severity that withholds itself, or matchers that are none.
+    """
+    for element in listed.items():
+        section = element.section()
+        source, target = section.optional("source"), section.optional("target")
+        sources, targets = section.optional("source_matchers"), section.optional("target_matchers")
+        equal = section.optional("equal")
+        if sources is not None or targets is not None:
+            rule = InhibitRule(
+                _matchers(section.required("source_matchers") if sources is None else sources),
+                _matchers(section.required("target_matchers") if targets is None else targets),
+                () if equal is None else tuple(label.text() for label in equal.items()),
+            )
+            for value in (source, target):
+                if value is not None:
+                    raise value.complaint("give source and target, or matchers, not both")
+        else:
+            source = section.required("source") if source is None else source
+            target = section.required("target") if target is None else target
+            rule = by_severity(
+                Severity(source.choice(*Severity)), Severity(target.choice(*Severity))
+            )
+            if rule.source == rule.target:
+                raise element.complaint("an alert cannot withhold its own severity")
+            if equal is not None:
+                raise equal.complaint("equal needs source_matchers and target_matchers")
+        section.close()
+        yield rule
+
+
+def by_severity(source: Severity, target: Severity) -> InhibitRule:
+    """Return the rule that withholds one severity of an SLO while another fires."""
+    return InhibitRule(
+        (Matcher("severity", Operator.EQUAL, source.value),),
+        (Matcher("severity", Operator.EQUAL, target.value),),
+        ("slo",),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What children inherit; None where the receiver's own holds."""
+
+    receiver: str
+    by: tuple[str, ...] | None = None
+    wait_s: Fraction = Fraction(30)
+    interval_s: Fraction = Fraction(300)
+    repeat_s: Fraction | None = None
+
+
+@dataclass(slots=True)
+class _Tree:
+    receivers: Mapping[str, Receiver]
+    intervals: TimeIntervals
+    used: dict[str, Receiver] = field(default_factory=dict)
+    num_routes: int = 0
+
+
+def read_routing(
+    root: Value, receivers: Sequence[Receiver], intervals: TimeIntervals
+) -> tuple[Receiver, ...]:
+    """Return the receivers as the tree uses them, each with the tree.
+
+    A receiver that two routes give different options is there once with each: the second one is
+    named after its options.
+
+    Raises:
+        ConfigurationError: On a receiver or time interval that the file does not have, or a tree
+            deeper than 20 routes or larger than 1,000.
+    """
+    tree = _Tree({receiver.name: receiver for receiver in receivers}, intervals)
+    route = _read_route(root, None, tree, 1)
+    kept = {name: receiver for name, receiver in tree.receivers.items() if name not in tree.used}
+    return tuple(replace(r, route=route) for r in (*tree.used.values(), *kept.values()))
+
+
+def _read_route(value: Value, inherited: _Options | None, tree: _Tree, depth: int) -> Route:
+    tree.num_routes += 1
+    if depth > _DEEPEST or tree.num_routes > _MOST_ROUTES:
+        raise value.complaint(f"routes are nested up to {_DEEPEST} deep, {_MOST_ROUTES} in all")
+    section = value.section()
+    matchers, continues = section.optional("matchers"), section.optional("continue")
+    if inherited is None:
+        for unexpected in (matchers, continues):
+            if unexpected is not None:
+                raise unexpected.complaint("the root of the routes takes every alert")
+    options = _read_options(section, inherited, tree)
+    mutes = _times(section.optional("mute_time_intervals"), tree.intervals)
+    active = _times(section.optional("active_time_intervals"), tree.intervals)
+    routes = section.optional("routes")
+    section.close()
+    name = _use(tree, options, mutes, active)
+    return Route(
+        name,
+        () if matchers is None else _matchers(matchers),
+        continues is not None and continues.choice("true", "false") == "true",
+        ()
+        if routes is None
+        else tuple(_read_route(child, options, tree, depth + 1) for child in routes.items()),
+    )
+
+
+def _read_options(section: Section, inherited: _Options | None, tree: _Tree) -> _Options:
+    named = section.required("receiver") if inherited is None else section.optional("receiver")
+    if named is not None and named.text() not in tree.receivers:
+        raise named.complaint(f"the file has no receiver {named.text()!r}")
+    if inherited is None:
+        assert named is not None
+        inherited = _Options(named.text())
+    by, wait = section.optional("group_by"), section.optional("group_wait")
+    interval, repeat = section.optional("group_interval"), section.optional("repeat_interval")
+    return _Options(
+        inherited.receiver if named is None else named.text(),
+        inherited.by if by is None else tuple(label.text() for label in by.items()),
+        inherited.wait_s if wait is None else duration_s(wait),
+        inherited.interval_s if interval is None else duration_s(interval),
+        inherited.repeat_s if repeat is None else duration_s(repeat),
+    )
+
+
+def _use(
+    tree: _Tree,
+    options: _Options,
+    mutes: Mapping[str, tuple[MuteTime, ...]],
+    active: Mapping[str, tuple[MuteTime, ...]],
+) -> str:
+    """Return the name under which the receiver stands with these options."""
+    own = tree.receivers[options.receiver]
+    group = own.group
+    if options.by is not None and own.type not in GROUPING_THEMSELVES:
+        # All labels: no two alerts are alike, so each is told alone.
+        is_alone = _ALL_LABELS in options.by
+        group = None if is_alone else AlertGrouping(options.by, options.wait_s, options.interval_s)
+    routed = replace(
+        own,
+        group=group,
+        repeat_s=own.repeat_s if options.repeat_s is None else options.repeat_s,
+        mute_times=own.mute_times + tuple(span for spans in mutes.values() for span in spans),
+        active_times=tuple(span for spans in active.values() for span in spans),
+    )
+    if tree.used.setdefault(own.name, routed) == routed:
+        return own.name
+    said = ["alone" if group is None else f"by {','.join(group.by)}"]
+    if group is not None:
+        said.append(f"wait {format_duration(group.wait_s)}")
+        said.append(f"interval {format_duration(group.interval_s)}")
+    said += [f"repeat {format_duration(routed.repeat_s)}"] if routed.repeat_s else []
+    said += [f"not {name}" for name in mutes] + [f"in {name}" for name in active]
+    name = routed_name(own.name, said)
+    tree.used[name] = replace(routed, name=name, base=own.name)
+    return name
+
+
+def _times(listed: Value | None, known: TimeIntervals) -> dict[str, tuple[MuteTime, ...]]:
+    found = {}
+    for value in () if listed is None else listed.items():
+        if value.text() not in known:
+            raise value.complaint(f"timeIntervals has no {value.text()!r}")
+        found[value.text()] = known[value.text()]
+    return found
+
+
+def _matchers(listed: Value) -> tuple[Matcher, ...]:
+    try:
+        return parse_matchers([value.text() for value in listed.items()])
+    except ConfigurationError as error:
+        raise listed.complaint(str(error)) from error

@@ -1,0 +1,178 @@
+"""Reads `select` and `httpStatus` of an indicator: which requests count, and as what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo.matchers import Matcher, Operator
+from evenkeel.slo.model import SELECTOR_COLUMNS, Grouping, Treatment
+from evenkeel.slo.selection import (
+    LEAST_STATUS,
+    MOST_STATUS,
+    Filter,
+    SelectOperator,
+    StatusRange,
+    disjoint_ranges,
+)
+from evenkeel.slo.yaml_source import Value
+
+USUAL_GROUPS, MOST_GROUPS = 500, 2_000
+_SHORT_COLUMNS = {"prompt": "prompt_name"}
+MOST_VALUES, MOST_FILTERS, LONGEST_VALUE = 1_000, 20, 1_000
+_CODES = re.compile(r"([1-5])xx|(\d{3})(?:-(\d{3}))?", re.ASCII | re.IGNORECASE)
+
+
+def read_select(value: Value | None, columns: Sequence[str]) -> dict[str, str]:
+    """Return the columns that must have one value; none are wanted where there is no `select`."""
+    select, filters = read_selection(value, columns)
+    if filters:
+        assert value is not None
+        raise value.complaint(
+            f"{filters[0].column}: lists, not, matches and notMatches are for SLOs over requests;"
+            " here a column has one value"
+        )
+    return select
+
+
+def read_selection(
+    value: Value | None, columns: Sequence[str]
+) -> tuple[dict[str, str], tuple[Filter, ...]]:
+    """Return the columns that must have one value, and further conditions.
+
+    Raises:
+        ConfigurationError: On an unknown column or condition, or a pattern that is no RE2.
+    """
+    if value is None:
+        return {}, ()
+    section = value.section()
+    select: dict[str, str] = {}
+    filters: list[Filter] = []
+    for column in columns:
+        wanted = section.optional(column)
+        if wanted is None:
+            continue
+        if wanted.is_list:
+            values = _read_values(wanted)
+            if len(values) == 1:
+                select[column] = values[0]
+            else:
+                filters.append(_checked(Filter(column, SelectOperator.IN, values), wanted))
+        elif wanted.is_section:
+            filters += _read_conditions(wanted, column)
+        else:
+            select[column] = wanted.text()
+    section.close()
+    if len(filters) > MOST_FILTERS:
+        raise value.complaint(f"at most {MOST_FILTERS} conditions")
+    return select, tuple(filters)
+
+
+def _read_conditions(value: Value, column: str) -> list[Filter]:
+    section = value.section()
+    given = [(test, section.optional(test.value)) for test in SelectOperator]
+    section.close()
+    filters = []
+    for test, wanted in given:
+        if wanted is None:
+            continue
+        if test in (SelectOperator.IN, SelectOperator.NOT):
+            values = _read_values(wanted) if wanted.is_list else (wanted.text(),)
+        else:
+            values = (_read_pattern(wanted, column),)
+        filters.append(_checked(Filter(column, test, values), wanted))
+    if not filters:
+        raise value.complaint(f"{column} is empty; give {', '.join(SelectOperator)}")
+    return filters
+
+
+def _checked(given: Filter, value: Value) -> Filter:
+    try:
+        given.check()
+    except ValueError as error:
+        raise value.complaint(str(error)) from None
+    return given
+
+
+def _read_values(value: Value) -> tuple[str, ...]:
+    values = tuple(dict.fromkeys(element.text() for element in value.items()))
+    if not values or len(values) > MOST_VALUES or max(map(len, values)) > LONGEST_VALUE:
+        raise value.complaint(
+            f"{value.name} is a list of 1 to {MOST_VALUES} values, {LONGEST_VALUE} characters each"
+        )
+    return values
+
+
+def _read_pattern(value: Value, column: str) -> str:
+    text = value.text()
+    try:
+        Matcher(column, Operator.MATCHES, text)
+    except ConfigurationError as error:
+        raise value.complaint(str(error)) from None
+    return text
+
+
+def read_grouping(
+    value: Value | None, most_value: Value | None, selected: Sequence[str]
+) -> Grouping | None:
+    """Return by which columns there are many SLOs, and how many at most; None without `groupBy`.
+
+    Raises:
+        ConfigurationError: On a column that is none, that comes twice, or that is selected.
+    """
+    if value is None:
+        if most_value is not None:
+            raise most_value.complaint("maxGroups belongs to groupBy")
+        return None
+    columns: list[str] = []
+    for element in value.items() if value.is_list else (value,):
+        name = element.choice(*SELECTOR_COLUMNS, *_SHORT_COLUMNS)
+        column = _SHORT_COLUMNS.get(name, name)
+        if column in columns or column in selected:
+            twice = "selects" if column in selected else "has"
+            raise element.complaint(f"groupBy has {name}, which it {twice} already")
+        columns.append(column)
+    if not columns:
+        raise value.complaint(f"groupBy is empty; name some of {', '.join(SELECTOR_COLUMNS)}")
+    most = USUAL_GROUPS if most_value is None else most_value.number("a whole number")
+    if most_value is not None and (not 1 <= most <= MOST_GROUPS or most.denominator != 1):
+        raise most_value.error(f"1 to {MOST_GROUPS}")
+    return Grouping(tuple(columns), int(most))
+
+
+def read_statuses(value: Value | None) -> tuple[StatusRange, ...]:
+    """Return how HTTP statuses count, as ranges that do not overlap.
+
+    Raises:
+        ConfigurationError: On anything but statuses, or one that is counted in two ways.
+    """
+    if value is None:
+        return ()
+    section = value.section()
+    given = [(treatment, section.optional(treatment.value)) for treatment in Treatment]
+    section.close()
+    ranges = [
+        _read_range(element, treatment)
+        for treatment, codes in given
+        if codes is not None
+        for element in (codes.items() if codes.is_list else (codes,))
+    ]
+    if not ranges:
+        raise value.complaint(f"httpStatus is empty; give {', '.join(Treatment)}")
+    try:
+        return disjoint_ranges(ranges)
+    except ValueError as error:
+        raise value.complaint(str(error)) from None
+
+
+def _read_range(value: Value, treatment: Treatment) -> StatusRange:
+    match = _CODES.fullmatch(value.text())
+    if match is not None and match[1]:
+        first = int(match[1]) * 100
+        return StatusRange(first, first + 99, treatment.value)
+    if match is not None:
+        first, last = int(match[2]), int(match[3] or match[2])
+        if LEAST_STATUS <= first <= last <= MOST_STATUS:
+            return StatusRange(first, last, treatment.value)
+    raise value.error("a status such as 429, 5xx or 400-499")

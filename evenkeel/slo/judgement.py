@@ -1,0 +1,271 @@
+"""Judges many SLOs over the same rows at once, in vectors.
+
+`slo_rows` reads each request once; the view `slo_judged` says the same in SQL, for evidence and
+reports, and a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import re2
+from numpy.typing import NDArray
+
+from evenkeel.slo.model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Treatment
+from evenkeel.slo.query import STATUS_KINDS, CountedIndicator, Span, status_ranges
+from evenkeel.slo.selection import MOST_STATUS, Filter
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+_NUMBERS = (*(m.value for m in DURATIONS), "drafted", "accepted", "input", "cached", "weight")
+# What one read has room for: the length of `matched` is one byte of 7 bits.
+MOST_PATTERNS = 127
+# Selections are kept up to so many times the rows; others are made anew.
+_KEPT_ROWS = 4
+Wanted = Mapping[str, Sequence[str]]
+# A column, and the RE2 that is searched in it.
+Pattern = tuple[str, str]
+
+
+def _row_type(num_patterns: int) -> np.dtype[np.void]:
+    """Return a row of `slo_rows`; `matched` is an array, in front of which stands its length."""
+    return np.dtype(
+        [("end_ns", "<i8"), ("ending", "u1")]
+        + [(name, "<f8") for name in _NUMBERS]
+        + [(f"{column}_code", "<u4") for column in SELECTOR_COLUMNS]
+        + [("http_status", "<u2"), ("num_patterns", "u1"), ("matched", "u1", (num_patterns,))]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Valid and bad events of consecutive buckets; index 0 is bucket `first`."""
+
+    first: int
+    total: Floats
+    bad: Floats
+
+    @classmethod
+    def covering(cls, span: Span, width_ns: int) -> Buckets:
+        """Return empty buckets of a width that cover a span."""
+        first = span.from_ns // width_ns
+        num = max((span.to_ns - 1) // width_ns - first + 1, 0)
+        return cls(first, np.zeros(num), np.zeros(num))
+
+    def add(self, numbers: NDArray[np.int64], total: Floats, bad: Floats) -> None:
+        """Add events by the number of their bucket."""
+        if len(numbers):
+            places = numbers - self.first
+            self.total[:] += np.bincount(places, weights=total, minlength=len(self.total))
+            self.bad[:] += np.bincount(places, weights=bad, minlength=len(self.bad))
+
+
+def wanted_values(parts: Sequence[CountedIndicator]) -> dict[str, list[str]]:
+    """Return the values that any part names, by column: the parameters of `slo_rows`."""
+    values: dict[str, list[str]] = {column: [] for column in SELECTOR_COLUMNS}
+    for column, value in sorted({each for part in parts for each in _values(part.indicator)}):
+        values[column].append(value)
+    return values
+
+
+def wanted_patterns(parts: Sequence[CountedIndicator]) -> list[Pattern]:
+    """Return the patterns of any part, in the order of `matched`."""
+    return sorted({each for part in parts for each in _patterns(part.indicator)})
+
+
+def matched_sql(patterns: Sequence[Pattern], quote: Callable[[str], str]) -> str:
+    """Return SQL for `matched`: an array that says of each pattern whether its column has it.
+
+    Columns have few distinct values, and the store matches a constant pattern once for each.
+
+    Args:
+        patterns: What is matched.
+        quote: Returns a text as a literal of the store.
+    """
+    # A request without a value has ''.
+    found = [
+        f"ifNull(match(requests.{column}, {quote(pattern)}), {int(bool(re2.search(pattern, '')))})"
+        for column, pattern in patterns
+    ]
+    return f"[{', '.join(found)}]"
+
+
+def read_together(parts: Sequence[CountedIndicator]) -> list[list[int]]:
+    """Return the places of parts in groups, each with no more than one read has room for."""
+    groups: list[list[int]] = []
+    patterns: set[Pattern] = set()
+    for place, part in enumerate(parts):
+        patterns |= _patterns(part.indicator)
+        if not groups or len(patterns) > MOST_PATTERNS:
+            groups.append([])
+            patterns = _patterns(part.indicator)
+        groups[-1].append(place)
+    return groups
+
+
+def _values(indicator: Indicator) -> set[tuple[str, str]]:
+    listed = {(f.column, value) for f in indicator.filters if f.is_list for value in f.values}
+    return listed | set(indicator.select.items())
+
+
+def _patterns(indicator: Indicator) -> set[Pattern]:
+    return {(each.column, each.pattern) for each in indicator.filters if not each.is_list}
+
+
+class Rows:
+    """The rows of a span, as `slo_rows` returns them in RowBinary.
+
+    Args:
+        content: The bytes.
+        wanted: The parameters that the query was asked with.
+        patterns: Those of `matched`.
+    """
+
+    def __init__(self, content: bytes, wanted: Wanted, patterns: Sequence[Pattern]) -> None:
+        row = _row_type(len(patterns))
+        rows = np.frombuffer(content, dtype=row)
+        self._columns = {name: np.ascontiguousarray(rows[name]) for name in row.names or ()}
+        self._codes = {c: {v: i + 1 for i, v in enumerate(wanted[c])} for c in SELECTOR_COLUMNS}
+        self._places = {pattern: place for place, pattern in enumerate(patterns)}
+        self._selected: dict[Any, dict[str, NDArray[np.generic]]] = {}
+        self._sorted: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._room = _KEPT_ROWS * len(rows)
+
+    def count(self, part: CountedIndicator, into: Buckets) -> None:
+        """Add the part's events to its buckets."""
+        columns = self._select(part.indicator)
+        total, bad = judge(part.indicator, columns)
+        valid = total > 0
+        numbers = columns["end_ns"][valid].astype(np.int64) // part.width_ns
+        into.add(numbers, total[valid], bad[valid])
+
+    def _select(self, indicator: Indicator) -> dict[str, NDArray[np.generic]]:
+        """Return the rows that an indicator selects; shared by all with the same selector."""
+        key = (tuple(sorted(indicator.select.items())), indicator.filters)
+        selected = self._selected.get(key)
+        if selected is None:
+            selected = self._columns
+            places = self._places_of(indicator)
+            if places is not None:
+                selected = {name: values[places] for name, values in self._columns.items()}
+            num_rows = len(selected["end_ns"])
+            if num_rows <= self._room:
+                self._room -= num_rows
+                self._selected[key] = selected
+        return selected
+
+    def _places_of(self, indicator: Indicator) -> NDArray[np.int64] | None:
+        """Return the places of the rows that are selected, ascending; None for all of them."""
+        wanted: list[tuple[str, tuple[str, ...]]] = [
+            (column, (value,)) for column, value in sorted(indicator.select.items())
+        ]
+        wanted += [
+            (each.column, each.values)
+            for each in indicator.filters
+            if each.is_list and not each.is_excluding
+        ]
+        places: NDArray[np.int64] | None = None
+        for column, values in wanted:
+            codes = sorted({self._codes[column][value] for value in values})
+            if places is None:
+                places = self._rows_with(column, codes)
+            else:
+                places = places[np.isin(self._columns[f"{column}_code"][places], codes)]
+        for each in indicator.filters:
+            if each.is_list and not each.is_excluding:
+                continue
+            is_kept = self._is_found(each, places) != each.is_excluding
+            places = np.flatnonzero(is_kept) if places is None else places[is_kept]
+        return places
+
+    def _rows_with(self, column: str, codes: Sequence[int]) -> NDArray[np.int64]:
+        """Return the places of the rows with one of these codes, ascending.
+
+        Rows are sorted by a column once: a mask over all of them for each of many values is as
+        slow as there are values.
+        """
+        if column not in self._sorted:
+            of_rows = self._columns[f"{column}_code"]
+            order = np.argsort(of_rows, kind="stable")
+            bounds = np.searchsorted(of_rows[order], np.arange(len(self._codes[column]) + 2))
+            self._sorted[column] = order, bounds
+        order, bounds = self._sorted[column]
+        slices = [order[bounds[code] : bounds[code + 1]] for code in codes]
+        return slices[0] if len(slices) == 1 else np.sort(np.concatenate(slices))
+
+    def _is_found(self, each: Filter, places: NDArray[np.int64] | None) -> Bools:
+        """Return in which of these rows a filter finds one of its values, or its pattern."""
+        rows = slice(None) if places is None else places
+        found: Bools
+        if each.is_list:
+            codes = self._codes[each.column]
+            is_listed = np.zeros(len(codes) + 1, dtype=bool)
+            is_listed[[codes[value] for value in each.values]] = True
+            found = is_listed[self._columns[f"{each.column}_code"][rows]]
+        else:
+            found = self._columns["matched"][rows, self._places[each.column, each.pattern]] != 0
+        return found
+
+
+def judge(
+    indicator: Indicator, columns: Mapping[str, NDArray[np.generic]]
+) -> tuple[Floats, Floats]:
+    """Return what each row weighs as a valid and as a bad event; 0 where it is none."""
+    # The last: what the caller got wrong is nobody's event.
+    treatments = (
+        Treatment.MEASURED, indicator.error, indicator.aborted, indicator.shed, Treatment.EXCLUDED,
+    )  # fmt: skip
+    ending = columns["ending"].astype(np.int64)
+    is_bad = np.array([t is Treatment.BAD for t in treatments])[ending]
+    is_in = np.array([t is not Treatment.EXCLUDED for t in treatments])[ending]
+    if indicator.statuses:
+        kind = _status_kinds(indicator)[columns["http_status"].astype(np.int64)]
+        is_bad = np.where(kind > 0, kind == STATUS_KINDS[Treatment.BAD], is_bad)
+        is_in = np.where(kind > 0, kind != STATUS_KINDS[Treatment.EXCLUDED], is_in)
+    number = {name: columns[name].astype(np.float64, copy=False) for name in _NUMBERS}
+    weight = number["weight"]
+    if indicator.metric in (Metric.ACCEPTANCE, Metric.CACHE_HIT):
+        whole, part = (
+            ("drafted", "accepted")
+            if indicator.metric is Metric.ACCEPTANCE
+            else (
+                "input",
+                "cached",
+            )
+        )
+        is_valid = is_in & (number[whole] > 0) & ~np.isnan(number[part])
+        total = np.where(is_valid, weight * number[whole], 0.0)
+        share = np.minimum(number[part], number[whole])
+        missed = np.where(is_valid, weight * (number[whole] - share), 0.0)
+        return total, np.where(is_bad, total, missed)
+    is_missed, is_judged = _judge_durations(indicator, number, ending)
+    is_valid = is_in & (is_bad | is_judged)
+    total = np.where(is_valid, weight, 0.0)
+    return total, np.where(is_bad | is_missed, total, 0.0)
+
+
+def _status_kinds(indicator: Indicator) -> NDArray[np.uint8]:
+    kinds = np.zeros(MOST_STATUS + 1, dtype=np.uint8)
+    for first, last, kind in status_ranges(indicator):
+        kinds[first : last + 1] = kind
+    return kinds
+
+
+def _judge_durations(
+    indicator: Indicator, number: Mapping[str, Floats], ending: NDArray[np.int64]
+) -> tuple[Bools, Bools]:
+    limits = indicator.judged
+    is_missed = np.zeros(len(ending), dtype=bool)
+    is_judged = np.full(len(ending), not limits)
+    for metric, limit in limits.items():
+        value = number[metric.value]
+        if metric is Metric.TTFT:
+            # Without a first token, a request that lasted longer than the limit has missed it.
+            waited = np.isnan(value) & (ending > 0) & (number["e2e"] > limit)
+            value = np.where(waited, number["e2e"], value)
+        is_missed |= value > limit
+        is_judged |= ~np.isnan(value)
+    return is_missed, is_judged

@@ -1,0 +1,127 @@
+"""Exports the rules beside SLOs to Prometheus, over vLLM's own metrics, as far as these reach."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evenkeel.durations import prometheus_duration
+from evenkeel.errors import ConfigurationError
+from evenkeel.slo.rules import Absence, Gauge, GaugeSource, Rule, Threshold
+
+ALERT_NAME = "SloRule"
+# Which of vLLM's histograms holds a duration (docs.vllm.ai, usage/metrics), by our measure's begin.
+_HISTOGRAMS = {
+    "ttft": "vllm:time_to_first_token_seconds",
+    "tpot": "vllm:request_time_per_output_token_seconds",
+    "queue": "vllm:request_queue_time_seconds",
+    "e2e": "vllm:e2e_request_latency_seconds",
+}
+_ENDED = "vllm:request_success_total"
+_NOT_OF_A_LABEL = re.compile(r"[^a-zA-Z0-9_]")
+_RESERVED = re.compile(r"^(\d|__)")
+# vLLM's name of the only column that its metrics know.
+_LABELS = {"model": "model_name"}
+
+
+def prometheus_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return labels under names that Prometheus takes, with other characters as underscores.
+
+    One name that it refuses, or half a template, and it loads nothing of the file.
+    """
+    return {
+        _RESERVED.sub(r"label_\g<0>", _NOT_OF_A_LABEL.sub("_", name)): literal(text)
+        for name, text in labels.items()
+    }
+
+
+def literal(text: str) -> str:
+    """Return what Prometheus' templates write as this text."""
+    return text.replace("{{", '{{ "{{" }}')
+
+
+def rule_group(rules: Sequence[Rule]) -> tuple[dict[str, Any], list[str]]:
+    """Return a group with an alert for each rule, and a line for each that has none."""
+    alerts, lacking = [], []
+    for rule in rules:
+        try:
+            alerts.append(_alert(rule, _expression(rule)))
+        except ConfigurationError as error:
+            lacking.append(f"rule {rule.name} is not exported: {error}")
+    return {"name": "evenkeel-rules", "rules": alerts}, lacking
+
+
+def _alert(rule: Rule, expression: str) -> dict[str, Any]:
+    durations = {"for": rule.pending_s, "keep_firing_for": rule.keep_firing_s}
+    return {
+        "alert": ALERT_NAME,
+        "expr": expression,
+        **{key: prometheus_duration(seconds) for key, seconds in durations.items() if seconds},
+        "labels": {
+            **prometheus_labels(rule.labels),
+            "rule": rule.name,
+            "severity": rule.severity.value,
+        },
+        "annotations": {
+            "summary": literal(rule.title),
+            "description": literal(f"when {rule.test}"),
+        },
+    }
+
+
+def _expression(rule: Rule) -> str:
+    match rule.test:
+        case Absence(after_s):
+            window = prometheus_duration(after_s)
+            ended = f"sum(increase({_ENDED}{_matchers(_select(rule))}[{window}]))"
+            return f"({ended} or vector(0)) == 0"
+        case Threshold() as test:
+            return _threshold(test, _matchers(_select(rule)))
+        case Gauge() as test:
+            return _gauge(test, _select(rule))
+        case _:
+            raise ConfigurationError("changes of level have no PromQL")
+
+
+def _select(rule: Rule) -> dict[str, str]:
+    unknown = [column for column in rule.select if column not in _LABELS]
+    if unknown:
+        raise ConfigurationError(f"vLLM's metrics do not know {', '.join(unknown)}")
+    return {_LABELS[column]: value for column, value in rule.select.items()}
+
+
+def _matchers(labels: Mapping[str, str]) -> str:
+    # JSON's escapes are those of PromQL's strings.
+    inside = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
+    return f"{{{inside}}}" if inside else ""
+
+
+def _threshold(test: Threshold, selector: str) -> str:
+    begin, _, quantile = test.measure.removesuffix("_s").partition("_p")
+    histogram = _HISTOGRAMS.get(begin)
+    if histogram is None or not quantile.isdecimal():
+        raise ConfigurationError(f"vLLM's metrics have no {test.measure}")
+    window, side = prometheus_duration(test.over_s), ">" if test.op == "gt" else "<"
+    buckets = f"sum by (le) (increase({histogram}_bucket{selector}[{window}]))"
+    requests = f"sum(increase({histogram}_count{selector}[{window}]))"
+    return (
+        f"histogram_quantile({int(quantile) / 100:g}, {buckets}) {side} {test.value!r}"
+        f" and on() {requests} >= {test.min_requests}"
+    )
+
+
+def _gauge(test: Gauge, select: Mapping[str, str]) -> str:
+    window, side = prometheus_duration(test.over_s), ">" if test.op == "gt" else "<"
+
+    def mean(source: GaugeSource) -> str:
+        labels = _matchers({**source.where, **select})
+        return f"avg_over_time({source.metric}{labels}[{window}])"
+
+    if test.per is None:
+        return f"{mean(test.of)} {side} {test.value!r}"
+    # Of one series that both have, by the labels that neither side fixes.
+    fixed = ", ".join(sorted({*test.of.where, *test.per.where}))
+    of, per = (f"sum without ({fixed}) ({mean(source)})" for source in (test.of, test.per))
+    return f"{of} / {per} {side} {test.value!r}"

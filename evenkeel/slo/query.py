@@ -1,0 +1,134 @@
+"""The parameters with which the `slo_*` queries judge the requests of one or several SLOs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+
+from evenkeel.slo.model import (
+    DURATIONS,
+    EVAL_SELECTOR_COLUMNS,
+    SELECTOR_COLUMNS,
+    TOKEN_RATIOS,
+    Indicator,
+    Slo,
+    Treatment,
+)
+
+# A request that takes longer is not seen by a query that reads its end; see slo_judged.
+MAX_REQUEST_NS = 3600 * 10**9
+
+
+# 0 is a status that no range has.
+STATUS_KINDS = {Treatment.MEASURED: 1, Treatment.BAD: 2, Treatment.EXCLUDED: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class CountedIndicator:
+    """An indicator to count by, for a target, in buckets of one width."""
+
+    indicator: Indicator
+    target: Fraction
+    width_ns: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Requests that ended in [from_ns, to_ns), unix nanoseconds.
+
+    `max_request_ns` is how long before `from_ns` a request may have started.
+    """
+
+    from_ns: int
+    to_ns: int
+    max_request_ns: int = MAX_REQUEST_NS
+
+
+def slo_parts(slo: Slo, width_ns: int = 1) -> list[CountedIndicator]:
+    """Return what is counted for an SLO: one part, or several of a composite."""
+    return [
+        CountedIndicator(member.indicator, slo.target, width_ns) for member in slo.indicator.parts
+    ]
+
+
+def event_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str, object]:
+    """Return the parameters of the view `slo_judged`: one element of each array a part."""
+    indicators = [part.indicator for part in parts]
+    return {
+        "slo": list(range(len(parts))),
+        "unit": [
+            indicator.metric.value if indicator.metric in TOKEN_RATIOS else "request"
+            for indicator in indicators
+        ],
+        "target": [float(part.target) for part in parts],
+        **{
+            f"{metric}_limit": [indicator.judged.get(metric, inf) for indicator in indicators]
+            for metric in DURATIONS
+        },
+        **{
+            ending: [getattr(indicator, ending).value for indicator in indicators]
+            for ending in ("error", "aborted", "shed")
+        },
+        # '' selects everything: a selector is never empty text.
+        **{
+            column: [indicator.select.get(column, "") for indicator in indicators]
+            for column in SELECTOR_COLUMNS
+        },
+        **_flat_filters(indicators),
+        **_flat_statuses(indicators),
+        "from_ns": span.from_ns,
+        "to_ns": span.to_ns,
+        "max_request_ns": span.max_request_ns,
+    }
+
+
+def _flat_filters(indicators: Sequence[Indicator]) -> dict[str, object]:
+    """Return all filters in four arrays: arrays of arrays that are empty have no type over HTTP."""
+    found = [(place, each) for place, one in enumerate(indicators) for each in one.filters]
+    return {
+        "filter_slo": [place for place, _ in found],
+        "filter_column": [each.column for _, each in found],
+        "filter_pattern": [each.pattern for _, each in found],
+        "filter_excludes": [int(each.is_excluding) for _, each in found],
+    }
+
+
+def _flat_statuses(indicators: Sequence[Indicator]) -> dict[str, object]:
+    found = [(place, each) for place, one in enumerate(indicators) for each in one.statuses]
+    return {
+        "status_slo": [place for place, _ in found],
+        "status_first": [each.first for _, each in found],
+        "status_last": [each.last for _, each in found],
+        "status_kind": [STATUS_KINDS[Treatment(each.treatment)] for _, each in found],
+    }
+
+
+def filter_parameters(indicator: Indicator) -> dict[str, object]:
+    """Return the filters of one indicator, as a query takes them that is about it alone."""
+    return {key: value for key, value in _flat_filters([indicator]).items() if key != "filter_slo"}
+
+
+def status_ranges(indicator: Indicator) -> list[list[int]]:
+    """Return how HTTP statuses count, each as [first, last, kind]; STATUS_KINDS says which."""
+    return [
+        [each.first, each.last, STATUS_KINDS[Treatment(each.treatment)]]
+        for each in indicator.statuses
+    ]
+
+
+def count_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str, object]:
+    """Return the parameters of the query `slo_counts`."""
+    return {**event_parameters(parts, span), "width_ns": [part.width_ns for part in parts]}
+
+
+def eval_parameters(part: CountedIndicator, span: Span) -> dict[str, object]:
+    """Return the parameters of the query `slo_eval_counts`."""
+    select = part.indicator.select
+    return {
+        **{column: select.get(column, "") for column in EVAL_SELECTOR_COLUMNS},
+        "from_ns": span.from_ns,
+        "to_ns": span.to_ns,
+        "width_ns": part.width_ns,
+    }

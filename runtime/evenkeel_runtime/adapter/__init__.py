@@ -1,0 +1,1 @@
+"""Nearly every contact with vLLM's internals, one file a seam."""

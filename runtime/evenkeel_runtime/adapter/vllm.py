@@ -1,0 +1,388 @@
+"""The only file that touches vLLM for serving and for the request hook (read for vLLM 0.32).
+
+It builds vLLM's own server with an observed engine client, and reads what vLLM says of a request.
+`probe` runs first: where a vLLM release has moved something, its value is missing from the records,
+or requests are served without records, and one warning says which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import inspect
+import signal
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from evenkeel.errors import ConfigurationError, EvenkeelError
+from evenkeel_runtime.adapter.engine_client import ObservedEngine
+from evenkeel_runtime.adapter.refused_flags import refuse_parsed_flags
+from evenkeel_runtime.request.hook import EngineReader
+from evenkeel_runtime.request.trace import EngineFacts, EngineRun, EngineTimes
+from evenkeel_runtime.wire.observation import pack_tokens
+
+# Seconds that responses may still take once the engine has stopped.
+_GRACE_S = 1
+MIDDLEWARE = "evenkeel_runtime.request.arrival.ArrivalMiddleware"
+CONTROL_MIDDLEWARE = "evenkeel_runtime.request.gate.ControlMiddleware"
+# vLLM's default for `--max-num-seqs`, should this release not say what it took.
+_USUAL_SLOTS = 256
+PROMPT_MIDDLEWARE = "evenkeel_runtime.request.prompts.PromptMiddleware"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What this vLLM lacks of what the hook builds on.
+
+    Attributes:
+        missing_for_hook: Without these, requests are served but not recorded.
+        missing_facts: Without these, only the values named are missing from the records.
+    """
+
+    missing_for_hook: tuple[str, ...] = ()
+    missing_facts: tuple[str, ...] = ()
+
+    @property
+    def can_observe(self) -> bool:
+        """Whether requests can be recorded at all."""
+        return not self.missing_for_hook
+
+
+Find = Callable[[str, str], Any]
+
+
+def find_name(module: str, name: str) -> Any:
+    """Return `module.name`, or None where this vLLM does not have it."""
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+
+
+def probe(find: Find = find_name) -> Probe:
+    """Look for every vLLM name that this file builds on.
+
+    Args:
+        find: Returns a name of a module, or None.
+    """
+    entry = "vllm.entrypoints.launchers.api_server.entry"
+    client = find("vllm.engine.protocol", "EngineClient")
+    params = find("vllm.sampling_params", "SamplingParams")
+    completion = find("vllm.outputs", "CompletionOutput")
+    output = find("vllm.outputs", "RequestOutput")
+    stats = find("vllm.v1.metrics.stats", "RequestStateStats")
+    drafts = find("vllm.v1.metrics.stats", "RequestSpecDecodeMetrics")
+    processor = find("vllm.v1.engine.output_processor", "OutputProcessor")
+    needed = {
+        "build_async_engine_client": takes(find(entry, "build_async_engine_client"), "args"),
+        "build_and_serve": takes(
+            find(entry, "build_and_serve"),
+            "engine_client",
+            "listen_address",
+            "sock",
+            "args",
+            "uvicorn_kwargs",
+        ),
+        "setup_server": takes(
+            find("vllm.entrypoints.launchers.launcher", "setup_server"), "args", "reuse_port"
+        ),
+        "EngineClient.generate": takes(
+            getattr(client, "generate", None), "prompt", "sampling_params", "request_id"
+        ),
+        "SamplingParams.output_kind": has_fields(params, "output_kind"),
+        "RequestOutputKind.DELTA": hasattr(
+            find("vllm.sampling_params", "RequestOutputKind"), "DELTA"
+        ),
+        "CompletionOutput": has_fields(completion, "index", "token_ids", "finish_reason"),
+        "RequestOutput": takes(output, "outputs", "prompt_token_ids"),
+    }
+    facts = {
+        "queue, prefill": takes(output, "metrics")
+        and has_fields(stats, "scheduled_ts", "first_token_ts", "last_token_ts"),
+        "cached tokens": takes(output, "num_cached_tokens"),
+        "drafted and accepted tokens": has_fields(completion, "spec_decode_metrics")
+        and has_fields(drafts, "per_step_drafted", "per_step_accepted"),
+        "tokens wasted after an abort": has_fields(stats, "num_generation_tokens")
+        and takes(processor, "log_stats"),
+    }
+    return Probe(
+        tuple(name for name, is_there in needed.items() if not is_there),
+        tuple(name for name, is_there in facts.items() if not is_there),
+    )
+
+
+def takes(function: Any, *names: str) -> bool:
+    """Whether `function` exists and has parameters of these names."""
+    return callable(function) and set(names) <= set(inspect.signature(function).parameters)
+
+
+def has_fields(cls: Any, *names: str) -> bool:
+    """Whether instances of a dataclass or msgspec struct have fields of these names."""
+    return cls is not None and set(names) <= set(getattr(cls, "__annotations__", {}))
+
+
+def make_reader(find_engine: Callable[[], Any], strips_speculation: bool) -> EngineReader:
+    """Return how to read vLLM's objects.
+
+    Args:
+        find_engine: Returns vLLM's engine client.
+        strips_speculation: Whether to take the speculation metrics off the outputs once read: they
+            were switched on for the records, and no client asked to see them in its response.
+    """
+    from vllm.sampling_params import RequestOutputKind
+
+    streamed = RequestOutputKind.DELTA
+
+    def is_streamed(params: Any) -> bool:
+        return bool(getattr(params, "output_kind", None) == streamed)
+
+    def record_output(run: EngineRun, output: Any) -> int:
+        run.last_output = output
+        completions = output.outputs
+        if not isinstance(completions, list):
+            return 0  # A pooling output: no tokens come out of it.
+        num_tokens = 0
+        for completion in completions:
+            num_tokens += len(completion.token_ids)
+            if completion.finish_reason is not None:
+                _record_end(run, completion)
+                if strips_speculation:
+                    completion.spec_decode_metrics = None
+        run.num_final_tokens = num_tokens
+        return num_tokens
+
+    def find_times(request_id: str) -> list[EngineTimes]:
+        processor = getattr(find_engine(), "output_processor", None)
+        if processor is None:
+            return []
+        internal_ids = processor.external_req_ids.get(request_id, ())
+        states = [processor.request_states.get(internal_id) for internal_id in internal_ids]
+        return [state.stats for state in states if state is not None and state.stats is not None]
+
+    return EngineReader(is_streamed, record_output, read_facts, find_times, find_beam_search)
+
+
+def find_beam_search(request_id: str) -> str | None:
+    """Return the id of the beam search that a run of this id is one step and beam of, if any.
+
+    vLLM runs every step of every beam as a request, `{id}-{step}-beam-{beam}`.
+    """
+    step, is_beam, _ = request_id.rpartition("-beam-")
+    return step.rpartition("-")[0] if is_beam else None
+
+
+def _record_end(run: EngineRun, completion: Any) -> None:
+    """Note how one sequence of a run ended, and what speculation did for it."""
+    if run.finish_reason is None or completion.index == 0:
+        run.finish_reason = completion.finish_reason
+    metrics = completion.spec_decode_metrics
+    if metrics is not None:
+        run.drafted_by_step = (run.drafted_by_step or []) + list(metrics.per_step_drafted)
+        run.accepted_by_step = (run.accepted_by_step or []) + list(metrics.per_step_accepted)
+
+
+def read_facts(run: EngineRun) -> EngineFacts:
+    """Read a run that is over: from its last output, or, aborted before one, from the engine."""
+    output = run.last_output
+    if output is None:
+        return _facts_of_aborted(run, list(run.engine_times))
+    metrics = getattr(output, "metrics", None)
+    times = [metrics] if metrics is not None else []
+    num_tokens = sum(run.emission_tokens) if run.is_streamed else run.num_final_tokens
+    generated = sum(t.num_generation_tokens for t in run.engine_times)
+    return EngineFacts(
+        input_tokens=len(output.prompt_token_ids) if output.prompt_token_ids is not None else None,
+        output_tokens=max(num_tokens, generated),
+        cached_tokens=getattr(output, "num_cached_tokens", None),
+        scheduled_ns=_earliest(t.scheduled_ts for t in times),
+        first_token_ns=_earliest(t.first_token_ts for t in times),
+        last_token_ns=_latest(t.last_token_ts for t in times),
+        prompt=pack_tokens(output.prompt_token_ids or ()),
+    )
+
+
+def _facts_of_aborted(run: EngineRun, times: list[EngineTimes]) -> EngineFacts:
+    if not times:
+        return EngineFacts()
+    return EngineFacts(
+        output_tokens=sum(t.num_generation_tokens for t in times),
+        scheduled_ns=_earliest(t.scheduled_ts for t in times),
+        first_token_ns=_earliest(t.first_token_ts for t in times),
+        last_token_ns=_latest(t.last_token_ts for t in times),
+    )
+
+
+def make_token_counter(engine: Any) -> Callable[[str], int]:
+    """Return what counts the tokens of a text; a fourth of its characters where vLLM hides how."""
+    tokenizer = getattr(getattr(engine, "renderer", None), "tokenizer", None)
+    if tokenizer is None:
+        return lambda text: len(text) // 4
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False))
+
+
+def _earliest(seconds: Iterable[float]) -> int | None:
+    """VLLM's monotonic seconds as nanoseconds; it writes 0.0 for a time that has not come."""
+    return min((int(s * 1e9) for s in seconds if s > 0), default=None)
+
+
+def _latest(seconds: Iterable[float]) -> int | None:
+    return max((int(s * 1e9) for s in seconds if s > 0), default=None)
+
+
+def parse_flags(flags: Sequence[str]) -> argparse.Namespace:
+    """Parse vLLM's own server flags, as `vllm serve` would.
+
+    Raises:
+        ConfigurationError: If vLLM does not know a flag or refuses its value.
+    """
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    class Parser(FlexibleArgumentParser):  # type: ignore[misc]
+        def error(self, message: str) -> NoReturn:
+            raise ConfigurationError(f"serve: {message}; `evenkeel serve --vllm-help` lists flags")
+
+    parser = make_arg_parser(Parser(prog="evenkeel serve"))
+    try:
+        args: argparse.Namespace = parser.parse_args(list(flags))
+        validate_parsed_serve_args(args)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"serve: {error}") from error
+    refuse_parsed_flags(args)
+    return args
+
+
+def computes_on_cpu() -> bool:
+    """Whether vLLM runs the model on the CPU."""
+    return bool(getattr(find_name("vllm.platforms", "current_platform"), "is_cpu", bool)())
+
+
+def read_api_keys(args: argparse.Namespace) -> list[str]:
+    """Return the API keys that vLLM asks for (`--api-key`, else VLLM_API_KEY); [] where none."""
+    given = args.api_key or [find_name("vllm.envs", "VLLM_API_KEY")]
+    return [key for key in given if key]
+
+
+def make_decoder(engine: Any) -> Callable[[Sequence[int]], str]:
+    """Return what makes text of token ids with the model's tokenizer."""
+
+    def decode(tokens: Sequence[int]) -> str:
+        return str(engine.get_tokenizer().decode(list(tokens)))
+
+    return decode
+
+
+def resolve_prompts(args: argparse.Namespace, folder: Path) -> None:
+    """Have chat requests that name a prompt get its text from a registry.
+
+    Before the arrival middleware, which must be outermost: the last one in the list is.
+    """
+    args.evenkeel_prompts_dir = folder
+    args.middleware = [*args.middleware, PROMPT_MIDDLEWARE]
+
+
+def record_speculation(args: argparse.Namespace) -> bool:
+    """Have vLLM count drafts a step where it speculates; whether this was switched on here."""
+    if args.speculative_config is None or args.per_request_spec_decode_metrics != "none":
+        return False
+    args.per_request_spec_decode_metrics = "detailed"
+    return True
+
+
+def order_queue(args: argparse.Namespace) -> None:
+    """Have vLLM's own queue follow control's deadlines; before the engine starts."""
+    args.scheduling_policy = "priority"
+
+
+def add_gate(args: argparse.Namespace) -> bool:
+    """Put control before vLLM's app; whether vLLM's own queue follows its deadlines."""
+    args.middleware = [*args.middleware, CONTROL_MIDDLEWARE]
+    return bool(getattr(args, "scheduling_policy", None) == "priority")
+
+
+def num_slots(engine: Any) -> int:
+    """Return how many requests the engine runs at a time."""
+    config = getattr(getattr(engine, "vllm_config", None), "scheduler_config", None)
+    return int(getattr(config, "max_num_seqs", _USUAL_SLOTS))
+
+
+async def serve(
+    args: argparse.Namespace,
+    wrap_engine: Callable[[Any], ObservedEngine],
+    when_listening: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    """Serve until a signal ends it, with `wrap_engine(engine)` as the engine of vLLM's app.
+
+    Args:
+        args: vLLM's parsed flags.
+        wrap_engine: Called once the engine runs; returns what the app is given.
+        when_listening: Run beside the server from the moment that its port is bound.
+
+    Raises:
+        EngineDiedError: If the server ended because its engine did.
+    """
+    from vllm.entrypoints.launchers.api_server.entry import (
+        build_and_serve,
+        build_async_engine_client,
+    )
+    from vllm.entrypoints.launchers.launcher import setup_server
+
+    # Until uvicorn installs its handlers. asyncio's own only marks the task as cancelled, and the
+    # engine's start, which never awaits, would go on to its end.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt_start)
+    address, sock = setup_server(args, reuse_port=False)
+    try:
+        async with build_async_engine_client(args) as engine:
+            wrapped = wrap_engine(engine)
+            waiter = asyncio.create_task(when_listening())
+            try:
+                shutdown = await build_and_serve(
+                    wrapped,
+                    address,
+                    sock,
+                    args,
+                    # uvicorn would wait for ever for answers that the stopped engine never gives.
+                    timeout_graceful_shutdown=_GRACE_S,
+                )
+            finally:
+                waiter.cancel()
+            has_engine_died = _has_died(engine) and not wrapped.is_stopping
+        await shutdown
+        if has_engine_died:
+            raise EngineDiedError("the engine process died; VLLM_LOGGING_LEVEL=INFO shows its log")
+    finally:
+        sock.close()
+
+
+class EngineDiedError(EvenkeelError):
+    """The engine's process ended while it was being served from."""
+
+
+def _has_died(engine: Any) -> bool:
+    """Whether the engine's process ended, be it by itself or by a Ctrl-C that reached it, too."""
+    resources = getattr(getattr(engine, "engine_core", None), "resources", None)
+    return bool(getattr(resources, "engine_dead", False))
+
+
+class StartInterruptedError(BaseException):
+    """A signal came while the engine was starting.
+
+    Not a KeyboardInterrupt: vLLM's `zmq_socket_ctx` (vllm/utils/network_utils.py) swallows that
+    and then waits minutes for an engine whose start was just given up.
+    """
+
+
+def _interrupt_start(*_: object) -> NoReturn:
+    raise StartInterruptedError
+
+
+async def serve_unobserved(args: argparse.Namespace) -> None:
+    """Serve with vLLM's own function, where the hook has nothing to hold on to."""
+    run_server = find_name("vllm.entrypoints.launchers.api_server.entry", "run_server")
+    if run_server is None:
+        raise ConfigurationError("this vLLM has no server that evenkeel knows; install 0.32")
+    await run_server(args)

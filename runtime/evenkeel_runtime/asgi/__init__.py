@@ -1,0 +1,1 @@
+"""What our middlewares and pages share of ASGI and of Prometheus."""

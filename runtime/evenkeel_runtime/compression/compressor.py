@@ -1,0 +1,106 @@
+"""Rewrites the body of a chat request with a shortened history, or leaves it as it came."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenkeel_runtime.compression.check import find_loss
+from evenkeel_runtime.compression.policy import CompressionPolicy
+from evenkeel_runtime.compression.shorten import Turn, find_old, shorten
+
+SENT = "sent"
+CountTokens = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """What became of one request.
+
+    Attributes:
+        body: What the model's server is given.
+        verdict: `sent`; `no_gain` where too little could go; `failed_…` where the check found a
+            loss; None where there was nothing to shorten.
+        saved_tokens: Tokens of the history that are not sent; 0 unless `sent`.
+    """
+
+    body: bytes
+    verdict: str | None = None
+    saved_tokens: int = 0
+
+
+@dataclass(slots=True)
+class CompressionCounts:
+    """Requests by verdict, and the tokens saved."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    saved_tokens: int = 0
+
+
+class Compressor:
+    """Shortens by the policy; the original goes wherever anything is in doubt.
+
+    Args:
+        policy: What is shortened.
+        count_tokens: Tokens of a text, as the model counts them.
+    """
+
+    def __init__(self, policy: CompressionPolicy, count_tokens: CountTokens) -> None:
+        self.policy = policy
+        self.counts = CompressionCounts()
+        self._count_tokens = count_tokens
+
+    def compress(self, body: bytes, route: str | None) -> Compressed:
+        """Return what to send in place of a request's JSON."""
+        done = self._compress(body) if self.policy.covers(route) else Compressed(body)
+        if done.verdict is not None:
+            self.counts.verdicts[done.verdict] += 1
+            self.counts.saved_tokens += done.saved_tokens
+        return done
+
+    def _compress(self, body: bytes) -> Compressed:
+        policy = self.policy
+        asked, turns = _read(body)
+        if asked is None or turns is None:
+            return Compressed(body)
+        places = find_old(turns, policy.keep_turns)
+        num_tokens = self._count(turns, places)
+        if num_tokens < policy.min_tokens:
+            return Compressed(body)
+        shortened = shorten(turns, policy.keep_turns, policy.keep_ratio)
+        loss = find_loss(turns, shortened, policy.keep_turns)
+        if loss is not None:
+            return Compressed(body, f"failed_{loss}")
+        saved = num_tokens - self._count(shortened, places)
+        if saved <= 0 or saved < num_tokens * policy.min_saved_ratio:
+            return Compressed(body, "no_gain")
+        messages = [
+            {**message, "content": turn.content}
+            for message, turn in zip(asked["messages"], shortened, strict=True)
+        ]
+        return Compressed(json.dumps(asked | {"messages": messages}).encode(), SENT, saved)
+
+    def _count(self, turns: list[Turn], places: list[int]) -> int:
+        return sum(self._count_tokens(turns[place].content) for place in places)
+
+
+def _read(body: bytes) -> tuple[dict[str, Any] | None, list[Turn] | None]:
+    """Return the request and its messages; None where they are more than plain text."""
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        return None, None
+    if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
+        return None, None
+    turns = []
+    for message in asked["messages"]:
+        if not isinstance(message, dict) or message.get("tool_calls"):
+            return None, None
+        role, content = message.get("role"), message.get("content")
+        if not isinstance(role, str) or not isinstance(content, str):
+            return None, None
+        turns.append(Turn(role, content))
+    return asked, turns

@@ -1,0 +1,63 @@
+"""Cuts a message into sentences, and says which of them must not be lost."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from evenkeel_runtime.text.guards import find_capitalised, find_numbers, find_stems, has_negation
+
+# A sentence ends with its mark and space behind it, or with a line: "3.5" and "e.g." do not.
+SENTENCE_END = re.compile(r"(?<![.!?])[.!?]+\s+|\n+")
+# Code, data, quotes and addresses say nothing when half of them is gone.
+_WHOLE = re.compile(
+    r"```|~~~|^[ \t]*[{\[<|]|^[ \t]*(?:def|class|import|SELECT)\b|https?://|`", re.MULTILINE
+)
+_INSTRUCTION = re.compile(
+    r"\b(?:must|should|shall|always|only|need to|have to|make sure|ensure|please|remember|note|"
+    r"important|required|require|instead|prefer|avoid|use|answer|respond|reply|write|format|never|"
+    r"don't|do not|from now on|call me|i want|i prefer|i like|i need|keep|ignore|focus|step)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence with the space behind it.
+
+    Attributes:
+        must_stay: It holds a number, a name, an instruction, a negation or a question.
+        stems: What it is about.
+    """
+
+    text: str
+    must_stay: bool
+    stems: frozenset[str]
+
+
+def split_message(text: str) -> list[Sentence]:
+    """Return the sentences of a message; one where it only stands as a whole.
+
+    Put together they are the message: nothing is lost.
+    """
+    if _WHOLE.search(text):
+        return [Sentence(text, True, find_stems(text))]
+    ends = [match.end() for match in SENTENCE_END.finditer(text)]
+    parts = [text[a:b] for a, b in pairwise([0, *ends, len(text)]) if b > a]
+    return [Sentence(part, _must_stay(part), find_stems(part)) for part in parts]
+
+
+def _must_stay(part: str) -> bool:
+    return bool(
+        find_numbers(part)
+        or find_capitalised(part)
+        or has_negation(part)
+        or "?" in part
+        or is_instruction(part)
+    )
+
+
+def is_instruction(part: str) -> bool:
+    """Whether a sentence says what is to be done."""
+    return _INSTRUCTION.search(part) is not None

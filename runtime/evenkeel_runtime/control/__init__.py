@@ -1,0 +1,1 @@
+"""Decides which requests the engine gets, and when: deadlines, quotas, the gate, the ladder."""

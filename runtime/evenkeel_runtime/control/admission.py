@@ -1,0 +1,352 @@
+"""The control hook: decides for each request whether, and when, it goes to the engine.
+
+Classes order the gate and vLLM's own queue; quotas bound tenants and sessions; a request is shed
+where its turn cannot come in time; the ladder answers a burning budget. Everything here runs on
+the server's event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from evenkeel_runtime.control.config import ControlConfig, ControlMode
+from evenkeel_runtime.control.gate import Gate, GateFullError, Room, Ticket
+from evenkeel_runtime.control.ladder import ClassCounts, Ladder, LeverLimits, LimitChange
+from evenkeel_runtime.control.pace import (
+    FOR_PATIENT,
+    FOR_URGENT,
+    Asking,
+    ConcurrencyLimit,
+    FirstTokens,
+)
+from evenkeel_runtime.control.quota import Quotas
+from evenkeel_runtime.control.visit import ControlCounts, RefusedError, Visit
+from evenkeel_runtime.control.window import SlidingWindow
+from evenkeel_runtime.wire.caller import Caller
+from evenkeel_runtime.wire.limits import EngineLimits, LimitsFile
+
+logger = logging.getLogger(__name__)
+
+TOO_MANY_REQUESTS = 429
+UNAVAILABLE = 503
+# However long the prompt, it is due at most so many limits of its class after its arrival, and so
+# many seconds after a short one: in a class with seconds to spare it would miss its own limit.
+_MAX_SIZE_FACTOR, _MAX_SIZE_S = 8.0, 4.0
+_MAX_NAMES_WARNED = 20
+# So much faster than ever of late the gate would have to go for a request that is shed at once.
+_SHED_MARGIN = 2.0
+# Where even those that cannot wait are held back, so much of their places is left to others: what
+# has gone in stays, and the next of them would find no place.
+_OTHERS_RATIO = 0.75
+_UNLIMITED = 1 << 30
+
+
+class AdmissionControl:
+    """Admission and the ladder of one server.
+
+    Args:
+        config: What to do.
+        num_slots: Requests that vLLM runs at a time; the gate's capacity where `max_active` is
+            not configured.
+        limits_file: Where the engine's process reads its limits.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        config: ControlConfig,
+        num_slots: int,
+        limits_file: LimitsFile | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._num_slots = num_slots
+        self._limits_file = limits_file
+        self._clock = clock
+        self._gate = Gate(Room.for_all(num_slots), clock=clock)
+        self._shadow = Gate(Room.for_all(num_slots), clock=clock)
+        self._first_tokens = FirstTokens()
+        self._asking = Asking()
+        self._shortest_s = math.inf
+        self._patient = ConcurrencyLimit(num_slots, FOR_PATIENT)
+        self._urgent = ConcurrencyLimit(num_slots, FOR_URGENT)
+        self._visits: dict[int, Visit] = {}
+        self._unknown: set[str] = set()
+        self.counts = ControlCounts()
+        self.config = config
+        self._ladder = Ladder(config, clock())
+        self._window = SlidingWindow(config.window_s)
+        self._quotas = Quotas(config)
+        self._apply()
+
+    def configure(self, config: ControlConfig) -> None:
+        """Put another configuration in force.
+
+        Requests that are in stay in and count; what tenants and sessions have used stays used; the
+        steps of the ladder that mean the same stay taken, unless the mode changes.
+        """
+        now_s = self._clock()
+        self._ladder.configure(config, now_s)
+        self._window.resize(config.window_s)
+        self._quotas.configure(config, now_s)
+        self._first_tokens.keep(config.classes)
+        for visit in self._visits.values():
+            self._quotas.join(visit.accounts, visit.tenant, visit.session, now_s)
+        self.config = config
+        self._apply()
+
+    @property
+    def level(self) -> int:
+        """Steps of the ladder that are in force, or in a dry run would be."""
+        return self._ladder.level
+
+    @property
+    def limits(self) -> LeverLimits:
+        """The limits of that level."""
+        return self._ladder.limits
+
+    @property
+    def gate(self) -> Gate:
+        """The gate."""
+        return self._gate
+
+    def arrive(self, caller: Caller, size_bytes: int) -> Visit:
+        """Begin to follow a request that has arrived and is within its quotas.
+
+        Args:
+            caller: Who asks.
+            size_bytes: Size of its body; longer ones of a class are due later.
+
+        Raises:
+            RefusedError: If a quota is used up.
+        """
+        now_s = self._clock()
+        name = self._find_class(caller.slo_class)
+        tenant, session = caller.tenant or "", caller.session_id
+        overdrawn = self._quotas.check(tenant, session, now_s)
+        if overdrawn is not None:
+            message = f"the quota of this {overdrawn.owner} is used up"
+            self._refuse(name, TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
+        limit_s = self.config.classes[name].ttft_s
+        size_factor = max(1.0, size_bytes / self.config.long_prompt_bytes)
+        longer_s = limit_s * (min(size_factor, _MAX_SIZE_FACTOR) - 1)
+        due_s = now_s + limit_s + min(longer_s, _MAX_SIZE_S)
+        self._record_asking(limit_s, now_s)
+        accounts = self._quotas.begin(tenant, session, now_s)
+        is_overdrawn = overdrawn is not None
+        visit = Visit(name, now_s, now_s + limit_s, due_s, tenant, session, accounts, is_overdrawn)
+        self._visits[id(visit)] = visit
+        return visit
+
+    def _record_asking(self, limit_s: float, now_s: float) -> None:
+        """Have the shortest limit decide about the places; what another brought is forgotten."""
+        self._asking.record(limit_s, now_s)
+        shortest_s = self._asking.shortest_s(now_s)
+        if shortest_s == self._shortest_s:
+            return
+        self._shortest_s = shortest_s
+        # Who can wait goes on waiting: let in all at once, their prompts would make everybody late.
+        self._patient.look_anew()
+        self._urgent.begin()
+        self._resize()
+
+    def queue(self, visit: Visit) -> Ticket:
+        """Have a visit wait for a place in the engine; it may go in when its ticket says so.
+
+        Raises:
+            RefusedError: If its turn cannot come before it would be given up, or as many wait as
+                may.
+        """
+        try:
+            if self.config.mode is ControlMode.DRY_RUN:
+                self._queue_in_shadow(visit)
+                visit.ticket = self._gate.arrive(visit.slo_class, visit.due_s)
+            else:
+                visit.ticket = self._ask_gate(self._gate, visit)
+        except RefusedError:
+            for account in visit.accounts:
+                account.refund()
+            raise
+        if not visit.ticket.is_inside:
+            visit.queued_s = self._clock()
+        return visit.ticket
+
+    def _queue_in_shadow(self, visit: Visit) -> None:
+        """Do for a dry run what `queue` would do, at a gate of its own; refuses nobody."""
+        with suppress(RefusedError):
+            visit.shadow = self._ask_gate(self._shadow, visit)
+
+    def _ask_gate(self, gate: Gate, visit: Visit) -> Ticket:
+        name = visit.slo_class
+        wait_s = gate.least_wait_s(visit.due_s)
+        if wait_s > _SHED_MARGIN * self.longest_wait_s(visit):
+            raise self._shed(visit, f"the wait would be {wait_s:.0f} s or more", wait_s)
+        known = self.config.classes.get(name)
+        limit_s = math.inf if known is None else known.ttft_s
+        latest_s = visit.late_s - self._first_tokens.least_s(name)
+        try:
+            return gate.arrive(name, visit.due_s, limit_s, latest_s)
+        except GateFullError as error:
+            raise self._shed(visit, str(error), wait_s) from error
+
+    def push_out(self, visit: Visit) -> RefusedError:
+        """Refuse a request whose place in a full queue another has taken."""
+        for account in visit.accounts:
+            account.refund()
+        return self._shed(visit, "the queue is full", self.longest_wait_s(visit))
+
+    def _shed(self, visit: Visit, reason: str, wait_s: float) -> RefusedError:
+        """Count a request that is shed, or in a dry run would be."""
+        name = visit.slo_class
+        if self.config.mode is not ControlMode.DRY_RUN:
+            self.counts.refused[name, "shed"] += 1
+            self._window.add(name, is_good=False, now_s=self._clock())
+        elif not visit.is_overdrawn:
+            self.counts.would_refuse[name, "shed"] += 1
+        message = f"overloaded, a request of class {name} cannot be in time: {reason}"
+        return RefusedError(UNAVAILABLE, "shed", message, wait_s)
+
+    def longest_wait_s(self, visit: Visit) -> float:
+        """Seconds that a visit may wait at the gate; none where its class is no longer known."""
+        known = self.config.classes.get(visit.slo_class)
+        return 0.0 if known is None else known.longest_wait_s
+
+    def enter(self, visit: Visit) -> None:
+        """Count a request whose turn has come, and how long it waited for it."""
+        visit.entered_s = self._clock()
+        if visit.queued_s is not None:
+            visit.gate_s = visit.entered_s - visit.queued_s
+        self.counts.admitted[visit.slo_class] += 1
+
+    def give_up(self, visit: Visit) -> RefusedError:
+        """Refuse a request that has waited for as long as its class allows."""
+        name = visit.slo_class
+        longest_s = self.longest_wait_s(visit)
+        self.counts.refused[name, "queue_deadline"] += 1
+        self._window.add(name, is_good=False, now_s=self._clock())
+        return RefusedError(
+            UNAVAILABLE,
+            "queue_deadline",
+            f"no room within {longest_s:g} s for a request of class {name}",
+            longest_s,
+        )
+
+    def record_first_token(self, visit: Visit) -> None:
+        """Count a first token, in time or late."""
+        visit.has_first_token = True
+        now_s = self._clock()
+        self._window.add(visit.slo_class, is_good=now_s <= visit.late_s, now_s=now_s)
+        known = self.config.classes.get(visit.slo_class)
+        if visit.entered_s is not None and known is not None:
+            took_s = now_s - visit.entered_s
+            self._first_tokens.record(visit.slo_class, took_s)
+            if known.ttft_s <= self._shortest_s:
+                sample = (took_s / known.ttft_s, self._gate.num_inside)
+                changes = [limit.record(*sample) for limit in (self._patient, self._urgent)]
+                if any(changes):
+                    self._resize()
+
+    def leave(self, visit: Visit, tokens: int) -> None:
+        """Count a request that is over; `tokens` are charged to its quotas."""
+        self._visits.pop(id(visit), None)
+        if visit.ticket is not None:
+            self._gate.leave(visit.ticket)
+        self._leave_shadow(visit)
+        for account in visit.accounts:
+            account.end(tokens)
+
+    def _leave_shadow(self, visit: Visit) -> None:
+        """Count what a dry run's queue would have done to a request that is over or given up."""
+        shadow, visit.shadow = visit.shadow, None
+        if shadow is None:
+            return
+        waited_s = self._clock() - visit.arrived_s
+        # A request over its quota is counted as that already.
+        is_counted = self.config.mode is ControlMode.DRY_RUN and not visit.is_overdrawn
+        if is_counted and not shadow.is_inside:
+            if shadow.was_pushed_out:
+                self.counts.would_refuse[visit.slo_class, "shed"] += 1
+            elif waited_s > self.longest_wait_s(visit):
+                self.counts.would_refuse[visit.slo_class, "queue_deadline"] += 1
+        self._shadow.leave(shadow)
+
+    def tick(self) -> LimitChange | None:
+        """Look at the burn and take at most one step; returns it."""
+        self._give_up_in_shadow()
+        if self.config.mode is ControlMode.OFF:
+            return None
+        change = self._ladder.tick(self.read(), self._clock())
+        if change is not None:
+            self.counts.changes[change.lever] += 1
+            self._apply()
+        return change
+
+    def _give_up_in_shadow(self) -> None:
+        """Take out of a dry run's queue who would have been refused by now, as `give_up` does."""
+        now_s = self._clock()
+        for visit in self._visits.values():
+            shadow = visit.shadow
+            is_waiting = shadow is not None and not shadow.is_inside
+            if is_waiting and now_s - visit.arrived_s > self.longest_wait_s(visit):
+                self._leave_shadow(visit)
+
+    def read(self) -> dict[str, ClassCounts]:
+        """Return what the window holds, by class."""
+        now_s = self._clock()
+        overdue = Counter(
+            visit.slo_class
+            for visit in self._visits.values()
+            if not visit.has_first_token and visit.is_streamed is not False and now_s > visit.late_s
+        )
+        counts = self._window.read(overdue, now_s)
+        return {name: r for name, r in counts.items() if name in self.config.classes}
+
+    def burn(self) -> float:
+        """Return the highest burn rate of the classes."""
+        return self._ladder.burn(self.read())
+
+    def _find_class(self, name: str | None) -> str:
+        if name is None or name in self.config.classes:
+            return name or self.config.default_class
+        self.counts.unknown_classes += 1
+        if name not in self._unknown and len(self._unknown) < _MAX_NAMES_WARNED:
+            self._unknown.add(name)
+            logger.warning(
+                "a request names an SLO class that is not configured, taken as %s: class=%s",
+                self.config.default_class,
+                name,
+            )
+        return self.config.default_class
+
+    def _refuse(self, name: str, status: int, reason: str, message: str, wait_s: float) -> None:
+        """Refuse a request, or in a dry run only count it."""
+        if self.config.mode is not ControlMode.ACT:
+            self.counts.would_refuse[name, reason] += 1
+            return
+        self.counts.refused[name, reason] += 1
+        raise RefusedError(status, reason, message, wait_s)
+
+    def _apply(self) -> None:
+        """Put the limits of the ladder in force, or none in a dry run."""
+        acts = self.config.mode is ControlMode.ACT
+        limits = self.limits if acts else LeverLimits()
+        for limit in (self._patient, self._urgent):
+            limit.resize(self.config.max_active or self._num_slots)
+        self._resize()
+        if self._limits_file is not None:
+            self._limits_file.write(EngineLimits(limits.prefill_ratio, limits.draft_ratio))
+
+    def _resize(self) -> None:
+        """Give the gate its places; in a dry run to its shadow, and everybody goes in."""
+        urgent = others = self._urgent.num
+        if not self._urgent.are_all:
+            others = math.ceil(_OTHERS_RATIO * urgent)
+        patient = min(self._patient.num, others)
+        room = Room(urgent, patient, late=others, urgent_s=self._shortest_s)
+        self._shadow.resize(room)
+        acts = self.config.mode is ControlMode.ACT
+        self._gate.resize(room if acts else Room.for_all(_UNLIMITED))

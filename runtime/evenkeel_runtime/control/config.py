@@ -1,0 +1,145 @@
+"""What the control hook is told: SLO classes, quotas, and how to act when a budget burns."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from evenkeel.errors import ConfigurationError
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+
+
+class ControlMode(StrEnum):
+    """Whether control acts, only says what it would do, or is switched off."""
+
+    ACT = "act"
+    DRY_RUN = "dry-run"
+    OFF = "off"
+
+
+class SloClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One class of requests; the shorter its limit, the higher it stands.
+
+    Attributes:
+        ttft_s: The limit on its time to first token; also the deadline by which it is ordered.
+        target: The share of its requests that should meet it.
+        queue_deadline_s: Longest a request may wait to be let in; ten times `ttft_s` where unset.
+    """
+
+    ttft_s: Positive
+    target: Share = 0.99
+    queue_deadline_s: Positive | None = None
+
+    @property
+    def longest_wait_s(self) -> float:
+        """Seconds after which a waiting request is refused."""
+        return 10 * self.ttft_s if self.queue_deadline_s is None else self.queue_deadline_s
+
+
+class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one tenant or one session may use; None is no limit.
+
+    Attributes:
+        requests_per_minute: Requests begun; a minute's worth may come at once.
+        tokens_per_minute: Input and output tokens, charged when a request ends.
+        active: Requests in flight at a time.
+    """
+
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    active: Count | None = None
+
+
+_USUAL_CLASS = "chat"
+# TECHNIQUES of the field: interactive 200 ms, chat 500 ms, code completion 100 ms, batch 30 s.
+DEFAULT_CLASSES = {
+    "code": SloClass(0.1),
+    "interactive": SloClass(0.2),
+    "chat": SloClass(0.5),
+    "batch": SloClass(30.0, target=0.9),
+}
+
+
+class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A control file, read.
+
+    Attributes:
+        mode: The kill switch: `off` lets every request through untouched.
+        default_class: The class of a request that names none, or one that is not known; where
+            unset, `chat`, and where there is no `chat`, the highest class.
+        max_active: Requests in the engine at a time; vLLM's `--max-num-seqs` where unset.
+        window_s: The window over which burn is measured, and the time an action is given to show
+            its effect before the next one.
+        escalate_burn: The burn rate at which the next step is taken.
+        recover_burn: The burn rate under which a step is taken back.
+        recover_s: How long it must stay under it.
+        min_bad: Fewest bad requests in the window for a step.
+        long_prompt_bytes: A request body's size beyond which its deadline grows with its size, so
+            that short requests go first and long ones still get their turn.
+        classes: By name.
+        tenant: What each tenant may use.
+        tenants: The same for a tenant by name, in place of `tenant`.
+        session: What each session may use.
+    """
+
+    mode: ControlMode = ControlMode.ACT
+    default_class: str = ""
+    max_active: Count | None = None
+    window_s: Positive = 10.0
+    escalate_burn: Positive = 5.0
+    recover_burn: Positive = 1.0
+    recover_s: Positive = 20.0
+    min_bad: Count = 3
+    long_prompt_bytes: Count = 16_384
+    classes: Mapping[str, SloClass] = msgspec.field(default_factory=DEFAULT_CLASSES.copy)
+    tenant: Quota = msgspec.field(default_factory=Quota)
+    tenants: Mapping[str, Quota] = msgspec.field(default_factory=dict)
+    session: Quota = msgspec.field(default_factory=Quota)
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            raise ValueError("classes is empty, expected one or more")
+        if not self.default_class:
+            usual = _USUAL_CLASS if _USUAL_CLASS in self.classes else self.ranking[0]
+            msgspec.structs.force_setattr(self, "default_class", usual)
+        elif self.default_class not in self.classes:
+            known = ", ".join(self.ranking)
+            raise ValueError(f"default_class {self.default_class!r} is no class; known: {known}")
+
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        """Names of the classes, the highest first."""
+        return tuple(sorted(self.classes, key=lambda name: (self.classes[name].ttft_s, name)))
+
+
+def read_control_file(path: Path) -> ControlConfig:
+    """Read a control file (TOML); docs/control.md describes each key.
+
+    Raises:
+        ConfigurationError: If it cannot be read, or a key or value is wrong; names the key.
+    """
+    try:
+        return parse_control(path.read_bytes().decode("utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(f"control file {path} cannot be read: {reason}") from error
+
+
+def parse_control(text: str, name: str) -> ControlConfig:
+    """Return the configuration that `text` holds; `name` is used in errors.
+
+    Raises:
+        ConfigurationError: If it is no TOML, or a key or value is wrong.
+    """
+    try:
+        return msgspec.convert(tomllib.loads(text), ControlConfig)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ConfigurationError(f"control file {name}: {error}") from error

@@ -1,0 +1,116 @@
+"""The engine's door: where a request that a cache may answer takes its place at the gate.
+
+Whether the cache answers is known only behind vLLM's authentication and rendering, so such a
+request goes on to vLLM's app at once, and waits for its turn when the cache has missed. A refusal
+then has to reach past the app: for the app it is a caller who has left, which vLLM gives up without
+a word, and the caller gets the refusal in place of whatever the app would have said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from starlette.types import Message, Receive, Send
+
+from evenkeel_runtime.control.admission import AdmissionControl
+from evenkeel_runtime.control.visit import RefusedError, Visit
+
+# What vLLM's `--sse-keep-alive-interval` sends while there is no token.
+_COMMENT = b":"
+
+
+class Door:
+    """One request's way to the engine; the middleware holds one side of it, the cache the other.
+
+    Args:
+        control: Whom it asks.
+        visit: The request.
+    """
+
+    def __init__(self, control: AdmissionControl, visit: Visit) -> None:
+        self._control = control
+        self._visit = visit
+        self._is_inside = False
+        self._refused: asyncio.Future[RefusedError] = asyncio.get_running_loop().create_future()
+        self._start: Message | None = None
+
+    @property
+    def refusal(self) -> RefusedError | None:
+        """Why it is not served; None unless it is not."""
+        refused = self._refused
+        return refused.result() if refused.done() and not refused.cancelled() else None
+
+    async def enter(self) -> None:
+        """Wait for the request's turn; one that is refused waits here until it is given up."""
+        try:
+            await self._wait()
+        except RefusedError as error:
+            if not self._refused.done():
+                self._refused.set_result(error)
+            # The app is being told that its caller has left, and cancels this.
+            await asyncio.get_running_loop().create_future()
+
+    async def _wait(self) -> None:
+        control, visit = self._control, self._visit
+        # A beam search comes here once a beam.
+        if self.refusal is not None:
+            raise self.refusal
+        ticket = visit.ticket or control.queue(visit)
+        if not ticket.let_in.done():
+            await asyncio.wait((ticket.let_in,), timeout=control.longest_wait_s(visit))
+            if not ticket.let_in.done():
+                raise self.refusal or control.give_up(visit)
+        if ticket.was_pushed_out:
+            raise self.refusal or control.push_out(visit)
+        # Cancelled where the request was given up meanwhile.
+        ticket.let_in.result()
+        if not self._is_inside:
+            self._is_inside = True
+            control.enter(visit)
+
+    def watch_receive(self, receive: Receive) -> Receive:
+        """Return `receive` for the app, which hears of a refusal as of a caller who has left."""
+
+        async def watched() -> Message:
+            if self._is_inside:
+                return await receive()
+            reading = asyncio.ensure_future(receive())
+            try:
+                await asyncio.wait((reading, self._refused), return_when=asyncio.FIRST_COMPLETED)
+                return {"type": "http.disconnect"} if self._refused.done() else reading.result()
+            finally:
+                reading.cancel()
+
+        return watched
+
+    def watch_send(self, send: Send) -> Send:
+        """Return `send` for the app; a response's head waits for its first bytes.
+
+        Bytes that only keep a connection alive are none while the request waits here: with its head
+        sent it could not be refused any more.
+        """
+
+        def watched(message: Message) -> Awaitable[None]:
+            if self.refusal is not None:
+                return _nothing()
+            if not self._is_inside and message.get("body", b"").startswith(_COMMENT):
+                return _nothing()
+            if message["type"] == "http.response.start":
+                self._start = message
+                return _nothing()
+            if self._start is not None:
+                start, self._start = self._start, None
+                return _send_both(send, start, message)
+            return send(message)
+
+        return watched
+
+
+async def _nothing() -> None:
+    """What sending does while the head is held, and once the request is refused."""
+
+
+async def _send_both(send: Send, start: Message, message: Message) -> None:
+    await send(start)
+    await send(message)

@@ -1,0 +1,40 @@
+"""Shows on the server's own `/metrics` what control does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from evenkeel_runtime.asgi.metrics import ScrapedMetrics
+from evenkeel_runtime.control.admission import AdmissionControl
+
+
+class ControlMetrics(ScrapedMetrics):
+    """The metrics of docs/control.md."""
+
+    def __init__(self, control: AdmissionControl) -> None:
+        super().__init__("evenkeel_control_")
+        self._control = control
+
+    def collect(self) -> Iterator[Metric]:
+        """Return control's state and what it counted."""
+        control, counts = self._control, self._control.counts
+        yield self.gauge("level", "Steps of the ladder in force", control.level)
+        yield self.gauge("burn_rate", "Highest burn of the classes", control.burn())
+        yield self.gauge("inside", "Requests let in", control.gate.num_inside)
+        waiting = control.gate.count_waiting()
+        yield self.gauges("waiting", "Requests at the gate", "class", waiting)
+        yield self.counters("admitted", "Requests let in", "class", counts.admitted)
+        reasons = ("class", "reason")
+        yield self.counters("refused", "Requests refused", reasons, counts.refused)
+        yield self.counters(
+            "would_refuse", "Requests a dry run let in", reasons, counts.would_refuse
+        )
+        yield self.counter(
+            "unknown_classes",
+            "Requests of a class that is not configured",
+            counts.unknown_classes,
+        )
+        yield self.counter("errors", "Ticks that failed", counts.errors)
+        yield self.counters("changes", "Steps taken", "lever", counts.changes)

@@ -1,0 +1,180 @@
+"""Quotas: what a tenant or a session may use, by token buckets that fill with time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from evenkeel_runtime.control.config import ControlConfig, Quota
+
+_MAX_KEPT = 10_000
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """A token bucket that holds a minute's worth; it may go below zero, and then owes.
+
+    Attributes:
+        per_minute: What it fills by, and holds at most.
+        level: What is in it at `at_s`.
+    """
+
+    per_minute: float
+    level: float
+    at_s: float
+
+    def fill(self, now_s: float) -> None:
+        """Add what came since the last call."""
+        gained = max(0.0, now_s - self.at_s) * self.per_minute / 60
+        self.level = min(self.per_minute, self.level + gained)
+        self.at_s = now_s
+
+    def wait_s(self, needed: float) -> float:
+        """Seconds until it holds `needed`, or as much as it can ever hold; 0 if it does now."""
+        missing = min(needed, self.per_minute) - self.level
+        return max(0.0, missing * 60 / self.per_minute)
+
+
+@dataclass(slots=True)
+class Account:
+    """What one tenant or session has used, against its quota."""
+
+    quota: Quota
+    requests: TokenBucket | None
+    tokens: TokenBucket | None
+    active: int = 0
+
+    @classmethod
+    def open(cls, quota: Quota, now_s: float) -> Account:
+        """Return an account with full buckets."""
+        requests = _change(None, quota.requests_per_minute, now_s)
+        return cls(quota, requests, _change(None, quota.tokens_per_minute, now_s))
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until one more request may begin; 0 if it may now."""
+        wait_s = 0.0
+        for bucket, needed in ((self.requests, 1.0), (self.tokens, 0.0)):
+            if bucket is not None:
+                bucket.fill(now_s)
+                # Tokens are charged at the end: a bucket that owes nothing lets one more in.
+                wait_s = max(wait_s, bucket.wait_s(needed))
+        if self.quota.active is not None and self.active >= self.quota.active:
+            wait_s = max(wait_s, 1.0)
+        return wait_s
+
+    def begin(self) -> None:
+        """Count a request that begins."""
+        self.active += 1
+        if self.requests is not None:
+            self.requests.level -= 1
+
+    def refund(self) -> None:
+        """Give back the request of one that was refused for another reason than its quota."""
+        if self.requests is not None:
+            self.requests.level = min(self.requests.per_minute, self.requests.level + 1)
+
+    def configure(self, quota: Quota, now_s: float) -> None:
+        """Put another quota in force; what was used of the one before stays used."""
+        self.quota = quota
+        self.requests = _change(self.requests, quota.requests_per_minute, now_s)
+        self.tokens = _change(self.tokens, quota.tokens_per_minute, now_s)
+
+    def end(self, tokens: int) -> None:
+        """Count a request that is over, and charge what it used."""
+        self.active -= 1
+        if self.tokens is not None:
+            self.tokens.level -= tokens
+
+
+def _change(
+    bucket: TokenBucket | None, per_minute: float | None, now_s: float
+) -> TokenBucket | None:
+    """Return the bucket of another size, holding as much less than full as the one before."""
+    if per_minute is None:
+        return None
+    if bucket is None:
+        return TokenBucket(per_minute, per_minute, now_s)
+    bucket.fill(now_s)
+    return TokenBucket(per_minute, per_minute - (bucket.per_minute - bucket.level), now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Overdrawn:
+    """A quota that is used up: whose, and the seconds until it is not."""
+
+    owner: str
+    wait_s: float
+
+
+class Quotas:
+    """The accounts of all tenants and sessions; the least used of too many are forgotten."""
+
+    def __init__(self, config: ControlConfig) -> None:
+        self._config = config
+        self._accounts: OrderedDict[tuple[str, str], Account] = OrderedDict()
+
+    @property
+    def num_accounts(self) -> int:
+        """Accounts that are kept."""
+        return len(self._accounts)
+
+    def configure(self, config: ControlConfig, now_s: float) -> None:
+        """Put other quotas in force; an account without one any more is closed."""
+        self._config = config
+        unlimited = Quota()
+        for (kind, name), account in list(self._accounts.items()):
+            quota = self._quota(kind, name)
+            if quota == unlimited:
+                del self._accounts[kind, name]
+            else:
+                account.configure(quota, now_s)
+
+    def join(self, accounts: list[Account], tenant: str, session: str | None, now_s: float) -> None:
+        """Count a request in flight in the accounts that it is to be in and is not yet."""
+        for _, account in self._owners(tenant, session, now_s):
+            if not any(account is known for known in accounts):
+                account.active += 1
+                accounts.append(account)
+
+    def check(self, tenant: str, session: str | None, now_s: float) -> Overdrawn | None:
+        """Return the quota that refuses one more request, if one does."""
+        for owner, account in self._owners(tenant, session, now_s):
+            wait_s = account.wait_s(now_s)
+            if wait_s > 0:
+                return Overdrawn(owner, wait_s)
+        return None
+
+    def begin(self, tenant: str, session: str | None, now_s: float) -> list[Account]:
+        """Count a request that begins; returns the accounts to end it on."""
+        accounts = [account for _, account in self._owners(tenant, session, now_s)]
+        for account in accounts:
+            account.begin()
+        return accounts
+
+    def _owners(self, tenant: str, session: str | None, now_s: float) -> list[tuple[str, Account]]:
+        owners = [("tenant", tenant)]
+        if session is not None:
+            # A session is its tenant's: two tenants may use one name.
+            owners.append(("session", f"{tenant}\0{session}"))
+        unlimited = Quota()
+        return [
+            (kind, self._find((kind, name), quota, now_s))
+            for kind, name in owners
+            if (quota := self._quota(kind, name)) != unlimited
+        ]
+
+    def _quota(self, kind: str, name: str) -> Quota:
+        config = self._config
+        return config.session if kind == "session" else config.tenants.get(name, config.tenant)
+
+    def _find(self, key: tuple[str, str], quota: Quota, now_s: float) -> Account:
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._accounts[key] = Account.open(quota, now_s)
+            self._forget()
+        self._accounts.move_to_end(key)
+        return account
+
+    def _forget(self) -> None:
+        while len(self._accounts) > _MAX_KEPT:
+            self._accounts.popitem(last=False)

@@ -1,0 +1,1 @@
+"""Records each engine step; runs in vLLM's engine process."""

@@ -1,0 +1,1 @@
+"""The exporter process: steps and requests in, ledgers and OTLP out."""

@@ -1,0 +1,164 @@
+"""Explains finished requests in the exporter process: ledgers, prefix stories, and their sums."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+
+from evenkeel.guard import ErrorGuard
+from evenkeel.spans import SPAN_DECODE
+from evenkeel_runtime.exporter.record import find_ttft_s
+from evenkeel_runtime.exporter.step_history import StepHistory
+from evenkeel_runtime.exporter.step_reader import DEFAULT_WAIT_S, StepReader
+from evenkeel_runtime.exporter.why_answers import WhyStore
+from evenkeel_runtime.ledger.charges import Ledger, RequestTimes
+from evenkeel_runtime.ledger.explanation import Explanation, describe
+from evenkeel_runtime.ledger.phases import find_phases, token_times
+from evenkeel_runtime.ledger.prefix_story import PrefixTeller
+from evenkeel_runtime.wire.observation import Observation
+from evenkeel_runtime.wire.snapshot import EngineFigures, Exemplar, Histogram, Snapshot
+
+logger = logging.getLogger(__name__)
+
+MAX_BYTES = 64 * 1024 * 1024
+MAX_REQUESTS = 50_000
+# The engine lets go of a request whose client left once its step is over, which may be a long one.
+_ABORT_WAIT_S = 1.0
+_ANSWER_TIMEOUT_S = 5.0
+# Seconds: the article's and the usual targets of TTFT among them.
+_LATENCY_BOUNDS_S = (0.05, 0.1, 0.2, 0.4, 0.5, 0.8, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class Explainer:
+    """Explains requests by the engine's steps; nothing it does can lose a span.
+
+    Args:
+        reader: Has the steps; None where this vLLM gives none.
+        store: Keeps the explanations for `/why`.
+    """
+
+    def __init__(self, reader: StepReader | None, store: WhyStore) -> None:
+        self._reader = reader
+        self._store = store
+        self._prefix = PrefixTeller()
+        self._seconds: Counter[str] = Counter()
+        self._ttft = Histogram(_LATENCY_BOUNDS_S)
+        self._e2e = Histogram(_LATENCY_BOUNDS_S)
+        self._errors = ErrorGuard(
+            logger.error,
+            "requests cannot be explained, their spans go on; later errors are only counted: %r",
+        )
+        self._lock = threading.Lock()
+
+    def explain(self, batch: Sequence[Observation]) -> list[Explanation | None]:
+        """Return the explanation of each request; None where the engine said nothing of it."""
+        asked = [self._ask(seen) for seen in batch]
+        return [self._explain(seen, answer) for seen, answer in zip(batch, asked, strict=True)]
+
+    def keep(
+        self, seen: Observation, explanation: Explanation | None, trace_id: bytes, span_id: bytes
+    ) -> None:
+        """Count a request, and keep its explanation for `/why`; its span is built by now."""
+        try:
+            ttft_s, e2e_s = find_ttft_s(seen), (seen.end_ns - seen.arrival_ns) / 1e9
+            decode_s = next((p.seconds for p in find_phases(seen) if p.name == SPAN_DECODE), None)
+            trace, span = trace_id.hex(), span_id.hex()
+            answer = describe(seen, explanation, trace, ttft_s, decode_s)
+            self._store.put(seen.request_id, seen.caller.tenant, answer)
+            time_s = (seen.arrival_unix_ns + seen.end_ns - seen.arrival_ns) / 1e9
+            with self._lock:
+                for histogram, value in ((self._ttft, ttft_s), (self._e2e, e2e_s)):
+                    if value is not None:
+                        histogram.add(Exemplar(value, trace, span, time_s))
+        except Exception as error:
+            self._errors.record(error)
+
+    def read_snapshot(self, dropped_runs: int = 0) -> Snapshot:
+        """Return what `/metrics` shows of engines and ledgers."""
+        reader = self._reader
+        counts = None if reader is None else reader.read_counts()
+        with self._lock:
+            return Snapshot(
+                engines=() if reader is None else reader.read(read_figures),
+                lost_steps=0 if counts is None else counts.lost_steps,
+                dropped_runs=dropped_runs,
+                ledgers=0 if counts is None else counts.ledgers,
+                unmatched=0 if counts is None else counts.unmatched,
+                errors=self._errors.num_errors + (0 if counts is None else counts.internal_errors),
+                ledger_seconds=dict(self._seconds),
+                prefix_misses=dict(self._prefix.num_by_miss),
+                prefix_missed_tokens=dict(self._prefix.missed_tokens_by_miss),
+                unstable_prompts=self._prefix.num_unstable,
+                ttft=self._ttft,
+                e2e=self._e2e,
+            )
+
+    def _ask(self, seen: Observation) -> Future[Ledger | None] | None:
+        if self._reader is None or not seen.reached_engine:
+            return None
+        first_ns, last_ns = token_times(seen)
+        times = RequestTimes(
+            arrival_ns=seen.arrival_ns,
+            end_ns=seen.end_ns,
+            first_token_ns=first_ns,
+            last_token_ns=last_ns,
+            submitted_ns=seen.submitted_ns,
+            client_left_ns=seen.client_left_ns,
+            holds=seen.holds,
+        )
+        wait_s = DEFAULT_WAIT_S if seen.client_left_ns is None else _ABORT_WAIT_S
+        return self._reader.ask_ledger(seen.request_id, times, seen.num_sequences, wait_s=wait_s)
+
+    def _explain(
+        self, seen: Observation, asked: Future[Ledger | None] | None
+    ) -> Explanation | None:
+        try:
+            ledger = None if asked is None else asked.result(_ANSWER_TIMEOUT_S)
+            if ledger is None:
+                return None
+            with self._lock:
+                self._seconds.update(ledger.seconds)
+                return Explanation(ledger, self._prefix.tell(seen, ledger))
+        except Exception as error:
+            self._errors.record(error)
+            return None
+
+
+def read_figures(histories: Mapping[int, StepHistory]) -> list[EngineFigures]:
+    """Return the figures of each engine that has sent a step."""
+    figures = []
+    for number, history in sorted(histories.items()):
+        row = history.latest
+        if row is None:
+            continue
+        totals, is_idle = history.totals, not history.num_live
+        figures.append(
+            EngineFigures(
+                engine=number,
+                # The last step says nothing of what ended with it.
+                num_batched=0 if is_idle else history.runs.last_batched,
+                num_running=0 if is_idle else int(row["num_running"]),
+                num_waiting=0 if is_idle else int(row["num_waiting"]),
+                blocks_live=0 if is_idle else int(row["blocks_total"]) - int(row["blocks_free"]),
+                blocks_resident=int(row["blocks_cached"]),
+                blocks_total=int(row["blocks_total"]),
+                num_steps=totals.num_steps,
+                step_seconds=totals.seconds,
+                steps_by_duration=tuple(totals.by_duration),
+                prefill_tokens=totals.prefill_tokens,
+                decode_tokens=totals.decode_tokens,
+                drafted_tokens=totals.drafted_tokens,
+                accepted_tokens=totals.accepted_tokens,
+                prompt_tokens=totals.prompt_tokens,
+                cached_tokens=totals.cached_tokens,
+                num_preempted=totals.num_preempted,
+                recent_step_s=totals.recent_step_s,
+                recent_acceptance_ratio=totals.recent_acceptance_ratio,
+                recent_hit_ratio=totals.recent_hit_ratio,
+                cost_error_ratio=history.cost.error_ratio,
+            )
+        )
+    return figures

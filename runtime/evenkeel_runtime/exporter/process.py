@@ -1,0 +1,293 @@
+"""The exporter process: reads observations from its standard input and sends them as OTLP.
+
+It is a process of its own so that building spans never holds the server's interpreter lock. It
+ends when its input ends, that is when the server stops or dies: nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import queue
+import random
+import select
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import msgspec
+
+from evenkeel.otlp_sender import Send, open_sender
+from evenkeel_runtime.exporter.engines import EngineTelemetry
+from evenkeel_runtime.exporter.explainer import Explainer
+from evenkeel_runtime.exporter.otlp import build_request, find_servers
+from evenkeel_runtime.ledger.phases import num_spans
+from evenkeel_runtime.wire.counters import ExporterCounts, SharedCounts
+from evenkeel_runtime.wire.frames import FRAME_HEAD, ExporterConfig
+from evenkeel_runtime.wire.observation import Observation, decode
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 18
+# Longest sleep before the pipe is looked at, and how much a batch read from it makes it a busy one:
+# half of what the smallest pipe holds.
+_NAP_S = 0.25
+_BUSY_BYTES = 1 << 15
+_MAX_BACKOFF_S = 5.0
+# Well under the 20 MiB of OTLP/HTTP and the 4 MiB of gRPC, whatever the spans add.
+_MAX_BATCH_BYTES = 1 << 20
+# Batches that wait for a collector that is down: minutes of them, within the server's own bound.
+_MAX_READY = 1024
+# Below the server in priority: while the machine is busy, spans wait and requests do not.
+_NICENESS = 10
+
+
+class FrameReader:
+    """Cuts length-prefixed frames out of a pipe."""
+
+    def __init__(self, file_descriptor: int) -> None:
+        self._fd = file_descriptor
+        self._buffer = bytearray()
+        self._frames: deque[bytes] = deque()
+        self._num_bytes = 0
+        self._is_busy = False
+        self.has_ended = False
+
+    def read_batch(self, max_frames: int, max_bytes: int, linger_s: float) -> list[bytes]:
+        """Wait for a frame, then up to `linger_s` for more; [] only once the input has ended."""
+        num_read = 0
+        while not self._frames and not self.has_ended:
+            num_read += self.fill_once()
+        deadline = time.monotonic() + linger_s
+        while not self.has_ended and not self._is_full(max_frames, max_bytes):
+            left_s = max(0.0, deadline - time.monotonic())
+            if self._is_busy or num_read >= _BUSY_BYTES:
+                self._has_data(left_s)
+            else:
+                # Not woken by each frame that comes meanwhile: they are read at once.
+                self.wait_for_end(min(left_s, _NAP_S))
+            while not self._is_full(max_frames, max_bytes) and self._has_data(0.0):
+                num_read += self.fill_once()
+                if self.has_ended:
+                    break
+            if time.monotonic() >= deadline:
+                break
+        # The pipe holds little: what comes as fast as this is not left to gather in it, or the
+        # server could not hand over the rest, and not in time once it stops.
+        self._is_busy = num_read >= _BUSY_BYTES
+        return self.take(max_frames, max_bytes)
+
+    def take(self, max_frames: int, max_bytes: int) -> list[bytes]:
+        """Return the next frames that are here, at least one if there is any."""
+        batch: list[bytes] = []
+        size = 0
+        while self._frames and len(batch) < max_frames and (not batch or size < max_bytes):
+            batch.append(self._frames.popleft())
+            size += len(batch[-1])
+        self._num_bytes -= size
+        return batch
+
+    def fill_once(self) -> int:
+        """Read what the pipe has, or wait until it has something or ends; return how many bytes."""
+        data = os.read(self._fd, _READ_BYTES)
+        if not data:
+            self.has_ended = True
+            return 0
+        self._buffer += data
+        self._cut()
+        return len(data)
+
+    def _is_full(self, max_frames: int, max_bytes: int) -> bool:
+        return len(self._frames) >= max_frames or self._num_bytes >= max_bytes
+
+    def _has_data(self, timeout_s: float) -> bool:
+        """Wait until there is something to read, or the input has ended; whether there is."""
+        return bool(select.select([self._fd], [], [], timeout_s)[0])
+
+    def wait_for_end(self, timeout_s: float) -> None:
+        """Sleep, but wake as soon as the writer hangs up, even with frames left to read."""
+        poller = select.poll()
+        poller.register(self._fd, 0)
+        poller.poll(timeout_s * 1000)
+
+    def has_writer_left(self) -> bool:
+        """Whether the other end of the pipe is closed."""
+        poller = select.poll()
+        poller.register(self._fd, 0)
+        return any(event & select.POLLHUP for _, event in poller.poll(0))
+
+    def _cut(self) -> None:
+        start = 0
+        while len(self._buffer) - start >= FRAME_HEAD.size:
+            (length,) = FRAME_HEAD.unpack_from(self._buffer, start)
+            end = start + FRAME_HEAD.size + length
+            if len(self._buffer) < end:
+                break
+            self._frames.append(bytes(self._buffer[start + FRAME_HEAD.size : end]))
+            self._num_bytes += length
+            start = end
+        del self._buffer[:start]
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """An OTLP body that is ready to be sent, and the frames that it was made of."""
+
+    body: bytes
+    num_spans: int
+    num_frames: int
+    num_bytes: int
+
+
+class Exporter:
+    """Sends batches until the input ends; a batch is sent again until it is taken or refused."""
+
+    def __init__(
+        self,
+        config: ExporterConfig,
+        frames: FrameReader,
+        counts: SharedCounts,
+        send: Send,
+        explainer: Explainer | None = None,
+    ) -> None:
+        self._config = config
+        self._frames = frames
+        self._counts = counts
+        self._send = send
+        self._explainer = explainer
+        self._deadline: float | None = None
+        self._is_failing = False
+        self._ready: queue.Queue[_Batch | None] = queue.Queue(_MAX_READY)
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Export until the input has ended and everything is sent or given up."""
+        maker = threading.Thread(target=self._make_batches, name="evenkeel-batches", daemon=True)
+        maker.start()
+        while (batch := self._ready.get()) is not None:
+            num_dropped = self._deliver(batch.body, batch.num_spans)
+            self._counts.add(
+                ExporterCounts(
+                    requests_done=batch.num_frames,
+                    bytes_done=batch.num_bytes,
+                    spans_exported=batch.num_spans - num_dropped,
+                    spans_dropped=num_dropped,
+                )
+            )
+        if self._error is not None:
+            raise self._error
+
+    def _make_batches(self) -> None:
+        """Read and explain requests as they end, also while the collector takes none."""
+        config = self._config
+        try:
+            while frames := self._frames.read_batch(
+                config.batch_requests, _MAX_BATCH_BYTES, config.interval_s
+            ):
+                self._ready.put(self._make_batch(frames))
+        except Exception as error:
+            self._error = error
+        finally:
+            self._ready.put(None)
+
+    def _make_batch(self, frames: list[bytes]) -> _Batch:
+        batch = [seen for frame in frames if (seen := self._decode(frame)) is not None]
+        config, explainer = self._config, self._explainer
+        explained = () if explainer is None else explainer.explain(batch)
+        body = build_request(
+            batch, config.target.resource, config.max_emissions, explained=explained
+        )
+        if explainer is not None:
+            requests = [(s, e) for s, e in zip(batch, explained, strict=True) if s.canary is None]
+            for (seen, explanation), span in zip(requests, find_servers(body), strict=True):
+                explainer.keep(seen, explanation, span.trace_id, span.span_id)
+        return _Batch(
+            body.SerializeToString(), sum(map(num_spans, batch)), len(frames), sum(map(len, frames))
+        )
+
+    def _decode(self, frame: bytes) -> Observation | None:
+        try:
+            return decode(frame)
+        except msgspec.DecodeError:
+            logger.exception("an observation could not be read")
+            return None
+
+    def _deliver(self, body: bytes, spans: int) -> int:
+        """Send one batch until it is over; return how many of its spans are lost."""
+        backoff_s = 0.25
+        while True:
+            outcome = self._send(body, spans)
+            if outcome.is_done and not outcome.num_rejected:
+                self._say_recovered()
+                return 0
+            self._counts.add(ExporterCounts(export_errors=1))
+            if outcome.is_done:
+                logger.warning(
+                    "the collector refused spans: url=%s spans=%d reason=%s",
+                    self._config.target.url,
+                    outcome.num_rejected,
+                    outcome.reason or "partial success",
+                )
+                return min(spans, outcome.num_rejected)
+            if not self._may_try_again():
+                return spans
+            self._say_failing(outcome.reason)
+            wait_s = outcome.retry_after_s or backoff_s * random.uniform(0.5, 1.5)
+            self._frames.wait_for_end(min(wait_s, _MAX_BACKOFF_S))
+            backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
+
+    def _may_try_again(self) -> bool:
+        """Always, while the server runs; then until the flush deadline, without waiting."""
+        if not self._frames.has_writer_left():
+            return True
+        now = time.monotonic()
+        if self._deadline is None:
+            self._deadline = now + self._config.flush_timeout_s
+        # A collector that is down now is down for the rest of the queue, too: one failure after
+        # the end is the last one, unless the collector was well until then.
+        return not self._is_failing and now < self._deadline
+
+    def _say_failing(self, reason: str) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            logger.warning(
+                "the collector does not take spans, they are kept within the queue's bound: "
+                "url=%s reason=%s",
+                self._config.target.url,
+                reason,
+            )
+
+    def _say_recovered(self) -> None:
+        if self._is_failing:
+            self._is_failing = False
+            logger.warning("the collector takes spans again: url=%s", self._config.target.url)
+
+
+def main() -> int:
+    """Run the exporter; the first frame of its input is its configuration."""
+    # Ctrl-C reaches the whole process group, but the last spans come after it: only the end of the
+    # input ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.basicConfig(level=logging.WARNING, format="evenkeel exporter: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    os.nice(_NICENESS)
+    frames = FrameReader(sys.stdin.fileno())
+    first = frames.read_batch(max_frames=1, max_bytes=1, linger_s=0)
+    if not first:
+        return 0
+    config = msgspec.json.decode(first[0], type=ExporterConfig)
+    counts = SharedCounts(config.counters_fd)
+    # What is loaded by now stays: the collector of garbage need not look through it again.
+    gc.freeze()
+    with EngineTelemetry(config) as engine:
+        Exporter(config, frames, counts, open_sender(config.target), engine.explainer).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

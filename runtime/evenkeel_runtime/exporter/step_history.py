@@ -1,0 +1,305 @@
+"""Keeps one engine's recent steps and requests in bounded memory, and makes ledgers of them."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evenkeel_runtime.exporter.step_runs import StepRuns
+from evenkeel_runtime.exporter.step_totals import StepTotals
+from evenkeel_runtime.ledger.charges import Ledger, PrefixUse, RequestTimes, charge, find_aftermath
+from evenkeel_runtime.ledger.cost import FloatArray, StepCost, StepCostModel
+from evenkeel_runtime.ledger.prices import PricedSteps, price
+from evenkeel_runtime.ledger.timeline import EngineRequest, Steps, lay_out
+from evenkeel_runtime.wire.steps import (
+    ENTRY_TYPE,
+    STEP_TYPE,
+    Admitted,
+    Arrived,
+    Batch,
+    EntryArray,
+    Left,
+    Note,
+    StepArray,
+)
+
+# vLLM makes an id unique with a random suffix (InputProcessor.assign_request_id) and numbers the
+# sequences of one request (ParentRequest.get_child_info): `<number>_<id>-<8 hex digits>`.
+_SUFFIX = re.compile(r"-[0-9a-f]{8}\Z")
+_SEQUENCE = re.compile(r"\A\d+_")
+_NO_END_NS = 2**63 - 1
+
+
+@dataclass(slots=True)
+class _EngineRecord:
+    """What the engine said of one request."""
+
+    number: int
+    request_id: str
+    queued_ns: int
+    prompt_tokens: int
+    admitted: Admitted | None = None
+    left_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """The steps of one batch."""
+
+    table: StepArray
+    entries: EntryArray
+    features: FloatArray
+    previous_end_ns: int
+    end_ns: int
+    follows_loss: bool
+    num_bytes: int
+
+
+class StepHistory:
+    """The recent past of one engine.
+
+    Args:
+        max_bytes: Most bytes of step records to keep; the oldest go first, and time that only they
+            covered is charged to `unobserved`.
+        max_requests: Most requests to know; the oldest go first.
+    """
+
+    def __init__(self, max_bytes: int, max_requests: int) -> None:
+        self._max_bytes = max_bytes
+        self._max_requests = max_requests
+        self._chunks: deque[_Chunk] = deque()
+        self._num_bytes = 0
+        self._known: dict[int, _EngineRecord] = {}
+        self._numbers_of_id: dict[str, list[int]] = {}
+        self._next_sequence = 0
+        self._lost_steps = 0
+        self._end_ns = 0
+        self._model = StepCostModel()
+        self.totals = StepTotals()
+        self.runs = StepRuns()
+        self.num_steps = 0
+        self.num_live = 0
+        self.num_lost_batches = 0
+
+    @property
+    def lost_steps(self) -> int:
+        """Steps that the engine could not send."""
+        return self._lost_steps
+
+    @property
+    def latest(self) -> StepArray | None:
+        """The last step, as a row of `STEP_TYPE`; None before the first."""
+        return self._chunks[-1].table[-1] if self._chunks else None
+
+    @property
+    def cost(self) -> StepCost:
+        """What a step costs, as learned so far."""
+        return self._model.read()
+
+    def add(self, batch: Batch) -> None:
+        """Take in one batch."""
+        missed = batch.sequence - self._next_sequence
+        if missed < 0:
+            missed = 0  # The engine was restarted: nothing of it is known any more.
+            self._forget_all()
+        follows_loss = missed > 0 or batch.lost_steps > self._lost_steps
+        self.num_lost_batches += missed
+        self._next_sequence = batch.sequence + batch.num_joined
+        self._lost_steps = batch.lost_steps
+        for note in batch.notes:
+            self._take_note(note)
+        if len(batch.steps):
+            self._add_steps(batch, follows_loss)
+
+    def find_request(
+        self, request_id: str, times: RequestTimes, num_sequences: int
+    ) -> EngineRequest | None:
+        """Return what the engine says of a request, or None where it cannot be told which it is.
+
+        Args:
+            request_id: Its id in the API, which vLLM's internal ids contain.
+            times: When it was here: another one of the same id may have been before.
+            num_sequences: How many sequences it has (`n`).
+        """
+        found = [
+            known
+            for number in self._numbers_of_id.get(request_id, ())
+            if times.arrival_ns <= (known := self._known[number]).queued_ns <= times.end_ns
+        ]
+        if not found or len(found) != num_sequences:
+            return None
+        admitted = [known.admitted for known in found if known.admitted is not None]
+        cached = min((a.cached_tokens for a in admitted), default=0)
+        # Of several sequences of one prompt, the one that found least tells why.
+        worst = max(admitted, key=lambda a: a.lost_tokens, default=Admitted(0, 0, 0))
+        left = [known.left_ns for known in found]
+        return EngineRequest(
+            numbers=tuple(known.number for known in found),
+            queued_ns=min(known.queued_ns for known in found),
+            cached_tokens=cached,
+            lost_tokens=max((a.cached_tokens + a.lost_tokens for a in admitted), default=0)
+            - cached,
+            prompt_tokens=found[0].prompt_tokens,
+            block_tokens=worst.block_tokens,
+            evicted_ns=worst.evicted_ns,
+            evicted_by=worst.evicted_by,
+            left_ns=max(t for t in left if t is not None) if None not in left else None,
+        )
+
+    def has_left(self, request: EngineRequest) -> bool:
+        """Whether all of its steps are here."""
+        return all(self._known[number].left_ns is not None for number in request.numbers)
+
+    def price(self, from_ns: int, to_ns: int) -> PricedSteps:
+        """Return the steps that may overlap a time, priced: for all requests within it."""
+        return price(self._select(from_ns, to_ns), self.cost)
+
+    def charge(
+        self,
+        times: RequestTimes,
+        request: EngineRequest,
+        max_rivals: int,
+        priced: PricedSteps | None = None,
+    ) -> Ledger:
+        """Return the ledger of a request that `find_request` returned.
+
+        Args:
+            times: Its times.
+            request: The request.
+            max_rivals: Most rivals to name.
+            priced: What `price` returned of a time that holds its own; looked for if None.
+        """
+        span = request_span(times, request)
+        if priced is None:
+            priced = self.price(*span)
+        ledger = charge(times, request, priced.between(*span), max_rivals)
+        rivals = tuple(
+            replace(rival, request_id=self.api_id(rival.number)) for rival in ledger.rivals
+        )
+        by = request.evicted_by
+        prefix = PrefixUse(
+            prompt_tokens=request.prompt_tokens,
+            cached_tokens=request.cached_tokens,
+            lost_tokens=request.lost_tokens,
+            block_tokens=request.block_tokens,
+            evicted_ns=request.evicted_ns or None,
+            evicted_by=None if by is None else self.api_id(by),
+        )
+        aftermath = None
+        if times.client_left_ns is not None:
+            late = priced.between(times.client_left_ns, span[1]).steps
+            aftermath = find_aftermath(late, request, times.client_left_ns)
+        return replace(ledger, rivals=rivals, prefix=prefix, aftermath=aftermath)
+
+    def _take_note(self, note: Note) -> None:
+        match note:
+            case Arrived(number, time_ns, prompt_tokens, request_id):
+                self._known[number] = _EngineRecord(number, request_id, time_ns, prompt_tokens)
+                self.num_live += 1
+                for name in api_ids(request_id):
+                    self._numbers_of_id.setdefault(name, []).append(number)
+                while len(self._known) > self._max_requests:
+                    self._forget(next(iter(self._known)))
+            case Admitted(number):
+                if number in self._known:
+                    self._known[number].admitted = note
+                    self.totals.add_prompt(self._known[number].prompt_tokens, note.cached_tokens)
+            case Left(number, time_ns):
+                if number in self._known:
+                    self._known[number].left_ns = time_ns
+                    self.num_live -= 1
+
+    def _forget(self, number: int) -> None:
+        known = self._known.pop(number)
+        if known.left_ns is None:
+            self.num_live -= 1
+        for name in api_ids(known.request_id):
+            numbers = self._numbers_of_id[name]
+            numbers.remove(number)
+            if not numbers:
+                del self._numbers_of_id[name]
+
+    def _forget_all(self) -> None:
+        self._chunks.clear()
+        self._known.clear()
+        self._numbers_of_id.clear()
+        self._num_bytes = self._lost_steps = self.num_live = 0
+
+    def _add_steps(self, batch: Batch, follows_loss: bool) -> None:
+        steps = lay_out(batch.steps, batch.entries, previous_end_ns=self._end_ns)
+        did_work = (steps.table["prefill_tokens"] > 0) | (steps.table["decode_tokens"] > 0)
+        seconds = (steps.end_ns - steps.begin_ns) / 1e9
+        self._model.observe(steps.features[did_work], seconds[did_work])
+        self.totals.add_steps(steps)
+        self.runs.add(steps, self.api_id)
+        end_ns = int(steps.end_ns[-1])
+        num_bytes = batch.steps.nbytes + batch.entries.nbytes + steps.features.nbytes
+        self._chunks.append(
+            _Chunk(
+                batch.steps,
+                batch.entries,
+                steps.features,
+                self._end_ns,
+                end_ns,
+                follows_loss,
+                num_bytes,
+            )
+        )
+        self._end_ns = end_ns
+        self._num_bytes += num_bytes
+        self.num_steps += len(steps)
+        while self._num_bytes > self._max_bytes and len(self._chunks) > 1:
+            self._num_bytes -= self._chunks.popleft().num_bytes
+            # What came before the oldest one left is not known any more.
+            self._chunks[0] = replace(self._chunks[0], follows_loss=True)
+
+    def _select(self, from_ns: int, to_ns: int) -> Steps:
+        """Return the steps that may overlap a time, laid out."""
+        chosen: list[_Chunk] = []
+        for chunk in reversed(self._chunks):
+            if chunk.end_ns < from_ns:
+                break
+            if int(chunk.table["start_ns"][0]) <= to_ns:
+                chosen.append(chunk)
+        if not chosen:
+            return lay_out(np.zeros(0, STEP_TYPE), np.zeros(0, ENTRY_TYPE))
+        chosen.reverse()
+        # Joined as bytes: to concatenate record arrays, NumPy compares their types one by one.
+        table = np.frombuffer(b"".join(chunk.table.data for chunk in chosen), STEP_TYPE)
+        follows_loss = np.zeros(len(table), dtype=np.bool_)
+        at = 0
+        for chunk in chosen:
+            follows_loss[at] = chunk.follows_loss
+            at += len(chunk.table)
+        entries = np.frombuffer(b"".join(chunk.entries.data for chunk in chosen), ENTRY_TYPE)
+        features = np.concatenate([chunk.features for chunk in chosen])
+        return lay_out(table, entries, follows_loss, chosen[0].previous_end_ns, features)
+
+    def api_id(self, number: int) -> str | None:
+        """Return what the API calls a request, by its number; None where it is not known."""
+        known = self._known.get(number)
+        return None if known is None else _SUFFIX.sub("", known.request_id)
+
+
+def request_span(times: RequestTimes, request: EngineRequest) -> tuple[int, int]:
+    """From a request's arrival until both the server and the scheduler are done with it.
+
+    A request that its client left, and that the scheduler has not let go of, has no end yet.
+    """
+    if times.client_left_ns is not None and request.left_ns is None:
+        return times.arrival_ns, _NO_END_NS
+    return times.arrival_ns, max(times.end_ns, request.left_ns or 0)
+
+
+def api_ids(request_id: str) -> tuple[str, ...]:
+    """Return what the API may call the request of an internal id, without repeating any.
+
+    The id as it is (randomisation can be switched off), without vLLM's random suffix, and without
+    the number of a sequence.
+    """
+    without_suffix = _SUFFIX.sub("", request_id)
+    names = (request_id, without_suffix, _SEQUENCE.sub("", without_suffix))
+    return tuple(dict.fromkeys(names))

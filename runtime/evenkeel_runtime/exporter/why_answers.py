@@ -1,0 +1,172 @@
+"""Keeps the explanations of recent requests in the exporter process, and answers the server's asks.
+
+A question is two frames, the request's id and the asking tenant (empty: an operator, who sees all);
+the answer is the JSON of docs/ledger.md, or an empty frame where nothing is known.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import msgspec
+import zmq
+
+from evenkeel_runtime.ledger.explanation import hide_others
+
+logger = logging.getLogger(__name__)
+
+MAX_REQUESTS = 4096
+MAX_BYTES = 16 * 1024 * 1024
+# The spans of a request leave within the export interval; its explanation is made with them.
+WAIT_S = 1.5
+_MAX_WAITING = 256
+_POLL_MS = 50
+# Nobody waits for an answer; stopping takes up to as long.
+_IDLE_MS = 500
+# What the API appends to the id of a completion's first prompt, and of a response.
+_FIRST_OF_SEVERAL = ("", "-0", "_0")
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredAnswer:
+    tenant: str | None
+    body: bytes
+
+
+class WhyStore:
+    """The explanations of recent requests, bounded; the oldest are forgotten first.
+
+    Args:
+        max_requests: Most requests to keep.
+        max_bytes: Most bytes of their JSON to keep.
+    """
+
+    def __init__(self, max_requests: int = MAX_REQUESTS, max_bytes: int = MAX_BYTES) -> None:
+        self._max_requests = max_requests
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[str, _StoredAnswer] = OrderedDict()
+        self._num_bytes = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def put(self, request_id: str, tenant: str | None, answer: dict[str, Any]) -> None:
+        """Keep the explanation of a request."""
+        body = msgspec.json.encode(answer)
+        with self._lock:
+            before = self._kept.pop(request_id, None)
+            self._num_bytes += len(body) - (0 if before is None else len(before.body))
+            self._kept[request_id] = _StoredAnswer(tenant, body)
+            while len(self._kept) > self._max_requests or self._num_bytes > self._max_bytes:
+                self._num_bytes -= len(self._kept.popitem(last=False)[1].body)
+
+    def find(self, request_id: str, tenant: str | None) -> bytes | None:
+        """Return the JSON of a request, by its id or that of the HTTP request it came with.
+
+        Args:
+            request_id: The id.
+            tenant: Who asks: another tenant's request is not found, and other tenants' ids are
+                left out of the answer. None sees everything.
+        """
+        with self._lock:
+            for suffix in _FIRST_OF_SEVERAL:
+                kept = self._kept.get(request_id + suffix)
+                if kept is not None and tenant in (None, kept.tenant):
+                    return kept.body if tenant is None else self._hide(kept.body, tenant)
+        return None
+
+    def _hide(self, body: bytes, tenant: str) -> bytes:
+        answer = msgspec.json.decode(body)
+        named = [rival["request_id"] for rival in answer["without"]]
+        evicted = (answer["prefix_cache"] or {}).get("evicted") or {}
+        named.append(evicted.get("for_request"))
+        own = [i for i in named if i in self._kept and self._kept[i].tenant == tenant]
+        return msgspec.json.encode(hide_others(answer, own))
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    sender: bytes
+    request_id: str
+    tenant: str | None
+    deadline_s: float
+
+
+class WhyAnswers:
+    """Answers questions about requests, in a thread of its own.
+
+    Args:
+        address: ZeroMQ address to listen on.
+        store: The explanations.
+    """
+
+    def __init__(self, address: str, store: WhyStore) -> None:
+        self._address = address
+        self._store = store
+        self._should_stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Listen, from now on.
+
+        Raises:
+            zmq.ZMQError: If the address cannot be listened on.
+        """
+        context = zmq.Context()
+        socket = context.socket(zmq.ROUTER)
+        try:
+            socket.bind(self._address)
+        except zmq.ZMQError:
+            context.destroy(linger=0)
+            raise
+        self._thread = threading.Thread(
+            target=self._run, args=(context, socket), name="evenkeel-why", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening; who still waits gets no answer."""
+        self._should_stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes]) -> None:
+        waiting: list[_Question] = []
+        try:
+            while not self._should_stop.is_set():
+                if socket.poll(_POLL_MS if waiting else _IDLE_MS) and (
+                    question := _read(socket.recv_multipart())
+                ):
+                    waiting.append(question)
+                waiting = [q for q in waiting if not self._answer(socket, q, len(waiting))]
+        except zmq.ZMQError as error:
+            logger.warning("/why does not answer any more: %s", error)
+        finally:
+            context.destroy(linger=0)
+
+    def _answer(self, socket: zmq.Socket[bytes], asked: _Question, num_waiting: int) -> bool:
+        """Answer, unless the request may only not be here yet; whether it was answered."""
+        body = self._store.find(asked.request_id, asked.tenant)
+        is_late = monotonic() >= asked.deadline_s or num_waiting > _MAX_WAITING
+        if body is None and not is_late:
+            return False
+        socket.send_multipart([asked.sender, b"", body or b""])
+        return True
+
+
+def _read(frames: list[bytes]) -> _Question | None:
+    if len(frames) != 4:
+        return None
+    sender, _, request_id, tenant = frames
+    return _Question(
+        sender,
+        request_id.decode("utf-8", "replace"),
+        tenant.decode("utf-8", "replace") or None,
+        monotonic() + WAIT_S,
+    )

@@ -1,0 +1,167 @@
+"""What is known of one request beyond what its server saw: where its time went, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evenkeel.spans import (
+    CANCEL_S,
+    CANCEL_STEPS,
+    CANCEL_TOKENS,
+    LEDGER_ERROR_RATIO,
+    LEDGER_SHARED_BY,
+    RIVAL_COST_S,
+    RIVAL_DECODE_TOKENS,
+    RIVAL_PREFILL_TOKENS,
+    RIVAL_REQUEST_IDS,
+    AttributeValue,
+)
+from evenkeel.times import to_datetime
+from evenkeel_runtime.ledger.charges import Ledger
+from evenkeel_runtime.ledger.prefix_story import PrefixStory
+from evenkeel_runtime.ledger.rivals import Rival
+from evenkeel_runtime.wire.observation import Observation
+
+_UNTESTED = (
+    "cost model not yet fitted: steps of several requests are shared out by their tokens, "
+    "so the split between own work and others' is rough"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A request's ledger and the story of its prompt in the prefix cache."""
+
+    ledger: Ledger
+    prefix: PrefixStory | None = None
+
+    def to_attributes(self, seen: Observation) -> dict[str, AttributeValue]:
+        """Return the span attributes besides the ledger's own; what has no value has none."""
+        ledger = self.ledger
+        attributes: dict[str, AttributeValue] = {LEDGER_SHARED_BY: ledger.shared_by}
+        if ledger.error_ratio is not None:
+            attributes[LEDGER_ERROR_RATIO] = ledger.error_ratio
+        if ledger.rivals:
+            attributes[RIVAL_REQUEST_IDS] = [rival.request_id or "" for rival in ledger.rivals]
+            attributes[RIVAL_COST_S] = [rival.cost_s for rival in ledger.rivals]
+            attributes[RIVAL_PREFILL_TOKENS] = [rival.prefill_tokens for rival in ledger.rivals]
+            attributes[RIVAL_DECODE_TOKENS] = [rival.decode_tokens for rival in ledger.rivals]
+        if ledger.aftermath is not None:
+            attributes[CANCEL_STEPS] = ledger.aftermath.num_steps
+            attributes[CANCEL_TOKENS] = ledger.aftermath.tokens
+            attributes[CANCEL_S] = ledger.aftermath.seconds
+        if self.prefix is not None:
+            attributes |= self.prefix.to_attributes(seen.arrival_ns)
+        return attributes
+
+
+def describe(
+    seen: Observation,
+    explanation: Explanation | None,
+    trace_id: str,
+    ttft_s: float | None,
+    decode_s: float | None,
+) -> dict[str, Any]:
+    """Return the answer to `GET /why/{request_id}`; docs/ledger.md explains each field.
+
+    Args:
+        seen: What the server saw.
+        explanation: What the engine's steps say; None where their records are missing.
+        trace_id: The request's trace, in hex.
+        ttft_s: Its TTFT as stored.
+        decode_s: Its decode time as stored.
+    """
+    answer: dict[str, Any] = {
+        "request_id": seen.request_id,
+        "trace_id": trace_id,
+        "model": seen.model,
+        "tenant": seen.caller.tenant,
+        "status": seen.status.value,
+        "response_cache": seen.response_cache,
+        "arrival": to_datetime(seen.arrival_unix_ns).isoformat(),
+        "ttft_s": ttft_s,
+        "decode_s": decode_s,
+        "e2e_s": (seen.end_ns - seen.arrival_ns) / 1e9,
+        "ledger": None,
+        "without": [],
+        "shared_by": None,
+        "model_error_ratio": None,
+        "note": None,
+        "prefix_cache": None,
+        "cancelled": None,
+    }
+    if explanation is None:
+        return answer
+    ledger = explanation.ledger
+    answer["ledger"] = dict(sorted(ledger.seconds.items(), key=lambda item: -item[1]))
+    answer["shared_by"] = ledger.shared_by
+    answer["model_error_ratio"] = ledger.error_ratio
+    if ledger.error_ratio is None:
+        answer["note"] = _UNTESTED
+    answer["without"] = [_describe_rival(rival) for rival in ledger.rivals]
+    if ledger.aftermath is not None:
+        answer["cancelled"] = {
+            "steps_after": ledger.aftermath.num_steps,
+            "tokens_after": ledger.aftermath.tokens,
+            "engine_let_go_after_s": ledger.aftermath.seconds,
+        }
+    if explanation.prefix is not None:
+        answer["prefix_cache"] = _describe_prefix(seen, explanation.prefix)
+    return answer
+
+
+def _describe_rival(rival: Rival) -> dict[str, Any]:
+    work = []
+    if rival.prefill_tokens:
+        work.append(f"{rival.prefill_tokens:,}-token prompt")
+    if rival.decode_tokens:
+        work.append(f"{rival.decode_tokens:,} decoded tokens")
+    return {
+        "request_id": rival.request_id,
+        "prefill_tokens": rival.prefill_tokens,
+        "decode_tokens": rival.decode_tokens,
+        "spared_s": rival.cost_s,
+        "text": f"without the {' and '.join(work)} beside it: {rival.cost_s * 1e3:.0f} ms sooner",
+    }
+
+
+def _describe_prefix(seen: Observation, story: PrefixStory) -> dict[str, Any]:
+    use = story.use
+    evicted = None
+    if use.evicted_ns is not None:
+        age_s = (seen.arrival_ns - use.evicted_ns) / 1e9
+        evicted = {"before_arrival_s": age_s, "for_request": use.evicted_by}
+    diverged = None
+    if story.diverged_at is not None:
+        diverged = {
+            "at_token": story.diverged_at,
+            "from_request": story.near_id,
+            "static_tokens_behind": story.unstable_tokens,
+            "own_tokens": list(story.own_around),
+            "its_tokens": list(story.near_around),
+        }
+    return {
+        "prompt_tokens": use.prompt_tokens,
+        "hit_tokens": use.cached_tokens,
+        "missed_tokens": story.missed_tokens,
+        "lost_tokens": use.lost_tokens,
+        "miss": story.miss.value,
+        "cost_s": story.cost_s,
+        "evicted": evicted,
+        "diverged": diverged,
+    }
+
+
+def hide_others(answer: dict[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Return an answer without the ids of requests that are not among the known ones."""
+    shown = dict(answer)
+    shown["without"] = [
+        rival | {"request_id": rival["request_id"] if rival["request_id"] in known else None}
+        for rival in answer["without"]
+    ]
+    prefix = answer["prefix_cache"]
+    if prefix and prefix["evicted"] and prefix["evicted"]["for_request"] not in known:
+        shown["prefix_cache"] = prefix | {"evicted": prefix["evicted"] | {"for_request": None}}
+    return shown

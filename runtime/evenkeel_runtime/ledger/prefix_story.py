@@ -1,0 +1,197 @@
+"""Says of each request why the prefix cache had not all of its prompt, and what that cost."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+
+from evenkeel.spans import (
+    PREFIX_COST_S,
+    PREFIX_DIVERGED_AT,
+    PREFIX_EVICTED_BY,
+    PREFIX_EVICTED_S,
+    PREFIX_LOST_TOKENS,
+    PREFIX_MISS,
+    PREFIX_MISSED_TOKENS,
+    PREFIX_UNSTABLE_TOKENS,
+    AttributeValue,
+)
+from evenkeel_runtime.ledger.charges import Ledger, Phase, PrefixUse
+from evenkeel_runtime.ledger.prompt_memory import (
+    Earlier,
+    PromptMemory,
+    Tokens,
+    count_moved,
+    read_tokens,
+)
+from evenkeel_runtime.wire.cause import Cause
+from evenkeel_runtime.wire.observation import Observation
+
+logger = logging.getLogger(__name__)
+
+# 8 MiB of token ids.
+DEFAULT_MAX_TOKENS = 2 * 1024 * 1024
+# A prompt is called unstable, in the log, once so many in a row were.
+_UNSTABLE_IN_A_ROW = 3
+_MAX_FAMILIES = 1024
+_TOKENS_AROUND = 12
+
+
+class Miss(StrEnum):
+    """Why the part of a prompt behind its cached tokens was not in the prefix cache."""
+
+    NONE = "none"
+    OFF = "off"
+    EVICTED = "evicted"
+    OTHER_SALT = "other_salt"
+    DIVERGED = "diverged"
+    NEVER_SEEN = "never_seen"
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixStory:
+    """What became of one prompt in the prefix cache.
+
+    Attributes:
+        use: What the engine says.
+        miss: Why the rest was missed; the part that was lost to eviction comes first.
+        missed_tokens: Tokens in whole blocks that were not found.
+        cost_s: What computing them took: own prefill time × missed ÷ computed prompt tokens.
+        diverged_at: First token that differs from the nearest earlier prompt, counted from 0.
+        near_id: The request of that earlier prompt.
+        unstable_tokens: Static tokens behind a changing piece at `diverged_at`; 0 without.
+        own_around: Its tokens around `diverged_at`.
+        near_around: The earlier prompt's, where the same tenant asked.
+    """
+
+    use: PrefixUse
+    miss: Miss
+    missed_tokens: int
+    cost_s: float
+    diverged_at: int | None = None
+    near_id: str | None = None
+    unstable_tokens: int = 0
+    own_around: tuple[int, ...] = ()
+    near_around: tuple[int, ...] = ()
+
+    def to_attributes(self, arrival_ns: int) -> dict[str, AttributeValue]:
+        """Return the span attributes; what has no value has none."""
+        attributes: dict[str, AttributeValue] = {
+            PREFIX_MISS: self.miss.value,
+            PREFIX_MISSED_TOKENS: self.missed_tokens,
+            PREFIX_COST_S: self.cost_s,
+        }
+        if self.use.lost_tokens:
+            attributes[PREFIX_LOST_TOKENS] = self.use.lost_tokens
+        if self.use.evicted_ns is not None:
+            attributes[PREFIX_EVICTED_S] = (arrival_ns - self.use.evicted_ns) / 1e9
+        if self.use.evicted_by is not None:
+            attributes[PREFIX_EVICTED_BY] = self.use.evicted_by
+        if self.diverged_at is not None:
+            attributes[PREFIX_DIVERGED_AT] = self.diverged_at
+        if self.unstable_tokens:
+            attributes[PREFIX_UNSTABLE_TOKENS] = self.unstable_tokens
+        return attributes
+
+
+class PrefixTeller:
+    """Tells the story of each prompt, in the order in which requests end.
+
+    Args:
+        max_tokens: Most prompt tokens to remember.
+    """
+
+    def __init__(self, max_tokens: int = DEFAULT_MAX_TOKENS) -> None:
+        self._memory = PromptMemory(max_tokens)
+        self._in_a_row: Counter[str] = Counter()
+        self.num_by_miss: Counter[str] = Counter()
+        self.missed_tokens_by_miss: Counter[str] = Counter()
+        self.num_unstable = 0
+
+    def tell(self, seen: Observation, ledger: Ledger) -> PrefixStory | None:
+        """Return the story of a request; None where the engine never scheduled it."""
+        use = ledger.prefix
+        if use is None or not seen.prompt or not use.prompt_tokens:
+            return None
+        prompt = read_tokens(seen.prompt)
+        same, other = self._memory.find_nearest(seen.cache_salt, prompt)
+        caller = seen.caller
+        story = _judge(seen, use, ledger, prompt, same, other)
+        self._memory.add(seen.request_id, caller.tenant, seen.cache_salt, prompt)
+        self.num_by_miss[story.miss] += 1
+        self.missed_tokens_by_miss[story.miss] += story.missed_tokens
+        self._watch_stability(caller.prompt_name or seen.model, story)
+        return story
+
+    def _watch_stability(self, family: str, story: PrefixStory) -> None:
+        """Count prompts whose static part moves, and say so once a family."""
+        if not story.unstable_tokens:
+            if story.miss is not Miss.EVICTED:
+                self._in_a_row.pop(family, None)
+            return
+        self.num_unstable += 1
+        if len(self._in_a_row) < _MAX_FAMILIES or family in self._in_a_row:
+            self._in_a_row[family] += 1
+        if self._in_a_row[family] == _UNSTABLE_IN_A_ROW:
+            logger.warning(
+                "prompts of %r change at token %s and repeat %d tokens behind it: put what changes "
+                "last, and the prefix cache serves the rest",
+                family,
+                story.diverged_at,
+                story.unstable_tokens,
+            )
+
+
+def _judge(
+    seen: Observation,
+    use: PrefixUse,
+    ledger: Ledger,
+    prompt: Tokens,
+    same: Earlier | None,
+    other: Earlier | None,
+) -> PrefixStory:
+    missed = max(0, use.cacheable_tokens - use.cached_tokens)
+    computed = max(1, use.prompt_tokens - use.cached_tokens)
+    prefill_s = sum(
+        ledger.seconds.get(f"{Phase.TTFT}.{cause}", 0.0)
+        for cause in (Cause.PREFILL_OWN, Cause.PREFILL_CACHE_MISS)
+    )
+    cost_s = prefill_s * missed / computed
+    if not use.block_tokens:
+        return PrefixStory(use, Miss.OFF, 0, 0.0)
+    if not missed:
+        return PrefixStory(use, Miss.NONE, 0, 0.0)
+    known = use.cached_tokens + use.lost_tokens
+    common = 0 if same is None else same.common_tokens
+    diverged_at = None
+    if same is not None and 0 < common < len(prompt) and not same.has_ended:
+        diverged_at = common
+    if use.lost_tokens:
+        miss = Miss.EVICTED
+    elif other is not None and other.common_tokens >= max(common, known) + use.block_tokens:
+        miss = Miss.OTHER_SALT
+    elif diverged_at is not None:
+        miss = Miss.DIVERGED
+    else:
+        miss = Miss.NEVER_SEEN
+    if miss is Miss.OTHER_SALT or diverged_at is None or same is None:
+        return PrefixStory(use, miss, missed, cost_s)
+    is_own = same.tenant == seen.caller.tenant
+    return PrefixStory(
+        use,
+        miss,
+        missed,
+        cost_s,
+        diverged_at=diverged_at,
+        near_id=same.request_id if is_own else None,
+        unstable_tokens=count_moved(prompt, same.tokens, diverged_at),
+        own_around=_around(prompt, diverged_at),
+        near_around=_around(same.tokens, diverged_at) if is_own else (),
+    )
+
+
+def _around(tokens: Tokens, place: int) -> tuple[int, ...]:
+    start = max(0, place - _TOKENS_AROUND)
+    return tuple(int(token) for token in tokens[start : place + _TOKENS_AROUND])

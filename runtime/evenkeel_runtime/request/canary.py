@@ -1,0 +1,164 @@
+"""The canary: now and then a greedy request that had drafts is answered again without any.
+
+Drafts must not change what a greedy request says. The replay waits until the server has nothing
+else to do, and has the lowest priority where vLLM's policy knows priorities.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+from evenkeel_runtime.request.trace import EngineRun
+from evenkeel_runtime.speculation.draftable import is_sampled
+from evenkeel_runtime.wire.drafts import SPECULATE_KEY
+from evenkeel_runtime.wire.observation import CanaryResult
+
+logger = logging.getLogger(__name__)
+
+MATCH, MISMATCH, SKIPPED = "match", "mismatch", "skipped"
+_MAX_QUEUED = 16
+_POLL_S = 0.2
+_LOWEST_PRIORITY = 1 << 30
+
+
+class ReplayEngine(Protocol):
+    """What the canary needs of vLLM; the adapter makes it."""
+
+    has_priorities: bool
+
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        ...
+
+    def generate(
+        self, prompt: Any, sampling_params: Any, request_id: str, **options: Any
+    ) -> AsyncGenerator[Any, None]:
+        """Answer a request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """A finished request to answer again."""
+
+    request_id: str
+    prompt: dict[str, Any]
+    params: Any
+    answer: tuple[int, ...]
+
+
+class Canary:
+    """Replays a share of the greedy requests that had drafts; belongs to the event loop.
+
+    Args:
+        ratio: The share.
+        engine: Answers the replays.
+        record: Takes each result.
+        random: Draws the share.
+    """
+
+    def __init__(
+        self,
+        ratio: float,
+        engine: ReplayEngine,
+        record: Callable[[CanaryResult], None],
+        random: Random,
+    ) -> None:
+        self._ratio = ratio
+        self._engine = engine
+        self._record = record
+        self._random = random
+        self._queue: deque[_Replay] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self.counts: Counter[str] = Counter({MATCH: 0, MISMATCH: 0, SKIPPED: 0})
+
+    def consider(self, run: EngineRun) -> None:
+        """Draw whether a run that starts is to be replayed; its tokens are then kept."""
+        if self._ratio and self._random.random() < self._ratio and _is_replayable(run.params):
+            run.canary_tokens = []
+
+    def record_output(self, run: EngineRun, output: Any) -> None:
+        """Keep the tokens of a run that was drawn."""
+        completions = output.outputs
+        if run.canary_tokens is None or not isinstance(completions, list):
+            return
+        tokens = completions[0].token_ids
+        run.canary_tokens = [*run.canary_tokens, *tokens] if run.is_streamed else list(tokens)
+
+    def enqueue(self, run: EngineRun) -> None:
+        """Replay a run that is over, later, if it came to its end and had drafts."""
+        tokens, run.canary_tokens = run.canary_tokens, None
+        output = run.last_output
+        prompt = getattr(output, "prompt_token_ids", None)
+        if not tokens or not run.drafts_by_source or run.finish_reason not in ("stop", "length"):
+            return
+        if not prompt or getattr(output, "lora_request", None) is not None:
+            return
+        if len(self._queue) >= _MAX_QUEUED:
+            self.counts[SKIPPED] += 1
+            return
+        params = run.params.clone()
+        params.extra_args = (params.extra_args or {}) | {SPECULATE_KEY: False}
+        # A salt of its own: a replay must not leave a tenant's prompt in the shared prefix cache.
+        salt = f"canary-{run.request_id}"
+        text = {"prompt_token_ids": list(prompt), "cache_salt": salt}
+        self._queue.append(_Replay(run.request_id, text, params, tuple(tokens)))
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._replay_all())
+
+    async def _replay_all(self) -> None:
+        while self._queue:
+            while not self._engine.is_idle():
+                await asyncio.sleep(_POLL_S)
+            replay = self._queue.popleft()
+            try:
+                await self._replay(replay)
+            except Exception as error:
+                self.counts[SKIPPED] += 1
+                logger.debug("canary of %s failed: %r", replay.request_id, error)
+
+    async def _replay(self, replay: _Replay) -> None:
+        tokens: list[int] = []
+        options = {"priority": _LOWEST_PRIORITY} if self._engine.has_priorities else {}
+        request_id = f"canary-{replay.request_id}"
+        outputs = self._engine.generate(replay.prompt, replay.params, request_id, **options)
+        is_streamed = _is_streamed(replay.params)
+        async for output in outputs:
+            new = output.outputs[0].token_ids
+            tokens = [*tokens, *new] if is_streamed else list(new)
+        at = find_difference(replay.answer, tokens)
+        result = MATCH if at is None else MISMATCH
+        self.counts[result] += 1
+        if at is not None and self.counts[MISMATCH] == 1:
+            logger.warning(
+                "a greedy answer is another one without drafts, later ones are only counted: "
+                "request_id=%s token=%d",
+                replay.request_id,
+                at,
+            )
+        self._record(CanaryResult(replay.request_id, result, len(replay.answer), at))
+
+
+def find_difference(answer: Sequence[int], again: Sequence[int]) -> int | None:
+    """Return the first index at which the two differ, the shorter one's end included; else None."""
+    for at, (a, b) in enumerate(zip(answer, again, strict=False)):
+        if a != b:
+            return at
+    return None if len(answer) == len(again) else min(len(answer), len(again))
+
+
+def _is_replayable(params: Any) -> bool:
+    """Whether the parameters are of one greedy answer that depends on nothing but the prompt."""
+    if getattr(params, "temperature", None) is None or is_sampled(params):
+        return False
+    return (params.n or 1) == 1 and not params.stop and params.prompt_logprobs is None
+
+
+def _is_streamed(params: Any) -> bool:
+    return getattr(params.output_kind, "name", "") == "DELTA"

@@ -1,0 +1,81 @@
+"""Speculation as the server sees it: who asks, what each request's drafts came to, the canary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evenkeel_runtime.request.canary import Canary
+from evenkeel_runtime.request.trace import EngineRun
+from evenkeel_runtime.wire.drafts import TENANT_KEY, add_counts, take_report
+
+
+@dataclass(slots=True)
+class SpeculationTotals:
+    """What the server knows of speculation; counters only grow.
+
+    Attributes:
+        drafted_tokens: Drafted tokens by source.
+        accepted_tokens: Accepted ones by source.
+        verify_steps: Verify steps by source.
+        engine: The engine's last state, by the names of `evenkeel_runtime.speculation.state`.
+    """
+
+    drafted_tokens: Counter[str] = field(default_factory=Counter)
+    accepted_tokens: Counter[str] = field(default_factory=Counter)
+    verify_steps: Counter[str] = field(default_factory=Counter)
+    engine: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SpeculationServer:
+    """The server's side of speculation; belongs to its event loop.
+
+    Args:
+        canary: Replays finished requests without drafts.
+    """
+
+    def __init__(self, canary: Canary) -> None:
+        self.canary = canary
+        self.totals = SpeculationTotals()
+        self._by_engine: dict[int, Mapping[str, Sequence[int]]] = {}
+
+    def start_run(self, run: EngineRun) -> None:
+        """Tell the engine whose past answers this request may be drafted from."""
+        caller = None if run.request is None else run.request.caller
+        if caller is not None and caller.tenant is not None and hasattr(run.params, "extra_args"):
+            run.params.extra_args = (run.params.extra_args or {}) | {TENANT_KEY: caller.tenant}
+        self.canary.consider(run)
+
+    def record_output(self, run: EngineRun, output: Any) -> None:
+        """Read the engine's report off an output, and leave the output as vLLM made it."""
+        if run.canary_tokens is not None:
+            self.canary.record_output(run, output)
+        report = take_report(output) if hasattr(output, "kv_transfer_params") else None
+        if report is None:
+            return
+        for source, counts in report.counts.items():
+            # The sequences of one request are one request.
+            run.drafts_by_source[source] = add_counts(run.drafts_by_source.get(source), counts)
+        if report.totals:
+            self._by_engine[report.engine_index] = report.totals
+            self._sum_up()
+        if report.engine is not None:
+            self.totals.engine = report.engine
+
+    def _sum_up(self) -> None:
+        """Add the engines up."""
+        totals = self.totals
+        for counter in (totals.drafted_tokens, totals.accepted_tokens, totals.verify_steps):
+            counter.clear()
+        for of_engine in self._by_engine.values():
+            for source, (drafted, accepted, steps) in of_engine.items():
+                totals.drafted_tokens[source] += drafted
+                totals.accepted_tokens[source] += accepted
+                totals.verify_steps[source] += steps
+
+    def end_run(self, run: EngineRun) -> None:
+        """Note that a run is over."""
+        if run.canary_tokens is not None:
+            self.canary.enqueue(run)

@@ -1,0 +1,219 @@
+"""ASGI middleware that asks control before a request goes on, and waits at the gate with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from evenkeel_runtime.control.admission import AdmissionControl
+from evenkeel_runtime.control.config import ControlMode
+from evenkeel_runtime.control.door import Door
+from evenkeel_runtime.control.service import ControlService
+from evenkeel_runtime.control.visit import RefusedError, Visit
+from evenkeel_runtime.request.arrival import find_engine
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
+
+# Only a chat may be answered by the response cache.
+_CACHED_PATH = "/v1/chat/completions"
+_MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
+
+
+class ControlMiddleware:
+    """Lets requests through when it is their turn; answers 429 and 503 for those refused.
+
+    vLLM builds it from its dotted name, inside the arrival middleware: what is refused here is
+    recorded there.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._budget = BodyBudget(_MAX_READ_AHEAD_BYTES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        service = _find_service(scope)
+        if service is None:
+            await self._app(scope, receive, send)
+            return
+        request = CURRENT_REQUEST.get()
+        if request is None or service.control.config.mode is ControlMode.OFF:
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._serve(service.control, request, scope, receive, send)
+        except RefusedError as error:
+            request.refused_by = error.reason
+            body = {"error": {"message": str(error), "type": error.reason, "code": error.status}}
+            retry_after = (b"retry-after", str(error.retry_after_s).encode())
+            await _answer(send, error.status, body, [retry_after])
+
+    async def _serve(
+        self,
+        control: AdmissionControl,
+        request: HttpRequest,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        visit = control.arrive(request.caller, _content_length(scope))
+        request.visit = visit
+        send = _watch(control, visit, send)
+        try:
+            if request.path == _CACHED_PATH and find_engine(scope).cache is not None:
+                await self._serve_behind_cache(Door(control, visit), request, scope, receive, send)
+                return
+            queue = _Waiting(receive, self._budget)
+            ticket = control.queue(visit)
+            if not ticket.let_in.done():
+                try:
+                    await queue.wait(ticket.let_in, control.longest_wait_s(visit))
+                finally:
+                    queue.give_back()
+            if queue.has_left:
+                return
+            if not ticket.is_inside:
+                is_last = ticket.was_pushed_out
+                raise control.push_out(visit) if is_last else control.give_up(visit)
+            control.enter(visit)
+            await self._app(scope, queue.receive, send)
+        finally:
+            control.leave(visit, request.count_tokens())
+
+    async def _serve_behind_cache(
+        self, door: Door, request: HttpRequest, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Let the app look into its cache first: what it finds there needs no place."""
+        request.door = door
+        try:
+            await self._app(scope, door.watch_receive(receive), door.watch_send(send))
+        finally:
+            if door.refusal is not None:
+                request.forget_runs()
+        if door.refusal is not None:
+            raise door.refusal
+
+
+class BodyBudget:
+    """Bytes of bodies that may be held for requests that wait, over all of them."""
+
+    def __init__(self, num_bytes: int) -> None:
+        self.left = num_bytes
+
+
+class _Waiting:
+    """Reads a connection while its request waits, so that a caller who leaves gives up its turn.
+
+    With the budget spent nothing more is read: the rest of a body waits in its connection, and
+    whether its caller leaves is seen when its turn has come.
+    """
+
+    def __init__(self, receive: Receive, budget: BodyBudget) -> None:
+        self._receive = receive
+        self._budget = budget
+        self._num_held = 0
+        self._messages: deque[Message] = deque()
+        self._reading: asyncio.Task[Message] | None = None
+        self.has_left = False
+
+    async def wait(self, turn: asyncio.Future[None], longest_s: float) -> None:
+        """Wait for the turn, until the caller leaves or it has been long enough."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + longest_s
+        try:
+            while not turn.done() and not self.has_left:
+                if self._reading is None and self._budget.left > 0:
+                    self._reading = asyncio.ensure_future(self._receive())
+                left_s = deadline_s - loop.time()
+                reading = self._reading
+                waited: list[asyncio.Future[Any]] = [turn] if reading is None else [turn, reading]
+                done, _ = await asyncio.wait(
+                    waited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    break
+                if reading is not None and reading in done:
+                    self._keep(reading.result())
+        except BaseException:
+            self._stop_reading()
+            raise
+        if not turn.done() or turn.cancelled():
+            self._stop_reading()
+
+    def _keep(self, message: Message) -> None:
+        self._reading = None
+        self._messages.append(message)
+        self.has_left = message["type"] == "http.disconnect"
+        num_bytes = len(message.get("body", b""))
+        self._num_held += num_bytes
+        self._budget.left -= num_bytes
+
+    def give_back(self) -> None:
+        """Return to the budget what was read: the request waits no more."""
+        self._budget.left += self._num_held
+        self._num_held = 0
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    async def receive(self) -> Message:
+        """Return the messages that were read, then those to come."""
+        if self._messages:
+            return self._messages.popleft()
+        if self._reading is not None:
+            reading, self._reading = self._reading, None
+            return await reading
+        return await self._receive()
+
+
+def _watch(control: AdmissionControl, visit: Visit, send: Send) -> Send:
+    """Return `send`, noting the first bytes of a streamed answer."""
+    is_stream = False
+
+    def watched(message: Message) -> Awaitable[None]:
+        nonlocal is_stream
+        if not visit.has_first_token:
+            if message["type"] == "http.response.start":
+                is_stream = message["status"] == 200 and _is_event_stream(message)
+            elif is_stream and message.get("body"):
+                control.record_first_token(visit)
+        return send(message)
+
+    return watched
+
+
+def _is_event_stream(message: Message) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in message.get("headers", ())
+    )
+
+
+def _content_length(scope: Scope) -> int:
+    """Return the size that the caller declares; 0 where it declares none."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return 0
+
+
+def _find_service(scope: Scope) -> ControlService | None:
+    service = getattr(find_engine(scope), "control", None) if scope["type"] == "http" else None
+    return service if isinstance(service, ControlService) else None
+
+
+async def _answer(
+    send: Send, status: int, body: dict[str, Any], headers: list[tuple[bytes, bytes]]
+) -> None:
+    content = json.dumps(body).encode()
+    length = (b"content-length", str(len(content)).encode())
+    kind = (b"content-type", b"application/json")
+    head = {"type": "http.response.start", "status": status, "headers": [kind, length, *headers]}
+    await send(head)
+    await send({"type": "http.response.body", "body": content})

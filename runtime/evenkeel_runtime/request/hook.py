@@ -1,0 +1,254 @@
+"""The request hook: sees each request arrive, run and end, and hands it to the recorder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic_ns, time_ns
+from typing import TYPE_CHECKING, Any
+
+from evenkeel_runtime.request.recorder import Recorder
+from evenkeel_runtime.request.trace import (
+    CURRENT_REQUEST,
+    EngineFacts,
+    EngineRun,
+    EngineTimes,
+    HttpRequest,
+    Refusal,
+    observe_refusal,
+    observe_run,
+)
+from evenkeel_runtime.request.why import WhyClient
+
+if TYPE_CHECKING:
+    from evenkeel_runtime.compression.compressor import Compressor
+    from evenkeel_runtime.request.drafts import SpeculationServer
+
+# A comparison takes a fraction of a second.
+_MAX_LEARNING_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReader:
+    """How to read vLLM's objects; the adapter fills it with what its probe found.
+
+    Attributes:
+        is_streamed: Whether a request with these parameters gets tokens as they are made.
+        record_output: Records one output of a run, and returns the tokens in it.
+        read_facts: Reads a run that is over.
+        find_times: What the engine keeps of a request that still runs, by its id.
+        find_beam_search: The id of the beam search that a run belongs to, by the run's own.
+    """
+
+    is_streamed: Callable[[Any], bool]
+    record_output: Callable[[EngineRun, Any], int]
+    read_facts: Callable[[EngineRun], EngineFacts]
+    find_times: Callable[[str], list[EngineTimes]]
+    find_beam_search: Callable[[str], str | None]
+
+
+class RequestHook:
+    """Follows requests; every entry but `observe` returns at once and raises nothing.
+
+    Args:
+        recorder: Where finished requests go.
+        reader: How to read vLLM's objects.
+        model: The name the model is served under.
+        why: Asks for the ledgers of finished requests; None where there are none.
+        records_content: Whether prompts and answers go with the records.
+
+    Attributes:
+        has_cache: Whether responses may come from the response cache.
+        compressor: Shortens prompts, where that is wanted.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        reader: EngineReader,
+        model: str,
+        why: WhyClient | None = None,
+        records_content: bool = False,
+    ) -> None:
+        self.recorder = recorder
+        self.model = model
+        self.why = why
+        self.records_content = records_content
+        self.has_cache = False
+        self.compressor: Compressor | None = None
+        self._reader = reader
+        # By numbers of our own: clients choose request ids, and may choose one twice.
+        self._unfinished: dict[int, tuple[EngineRun, int]] = {}
+        self._num_unfinished = 0
+        self.speculation: SpeculationServer | None = None
+
+    def start_run(
+        self,
+        request_id: str,
+        params: Any,
+        model: str | None = None,
+        cache_salt: str | None = None,
+    ) -> EngineRun:
+        """Begin to follow one call of the engine, made in the context of its HTTP request."""
+        request = CURRENT_REQUEST.get()
+        if request is not None and request.is_over:
+            # A background response outlives its HTTP request and counts from its own start.
+            request = None
+        run = EngineRun(
+            request_id=request_id,
+            model=model or self.model,
+            params=params,
+            request=request,
+            is_streamed=self._reader.is_streamed(params),
+            arrival_ns=monotonic_ns() if request is None else request.arrival_ns,
+            arrival_unix_ns=time_ns() if request is None else request.arrival_unix_ns,
+            submitted_ns=monotonic_ns(),
+            cache_salt=cache_salt,
+            cache={} if request is None else dict(request.compression),
+        )
+        if request is not None:
+            request.runs.append(run)
+        if self.speculation is not None:
+            self._guard(self.speculation.start_run, run)
+        return run
+
+    async def observe(
+        self, run: EngineRun, outputs: AsyncGenerator[Any, None]
+    ) -> AsyncGenerator[Any, None]:
+        """Pass the engine's outputs on and note when each came and how many tokens it held."""
+        run.has_started = True
+        add_time, add_tokens = run.emission_ns.append, run.emission_tokens.append
+        record_output, speculation, is_streamed = (
+            self._reader.record_output,
+            self.speculation,
+            run.is_streamed,
+        )
+        try:
+            async for output in outputs:
+                now_ns = monotonic_ns()
+                try:
+                    num_tokens = record_output(run, output)
+                    if speculation is not None:
+                        speculation.record_output(run, output)
+                    if is_streamed:
+                        add_time(now_ns)
+                        add_tokens(num_tokens)
+                except Exception as error:
+                    self.recorder.record_internal_error(error)
+                yield output
+        except GeneratorExit:
+            run.was_cancelled = True
+            raise
+        except Exception as error:
+            run.error = error
+            raise
+        except BaseException:
+            run.was_cancelled = True
+            raise
+        finally:
+            run.end_ns = monotonic_ns()
+            if speculation is not None:
+                self._guard(speculation.end_run, run)
+            try:
+                # Closing here, not when garbage is collected, frees the engine's slot at once.
+                await outputs.aclose()
+            finally:
+                if run.request is None or run.request.is_over:
+                    self._record_run(run, run.end_ns)
+
+    def client_left(self, request: HttpRequest) -> None:
+        """Note that the connection was closed; the last moment before vLLM gives the runs up."""
+        if request.is_complete or request.has_client_left:
+            return
+        request.has_client_left = True
+        request.client_left_ns = monotonic_ns()
+        try:
+            for run in request.runs:
+                if run.end_ns is None:
+                    run.delivered_tokens = sum(run.emission_tokens)
+                    run.engine_times = self._reader.find_times(run.request_id)
+        except Exception as error:
+            self.recorder.record_internal_error(error)
+
+    def finish_request(self, request: HttpRequest, refusal: Callable[[], Refusal]) -> None:
+        """Record an HTTP request whose handler has returned.
+
+        Args:
+            request: The request.
+            refusal: Says what is known of it, should it have failed without an engine run.
+        """
+        request.is_over = True
+        end_ns = monotonic_ns()
+        try:
+            self._record_beam_search(request.runs, end_ns)
+            for run in request.runs:
+                if not run.has_started:
+                    # Given up before its first step: its generator never runs, and never ends.
+                    run.was_cancelled = True
+                if run.end_ns is not None or not run.has_started:
+                    self._record_run(run, end_ns)
+            has_failed = request.http_status is None or request.http_status >= 400
+            if not request.runs and (has_failed or request.has_client_left):
+                self.recorder.record(observe_refusal(request, refusal()))
+        except Exception as error:
+            self.recorder.record_internal_error(error)
+
+    def _guard(self, record: Callable[[EngineRun], None], run: EngineRun) -> None:
+        """Call what must not fail a request."""
+        try:
+            record(run)
+        except Exception as error:
+            self.recorder.record_internal_error(error)
+
+    def _record_beam_search(self, runs: list[EngineRun], end_ns: int) -> None:
+        """Record the many runs of a beam search as the one request that it is."""
+        beams = [run for run in runs if self._reader.find_beam_search(run.request_id) is not None]
+        if not beams:
+            return
+        facts = [self._reader.read_facts(run) for run in beams]
+        first = beams[0]
+        first.request_id = self._reader.find_beam_search(first.request_id) or first.request_id
+        last_times = [f.last_token_ns for f in facts if f.last_token_ns is not None]
+        whole = replace(
+            facts[0],
+            output_tokens=sum(f.output_tokens or 0 for f in facts),
+            last_token_ns=max(last_times, default=None),
+        )
+        for run in beams:
+            run.is_recorded = True
+        seen = observe_run(first, whole, end_ns)
+        # Its tokens are those of all beams: they have no TPOT.
+        self.recorder.record(replace(seen, num_sequences=max(2, len(beams)), max_tokens=None))
+
+    def _record_run(self, run: EngineRun, end_ns: int) -> None:
+        if run.is_recorded:
+            return
+        run.is_recorded = True
+        if run.learning is None or run.learning.done():
+            self._hand_over(run, end_ns)
+        else:
+            # A comparison that hangs must not cost the record.
+            key = self._num_unfinished = self._num_unfinished + 1
+            finish = partial(self._finish, key)
+            self._unfinished[key] = (run, end_ns)
+            run.learning.add_done_callback(finish)
+            asyncio.get_running_loop().call_later(_MAX_LEARNING_S, finish)
+
+    def _finish(self, key: int, _: object = None) -> None:
+        """Record a run that the cache has learned from, or has had its time to."""
+        unfinished = self._unfinished.pop(key, None)
+        if unfinished is not None:
+            self._hand_over(*unfinished)
+
+    def close(self) -> None:
+        """Record what is still waiting for the cache."""
+        for key in list(self._unfinished):
+            self._finish(key)
+
+    def _hand_over(self, run: EngineRun, end_ns: int) -> None:
+        try:
+            self.recorder.record(observe_run(run, self._reader.read_facts(run), end_ns))
+        except Exception as error:
+            self.recorder.record_internal_error(error)

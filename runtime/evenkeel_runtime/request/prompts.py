@@ -1,0 +1,174 @@
+"""ASGI middleware that puts a prompt of the registry into a chat request that names one.
+
+`"prompt": "support@production"` in the body: the version's text becomes the system message, and the
+spans carry the version. `x-evenkeel-prompt: support@production` says the same; a header with any
+other selector only says which prompt was used. Where the request has a system message of its own,
+both only say so. vLLM ignores a chat's `prompt`, so nothing here ever refuses a request: what names
+no prompt of the registry goes on as it came.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import MutableMapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Send
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.prompts.registry import LABELS, PromptRegistry, PromptVersion
+from evenkeel.spans import HEADER_PROMPT
+from evenkeel_runtime.asgi.path import route_path
+from evenkeel_runtime.request.headers import MAX_VALUE_CHARS
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, charge_to
+from evenkeel_runtime.wire.cause import Cause
+
+logger = logging.getLogger(__name__)
+
+PATH = "/v1/chat/completions"
+# A label that moves is followed within this time; files are not read for every request.
+FRESH_S = 1.0
+MAX_KEPT = 256
+_MAX_WARNED = 20
+
+
+class PromptMiddleware:
+    """Resolves prompts; requests that name none pass untouched.
+
+    vLLM builds it from its dotted name (`--middleware`), so the folder comes with vLLM's own
+    parsed flags, as `evenkeel_prompts_dir`.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._kept: dict[str, tuple[float, PromptVersion | None]] = {}
+        self._warned: set[str] = set()
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        folder = _find_folder(scope)
+        if folder is None:
+            await self._app(scope, receive, send)
+            return
+        body, messages = await _read(receive)
+        wanted = _header(scope)
+        if body is not None and (wanted is not None or b'"prompt"' in body):
+            with _charge():
+                body = self._fill(body, wanted, PromptRegistry(folder))
+            messages = [{"type": "http.request", "body": body, "more_body": False}]
+        await self._app(_with_length(scope, messages), _replay(messages, receive), send)
+
+    def _fill(self, body: bytes, wanted: str | None, registry: PromptRegistry) -> bytes:
+        """Return the body with the text of the prompt that it or the header names, if one does."""
+        try:
+            asked = json.loads(body)
+            if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
+                return body
+            found = self._resolve(asked.get("prompt"), registry) or self._resolve(wanted, registry)
+            if found is None:
+                return body
+            has_system = any(
+                isinstance(turn, dict) and turn.get("role") in ("system", "developer")
+                for turn in asked["messages"]
+            )
+            filled = body if has_system else _insert(asked, found)
+        except (ValueError, RecursionError):
+            return body
+        request = CURRENT_REQUEST.get()
+        if request is not None:
+            request.caller = replace(
+                request.caller, prompt_name=found.name, prompt_version=found.version
+            )
+            if filled is not body:
+                request.body = bytearray(filled)
+        return filled
+
+    def _resolve(self, reference: object, registry: PromptRegistry) -> PromptVersion | None:
+        """Return the prompt that a reference means; None where it means none."""
+        if not isinstance(reference, str) or len(reference) > MAX_VALUE_CHARS:
+            return None
+        now_s = time.monotonic()
+        kept = self._kept.get(reference)
+        if kept is not None and now_s - kept[0] < FRESH_S:
+            return kept[1]
+        found = None
+        try:
+            found = registry.resolve(reference)
+        except (ConfigurationError, OSError) as error:
+            self._warn(reference, registry, error)
+        if len(self._kept) >= MAX_KEPT:
+            self._kept.clear()
+        self._kept[reference] = (now_s, found)
+        return found
+
+    def _warn(self, reference: str, registry: PromptRegistry, error: Exception) -> None:
+        """Log once what is wrong with a prompt of the registry; any other text is no reference."""
+        is_known = reference.partition("@")[0] in registry.names()
+        if is_known and reference not in self._warned and len(self._warned) < _MAX_WARNED:
+            self._warned.add(reference)
+            logger.warning("a chat is served without the prompt that it names: %s", error)
+
+
+def _charge() -> AbstractContextManager[None]:
+    """Charge what follows to the request's prompt."""
+    request = CURRENT_REQUEST.get()
+    return nullcontext() if request is None else charge_to(request.holds, Cause.HOST_PROMPT)
+
+
+def _insert(asked: dict[str, Any], prompt: PromptVersion) -> bytes:
+    system = {"role": "system", "content": prompt.system}
+    rest = {name: value for name, value in asked.items() if name != "prompt"}
+    return json.dumps(rest | {"messages": [system, *asked["messages"]]}).encode()
+
+
+def _find_folder(scope: MutableMapping[str, Any]) -> Path | None:
+    if scope["type"] != "http" or scope["method"] != "POST":
+        return None
+    if route_path(scope) != PATH:
+        return None
+    args = getattr(scope["app"].state, "args", None)
+    return getattr(args, "evenkeel_prompts_dir", None)
+
+
+def _header(scope: MutableMapping[str, Any]) -> str | None:
+    """Return `name@label` of the header; None without one, or where it says a version."""
+    for name, value in scope["headers"]:
+        if name == HEADER_PROMPT.encode():
+            text: str = value.decode("latin-1").strip()
+            return text if text.rpartition("@")[2] in LABELS and "@" in text else None
+    return None
+
+
+async def _read(receive: Receive) -> tuple[bytes | None, list[Message]]:
+    """Return the whole body, None if the client left before its end, and all that was received."""
+    messages: list[Message] = []
+    while True:
+        message = await receive()
+        messages.append(message)
+        if message["type"] != "http.request":
+            return None, messages
+        if not message.get("more_body", False):
+            return b"".join(m.get("body", b"") for m in messages), messages
+
+
+def _replay(messages: list[Message], receive: Receive) -> Receive:
+    waiting = iter(messages)
+
+    async def replay() -> Message:
+        message = next(waiting, None)
+        return await receive() if message is None else message
+
+    return replay
+
+
+def _with_length(
+    scope: MutableMapping[str, Any], messages: list[Message]
+) -> MutableMapping[str, Any]:
+    length = str(sum(len(m.get("body", b"")) for m in messages)).encode()
+    headers = [(k, length if k == b"content-length" else v) for k, v in scope["headers"]]
+    return {**scope, "headers": headers}

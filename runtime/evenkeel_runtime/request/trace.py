@@ -1,0 +1,316 @@
+"""Follows one HTTP request, and each run of the engine it causes, until both are over."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from time import monotonic_ns, time_ns
+from typing import TYPE_CHECKING, Any, Protocol
+
+from evenkeel.spans import Status
+from evenkeel_runtime.control.visit import Visit
+from evenkeel_runtime.wire.caller import Caller
+from evenkeel_runtime.wire.cause import Cause
+from evenkeel_runtime.wire.observation import Observation
+
+if TYPE_CHECKING:
+    from evenkeel_runtime.control.door import Door
+    from evenkeel_runtime.wire.drafts import DraftCounts
+
+# vLLM's admission control (vllm/exceptions.py) refuses a request with one of these.
+_SHED_ERRORS = ("QueueOverflowError", "MaxQueuedTokensError")
+# These, and control's own reasons (runtime/evenkeel_runtime/control/admission.py).
+_SHED = (*_SHED_ERRORS, "shed", "quota", "queue_deadline")
+_HTTP_TOO_MANY_REQUESTS = 429
+# The operation where the engine is called by something other than a path that we know.
+OPERATION_UNKNOWN = "generate_content"
+
+
+class EngineTimes(Protocol):
+    """What vLLM keeps of one sequence (`RequestStateStats`); times are monotonic seconds."""
+
+    num_generation_tokens: int
+    scheduled_ts: float
+    first_token_ts: float
+    last_token_ts: float
+
+
+@dataclass(slots=True)
+class EngineRun:
+    """One call of the engine's `generate` or `encode`, filled while it goes on.
+
+    Attributes:
+        request_id: The id that vLLM gave it, which the response carries.
+        params: vLLM's sampling or pooling parameters.
+        request: The HTTP request it belongs to, if it belongs to one.
+        is_streamed: Whether tokens come as they are made, or all at the end.
+        submitted_ns: When it was handed to the engine.
+        cache_salt: What keeps its prefix apart from others' in vLLM's cache, if anything.
+        emission_ns: Time of each emission.
+        emission_tokens: New tokens in each.
+        last_output: vLLM's latest output, read once when the run is over.
+        num_final_tokens: Tokens of the final output, where nothing is streamed.
+        finish_reason: Why its first sequence ended.
+        drafted_by_step: Drafted tokens a verify step, of the sequences that ended.
+        accepted_by_step: Accepted ones; None without speculation.
+        drafts_by_source: What the drafts of each source came to, where the speculation hook drafts.
+        canary_tokens: Its answer so far, where it is to be made again without drafts.
+        engine_times: What vLLM keeps of it, taken when the client leaves.
+        delivered_tokens: Tokens handed to the connection when the client left.
+        response_cache: What the response cache did; None without one.
+        cache: What it says beyond that, as span attributes.
+        is_from_cache: Whether the cache answered and the engine did nothing.
+        holds: Seconds that the cache kept it, by the ledger's cause.
+        learning: What the cache still finds out for the record, after the last output.
+    """
+
+    request_id: str
+    model: str
+    params: Any
+    request: HttpRequest | None
+    is_streamed: bool
+    arrival_ns: int
+    arrival_unix_ns: int
+    submitted_ns: int | None = None
+    cache_salt: str | None = None
+    has_started: bool = False
+    is_recorded: bool = False
+    emission_ns: list[int] = field(default_factory=list)
+    emission_tokens: list[int] = field(default_factory=list)
+    last_output: Any = None
+    num_final_tokens: int = 0
+    finish_reason: str | None = None
+    drafted_by_step: list[int] | None = None
+    accepted_by_step: list[int] | None = None
+    drafts_by_source: dict[str, DraftCounts] = field(default_factory=dict)
+    canary_tokens: list[int] | None = None
+    engine_times: Sequence[EngineTimes] = ()
+    delivered_tokens: int | None = None
+    error: BaseException | None = None
+    was_cancelled: bool = False
+    response_cache: str | None = None
+    cache: dict[str, str | int | float] = field(default_factory=dict)
+    is_from_cache: bool = False
+    holds: dict[str, float] = field(default_factory=dict)
+    learning: Future[Any] | None = None
+    end_ns: int | None = None
+
+    def count_tokens(self) -> int:
+        """Return its input and output tokens, as far as its outputs have told them."""
+        prompt = getattr(self.last_output, "prompt_token_ids", None) or ()
+        output = sum(self.emission_tokens) if self.is_streamed else self.num_final_tokens
+        return len(prompt) + output
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """One HTTP request from its arrival to the end of its response.
+
+    Attributes:
+        runs: The engine runs it caused; more than one where it holds several prompts.
+        http_status: The status of the response, once it has begun.
+        refused_by: The error with which admission control refused it.
+        visit: Its place with control, where control is on.
+        door: Where it waits for its turn, where a cache is asked before.
+        has_client_left: The connection was closed before the response was complete.
+        client_left_ns: When that was seen.
+        is_complete: The last byte of the response was handed to the connection.
+        is_over: Its handler has returned; a run that ends later reports itself.
+        path: Of its URL.
+        body: What was read of its body, whole up to a limit, as the model is asked.
+        holds: Seconds that a middleware of ours kept it, by the ledger's cause.
+        compression: What prompt compression did to it, as span attributes.
+        cache_header: Which layer of the response cache answers it, for the response's header.
+        input_messages: The same in OpenTelemetry's form, once the response is over.
+        output_messages: The answer.
+    """
+
+    operation: str
+    caller: Caller
+    arrival_ns: int = field(default_factory=monotonic_ns)
+    arrival_unix_ns: int = field(default_factory=time_ns)
+    runs: list[EngineRun] = field(default_factory=list)
+    http_status: int | None = None
+    refused_by: str | None = None
+    visit: Visit | None = None
+    door: Door | None = None
+    has_client_left: bool = False
+    client_left_ns: int | None = None
+    is_complete: bool = False
+    is_over: bool = False
+    path: str = ""
+    body: bytearray = field(default_factory=bytearray)
+    holds: dict[str, float] = field(default_factory=dict)
+    compression: dict[str, str | int | float] = field(default_factory=dict)
+    cache_header: str | None = None
+    input_messages: str | None = None
+    output_messages: str | None = None
+
+    def count_tokens(self) -> int:
+        """Return the input and output tokens of its runs, as far as outputs have told them."""
+        return sum(run.count_tokens() for run in self.runs)
+
+    def forget_runs(self) -> None:
+        """Make it a request that never reached the engine: its runs record nothing."""
+        for run in self.runs:
+            run.is_recorded = True
+        self.runs.clear()
+
+
+CURRENT_REQUEST: ContextVar[HttpRequest | None] = ContextVar("evenkeel_request", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What vLLM's own objects say of a run that is over; None where they do not say it."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    scheduled_ns: int | None = None
+    first_token_ns: int | None = None
+    last_token_ns: int | None = None
+    prompt: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What is known of a request that never reached the engine."""
+
+    request_id: str
+    model: str
+    error_type: str
+
+
+def observe_run(run: EngineRun, facts: EngineFacts, end_ns: int) -> Observation:
+    """Return what was seen of one engine run that is over; `end_ns` is its response's end."""
+    request = run.request
+    status, error_type = _judge(run, request)
+    # Several prompts in one request cannot be told apart here.
+    has_content = request is not None and len(request.runs) == 1
+    seen = Observation(
+        request_id=run.request_id,
+        model=run.model,
+        operation=OPERATION_UNKNOWN if request is None else request.operation,
+        arrival_unix_ns=run.arrival_unix_ns,
+        arrival_ns=run.arrival_ns,
+        end_ns=end_ns,
+        status=status,
+        # What fails before any output was refused on the engine's doorstep.
+        reached_engine=run.error is None or run.last_output is not None,
+        caller=Caller() if request is None else request.caller,
+        error_type=error_type,
+        http_status=None if request is None else request.http_status,
+        finish_reason=run.finish_reason,
+        num_sequences=getattr(run.params, "n", 1) or 1,
+        max_tokens=getattr(run.params, "max_tokens", None),
+        temperature=getattr(run.params, "temperature", None),
+        input_tokens=facts.input_tokens,
+        output_tokens=facts.output_tokens,
+        cached_tokens=facts.cached_tokens,
+        delivered_tokens=run.delivered_tokens,
+        client_left_ns=None if request is None else request.client_left_ns,
+        submitted_ns=run.submitted_ns,
+        holds=_gather_holds(run),
+        prompt=facts.prompt,
+        cache_salt=run.cache_salt,
+        scheduled_ns=facts.scheduled_ns,
+        first_token_ns=facts.first_token_ns,
+        last_token_ns=facts.last_token_ns,
+        emission_ns=run.emission_ns,
+        emission_tokens=run.emission_tokens,
+        drafted_by_step=run.drafted_by_step,
+        accepted_by_step=run.accepted_by_step,
+        input_messages=request.input_messages if request and has_content else None,
+        output_messages=request.output_messages if request and has_content else None,
+        response_cache=run.response_cache,
+        cache=run.cache,
+        drafts_by_source={s: (c.drafted, c.accepted) for s, c in run.drafts_by_source.items()},
+    )
+    return _without_engine(seen, run.end_ns or end_ns) if run.is_from_cache else seen
+
+
+def _gather_holds(run: EngineRun) -> dict[str, float]:
+    """Return the seconds that hooks of ours kept a run, by the ledger's cause."""
+    request = run.request
+    if request is None:
+        return run.holds
+    holds = request.holds | run.holds
+    if request.visit is not None and request.visit.gate_s > 0:
+        holds[Cause.QUEUE_GATE] = request.visit.gate_s
+    return holds
+
+
+def _without_engine(seen: Observation, answered_ns: int) -> Observation:
+    """Leave out what only an engine does: no tokens were made, in no phases and no series.
+
+    The moment the answer was there is its TTFT.
+    """
+    at_ns = seen.emission_ns[0] if seen.emission_ns else answered_ns
+    return replace(
+        seen,
+        reached_engine=False,
+        output_tokens=None,
+        cached_tokens=None,
+        delivered_tokens=None,
+        scheduled_ns=None,
+        first_token_ns=at_ns,
+        last_token_ns=at_ns,
+        emission_ns=(),
+        emission_tokens=(),
+        drafted_by_step=None,
+        accepted_by_step=None,
+    )
+
+
+def observe_refusal(request: HttpRequest, refusal: Refusal) -> Observation:
+    """Return what was seen of a request that never reached the engine."""
+    error_type: str | None = request.refused_by or refusal.error_type
+    if request.has_client_left:
+        status, error_type = Status.ABORTED, None
+    elif error_type in _SHED or request.http_status == _HTTP_TOO_MANY_REQUESTS:
+        status = Status.SHED
+    else:
+        status = Status.ERROR
+    return Observation(
+        request_id=refusal.request_id,
+        model=refusal.model,
+        operation=request.operation,
+        arrival_unix_ns=request.arrival_unix_ns,
+        arrival_ns=request.arrival_ns,
+        end_ns=monotonic_ns(),
+        status=status,
+        caller=request.caller,
+        error_type=error_type,
+        http_status=request.http_status,
+    )
+
+
+def _judge(run: EngineRun, request: HttpRequest | None) -> tuple[Status, str | None]:
+    """How the run ended, and the kind of error if it was one."""
+    if run.error is not None:
+        name = type(run.error).__name__
+        return (Status.SHED if name in _SHED_ERRORS else Status.ERROR), name
+    has_client_left = request is None or request.has_client_left
+    if run.was_cancelled:
+        return (Status.ABORTED, None) if has_client_left else (Status.ERROR, "cancelled")
+    if run.finish_reason == "abort":
+        return (Status.ABORTED, None) if has_client_left else (Status.ERROR, "engine_abort")
+    if run.finish_reason == "error":
+        return Status.ERROR, "engine_error"
+    if request is not None and (request.http_status or 0) >= 400:
+        return Status.ERROR, f"http_{request.http_status}"
+    return Status.OK, None
+
+
+@contextmanager
+def charge_to(holds: MutableMapping[str, float], cause: Cause) -> Iterator[None]:
+    """Add the seconds that the block takes to those of a cause."""
+    began_ns = monotonic_ns()
+    try:
+        yield
+    finally:
+        holds[cause] = holds.get(cause, 0.0) + (monotonic_ns() - began_ns) / 1e9

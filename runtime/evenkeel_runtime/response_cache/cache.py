@@ -1,0 +1,357 @@
+"""The cache itself: looks answers up, keeps them, deletes them, and survives its backend."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from time import time
+from typing import TypeVar
+
+import numpy as np
+
+from evenkeel.embedding import Encoder
+from evenkeel.guard import ErrorGuard
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.backend import Backend, BackendError, Size
+from evenkeel_runtime.response_cache.counts import CacheCounts
+from evenkeel_runtime.response_cache.embedder import Embedder, Vector
+from evenkeel_runtime.response_cache.entry import (
+    CacheEntry,
+    CorruptEntryError,
+    decode_entry,
+    encode_entry,
+)
+from evenkeel_runtime.response_cache.nearness import NearHit, NearMiss, Nearness
+from evenkeel_runtime.response_cache.neighbours import Neighbour, Neighbours
+from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.response_cache.question import Question, subject_tag, tenant_tag
+from evenkeel_runtime.response_cache.route_modes import RouteModes
+from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeControl
+from evenkeel_runtime.response_cache.worker import Worker
+from evenkeel_runtime.text.agreement import say_the_same
+from evenkeel_runtime.text.guards import find_difference
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Static cosine below which hardly any two questions have an embedding cosine of 0.6, and how many
+# of the nearest are then compared by embedding (bench/cache.py --only recall).
+LEAST_SKETCH_SIMILARITY = 0.4
+NUM_CANDIDATES = 32
+# Of the candidates, how many may be embedded in one lookup: a few are most often enough, and each
+# takes of the time limit. Their embeddings are kept.
+_NUM_NEW = 2
+# Near questions looked at, in case a guard refuses the nearest.
+_NUM_NEIGHBOURS = 4
+# Comparisons of answers that may wait.
+_MAX_COMPARISONS = 16
+_COMPARISON_STUCK_S = 10.0
+_NUM_NEAR_MISSES = 200
+
+
+class ResponseCache:
+    """Everything of the cache but the engine; belongs to the server's event loop.
+
+    Args:
+        policy: What it may do.
+        backend: Where entries are.
+        encoder: Of questions; None where no route compares meanings.
+        audit: Where changes are recorded.
+        clock: Unix time in seconds.
+    """
+
+    def __init__(
+        self,
+        policy: CachePolicy,
+        backend: Backend,
+        encoder: Encoder | None,
+        audit: AuditLog,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self.policy = policy
+        self.counts = CacheCounts()
+        self.audit = audit
+        self.modes = RouteModes(policy, audit)
+        self.near_misses: deque[NearMiss] = deque(maxlen=_NUM_NEAR_MISSES)
+        self.controls: dict[str, ServeControl] = {}
+        self.index = Neighbours()
+        self._backend = backend
+        self._encoder = encoder
+        self._clock = clock
+        self._embedder = (
+            None if encoder is None else Embedder(encoder.encode, policy.embedding_timeout_s)
+        )
+        self._comparer = Worker("cache-comparison", _MAX_COMPARISONS, _COMPARISON_STUCK_S)
+        self._outage = ErrorGuard(
+            logger.warning, "the cache does not answer, the model does: %s", expected=BackendError
+        )
+        self._corruption = ErrorGuard(
+            logger.warning,
+            "the cache holds what is no entry, it is deleted and the model answers; later ones "
+            "are only counted: %s",
+            expected=CorruptEntryError,
+        )
+
+    def control(self, policy: RoutePolicy) -> ServeControl:
+        """Return the evidence of a route."""
+        control = self.controls.get(policy.route)
+        if control is None:
+            control = self.controls[policy.route] = ServeControl(policy)
+        return control
+
+    def sketch(self, question: Question) -> Vector | None:
+        """Return a question's static vector; None where it is not comparable."""
+        if self._encoder is None or not question.is_comparable:
+            return None
+        # Of a longer text the rest would not be compared at all: it has none.
+        return self._encoder.sketch(question.text)
+
+    async def find_exact(self, question: Question) -> CacheEntry | None:
+        """Return the answer to exactly this request."""
+        found = await self._fetch([question.id])
+        return found.get(question.id)
+
+    async def find_near(self, question: Question, sketch: Vector) -> Nearness:
+        """Return the nearest answer that may be served, else the nearest there is.
+
+        Nothing below the route's `draft_similarity` is returned, and nothing is embedded unless
+        static vectors say that something may be near.
+        """
+        candidates = self.find_candidates(question, sketch)
+        if not candidates or self._embedder is None:
+            return self._record_embedding(Nearness(None, None, "nothing_near"))
+        unknown = [c for c in candidates if self.index.find_embedding(c) is None][:_NUM_NEW]
+        new = await self._fetch(unknown)
+        texts = [question.text, *(entry.question for entry in new.values())]
+        embedded = await self._embedder.embed(texts)
+        for entry_id, vector in zip(new, embedded.vectors[1:], strict=False):
+            self.index.learn(entry_id, vector)
+        if not embedded.vectors:
+            return self._record_embedding(Nearness(None, None, embedded.outcome))
+        vector = embedded.vectors[0]
+        hit = await self.find_nearest(question, vector, candidates)
+        if hit is not None and _pays(question, hit):
+            self._embedder.budget.record_find(embedded.cost_s)
+        return self._record_embedding(Nearness(hit, vector, embedded.outcome))
+
+    def find_candidates(self, question: Question, sketch: Vector) -> list[str]:
+        """Return the entries that static vectors hold to be near, the nearest first."""
+        found = self.index.search(question.scope, sketch, NUM_CANDIDATES)
+        return [
+            n.entry_id
+            for n in found
+            if n.similarity >= LEAST_SKETCH_SIMILARITY and n.entry_id != question.id
+        ]
+
+    async def find_nearest(
+        self, question: Question, vector: Vector, candidates: Sequence[str]
+    ) -> NearHit | None:
+        """Return the best of the candidates whose embedding is known and near enough."""
+        least = question.policy.draft_similarity
+        near: list[Neighbour] = []
+        for entry_id in candidates:
+            other = self.index.find_embedding(entry_id)
+            if other is not None and (cosine := float(vector @ other)) >= least:
+                near.append(Neighbour(entry_id, cosine))
+        near.sort(key=lambda neighbour: -neighbour.similarity)
+        del near[_NUM_NEIGHBOURS:]
+        entries = await self._fetch([neighbour.entry_id for neighbour in near])
+        hits = [
+            self._judge(question, n, entries[n.entry_id]) for n in near if n.entry_id in entries
+        ]
+        return next((hit for hit in hits if hit.refused_by is None), hits[0] if hits else None)
+
+    def _record_embedding(self, found: Nearness) -> Nearness:
+        self.counts.embeddings[found.outcome] += 1
+        return found
+
+    def _judge(self, question: Question, near: Neighbour, entry: CacheEntry) -> NearHit:
+        return NearHit(entry, near.similarity, find_difference(question.text, entry.question))
+
+    def record_near_miss(self, question: Question, near: NearHit) -> NearMiss | None:
+        """Remember a near hit that only a guard kept from being a candidate."""
+        control = self.control(question.policy)
+        if near.refused_by is None or not control.is_candidate(near.similarity):
+            return None
+        self.counts.refused[near.refused_by] += 1
+        shows = self.policy.shows_texts
+        miss = NearMiss(
+            at_s=self._clock(),
+            route=question.policy.route,
+            similarity=near.similarity,
+            refused_by=near.refused_by,
+            entry_id=near.entry.id,
+            question=question.text if shows else None,
+            other=near.entry.question if shows else None,
+        )
+        self.near_misses.append(miss)
+        return miss
+
+    async def say_the_same(self, answer: str, other: str) -> bool | None:
+        """Whether two answers could stand for each other; None if there is no room to find out.
+
+        That is decided before anything is compared: left out later, those that need a longer look
+        would be missing, and they are the ones that differ.
+        """
+        encode = self._encoder.encode if self._encoder is not None else None
+        verdict = self._comparer.submit(lambda: say_the_same(answer, other, encode))
+        if verdict is None:
+            self.counts.embeddings["comparison_dropped"] += 1
+            return None
+        return await verdict
+
+    def record_verdict(
+        self, question: Question, near: NearHit, is_same: bool
+    ) -> ControlChange | None:
+        """Take the model's own word on a near hit; returns what is served differently from now."""
+        self.counts.verdicts["semantic", "same" if is_same else "different"] += 1
+        change = self.control(question.policy).record(near.similarity, not is_same)
+        if change is not None:
+            self.counts.changes[change.reason] += 1
+            logger.info("cache route %s: %s", change.route, change.describe())
+            self.audit.write(
+                "control",
+                route=change.route,
+                before=change.before,
+                after=change.after,
+                reason=change.reason,
+                bound=change.bound,
+                limit=change.limit,
+                seen=change.seen,
+                wrong=change.wrong,
+            )
+        return change
+
+    async def keep(
+        self, question: Question, entry: CacheEntry, vector: Vector | None = None
+    ) -> bool:
+        """Store an answer, with its question's embedding where there is one; whether it is kept."""
+        sketch = self.sketch(question) if entry.finish_reason == "stop" else None
+        entry = replace(
+            entry,
+            expires_at_s=self._clock() + question.ttl_s,
+            is_comparable=sketch is not None,
+            vector=b"" if vector is None else vector.astype(np.float16).tobytes(),
+        )
+        data = encode_entry(entry)
+        if len(data) > self.policy.max_entry_bytes:
+            self.counts.not_kept["too_large"] += 1
+            return False
+        write = self._backend.write(entry.id, data, question.ttl_s, question.tags)
+        evicted = await self._guard(write, None)
+        if evicted is None:
+            return False
+        if sketch is not None:
+            self._add_to_index(entry, sketch)
+        for entry_id in evicted:
+            self.index.remove(entry_id)
+        self.counts.stored += 1
+        return entry.id not in evicted
+
+    async def delete_subject(self, tenant: str, subject: str) -> int:
+        """Delete all answers to one person's requests; returns how many.
+
+        Raises:
+            BackendError: If the backend does not answer; nothing may have been deleted.
+        """
+        return await self._delete_tagged("subject", subject_tag(tenant, subject))
+
+    async def delete_tenant(self, tenant: str) -> int:
+        """Delete all answers of a tenant; returns how many.
+
+        Raises:
+            BackendError: If the backend does not answer; nothing may have been deleted.
+        """
+        return await self._delete_tagged("tenant", tenant_tag(tenant))
+
+    async def _delete_tagged(self, kind: str, tag: str) -> int:
+        ids = await self._backend.find_tagged(tag)
+        num_deleted = await self._backend.delete(ids)
+        for entry_id in ids:
+            self.index.remove(entry_id)
+        self.counts.deleted += num_deleted
+        # The hash, not the person: the log outlives what was deleted.
+        self.audit.write("deleted", kind=kind, tag=tag, entries=num_deleted)
+        return num_deleted
+
+    async def follow_others(self) -> None:
+        """Take over what other runtimes changed in a shared backend."""
+        changes = await self._guard(self._backend.read_changes(), None)
+        if changes is None:
+            return
+        if changes.is_complete:
+            self.index.clear()
+        for entry_id in changes.removed:
+            self.index.remove(entry_id)
+        new = [entry_id for entry_id in changes.added if entry_id not in self.index]
+        for start in range(0, len(new), 200):
+            for entry in (await self._fetch(new[start : start + 200])).values():
+                if entry.is_comparable and self._encoder is not None:
+                    sketch = self._encoder.sketch(entry.question)
+                    if sketch is not None:
+                        self._add_to_index(entry, sketch)
+
+    def _add_to_index(self, entry: CacheEntry, sketch: Vector) -> None:
+        self.index.add(entry.id, entry.scope, sketch)
+        if entry.vector:
+            vector = np.frombuffer(entry.vector, np.float16).astype(np.float32)
+            self.index.learn(entry.id, vector)
+
+    async def measure(self) -> Size | None:
+        """Return what the backend holds; None where it does not answer."""
+        return await self._guard(self._backend.measure(), None)
+
+    async def close(self) -> None:
+        """Let go of threads and connections."""
+        self._comparer.close()
+        if self._embedder is not None:
+            self._embedder.close()
+        await self._backend.close()
+
+    async def _fetch(self, entry_ids: Sequence[str]) -> dict[str, CacheEntry]:
+        """Return the entries that live; the others leave the index."""
+        if not entry_ids:
+            return {}
+        found = await self._guard(self._backend.read(entry_ids), None)
+        if found is None:
+            return {}
+        entries = {}
+        for entry_id, data in zip(entry_ids, found, strict=True):
+            entry = None if data is None else await self._decode(data, entry_id)
+            if entry is None or entry.expires_at_s <= self._clock():
+                self.index.remove(entry_id)
+            else:
+                entries[entry_id] = entry
+        return entries
+
+    async def _decode(self, data: bytes, entry_id: str) -> CacheEntry | None:
+        try:
+            return decode_entry(data, entry_id)
+        except CorruptEntryError as error:
+            self.counts.errors["corrupt_entry"] += 1
+            self._corruption.record(error)
+            await self._guard(self._backend.delete([entry_id]), 0)
+            return None
+
+    async def _guard(self, asked: Awaitable[T], otherwise: T) -> T:
+        """Ask the backend; where it does not answer, count it and say so once."""
+        try:
+            answer = await asked
+        except BackendError as error:
+            self.counts.errors["backend"] += 1
+            self._outage.record(error)
+            return otherwise
+        if self._outage.clear():
+            logger.warning("the cache answers again")
+        return answer
+
+
+def _pays(question: Question, hit: NearHit) -> bool:
+    """Whether a hit is worth its embedding: it is a candidate to be served, or a wanted draft."""
+    policy = question.policy
+    if policy.mode is HitMode.DRAFT:
+        return True
+    return hit.refused_by is None and hit.similarity >= policy.similarities[0]

@@ -1,0 +1,399 @@
+"""Stands between the request hook and the engine: answers, drafts or compares.
+
+A failure of the cache is never a failure of a request: each step of its own is guarded, and what
+the guard catches is counted, logged once, and served by the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from time import monotonic_ns, perf_counter
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from evenkeel import spans
+from evenkeel_runtime.request.hook import RequestHook
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpRequest, charge_to
+from evenkeel_runtime.response_cache import vllm_outputs
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.gathered import Gathered
+from evenkeel_runtime.response_cache.lookup import (
+    Details,
+    Lookup,
+    describe_control,
+    describe_lookup,
+    find_outcome,
+    look_up,
+    verdict_word,
+)
+from evenkeel_runtime.response_cache.nearness import NearHit
+from evenkeel_runtime.response_cache.policy import HitMode
+from evenkeel_runtime.response_cache.private_text import PrivateText
+from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
+from evenkeel_runtime.response_cache.replays import REPLAY_CLASS, PendingReplay, Replays
+from evenkeel_runtime.wire.caller import Caller
+from evenkeel_runtime.wire.cause import Cause
+
+logger = logging.getLogger(__name__)
+
+Outputs = AsyncGenerator[Any, None]
+T = TypeVar("T")
+U = TypeVar("U")
+_KEPT_FINISHES = ("stop", "length")
+_FOLLOW_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of the engine."""
+
+    run: EngineRun
+    prompt: Any
+    params: Any
+    request_id: str
+    options: dict[str, Any]
+
+
+class CachedEngine:
+    """The cache hook of one server.
+
+    Args:
+        cache: The cache.
+        hook: Records replays; counts failures.
+        engine: vLLM's engine client.
+        random_share: Draws a number in [0, 1), to choose what is compared.
+    """
+
+    def __init__(
+        self,
+        cache: ResponseCache,
+        hook: RequestHook,
+        engine: Any,
+        random_share: Callable[[], float] = random.random,
+    ) -> None:
+        self.cache = cache
+        self._hook = hook
+        self._engine = engine
+        self._model = vllm_outputs.describe_model(engine)
+        self._private = PrivateText(cache.policy.user_words)
+        self._random = random_share
+        self._num_running = 0
+        self.replays = Replays(self._replay, lambda: self._num_running == 0)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._follower: asyncio.Task[None] | None = None
+
+    @property
+    def num_background(self) -> int:
+        """Answers that are being compared or stored."""
+        return len(self._tasks)
+
+    def answer(
+        self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
+    ) -> Outputs:
+        """Return the outputs of one run, the engine's or the cache's."""
+        call = _Call(run, prompt, params, request_id, options)
+        if self.cache.policy.backend == "redis" and self._follower is None:
+            self._follower = asyncio.get_running_loop().create_task(self._follow())
+        try:
+            question = self._read(call)
+        except Exception as error:
+            self._record_error(error)
+            question = Bypass("internal_error")
+        if isinstance(question, Bypass):
+            self.cache.counts.bypasses[question.reason] += 1
+            self.cache.counts.outcomes["bypass"] += 1
+            run.response_cache = "bypass"
+            run.cache[spans.CACHE_REASON] = question.reason
+            return self._count_running(self._bypass(call))
+        return self._count_running(self._answer(call, question))
+
+    def _read(self, call: _Call) -> Question | Bypass:
+        request = call.run.request
+        if request is None or request.path != "/v1/chat/completions":
+            return Bypass("not_chat")
+        sampling = vllm_outputs.read_sampling(call.params)
+        if sampling is None or vllm_outputs.find_prompt_tokens(call.prompt) is None:
+            return Bypass("not_text")
+        return read_question(
+            bytes(request.body),
+            request.caller,
+            sampling,
+            self._model,
+            self.cache.modes.policy,
+            self._private,
+        )
+
+    async def _answer(self, call: _Call, question: Question) -> Outputs:
+        looking: asyncio.Task[Lookup] | None = None
+        found = Lookup()
+        if question.policy.mode is HitMode.SHADOW:
+            # Beside the model: what only watches must not delay.
+            looking = asyncio.get_running_loop().create_task(self._look_up(question))
+        else:
+            with charge_to(call.run.holds, Cause.HOST_CACHE):
+                found = await self._look_up(question)
+                question = self.cache.modes.as_now(question)
+                hit = await self._guard(self._choose(call, question, found), None)
+            if hit is not None:
+                yield hit
+                return
+        gathered, began = Gathered(), 0.0
+        outputs: Outputs | None = None
+        try:
+            await _enter(call)
+            outputs = self._generate(call)
+            began = perf_counter()
+            async for output in outputs:
+                vllm_outputs.gather(gathered, output)
+                yield output
+        finally:
+            generation_s = perf_counter() - began
+            if outputs is not None:
+                await outputs.aclose()
+            if looking is not None and gathered.finish_reason is None:
+                looking.cancel()
+        if looking is None:
+            self._record_outcome(call.run, question, found)
+        # The response ends meanwhile; the request's record waits for what is learned.
+        learning = self._in_background(self._learn(call.run, question, looking or found, gathered))
+        call.run.learning = learning
+        self._in_background(self._keep(question, gathered, generation_s, learning))
+
+    async def _learn(
+        self,
+        run: EngineRun,
+        question: Question,
+        looking: Lookup | asyncio.Task[Lookup],
+        gathered: Gathered,
+    ) -> Lookup:
+        """Compare the model's own answer with what the cache knew; returns what that was."""
+        if isinstance(looking, Lookup):
+            found = looking
+        else:
+            found = await looking
+            run.cache.update(describe_lookup(question, found))
+            self._record_outcome(run, question, found)
+        run.cache |= await self._guard(self._compare(question, found, gathered), {})
+        return found
+
+    def _record_outcome(self, run: EngineRun, question: Question, found: Lookup) -> None:
+        run.response_cache = run.response_cache or find_outcome(question, found)
+        self.cache.counts.outcomes[run.response_cache] += 1
+
+    async def _look_up(self, question: Question) -> Lookup:
+        return await self._guard(look_up(self.cache, question), Lookup())
+
+    async def _choose(self, call: _Call, question: Question, found: Lookup) -> Any:
+        """Return the output that is served, if one is; else hand the engine a draft, if it may."""
+        call.run.cache.update(describe_lookup(question, found))
+        if question.policy.mode is HitMode.SHADOW:
+            return None
+        control = self.cache.control(question.policy)
+        entry, near = found.exact, found.near
+        if entry is not None:
+            return self._serve(call, found, "exact", entry)
+        if near is None:
+            return None
+        call.run.cache.update(describe_control(control))
+        may_serve = question.policy.mode is HitMode.SERVE and near.refused_by is None
+        if may_serve and control.may_serve(near.similarity):
+            if self._random() < control.verdict_ratio:
+                self._queue_replay(call, question, near)
+            return self._serve(call, found, "semantic", near.entry)
+        vllm_outputs.hand_draft(call.params, near.entry.token_ids)
+        call.run.response_cache = "draft"
+        call.run.cache[spans.CACHE_DRAFT_TOKENS] = len(near.entry.token_ids)
+        return None
+
+    def _serve(self, call: _Call, found: Lookup, layer: str, entry: CacheEntry) -> Any:
+        run = call.run
+        tokens = vllm_outputs.find_prompt_tokens(call.prompt)
+        assert tokens is not None  # `_read` saw them.
+        output = vllm_outputs.make_hit(call.request_id, tokens, entry)
+        run.is_from_cache = True
+        run.response_cache = layer
+        run.cache[spans.CACHE_SAVED_TOKENS] = len(entry.token_ids)
+        run.cache[spans.CACHE_SAVED_S] = entry.generation_s
+        if run.request is not None:
+            run.request.cache_header = layer
+        self.cache.counts.outcomes[layer] += 1
+        self.cache.counts.record_saved(layer, len(entry.token_ids), entry.generation_s)
+        return output
+
+    async def _compare(self, question: Question, found: Lookup, gathered: Gathered) -> Details:
+        """Hold the model's own answer against what the cache would have said."""
+        if gathered.finish_reason not in _KEPT_FINISHES:
+            return {}
+        cache = self.cache
+        if found.exact is not None:
+            is_same = await cache.say_the_same(found.exact.text, gathered.text)
+            if is_same is None:
+                return {}
+            cache.counts.verdicts["exact", verdict_word(is_same)] += 1
+            return {spans.CACHE_VERDICT: verdict_word(is_same)}
+        near = found.near
+        if near is None:
+            return {}
+        control = cache.control(question.policy)
+        if not control.is_candidate(near.similarity):
+            return {}
+        miss = cache.record_near_miss(question, near)
+        if miss is not None:
+            is_same = miss.was_same = await cache.say_the_same(near.entry.text, gathered.text)
+            return {} if is_same is None else {spans.CACHE_VERDICT: verdict_word(is_same)}
+        if self._random() >= control.verdict_ratio:
+            return {}
+        return await self._judge(question, near, gathered.text)
+
+    async def _judge(self, question: Question, near: NearHit, text: str) -> Details:
+        is_same = await self.cache.say_the_same(near.entry.text, text)
+        if is_same is None:
+            return {}
+        change = self.cache.record_verdict(question, near, is_same)
+        said: Details = {spans.CACHE_VERDICT: verdict_word(is_same)}
+        said |= describe_control(self.cache.control(question.policy))
+        if change is not None:
+            said[spans.CACHE_CHANGE] = change.describe()
+        return said
+
+    async def _keep(
+        self,
+        question: Question,
+        gathered: Gathered,
+        generation_s: float,
+        learning: asyncio.Task[Lookup | None],
+    ) -> None:
+        found = await learning
+        counts, text = self.cache.counts, gathered.text
+        if gathered.finish_reason not in _KEPT_FINISHES or not text:
+            counts.not_kept["unfinished"] += 1
+        elif self._private.find_personal(text) is not None:
+            counts.not_kept["personal_data"] += 1
+        else:
+            entry = CacheEntry(
+                id=question.id,
+                scope=question.scope,
+                tenant=question.tenant,
+                subjects=question.subjects,
+                question=question.text,
+                text=text,
+                token_ids=tuple(gathered.token_ids),
+                finish_reason=gathered.finish_reason,
+                stop_reason=gathered.stop_reason,
+                generation_s=generation_s,
+                expires_at_s=0.0,
+            )
+            await self.cache.keep(question, entry, None if found is None else found.vector)
+
+    def _queue_replay(self, call: _Call, question: Question, near: NearHit) -> None:
+        options, is_last = vllm_outputs.make_replay_options(self._engine, call.options)
+        caller = Caller() if call.run.request is None else call.run.request.caller
+        replay = PendingReplay(
+            request_id=f"replay-{uuid4().hex}",
+            question=question,
+            near=near,
+            prompt=call.prompt,
+            params=vllm_outputs.make_replay(call.params),
+            options=options,
+            caller=replace(caller, slo_class=REPLAY_CLASS, parent=None, trace_state=""),
+            can_run_any_time=is_last,
+        )
+        self.cache.counts.replays["queued" if self.replays.add(replay) else "dropped"] += 1
+
+    async def _replay(self, replay: PendingReplay) -> None:
+        """Have the model answer what the cache answered, and compare."""
+        CURRENT_REQUEST.set(None)  # The worker's context is a copy of some request's.
+        run = self._hook.start_run(replay.request_id, replay.params)
+        run.request = HttpRequest("chat", replay.caller, run.arrival_ns, run.arrival_unix_ns)
+        run.request.is_over = True
+        run.response_cache = "replay"
+        run.cache[spans.CACHE_SIMILARITY] = replay.near.similarity
+        try:
+            async for _ in self._hook.observe(run, self._replay_outputs(run, replay)):
+                pass
+        except Exception as error:
+            self.cache.counts.replays["failed"] += 1
+            logger.debug("a replay failed", exc_info=error)
+
+    async def _replay_outputs(self, run: EngineRun, replay: PendingReplay) -> Outputs:
+        gathered = Gathered()
+        outputs = self._engine.generate(
+            replay.prompt, replay.params, replay.request_id, **replay.options
+        )
+        try:
+            async for output in outputs:
+                vllm_outputs.gather(gathered, output)
+                yield output
+        finally:
+            await outputs.aclose()
+        if gathered.finish_reason in _KEPT_FINISHES:
+            judged = self._judge(replay.question, replay.near, gathered.text)
+            run.cache |= await self._guard(judged, {})
+            self.cache.counts.replays["done"] += 1
+
+    async def _bypass(self, call: _Call) -> Outputs:
+        await _enter(call)
+        outputs = self._generate(call)
+        try:
+            async for output in outputs:
+                yield output
+        finally:
+            await outputs.aclose()
+
+    def _generate(self, call: _Call) -> Outputs:
+        outputs: Outputs = self._engine.generate(
+            call.prompt, call.params, call.request_id, **call.options
+        )
+        return outputs
+
+    async def _count_running(self, outputs: Outputs) -> Outputs:
+        self._num_running += 1
+        try:
+            async for output in outputs:
+                yield output
+        finally:
+            self._num_running -= 1
+            await outputs.aclose()
+
+    async def _follow(self) -> None:
+        """Take over what other runtimes store, until the server stops."""
+        try:
+            while True:
+                await self._guard(self.cache.follow_others(), None)
+                await asyncio.sleep(_FOLLOW_EVERY_S)
+        finally:
+            await self.cache.close()
+
+    def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T | None]:
+        guarded: Coroutine[Any, Any, T | None] = self._guard(work, None)
+        task = asyncio.get_running_loop().create_task(guarded)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _guard(self, work: Awaitable[T], otherwise: U) -> T | U:
+        try:
+            return await work
+        except Exception as error:
+            self._record_error(error)
+            return otherwise
+
+    def _record_error(self, error: Exception) -> None:
+        self.cache.counts.errors["internal"] += 1
+        self._hook.recorder.record_internal_error(error)
+
+
+async def _enter(call: _Call) -> None:
+    """Wait for the request's turn, where control has it wait: the engine must answer it."""
+    run = call.run
+    if run.request is not None and run.request.door is not None:
+        await run.request.door.enter()
+        if run.request.visit is not None:
+            # Whether it is late is known since the gate has let it in.
+            call.options["priority"] = run.request.visit.priority
+    run.submitted_ns = monotonic_ns()

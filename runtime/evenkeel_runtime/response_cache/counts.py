@@ -1,0 +1,49 @@
+"""What the cache did so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class CacheCounts:
+    """Counters since the start; all only grow.
+
+    Attributes:
+        outcomes: Requests by what the cache did for them (docs/cache.md).
+        bypasses: Requests it had nothing to do with, by reason.
+        refused: Near hits that a guard refused, by guard.
+        verdicts: Comparisons with the model's own answer, by layer and verdict.
+        embeddings: Lookups beyond the exact one by what came of their embeddings, and comparisons
+            that there was no room for (docs/cache.md).
+        not_kept: Answers that were not stored, by reason.
+        errors: Failures of the cache, by kind; each such request was served by the model.
+        replays: Replays by what became of them.
+        changes: Changes of what is served, by reason.
+        saved_tokens: Output tokens that the engine did not have to make, by layer.
+        saved_s: Seconds that the model had taken for the answers served, by layer.
+        lookup_s: Seconds of looking, embeddings included.
+        stored: Answers stored.
+        deleted: Entries deleted on request.
+    """
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    bypasses: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    embeddings: Counter[str] = field(default_factory=Counter)
+    not_kept: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    replays: Counter[str] = field(default_factory=Counter)
+    changes: Counter[str] = field(default_factory=Counter)
+    saved_tokens: Counter[str] = field(default_factory=Counter)
+    saved_s: dict[str, float] = field(default_factory=dict)
+    lookup_s: float = 0.0
+    stored: int = 0
+    deleted: int = 0
+
+    def record_saved(self, layer: str, tokens: int, seconds: float) -> None:
+        """Count what one hit spared the engine."""
+        self.saved_tokens[layer] += tokens
+        self.saved_s[layer] = self.saved_s.get(layer, 0.0) + seconds

@@ -1,0 +1,142 @@
+"""Embeds questions for lookups: within a time limit, a short queue, and a share of a core.
+
+An embedding takes some 12 ms of a core, which on a small machine the model lacks. Those that find a
+neighbour save far more than that. The others may take `SHARE` of a core, waits in vain included;
+beyond it, questions are not embedded and the model answers
+(docs/decisions/0187-embeddings-within-a-limit.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Event, Lock
+from time import monotonic, thread_time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenkeel_runtime.response_cache.worker import Worker
+
+Vector = NDArray[np.float32]
+
+# Of a core, for embeddings that find nothing; and what may be saved up, in seconds of it.
+SHARE = 0.02
+SAVED_UP_S = 2.0
+# An embedding that finds a neighbour pays for so many, itself included.
+PAID_BY_A_FIND = 10
+# Behind the one that runs; more would be late for certain.
+_MAX_WAITING = 2
+
+
+class EmbeddingBudget:
+    """Seconds that embeddings may take; may be used from several threads.
+
+    Args:
+        clock: Seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._left_s = SAVED_UP_S
+        self._at_s = clock()
+        self._lock = Lock()
+
+    def has_any(self) -> bool:
+        """Whether anything may be embedded now."""
+        with self._lock:
+            now_s = self._clock()
+            self._add((now_s - self._at_s) * SHARE)
+            self._at_s = now_s
+            return self._left_s > 0
+
+    def spend(self, cost_s: float) -> None:
+        """Take what an embedding cost."""
+        with self._lock:
+            self._left_s -= cost_s
+
+    def record_find(self, cost_s: float) -> None:
+        """Give back what a lookup cost that found a neighbour, and more to look on with."""
+        with self._lock:
+            self._add(PAID_BY_A_FIND * cost_s)
+
+    def _add(self, seconds: float) -> None:
+        self._left_s = min(self._left_s + seconds, SAVED_UP_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What came of a request for embeddings.
+
+    Attributes:
+        vectors: Of the first texts, in order: those that were ready in time.
+        outcome: `done`, or why not all are there: `late`, `queue_full`, `budget`.
+        cost_s: CPU seconds they took.
+    """
+
+    vectors: tuple[Vector, ...]
+    outcome: str
+    cost_s: float = 0.0
+
+
+class Embedder:
+    """Embeds on a thread of its own; belongs to the server's event loop.
+
+    Args:
+        encode: Returns a text's embedding.
+        limit_s: Longest that anybody waits for it.
+        budget: What it may cost.
+    """
+
+    def __init__(
+        self, encode: Callable[[str], Vector], limit_s: float, budget: EmbeddingBudget | None = None
+    ) -> None:
+        self.budget = budget or EmbeddingBudget()
+        self._encode = encode
+        self._limit_s = limit_s
+        self._worker = Worker("cache-embedding", _MAX_WAITING, limit_s)
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """Return the embeddings of as many of the texts as are ready within the limit."""
+        if not self.budget.has_any():
+            return Embedded((), "budget")
+        ready: list[Vector] = []
+        given_up = Event()
+        paid_s: list[float] = []
+        job = self._worker.submit(lambda: self._work(texts, ready, given_up, paid_s))
+        if job is None:
+            return Embedded((), "queue_full")
+        try:
+            async with asyncio.timeout(self._limit_s):
+                cost_s = await job
+        except TimeoutError:
+            # Waiting in vain costs the request as much, however little was computed.
+            paid_s.append(self._limit_s)
+            self.budget.spend(self._limit_s)
+            return Embedded(tuple(ready), "late")
+        finally:
+            given_up.set()
+        return Embedded(tuple(ready), "done", cost_s)
+
+    def _work(
+        self, texts: Sequence[str], ready: list[Vector], given_up: Event, paid_s: list[float]
+    ) -> float:
+        """Embed until all is done or nobody waits; returns the CPU seconds it took.
+
+        They are taken from the budget, less what was paid already for waiting in vain.
+        """
+        began_s = thread_time()
+        try:
+            for text in texts:
+                if given_up.is_set():
+                    break
+                ready.append(self._encode(text))
+        finally:
+            cost_s = thread_time() - began_s
+            self.budget.spend(max(0.0, cost_s - sum(paid_s)))
+        return cost_s
+
+    def close(self) -> None:
+        """Drop what waits."""
+        self._worker.close()

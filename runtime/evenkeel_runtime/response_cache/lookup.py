@@ -1,0 +1,102 @@
+"""What the cache knows of one question, and how it is said on the request's span."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+
+from evenkeel import spans
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.embedder import Vector
+from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.nearness import NearHit
+from evenkeel_runtime.response_cache.policy import HitMode
+from evenkeel_runtime.response_cache.question import Question
+from evenkeel_runtime.response_cache.serve_control import ServeControl
+
+Details = dict[str, str | int | float]
+
+
+@dataclass(slots=True)
+class Lookup:
+    """What was found.
+
+    Attributes:
+        exact: The answer to exactly this request.
+        near: The best answer to a question in other words; not looked for beside an exact one.
+        vector: The question's embedding, where it was made.
+        seconds: What looking took, the embedding included.
+        embedding_s: What comparing meanings took, where there was anything to compare with.
+        missing: Why there is no embedding, though there was something to compare with.
+    """
+
+    exact: CacheEntry | None = None
+    near: NearHit | None = None
+    vector: Vector | None = None
+    seconds: float = 0.0
+    embedding_s: float | None = None
+    missing: str | None = None
+
+
+async def look_up(cache: ResponseCache, question: Question) -> Lookup:
+    """Look for the request, then for its neighbours; nothing is embedded where there are none."""
+    started = perf_counter()
+    found = Lookup(exact=await cache.find_exact(question))
+    if found.exact is None and cache.index.has_scope(question.scope):
+        sketch = cache.sketch(question)
+        if sketch is not None:
+            await _compare_meanings(cache, question, sketch, found)
+    found.seconds = perf_counter() - started
+    cache.counts.lookup_s += found.seconds
+    return found
+
+
+async def _compare_meanings(
+    cache: ResponseCache, question: Question, sketch: Vector, found: Lookup
+) -> None:
+    began = perf_counter()
+    near = await cache.find_near(question, sketch)
+    found.near, found.vector = near.hit, near.vector
+    if near.outcome != "nothing_near":
+        found.embedding_s = perf_counter() - began
+        if near.vector is None:
+            found.missing = f"embedding_{near.outcome}"
+
+
+def describe_lookup(question: Question, found: Lookup) -> Details:
+    """Return the span attributes of a lookup."""
+    said: Details = {
+        spans.CACHE_MODE: question.policy.mode.value,
+        spans.CACHE_LOOKUP_S: found.seconds,
+    }
+    if found.embedding_s is not None:
+        said[spans.CACHE_EMBEDDING_S] = found.embedding_s
+    if found.missing is not None:
+        said[spans.CACHE_REASON] = found.missing
+    if found.near is not None:
+        said[spans.CACHE_SIMILARITY] = found.near.similarity
+        if found.near.refused_by is not None:
+            said[spans.CACHE_REASON] = found.near.refused_by
+    return said
+
+
+def describe_control(control: ServeControl) -> Details:
+    """Return the span attributes of the evidence: what is served from, the bound, the limit."""
+    said: Details = {
+        spans.CACHE_BOUND: control.current.bound,
+        spans.CACHE_LIMIT: control.limit,
+    }
+    if control.threshold is not None:
+        said[spans.CACHE_THRESHOLD] = control.threshold
+    return said
+
+
+def find_outcome(question: Question, found: Lookup) -> str:
+    """Return the word for a request that the model answered without the cache's help."""
+    has_found = found.exact is not None or found.near is not None
+    return "shadow" if has_found and question.policy.mode is HitMode.SHADOW else "miss"
+
+
+def verdict_word(is_same: bool) -> str:
+    """Return the word for a comparison with the model's own answer."""
+    return "same" if is_same else "different"

@@ -1,0 +1,81 @@
+"""Shows on the server's own `/metrics` what the cache did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from evenkeel_runtime.asgi.metrics import ScrapedMetrics
+from evenkeel_runtime.response_cache.cache import ResponseCache
+
+
+class CacheMetrics(ScrapedMetrics):
+    """The metrics of docs/cache.md."""
+
+    def __init__(self, cache: ResponseCache) -> None:
+        super().__init__("evenkeel_cache_")
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        """Return what the cache counted, and what its control allows."""
+        counts = self._cache.counts
+        yield self.counters(
+            "requests", "Requests by what the cache did", "outcome", counts.outcomes
+        )
+        yield self.counters(
+            "bypasses", "Requests that are none for the cache", "reason", counts.bypasses
+        )
+        yield self.counters(
+            "guard_refusals", "Near hits that a guard refused", "guard", counts.refused
+        )
+        yield self.counters(
+            "embeddings", "Questions to compare, by outcome", "outcome", counts.embeddings
+        )
+        yield self.counters("not_kept", "Answers that were not stored", "reason", counts.not_kept)
+        errors = {"backend": 0, "corrupt_entry": 0, "internal": 0} | dict(counts.errors)
+        yield self.counters("errors", "Failures of the cache; the model answered", "kind", errors)
+        yield self.counters("replays", "Second looks at served answers", "outcome", counts.replays)
+        yield self.counters("changes", "Changes of what is served", "reason", counts.changes)
+        yield self.counters("saved_tokens", "Output tokens not made", "layer", counts.saved_tokens)
+        yield self.counters(
+            "saved_seconds", "Seconds of generation spared", "layer", counts.saved_s
+        )
+        yield self.counter(
+            "lookup_seconds", "Seconds of looking, embeddings included", counts.lookup_s
+        )
+        yield self.counters(
+            "verdicts",
+            "Comparisons with the model's own answer",
+            ("layer", "verdict"),
+            counts.verdicts,
+        )
+        yield self.counter("stored", "Answers stored", counts.stored)
+        yield self.counter("deleted", "Entries deleted", counts.deleted)
+        yield self.gauge("indexed", "Questions that can be compared", len(self._cache.index))
+        yield from self._collect_control()
+
+    def _collect_control(self) -> Iterator[Metric]:
+        controls = self._cache.controls
+        yield self.gauges(
+            "wrong_hit_bound",
+            "What the rate of wrong near hits does not exceed",
+            ("route", "similarity"),
+            {
+                (route, f"{rung.similarity:g}"): rung.bound
+                for route, control in controls.items()
+                for rung in control.rungs
+            },
+        )
+        yield self.gauges(
+            "serve_threshold",
+            "Cosine from which on near hits are served; absent while they are not",
+            "route",
+            {
+                route: control.threshold
+                for route, control in controls.items()
+                if control.threshold is not None
+            },
+        )
+        limits = {route: control.limit for route, control in controls.items()}
+        yield self.gauges("wrong_hit_limit", "Declared limit of that rate", "route", limits)

@@ -1,0 +1,149 @@
+"""What the cache may do, route by route; docs/cache.md explains each key of its TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from evenkeel.errors import ConfigurationError
+
+OTHER_ROUTES = "*"
+_Ratio = Annotated[float, Field(ge=0, le=1)]
+
+
+class HitMode(StrEnum):
+    """What happens with a request that something like it was answered before."""
+
+    SERVE = "serve"
+    DRAFT = "draft"
+    SHADOW = "shadow"
+    OFF = "off"
+
+
+class TimeToLive(StrEnum):
+    """How fast answers grow old; `auto` looks for words such as today, price, in stock."""
+
+    STATIC = "static"
+    DYNAMIC = "dynamic"
+    AUTO = "auto"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RoutePolicy(_Model):
+    """What the cache does with the requests of one route (header `x-evenkeel-route`).
+
+    Attributes:
+        route: Value of the header; `*` for requests of all other routes and of none.
+        mode: What a hit does.
+        semantic: Whether questions in other words count at all.
+        similarities: Cosines from which on a near hit may be served, the lowest first; which of
+            them holds at the moment is decided by evidence.
+        draft_similarity: Cosine from which on a near hit is handed on as a draft.
+        wrong_hit_limit: Highest rate of wrong semantic hits that is accepted.
+        alpha: Probability that the bound on that rate is wrong at any time.
+        replay_ratio: Share of served near hits that the model answers again, to compare.
+        ttl: How fast answers grow old.
+        max_temperature: Hottest sampling that is cached; a request with a seed always is.
+    """
+
+    route: str = OTHER_ROUTES
+    mode: HitMode = HitMode.SHADOW
+    semantic: bool = True
+    similarities: tuple[_Ratio, ...] = (0.8, 0.87, 0.93, 0.97)
+    draft_similarity: _Ratio = 0.6
+    wrong_hit_limit: float = Field(default=0.02, gt=0, lt=0.5)
+    alpha: float = Field(default=0.05, gt=0, lt=0.5)
+    replay_ratio: float = Field(default=0.1, gt=0, le=1)
+    ttl: TimeToLive = TimeToLive.AUTO
+    max_temperature: float = Field(default=0.0, ge=0, le=2)
+
+    @model_validator(mode="after")
+    def _is_ladder(self) -> RoutePolicy:
+        if not self.similarities or list(self.similarities) != sorted(set(self.similarities)):
+            raise ValueError("similarities must rise from one to the next")
+        if self.draft_similarity > self.similarities[0]:
+            raise ValueError("draft_similarity must not exceed the first of similarities")
+        return self
+
+
+class CachePolicy(_Model):
+    """The whole file.
+
+    Attributes:
+        backend: `memory`, in this process, or `redis`, shared by several runtimes.
+        redis_url: Address of Redis, password included; `@PATH` reads it from a file.
+        redis_prefix: What the cache's keys in Redis begin with.
+        redis_timeout_s: Longest that a request waits for Redis; the model answers then.
+        embedding_timeout_s: Longest that a request waits for embeddings; the model answers then.
+        max_bytes: Most memory for entries; the least recently used go first.
+        max_entry_bytes: Largest answer that is kept.
+        static_ttl_s: How long answers of the static class live.
+        dynamic_ttl_s: How long answers of the dynamic class live.
+        audit_log: File that each change of the cache's rules and each deletion is appended to,
+            below the data folder unless absolute.
+        shows_texts: Whether the list of near misses shows questions.
+        user_words: Words behind "my" that make a question about its asker, besides the usual.
+        routes: The policies; without any, every route is in shadow.
+    """
+
+    backend: Annotated[str, Field(pattern="^(memory|redis)$")] = "memory"
+    redis_url: SecretStr | None = None
+    redis_prefix: str = Field(default="evenkeel:cache", pattern=r"^[\w:.-]+$")
+    redis_timeout_s: float = Field(default=0.25, ge=0.01, le=10)
+    embedding_timeout_s: float = Field(default=0.05, ge=0.001, le=10)
+    max_bytes: int = Field(default=256 * 1024 * 1024, ge=4096)
+    max_entry_bytes: int = Field(default=256 * 1024, ge=1024)
+    static_ttl_s: float = Field(default=24 * 3600, gt=0, le=24 * 3600)
+    dynamic_ttl_s: float = Field(default=600, ge=300, le=900)
+    audit_log: Path = Path("cache-audit.jsonl")
+    shows_texts: bool = False
+    user_words: tuple[str, ...] = ()
+    routes: tuple[RoutePolicy, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> CachePolicy:
+        if (self.backend == "redis") != (self.redis_url is not None):
+            raise ValueError('redis_url and backend = "redis" need each other')
+        names = [policy.route for policy in self.routes]
+        if len(names) != len(set(names)):
+            raise ValueError("two policies have the same route")
+        return self
+
+    def find_route(self, route: str | None) -> RoutePolicy:
+        """Return the policy of a route, else that of `*`, else the defaults."""
+        by_name = {policy.route: policy for policy in self.routes}
+        return by_name.get(route or OTHER_ROUTES) or by_name.get(OTHER_ROUTES) or RoutePolicy()
+
+    @property
+    def needs_embeddings(self) -> bool:
+        """Whether any route compares meanings."""
+        policies = self.routes or (RoutePolicy(),)
+        has_rest = any(policy.route == OTHER_ROUTES for policy in policies)
+        return not has_rest or any(p.semantic and p.mode is not HitMode.OFF for p in policies)
+
+
+def read_policy(path: Path) -> CachePolicy:
+    """Read the cache's TOML file.
+
+    Raises:
+        ConfigurationError: If it cannot be read, or a key or a value in it is wrong.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"cache file {path} cannot be read: {error}") from error
+    try:
+        return CachePolicy(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "the file"
+        value = "" if first["loc"][-1:] == ("redis_url",) or not first["loc"] else first["input"]
+        said = f" (value {value!r})" if value != "" else ""
+        raise ConfigurationError(f"{path}: {name}: {first['msg']}{said}") from error

@@ -1,0 +1,229 @@
+"""Reads a chat request: what makes it the same as another, and whether it may be cached at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evenkeel.embedding import MAX_TOKENS
+from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy, TimeToLive
+from evenkeel_runtime.response_cache.private_text import PrivateText
+from evenkeel_runtime.wire.caller import Caller
+
+# They change how an answer is delivered or accounted, not what it says.
+_NOT_IN_KEY = frozenset(
+    "stream stream_options stream_interval user safety_identifier request_id session_id priority "
+    "metadata store service_tier prompt_cache_key messages".split()
+)
+_TOOL_KEYS = ("tools", "functions", "function_call")
+_TRANSFER_KEYS = ("kv_transfer_params", "ec_transfer_params", "mm_processor_kwargs")
+_VOLATILE = re.compile(
+    r"\b(?:today|tonight|tomorrow|yesterday|now|current|currently|latest|newest|recent|price|cost|"
+    r"costs|cheap|sale|offer|discount|stock|available|availability|open|weather|news|score|rate|"
+    r"this (?:week|month|year)|status)\b",
+    re.IGNORECASE,
+)
+# What MiniLM reads of a question; a token is at least a character long.
+MAX_QUESTION_CHARS = 8 * MAX_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What the engine was told, defaults of the server included.
+
+    Attributes:
+        temperature: 0 is greedy.
+        values: Everything that shapes the answer and does not depend on the prompt's length.
+        num_sequences: `n`.
+        wants_logprobs: Of the answer or the prompt.
+        seed: None where none was given.
+    """
+
+    temperature: float
+    values: Mapping[str, Any]
+    num_sequences: int = 1
+    wants_logprobs: bool = False
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """The request goes to the model as if there were no cache; `reason` is counted."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request that may be cached.
+
+    Attributes:
+        id: Hash of all that makes it exactly the same as another.
+        scope: Hash of the same without the last message.
+        text: The last message.
+        is_comparable: Whether its text may be compared with others': short enough, of a route that
+            allows it.
+        policy: The route's.
+        ttl_s: How long its answer may live.
+        tags: What its answer can be found by, to delete it.
+    """
+
+    id: str
+    scope: str
+    text: str
+    is_comparable: bool
+    tenant: str
+    policy: RoutePolicy
+    ttl_s: float
+    subjects: tuple[str, ...]
+
+    @property
+    def tags(self) -> list[str]:
+        """What its answer can be found by."""
+        return [tenant_tag(self.tenant), *self.subjects]
+
+
+def subject_tag(tenant: str, subject: str) -> str:
+    """Return the tag of a person: the request's `user`, or the session's header; hashed."""
+    return f"subject-{_hash(['subject', tenant, subject])}"
+
+
+def tenant_tag(tenant: str) -> str:
+    """Return the tag of a tenant, hashed."""
+    return f"tenant-{_hash(['tenant', tenant])}"
+
+
+def read_question(
+    body: bytes,
+    caller: Caller,
+    sampling: Sampling,
+    model: str,
+    policy: CachePolicy,
+    private: PrivateText,
+) -> Question | Bypass:
+    """Return the question of a chat request, or why it is none for the cache.
+
+    Args:
+        body: The request's JSON.
+        caller: Who asks.
+        sampling: What the engine was told.
+        model: What identifies the served weights, beyond the name the client uses.
+        policy: The cache's.
+        private: Judges texts.
+    """
+    route = policy.find_route(caller.route)
+    if route.mode is HitMode.OFF:
+        return Bypass("route_off")
+    asked = _read_object(body)
+    if asked is None:
+        return Bypass("unreadable")
+    reason = _find_bypass(asked, sampling, route)
+    if reason is not None:
+        return Bypass(reason)
+    messages = _normalise(asked["messages"])
+    if messages is None:
+        return Bypass("not_text")
+    *context, last = messages
+    if last["role"] != "user" or not isinstance(last["content"], str) or not last["content"]:
+        return Bypass("no_question")
+    everything = "\n".join(str(message["content"]) for message in messages)
+    if private.find_personal(everything) is not None:
+        return Bypass("personal_data")
+    users_text = "\n".join(str(m["content"]) for m in messages if m["role"] == "user")
+    if any(private.is_about_asker(part) for part in users_text.split("\n")):
+        return Bypass("about_asker")
+
+    tenant = caller.tenant or ""
+    common = {
+        "tenant": tenant,
+        "prompt": [caller.prompt_name, caller.prompt_version],
+        "served": model,
+        "sampling": dict(sampling.values),
+        "body": {k: v for k, v in asked.items() if k not in _NOT_IN_KEY},
+        "context": context,
+        "last": {k: v for k, v in last.items() if k != "content"},
+    }
+    persons = (asked.get("user"), asked.get("safety_identifier"), caller.session_id)
+    return Question(
+        id=_hash(["entry", common, last["content"]]),
+        scope=_hash(["scope", common]),
+        text=last["content"],
+        is_comparable=route.semantic and len(last["content"]) <= MAX_QUESTION_CHARS,
+        tenant=tenant,
+        policy=route,
+        ttl_s=_find_ttl(route, policy, last["content"]),
+        subjects=tuple(sorted({subject_tag(tenant, p) for p in persons if isinstance(p, str)})),
+    )
+
+
+def _find_bypass(asked: dict[str, Any], sampling: Sampling, route: RoutePolicy) -> str | None:
+    if any(asked.get(key) for key in _TOOL_KEYS) or asked.get("tool_choice") not in (None, "none"):
+        return "tools"
+    if sampling.num_sequences != 1 or asked.get("use_beam_search"):
+        return "several_answers"
+    if sampling.wants_logprobs:
+        return "logprobs"
+    if any(asked.get(key) for key in _TRANSFER_KEYS):
+        return "transfer"
+    if sampling.seed is None and sampling.temperature > route.max_temperature:
+        return "sampled"
+    if not isinstance(asked.get("messages"), list) or not asked["messages"]:
+        return "no_question"
+    for message in asked["messages"]:
+        if not isinstance(message, dict):
+            return "unreadable"
+        if message.get("role") in ("tool", "function") or message.get("tool_calls"):
+            return "tools"
+    return None
+
+
+def _normalise(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """Return the messages with texts in one form; None if one holds something else than text."""
+    result = []
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            parts = [p.get("text") if _is_text(p) else None for p in content]
+            if not all(isinstance(part, str) for part in parts):
+                return None
+            # vLLM's templates put parts of text under each other.
+            content = "\n".join(map(str, parts))
+        if not isinstance(content, str) or not isinstance(message.get("role"), str):
+            return None
+        result.append({**message, "content": normalise_text(content)})
+    return result
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text"
+
+
+def normalise_text(text: str) -> str:
+    """Return a text with one form of each character, one kind of line end, no space around it."""
+    lines = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "\n".join(line.rstrip() for line in lines).strip()
+
+
+def _find_ttl(route: RoutePolicy, policy: CachePolicy, text: str) -> float:
+    is_dynamic = route.ttl is TimeToLive.DYNAMIC or (
+        route.ttl is TimeToLive.AUTO and _VOLATILE.search(text) is not None
+    )
+    return policy.dynamic_ttl_s if is_dynamic else policy.static_ttl_s
+
+
+def _read_object(body: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _hash(value: Any) -> str:
+    packed = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(packed.encode("utf-8", "surrogatepass")).hexdigest()[:40]

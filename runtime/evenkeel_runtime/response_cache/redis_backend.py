@@ -1,0 +1,167 @@
+"""Entries in Redis, shared by several runtimes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic, time
+from typing import Any
+
+from redis import asyncio as redis_asyncio
+from redis.exceptions import RedisError
+
+from evenkeel_runtime.response_cache.backend import BackendError, Changes, Size
+
+# A Redis that fails is left alone for so long, so that no request waits for it twice.
+_PAUSE_S = 5.0
+_FEED_LENGTH = 20_000
+_CHUNK = 500
+
+
+class RedisBackend:
+    """Redis decides what lives: expiry, the byte bound and eviction are its own.
+
+    Args:
+        url: `redis://…`, `rediss://…` or `unix://…`.
+        prefix: What each key begins with.
+        max_bytes: Most bytes of entries, over all runtimes.
+        timeout_s: Longest that a request waits for Redis.
+    """
+
+    def __init__(self, url: str, prefix: str, max_bytes: int, timeout_s: float) -> None:
+        self._client: Any = redis_asyncio.from_url(
+            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
+        )
+        self._prefix = prefix
+        self._timeout_s = timeout_s
+        self._max_bytes = max_bytes
+        folder = Path(__file__).parent
+        self._write = self._client.register_script((folder / "redis_write.lua").read_text())
+        self._delete = self._client.register_script((folder / "redis_delete.lua").read_text())
+        self._paused_until = 0.0
+        self._feed_id: str | None = None
+
+    def _key(self, *parts: str) -> str:
+        return ":".join((self._prefix, *parts))
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        if monotonic() < self._paused_until:
+            raise BackendError("Redis failed moments ago")
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                yield
+        except (RedisError, OSError, TimeoutError) as error:
+            self._paused_until = monotonic() + _PAUSE_S
+            # What was announced meanwhile may be lost: the index is filled anew.
+            self._feed_id = None
+            raise BackendError(f"{type(error).__name__}: {error}") from error
+
+    async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
+        """Return what is kept under each id; None where nothing is, or it has expired."""
+        if not entry_ids:
+            return []
+        async with self._asking():
+            found = await self._client.mget([self._key("entry", i) for i in entry_ids])
+            seen = {i: time() for i, data in zip(entry_ids, found, strict=True) if data is not None}
+            if seen:
+                await self._client.zadd(self._key("recency"), seen, xx=True)
+            return list(found)
+
+    async def write(
+        self, entry_id: str, data: bytes, ttl_s: float, tags: Sequence[str]
+    ) -> Sequence[str]:
+        """Keep an entry; returns the ids of those that had to go for it."""
+        keys = [
+            self._key("entry", entry_id),
+            *self._own_keys(),
+            *(self._key("tag", tag) for tag in tags),
+        ]
+        arguments: list[str | bytes | int | float] = [
+            entry_id,
+            data,
+            max(1, round(ttl_s * 1000)),
+            time(),
+            len(data),
+            self._max_bytes,
+            self._key("entry", ""),
+            _FEED_LENGTH,
+        ]
+        async with self._asking():
+            evicted = await self._write(keys, arguments)
+            return [_text(entry_id) for entry_id in evicted]
+
+    async def delete(self, entry_ids: Sequence[str]) -> int:
+        """Remove entries; returns how many there were."""
+        removed = 0
+        for start in range(0, len(entry_ids), _CHUNK):
+            chunk = entry_ids[start : start + _CHUNK]
+            async with self._asking():
+                arguments: list[str | int] = [self._key("entry", ""), _FEED_LENGTH, *chunk]
+                removed += int(await self._delete(self._own_keys(), arguments))
+        return removed
+
+    async def find_tagged(self, tag: str) -> list[str]:
+        """Return the ids of the entries that were written with this tag."""
+        async with self._asking():
+            return sorted(map(_text, await self._client.smembers(self._key("tag", tag))))
+
+    async def read_changes(self) -> Changes:
+        """Return what was announced since the last call; all there is at first and after a gap."""
+        feed = self._key("feed")
+        async with self._asking():
+            if self._feed_id is None or await self._has_gap(feed):
+                last = await self._client.xrevrange(feed, count=1)
+                ids = [_text(i) for i in await self._client.zrange(self._key("recency"), 0, -1)]
+                self._feed_id = _text(last[0][0]) if last else "0-0"
+                return Changes(added=ids, is_complete=True)
+            streams = await self._client.xread({feed: self._feed_id}, count=_CHUNK)
+            added: dict[str, None] = {}
+            removed: dict[str, None] = {}
+            for _, items in streams.items() if isinstance(streams, dict) else streams:
+                for item_id, fields in _flatten(items):
+                    self._feed_id = _text(item_id)
+                    for name, value in fields.items():
+                        here, there = (
+                            (added, removed) if _text(name) == "added" else (removed, added)
+                        )
+                        here[_text(value)] = None
+                        there.pop(_text(value), None)
+            return Changes(list(added), list(removed))
+
+    async def _has_gap(self, feed: str) -> bool:
+        first = await self._client.xrange(feed, count=1)
+        return (
+            bool(first) and self._feed_id != "0-0" and _order(first[0][0]) > _order(self._feed_id)
+        )
+
+    async def measure(self) -> Size:
+        """Return what is held, entries that expired and were not evicted yet included."""
+        async with self._asking():
+            entries = int(await self._client.zcard(self._key("recency")))
+            return Size(entries, int(await self._client.get(self._key("total")) or 0))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    def _own_keys(self) -> list[str]:
+        return [self._key(name) for name in ("recency", "sizes", "total", "feed")]
+
+
+def _flatten(items: Any) -> Any:
+    """RESP3 wraps a stream's items once more than RESP2."""
+    if items and isinstance(items[0], list) and items[0] and isinstance(items[0][0], tuple | list):
+        return items[0]
+    return items
+
+
+def _order(item_id: Any) -> tuple[int, int]:
+    milliseconds, _, number = _text(item_id).partition("-")
+    return int(milliseconds), int(number or 0)
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

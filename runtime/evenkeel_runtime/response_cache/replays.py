@@ -1,0 +1,80 @@
+"""Answers served from the cache, given to the model again while it has nothing better to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from evenkeel_runtime.response_cache.nearness import NearHit
+from evenkeel_runtime.response_cache.question import Question
+from evenkeel_runtime.wire.caller import Caller
+
+# The SLO class that the model's second look at a served answer is recorded under.
+REPLAY_CLASS = "cache-replay"
+_MAX_WAITING = 64
+# A server that is never idle would never learn: after so long a replay runs among the others.
+_MAX_WAIT_S = 30.0
+_LOOK_EVERY_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReplay:
+    """One answer to check: the question as the engine was about to get it, and what was served.
+
+    Attributes:
+        can_run_any_time: Whether the engine itself puts it behind all other requests.
+    """
+
+    request_id: str
+    question: Question
+    near: NearHit
+    prompt: Any
+    params: Any
+    options: dict[str, Any]
+    caller: Caller
+    can_run_any_time: bool
+    asked_at_s: float = field(default_factory=monotonic)
+
+
+class Replays:
+    """A bounded queue, worked off one at a time.
+
+    Args:
+        run: Runs one replay to its end; raises nothing but cancellation.
+        is_idle: Whether no client waits for the engine.
+    """
+
+    def __init__(
+        self, run: Callable[[PendingReplay], Awaitable[None]], is_idle: Callable[[], bool]
+    ) -> None:
+        self._run = run
+        self._is_idle = is_idle
+        self._waiting: deque[PendingReplay] = deque()
+        self._worker: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, replay: PendingReplay) -> bool:
+        """Queue a replay; False where the queue is full, whatever the answer was."""
+        if len(self._waiting) >= _MAX_WAITING:
+            return False
+        self._waiting.append(replay)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.get_running_loop().create_task(self._work())
+        return True
+
+    async def _work(self) -> None:
+        while self._waiting:
+            if self._may_run(self._waiting[0]):
+                await self._run(self._waiting.popleft())
+            else:
+                await asyncio.sleep(_LOOK_EVERY_S)
+
+    def _may_run(self, replay: PendingReplay) -> bool:
+        has_waited = monotonic() - replay.asked_at_s >= _MAX_WAIT_S
+        return replay.can_run_any_time or has_waited or self._is_idle()

@@ -1,0 +1,53 @@
+"""Puts the cache together from its policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evenkeel.embedding import Encoder, load_encoder
+from evenkeel.errors import MissingPartError
+from evenkeel.secret_text import read_secret
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.backend import Backend
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.policy import CachePolicy
+
+
+def open_cache(policy: CachePolicy, data_dir: Path) -> ResponseCache:
+    """Return the cache; nothing is asked of Redis yet, which may come and go.
+
+    Raises:
+        MissingPartError: If a package is missing that the policy needs.
+        ConfigurationError: If the file that holds the address of Redis cannot be read.
+    """
+    encoder = load_index() if policy.needs_embeddings else None
+    return ResponseCache(
+        policy, _open_backend(policy), encoder, AuditLog(data_dir / policy.audit_log)
+    )
+
+
+def load_index() -> Encoder:
+    """Return the encoder, having seen that the index of its vectors can be made, too."""
+    try:
+        import usearch.index  # noqa: F401
+    except ImportError as error:
+        raise MissingPartError(
+            "the response cache needs the module 'usearch' to compare meanings; install it with: "
+            "pip install 'evenkeel[cache,embeddings]', or set semantic = false"
+        ) from error
+    return load_encoder()
+
+
+def _open_backend(policy: CachePolicy) -> Backend:
+    if policy.redis_url is None:
+        return MemoryBackend(policy.max_bytes)
+    try:
+        from evenkeel_runtime.response_cache.redis_backend import RedisBackend
+    except ImportError as error:
+        raise MissingPartError(
+            "a cache in Redis needs the module 'redis'; install it with: "
+            "pip install 'evenkeel[cache]'"
+        ) from error
+    url = read_secret(policy.redis_url.get_secret_value())
+    return RedisBackend(url, policy.redis_prefix, policy.max_bytes, policy.redis_timeout_s)

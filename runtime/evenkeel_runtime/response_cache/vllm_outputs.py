@@ -1,0 +1,117 @@
+"""The only file of the cache that touches vLLM (read for vLLM 0.32): outputs and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.gathered import Gathered
+from evenkeel_runtime.response_cache.question import Sampling
+
+# Where the speculative hook looks for what the cache hands it.
+DRAFT_ARGUMENT = "evenkeel_draft"
+# Behind every request that a client may send.
+_LAST_PRIORITY = 1 << 30
+_SHAPING = (
+    "temperature top_p top_k min_p seed presence_penalty frequency_penalty repetition_penalty "
+    "stop stop_token_ids bad_words ignore_eos min_tokens include_stop_str_in_output logit_bias "
+    "allowed_token_ids skip_special_tokens spaces_between_special_tokens structured_outputs"
+).split()
+
+
+def read_sampling(params: Any) -> Sampling | None:
+    """Return what the engine was told; None for what the cache cannot answer, such as pooling."""
+    from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+    if not isinstance(params, SamplingParams):
+        return None
+    if params.output_kind not in (RequestOutputKind.DELTA, RequestOutputKind.FINAL_ONLY):
+        return None
+    return Sampling(
+        temperature=params.temperature,
+        values={name: _plain(getattr(params, name, None)) for name in _SHAPING},
+        num_sequences=params.n,
+        wants_logprobs=params.logprobs is not None or params.prompt_logprobs is not None,
+        seed=params.seed,
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool | None) else repr(value)
+
+
+def find_prompt_tokens(prompt: Any) -> list[int] | None:
+    """Return the tokens of a rendered prompt of text; None where it is something else."""
+    if not isinstance(prompt, Mapping) or prompt.get("type", "token") not in ("token", "tokens"):
+        return None
+    tokens = prompt.get("prompt_token_ids")
+    return list(tokens) if tokens is not None else None
+
+
+def make_hit(request_id: str, prompt_tokens: list[int], entry: CacheEntry) -> Any:
+    """Return a cached answer as the one final output of an engine run."""
+    from vllm.outputs import CompletionOutput, RequestOutput
+
+    completion = CompletionOutput(
+        index=0,
+        text=entry.text,
+        token_ids=list(entry.token_ids),
+        cumulative_logprob=None,
+        logprobs=None,
+        finish_reason=entry.finish_reason,
+        stop_reason=entry.stop_reason,
+    )
+    return RequestOutput(
+        request_id=request_id,
+        prompt=None,
+        prompt_token_ids=prompt_tokens,
+        prompt_logprobs=None,
+        outputs=[completion],
+        finished=True,
+    )
+
+
+def gather(gathered: Gathered, output: Any) -> None:
+    """Add one output of a run to what it said so far."""
+    for completion in output.outputs:
+        gathered.texts.append(completion.text)
+        gathered.token_ids.extend(completion.token_ids)
+        if completion.finish_reason is not None:
+            gathered.finish_reason = completion.finish_reason
+            gathered.stop_reason = completion.stop_reason
+
+
+def hand_draft(params: Any, token_ids: tuple[int, ...]) -> None:
+    """Give the speculative hook a draft; its own of the request, should it have one, stays."""
+    arguments = dict(params.extra_args or {})
+    arguments.setdefault(DRAFT_ARGUMENT, list(token_ids))
+    params.extra_args = arguments
+
+
+def make_replay(params: Any) -> Any:
+    """Return the same parameters for a run that nobody waits for."""
+    from vllm.sampling_params import RequestOutputKind
+
+    copy = params.clone()
+    copy.output_kind = RequestOutputKind.FINAL_ONLY
+    if copy.extra_args:
+        copy.extra_args = {k: v for k, v in copy.extra_args.items() if k != DRAFT_ARGUMENT}
+    return copy
+
+
+def make_replay_options(engine: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return the engine's options for a replay, and whether the engine puts it last by itself."""
+    scheduler = getattr(getattr(engine, "vllm_config", None), "scheduler_config", None)
+    has_priorities = getattr(scheduler, "policy", None) == "priority"
+    kept = {k: v for k, v in options.items() if k not in ("priority", "arrival_time")}
+    if has_priorities:
+        kept["priority"] = _LAST_PRIORITY
+    return kept, has_priorities
+
+
+def describe_model(engine: Any) -> str:
+    """Return what identifies the weights behind the served name."""
+    config = getattr(engine, "model_config", None)
+    parts = (getattr(config, name, None) for name in ("model", "revision", "dtype", "quantization"))
+    return "|".join(str(part) for part in parts)

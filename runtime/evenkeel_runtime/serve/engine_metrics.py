@@ -1,0 +1,211 @@
+"""Shows on the server's own `/metrics` what the engine's steps and the ledgers say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    Exemplar,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from evenkeel_runtime.wire.snapshot import STEP_BOUNDS_S, EngineFigures, Histogram, Snapshot
+
+_ENGINE = "evenkeel_engine_"
+_RUNTIME = "evenkeel_runtime_"
+
+
+class EngineMetrics(Collector):
+    """A Prometheus collector over the exporter's snapshot; it reads it only when scraped.
+
+    Args:
+        read: Returns the newest snapshot; None before the first.
+        missing_hooks: Hooks that this vLLM has no place for.
+    """
+
+    def __init__(self, read: Callable[[], Snapshot | None], missing_hooks: Sequence[str]) -> None:
+        self._read = read
+        self._missing_hooks = missing_hooks
+
+    def describe(self) -> Iterator[Metric]:
+        """Describe nothing, so that registering does not collect."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics of docs/metrics.md."""
+        yield count_missing_hooks(self._missing_hooks)
+        snapshot = self._read() or Snapshot()
+        yield from _named_by_the_field(snapshot.engines)
+        yield from _engines(snapshot.engines)
+        yield from _ledgers(snapshot)
+        for name, help_text, histogram in (
+            ("ttft_seconds", "Arrival to first token", snapshot.ttft),
+            ("e2e_seconds", "Arrival to end", snapshot.e2e),
+        ):
+            if histogram is not None:
+                yield _histogram(f"{_RUNTIME}{name}", help_text, histogram)
+
+
+class MissingHooks(Collector):
+    """A Prometheus collector of hooks alone, for a server whose requests are not recorded.
+
+    Args:
+        missing: Hooks that this vLLM has no place for.
+    """
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        self._missing = missing
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the counter."""
+        yield count_missing_hooks(self._missing)
+
+
+def count_missing_hooks(missing: Sequence[str]) -> Metric:
+    """Return the counter of hooks that this vLLM has no place for."""
+    family = CounterMetricFamily(
+        f"{_RUNTIME}missing_hooks",
+        "Hooks that this vLLM has no place for; requests are served without",
+        labels=["hook"],
+    )
+    for hook in missing:
+        family.add_metric([hook], 1)
+    return family
+
+
+def _named_by_the_field(engines: Sequence[EngineFigures]) -> Iterator[Metric]:
+    """The names that runbooks grep for, without data where there is none."""
+    named: tuple[tuple[str, str, Callable[[EngineFigures], float | None]], ...] = (
+        (
+            "kv_cache_hit_rate",
+            "Cached / prompt tokens of the last 1000 requests (vllm:prefix_cache_hits / queries)",
+            lambda e: e.recent_hit_ratio,
+        ),
+        (
+            "speculative_draft_acceptance_rate",
+            "Accepted / drafted tokens of the last 1000 steps",
+            lambda e: e.recent_acceptance_ratio,
+        ),
+        ("batch_size", "Requests computed in the last step", lambda e: e.num_batched),
+        (
+            "batch_completion_time_avg",
+            "Mean seconds of the last 1000 steps",
+            lambda e: e.recent_step_s,
+        ),
+    )
+    for name, help_text, value_of in named:
+        family = GaugeMetricFamily(name, help_text, labels=["engine"])
+        for engine in engines:
+            value = value_of(engine)
+            if value is not None:
+                family.add_metric([str(engine.engine)], value)
+        yield family
+
+
+def _engines(engines: Sequence[EngineFigures]) -> Iterator[Metric]:
+    requests = GaugeMetricFamily(
+        f"{_ENGINE}requests", "Requests in the scheduler", labels=["engine", "state"]
+    )
+    blocks = GaugeMetricFamily(
+        f"{_ENGINE}kv_blocks",
+        "KV blocks: live (held by requests), resident (a later prompt can reuse them), total",
+        labels=["engine", "state"],
+    )
+    tokens = CounterMetricFamily(
+        f"{_ENGINE}tokens", "Tokens by what was done with them", labels=["engine", "kind"]
+    )
+    preemptions = CounterMetricFamily(
+        f"{_ENGINE}preemptions", "Requests preempted", labels=["engine"]
+    )
+    steps = HistogramMetricFamily(
+        f"{_ENGINE}step_duration_seconds", "Duration of engine steps", labels=["engine"]
+    )
+    for engine in engines:
+        name = str(engine.engine)
+        requests.add_metric([name, "running"], engine.num_running)
+        requests.add_metric([name, "waiting"], engine.num_waiting)
+        blocks.add_metric([name, "live"], engine.blocks_live)
+        blocks.add_metric([name, "resident"], engine.blocks_resident)
+        blocks.add_metric([name, "total"], engine.blocks_total)
+        for kind in ("prefill", "decode", "drafted", "accepted", "prompt", "cached"):
+            tokens.add_metric([name, kind], getattr(engine, f"{kind}_tokens"))
+        preemptions.add_metric([name], engine.num_preempted)
+        buckets = _cumulate(STEP_BOUNDS_S, engine.steps_by_duration)
+        steps.add_metric([name], buckets, engine.step_seconds)
+    yield from (requests, blocks, tokens, preemptions, steps)
+
+
+def _ledgers(snapshot: Snapshot) -> Iterator[Metric]:
+    seconds = CounterMetricFamily(
+        f"{_RUNTIME}ledger_seconds",
+        "Seconds of requests by what they were spent on (docs/ledger.md)",
+        labels=["phase", "cause"],
+    )
+    for key, value in sorted(snapshot.ledger_seconds.items()):
+        phase, _, cause = key.partition(".")
+        seconds.add_metric([phase, cause], value)
+    yield seconds
+    yield CounterMetricFamily(f"{_RUNTIME}ledgers", "Requests with a ledger", snapshot.ledgers)
+    yield CounterMetricFamily(
+        f"{_RUNTIME}ledgers_missing",
+        "Requests without one: the engine's records of them are missing",
+        snapshot.unmatched,
+    )
+    yield CounterMetricFamily(
+        f"{_RUNTIME}ledger_errors", "Errors of the ledgers themselves", snapshot.errors
+    )
+    yield CounterMetricFamily(
+        f"{_RUNTIME}steps_lost", "Engine steps whose records were lost", snapshot.lost_steps
+    )
+    yield CounterMetricFamily(
+        f"{_RUNTIME}step_runs_dropped", "Runs of steps that were not stored", snapshot.dropped_runs
+    )
+    errors = GaugeMetricFamily(
+        f"{_RUNTIME}cost_model_error_ratio",
+        "Mean relative error of the step-cost model behind the ledgers",
+        labels=["engine"],
+    )
+    for engine in snapshot.engines:
+        if engine.cost_error_ratio is not None:
+            errors.add_metric([str(engine.engine)], engine.cost_error_ratio)
+    yield errors
+    for name, help_text, values in (
+        ("prefix_requests", "Requests by why the prefix cache missed", snapshot.prefix_misses),
+        ("prefix_missed_tokens", "Tokens that it missed", snapshot.prefix_missed_tokens),
+    ):
+        family = CounterMetricFamily(f"{_RUNTIME}{name}", help_text, labels=["miss"])
+        for miss, value in sorted(values.items()):
+            family.add_metric([miss], value)
+        yield family
+    yield CounterMetricFamily(
+        f"{_RUNTIME}unstable_prompts",
+        "Requests whose static part stood behind a changing piece",
+        snapshot.unstable_prompts,
+    )
+
+
+def _cumulate(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    buckets: list[tuple[str, float]] = []
+    total = 0
+    for bound, count in zip((*map(str, bounds), "+Inf"), counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return buckets
+
+
+def _histogram(name: str, help_text: str, histogram: Histogram) -> Metric:
+    buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+    cumulated = _cumulate(histogram.bounds, histogram.counts)
+    for bucket, exemplar in zip(cumulated, histogram.exemplars, strict=True):
+        if exemplar is None:
+            buckets.append(bucket)
+            continue
+        labels = {"trace_id": exemplar.trace_id, "span_id": exemplar.span_id}
+        buckets.append((*bucket, Exemplar(labels, exemplar.value, exemplar.time_s)))
+    family = HistogramMetricFamily(name, help_text)
+    family.add_metric([], buckets, histogram.total)
+    return family

@@ -1,0 +1,372 @@
+"""Runs the server: checks what can be checked quickly, then starts vLLM with the request hook."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from evenkeel.errors import ConfigurationError, EvenkeelError
+from evenkeel.otlp_target import OtlpTarget, is_export_enabled, read_target
+from evenkeel.private_files import make_private_folder
+from evenkeel.secret_text import hide_password, read_secret, warn_of_command_line
+from evenkeel.settings import (
+    Loaded,
+    hand_down,
+    load,
+    read_environment,
+    read_otel,
+    write_environment,
+)
+from evenkeel.settings_flags import read_flags
+from evenkeel_runtime.control.config import read_control_file
+from evenkeel_runtime.engine.settings import StepSettings
+from evenkeel_runtime.serve.model import SPECULATE_AUTO, ModelSource, find_model
+from evenkeel_runtime.serve.settings import RuntimeSettings
+from evenkeel_runtime.speculation.settings import SpeculationSettings
+
+if TYPE_CHECKING:
+    from evenkeel_runtime.adapter.vllm import Probe
+    from evenkeel_runtime.compression.policy import CompressionPolicy
+    from evenkeel_runtime.response_cache.cache import ResponseCache
+
+logger = logging.getLogger(__name__)
+
+_ENGINE_SETTINGS = (SpeculationSettings, StepSettings)
+_ONE_CPU_KV_CACHE_GIB = "1"
+# In the data folder; a folder that holds it is ours.
+VLLM_CACHES = "vllm"
+
+
+@dataclass(frozen=True, slots=True)
+class ServePlan:
+    """What is about to be served; None stands for what is switched off."""
+
+    settings: RuntimeSettings
+    model: ModelSource
+    target: OtlpTarget | None
+    flags: tuple[str, ...]
+    cache: ResponseCache | None = None
+    compression: CompressionPolicy | None = None
+    speculates: bool = False
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    """Serve until a signal ends it; returns the exit code.
+
+    Raises:
+        ConfigurationError: If a flag, the model, the port or the folder is wrong.
+    """
+    _log_to_stderr()
+    if args.vllm_help is not None:
+        from evenkeel_runtime.adapter.vllm import parse_flags
+
+        parse_flags([f"--help={args.vllm_help}"])
+    loaded = load(RuntimeSettings, read_flags(RuntimeSettings, args))
+    engine = [load(cls, read_flags(cls, args)) for cls in _ENGINE_SETTINGS]
+    if args.print_config:
+        print(loaded.describe())
+        for each in engine:
+            print(each.describe(each.settings.section))
+        return 0
+    for each in engine:
+        # The engine's process reads them again, from the environment that it inherits.
+        if "flag" in each.sources.values():
+            for name, value in write_environment(each.settings).items():
+                hand_down(name, value)
+    plan = _make_plan(args, loaded)
+    _prepare_environment(plan)
+    try:
+        return _serve(plan)
+    except KeyboardInterrupt:
+        return _stopped_early()
+
+
+def _log_to_stderr() -> None:
+    """Show our own lines from INFO on; vLLM sets up its own logging."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("evenkeel: %(message)s"))
+    own = logging.getLogger("evenkeel_runtime")
+    own.addHandler(handler)
+    own.setLevel(logging.INFO)
+    own.propagate = False
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
+    # Of other libraries without a handler of their own, only errors.
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Leave out the tracebacks of responses that a stop cut off: uvicorn counts them in a line."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+def _make_plan(args: argparse.Namespace, loaded: Loaded[RuntimeSettings]) -> ServePlan:
+    settings = loaded.settings
+    word = args.model or args.model_flag
+    if word is None:
+        raise ConfigurationError("serve: MODEL is missing; try `evenkeel serve demo`")
+    otel = read_otel()
+    target = read_target(otel, settings.otlp_address()) if is_export_enabled(otel) else None
+    if not any(flag.split("=")[0] == "--uds" for flag in args.rest):
+        refuse_taken_port(settings.host, settings.port)
+    refuse_unwritable_folder(settings.data_dir)
+    if settings.control_file is not None:
+        read_control_file(settings.control_file)
+    model = find_model(word, args.speculate)
+    quiet = (
+        "--uvicorn-log-level",
+        "warning",
+        "--disable-uvicorn-access-log",
+        "--no-use-tqdm-on-load",
+    )
+    address = ("--host", settings.host, "--port", str(settings.port))
+    flags = ("--model", model.model, *model.flags, *quiet, *address, *args.rest)
+    cache, compression = open_cache(settings), read_compression(settings)
+    is_auto = args.speculate == SPECULATE_AUTO
+    return ServePlan(settings, model, target, flags, cache, compression, is_auto)
+
+
+def read_compression(settings: RuntimeSettings) -> CompressionPolicy | None:
+    """Return which prompts are shortened; None where none are.
+
+    Raises:
+        ConfigurationError: If the file is wrong.
+    """
+    if settings.compression is None:
+        return None
+    from evenkeel_runtime.compression import policy
+
+    return policy.read_compression(settings.compression)
+
+
+def open_cache(settings: RuntimeSettings) -> ResponseCache | None:
+    """Return the response cache; None where there is none.
+
+    Raises:
+        EvenkeelError: If its file is wrong, or a package that it needs is missing.
+    """
+    if settings.cache is None:
+        return None
+    from evenkeel_runtime.response_cache import policy
+    from evenkeel_runtime.response_cache.setup import open_cache
+
+    return open_cache(policy.read_policy(settings.cache), settings.data_dir)
+
+
+def refuse_taken_port(host: str, port: int) -> None:
+    """Check that the address can be listened on, before the model is loaded for nothing.
+
+    Raises:
+        ConfigurationError: If it is taken, or no address of this machine.
+    """
+    try:
+        info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(info[0], info[1]) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(info[4])
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {reason}; stop what uses it or give --port"
+        ) from error
+
+
+def refuse_unwritable_folder(folder: Path) -> None:
+    """Make the data folder and check that it can be written.
+
+    Raises:
+        ConfigurationError: If it cannot.
+    """
+    try:
+        make_private_folder(folder)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigurationError(
+            f"cannot write to the data folder {folder}: {reason}; give --data-dir"
+        ) from error
+
+
+def _prepare_environment(plan: ServePlan) -> None:
+    """Set what vLLM and the hub read from the environment; the user's own values win."""
+    defaults = {
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+        "VLLM_CPU_KVCACHE_SPACE": _ONE_CPU_KV_CACHE_GIB,
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        "VLLM_CACHE_ROOT": str((plan.settings.data_dir / VLLM_CACHES).resolve()),
+        "TOKENIZERS_PARALLELISM": "false",
+        # What torch and vLLM's processes say on every start without a GPU, and at every stop.
+        "TORCH_LOGS": "-all",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "PYTHONWARNINGS": "ignore::FutureWarning,"
+        "ignore::UserWarning:multiprocessing.resource_tracker",
+    }
+    if plan.model.is_local:
+        defaults["HF_HUB_OFFLINE"] = "1"
+    for name, value in defaults.items():
+        if read_environment(name) is None:
+            hand_down(name, value)
+
+
+def _serve(plan: ServePlan) -> int:
+    started_s = time.monotonic()
+    logger.info("loading %s", plan.model.model)
+    import uvloop
+
+    from evenkeel_runtime.adapter import vllm as vllm_adapter
+    from evenkeel_runtime.adapter.small_machine import join_worker
+    from evenkeel_runtime.serve.speculation import choose_flags, verify_exactly
+    from evenkeel_runtime.serve.telemetry import Telemetry
+
+    is_observed = False
+    if plan.target is None:
+        logger.warning("records are off: OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER says so")
+    else:
+        is_observed = is_observable(vllm_adapter.probe())
+    drafting: tuple[str, ...] = ()
+    if plan.speculates:
+        drafting = choose_flags(is_observed)
+    args = vllm_adapter.parse_flags((*drafting, *plan.flags))
+    is_cpu = vllm_adapter.computes_on_cpu()
+    verify_exactly(args, is_cpu)
+    args.api_key = read_api_keys(args.api_key, plan.flags)
+    join_worker(args, is_cpu)
+    vllm_adapter.resolve_prompts(args, plan.settings.prompts_dir)
+    telemetry = None
+    if is_observed and plan.target is not None:
+        telemetry = Telemetry(
+            plan.settings, plan.target, args, cache=plan.cache, compression=plan.compression
+        )
+        if plan.speculates:
+            telemetry.watch_speculation(bool(drafting))
+    else:
+        _warn_of_hooks_that_are_off(plan)
+    try:
+        if telemetry is None:
+            uvloop.run(vllm_adapter.serve_unobserved(args))
+        else:
+            announce = partial(_announce, args, plan, started_s)
+            uvloop.run(vllm_adapter.serve(args, telemetry.wrap_engine, announce))
+    except vllm_adapter.StartInterruptedError:
+        return _stopped_early()
+    except EvenkeelError:
+        raise
+    except Exception as error:
+        logger.debug("vLLM ended", exc_info=True)
+        raise ConfigurationError(
+            f"vLLM cannot serve {plan.model.model}: {type(error).__name__}: {read_reason(error)}"
+        ) from error
+    finally:
+        if telemetry is not None:
+            telemetry.close()
+    logger.info("stopped")
+    return 0
+
+
+def read_api_keys(keys: list[str] | None, flags: Sequence[str]) -> list[str] | None:
+    """Return the keys of vLLM's `--api-key`, read from `@FILE`; warn of those on the command line.
+
+    Args:
+        keys: As vLLM parsed them, which may be from its own configuration file.
+        flags: The command line.
+
+    Raises:
+        ConfigurationError: If a key's file cannot be read.
+    """
+    if not keys:
+        return keys
+    if any(flag.split("=")[0] in ("--api-key", "--api_key") for flag in flags):
+        for key in keys:
+            warn_of_command_line("--api-key", key, is_address=False, variable="VLLM_API_KEY")
+    return [read_secret(key) for key in keys]
+
+
+def read_reason(error: Exception) -> str:
+    """Return what an error says, in one line: pydantic's first one only counts its faults."""
+    if isinstance(error, ValidationError):
+        return "; ".join(" ".join(fault["msg"].split()) for fault in error.errors())
+    return next(iter(str(error).strip().splitlines()), "")
+
+
+def _warn_of_hooks_that_are_off(plan: ServePlan) -> None:
+    """Say which of the hooks that were asked for need the request hook."""
+    if plan.target is not None:
+        show_missing_hooks()
+    if plan.settings.control_file is not None:
+        logger.warning("control is off: it needs the request hook")
+    if plan.cache is not None:
+        logger.warning("the response cache is off: it needs the request hook")
+    if plan.compression is not None:
+        logger.warning("prompt compression is off: it needs the request hook")
+
+
+def _stopped_early() -> int:
+    logger.info("stopped before it was ready")
+    return 0
+
+
+def is_observable(found: Probe) -> bool:
+    """Whether requests can be recorded with this vLLM; warns once of what cannot."""
+    if not found.can_observe:
+        logger.warning(
+            "this vLLM is not one that evenkeel knows, requests are served but not recorded: "
+            "missing=%s",
+            ", ".join(found.missing_for_hook),
+        )
+    elif found.missing_facts:
+        logger.warning(
+            "this vLLM does not say everything, records lack it: missing=%s",
+            ", ".join(found.missing_facts),
+        )
+    return found.can_observe
+
+
+def show_missing_hooks() -> None:
+    """Count, on `/metrics`, that this vLLM has no place for the request hook."""
+    from prometheus_client import REGISTRY
+
+    from evenkeel_runtime.serve.engine_metrics import MissingHooks
+
+    REGISTRY.register(MissingHooks(("requests",)))
+
+
+async def _announce(args: argparse.Namespace, plan: ServePlan, started_s: float) -> None:
+    """Say that the server is ready, once something answers at its address."""
+    while not await _answers(args):
+        await asyncio.sleep(0.05)
+    address = args.uds or f"http://{args.host}:{args.port}/v1"
+    name = (args.served_model_name or [args.model])[0]
+    spans = hide_password(plan.target.url) if plan.target is not None else "nowhere"
+    logger.info(
+        "ready at %s after %.1f s: model=%s spans=%s",
+        address,
+        time.monotonic() - started_s,
+        name,
+        spans,
+    )
+
+
+async def _answers(args: argparse.Namespace) -> bool:
+    try:
+        if args.uds:
+            _, writer = await asyncio.open_unix_connection(args.uds)
+        else:
+            _, writer = await asyncio.open_connection(args.host, args.port)
+    except OSError:
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,196 @@
+"""Puts the request hook together: exporter process, recorder, metrics, observed engine."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from prometheus_client import REGISTRY
+
+from evenkeel.otlp_target import OtlpTarget
+from evenkeel_runtime.adapter import vllm as vllm_adapter
+from evenkeel_runtime.adapter.engine_client import ObservedEngine
+from evenkeel_runtime.compression.compressor import Compressor
+from evenkeel_runtime.compression.metrics import CompressionMetrics
+from evenkeel_runtime.request.hook import RequestHook
+from evenkeel_runtime.request.recorder import QueueBound, Recorder
+from evenkeel_runtime.request.why import WhyClient
+from evenkeel_runtime.serve.control import ControlHook, open_control
+from evenkeel_runtime.serve.engine_metrics import EngineMetrics
+from evenkeel_runtime.serve.exporter_metrics import TelemetryMetrics
+from evenkeel_runtime.serve.exporter_process import ExporterProcess
+from evenkeel_runtime.serve.own_pages import OWN_PAGES
+from evenkeel_runtime.serve.settings import RuntimeSettings
+from evenkeel_runtime.serve.speculation import build_server
+from evenkeel_runtime.serve.step_channel import STEP_HOOK, StepChannel, join_steps
+from evenkeel_runtime.wire.counters import SharedCounts
+from evenkeel_runtime.wire.frames import ExporterConfig
+from evenkeel_runtime.wire.snapshot import SharedSnapshot
+
+if TYPE_CHECKING:
+    from evenkeel_runtime.compression.policy import CompressionPolicy
+    from evenkeel_runtime.response_cache.cache import ResponseCache
+    from evenkeel_runtime.response_cache.cached_engine import CachedEngine
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What was switched on in vLLM before its engine started.
+
+    Attributes:
+        steps: Where the engine's steps come in; None where they are not recorded.
+        strips_speculation: Whether vLLM counts drafts for the records only.
+        control: What admits requests, where there is a control file.
+    """
+
+    steps: StepChannel | None
+    strips_speculation: bool
+    control: ControlHook | None = None
+
+
+class Telemetry:
+    """The request hook of one server; nothing runs before vLLM's engine does.
+
+    Args:
+        settings: The runtime's settings.
+        target: Where spans go.
+        args: vLLM's flags; the middleware is switched on here.
+        joined: What was switched on before; by default the step hook, the speculation counts and
+            control are switched on here, too.
+        cache: The response cache, if there is one.
+        compression: Which prompts are shortened, if any.
+    """
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        target: OtlpTarget,
+        args: argparse.Namespace,
+        joined: Joined | None = None,
+        cache: ResponseCache | None = None,
+        compression: CompressionPolicy | None = None,
+    ) -> None:
+        if joined is None:
+            joined = _join(settings, args)
+        self._control = joined.control
+        if self._control is not None and not vllm_adapter.add_gate(args):
+            logger.warning(
+                "control orders its own queue and not vLLM's: start it with "
+                "--scheduling-policy priority"
+            )
+        self._settings = settings
+        self._target = replace(target, resource=describe_instance(target.resource))
+        self._model = (args.served_model_name or [args.model])[0]
+        self._strips_speculation = joined.strips_speculation
+        self._recorder: Recorder | None = None
+        self._hook: RequestHook | None = None
+        self._cache = cache
+        self._compression = compression
+        self._why: WhyClient | None = None
+        self._steps = joined.steps
+        self._missing_hooks = () if self._steps is not None else (STEP_HOOK,)
+        # The first is innermost: our pages stay behind the user's middlewares.
+        args.middleware = [OWN_PAGES, *args.middleware, vllm_adapter.MIDDLEWARE]
+        self._is_drafting: bool | None = None
+
+    def watch_speculation(self, is_drafting: bool) -> None:
+        """Show the speculation hook's work, or, where it is not drafting, that it cannot."""
+        self._is_drafting = is_drafting
+
+    def wrap_engine(self, engine: Any) -> ObservedEngine:
+        """Start the exporter and return the engine client for vLLM's app.
+
+        The exporter starts after the engine's processes, so that none of them inherits its pipe and
+        keeps it alive.
+        """
+        settings = self._settings
+        counts = SharedCounts.create()
+        snapshot = SharedSnapshot.create()
+        steps = self._steps
+        exporter = ExporterProcess(
+            ExporterConfig(
+                target=self._target,
+                counters_fd=counts.file_descriptor,
+                batch_requests=settings.export_batch,
+                interval_s=settings.export_interval_s,
+                flush_timeout_s=settings.flush_timeout_s,
+                max_emissions=settings.max_emissions,
+                snapshot_fd=snapshot.file_descriptor,
+                steps_address=None if steps is None else steps.steps_address,
+                why_address=None if steps is None else steps.why_address,
+                model=self._model,
+            )
+        )
+        exporter.start()
+        bound = QueueBound(settings.queue_requests, settings.queue_bytes)
+        recorder = Recorder(exporter, counts, bound, settings.raise_internal_errors)
+        self._recorder = recorder
+        REGISTRY.register(TelemetryMetrics(recorder.read_counts))
+        REGISTRY.register(EngineMetrics(snapshot.read, self._missing_hooks))
+        reader = vllm_adapter.make_reader(lambda: engine, self._strips_speculation)
+        if steps is not None:
+            decode = vllm_adapter.make_decoder(engine) if settings.explain_text else None
+            self._why = WhyClient(steps.why_address, decode)
+        hook = RequestHook(recorder, reader, self._model, self._why, settings.record_content)
+        self._hook = hook
+        if self._compression is not None:
+            count_tokens = vllm_adapter.make_token_counter(engine)
+            hook.compressor = Compressor(self._compression, count_tokens)
+            REGISTRY.register(CompressionMetrics(hook.compressor.counts))
+        if self._is_drafting is not None:
+            hook.speculation = build_server(engine, recorder, self._model, self._is_drafting)
+        control = None if self._control is None else self._control.start(engine, self._target)
+        return ObservedEngine(engine, hook, control, self._wrap_cache(engine, hook))
+
+    def _wrap_cache(self, engine: Any, hook: RequestHook) -> CachedEngine | None:
+        if self._cache is None:
+            return None
+        from evenkeel_runtime.response_cache.cached_engine import CachedEngine
+        from evenkeel_runtime.response_cache.metrics import CacheMetrics
+
+        REGISTRY.register(CacheMetrics(self._cache))
+        hook.has_cache = True
+        return CachedEngine(self._cache, hook, engine)
+
+    def close(self) -> None:
+        """Send what is left, within the flush timeout, and end the exporter."""
+        if self._control is not None:
+            self._control.close()
+        # The hook holds vLLM's engine, which is to end before Python does.
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.close()
+        if self._recorder is not None:
+            self._recorder.close(self._settings.flush_timeout_s)
+        if self._why is not None:
+            self._why.close()
+        if self._steps is not None:
+            self._steps.close()
+
+
+def _join(settings: RuntimeSettings, args: argparse.Namespace) -> Joined:
+    """Switch on, in flags that vLLM has not followed yet, what the settings ask for."""
+    steps, strips_speculation = join_steps(args), vllm_adapter.record_speculation(args)
+    control = open_control(settings)
+    if control is not None:
+        vllm_adapter.order_queue(args)
+    return Joined(steps, strips_speculation, control)
+
+
+def describe_instance(resource: Mapping[str, str]) -> dict[str, str]:
+    """Return the resource with this process in it, where it does not say otherwise."""
+    own = {
+        "service.instance.id": str(uuid4()),
+        "host.name": socket.gethostname(),
+        "process.pid": str(os.getpid()),
+        "telemetry.sdk.language": "python",
+    }
+    return own | dict(resource)

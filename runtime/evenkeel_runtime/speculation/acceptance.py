@@ -1,0 +1,81 @@
+"""How likely the model is to agree with a drafted token, learned from how it went before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenkeel_runtime.speculation.sources import NUM_STRENGTHS, DraftSource
+
+# As if a new kind of draft had been right once and wrong once.
+_PRIOR = 1.0
+# Counts are halved beyond this, so that what was learned long ago fades.
+_MAX_COUNT = 400.0
+# A request's own record weighs as much as the kind's after so many tokens.
+_KIND_WEIGHT = 8.0
+# What a request's own record loses with each verify step.
+_OWN_FADING = 0.9
+
+
+@dataclass(slots=True)
+class OwnRecord:
+    """How a request's drafts fared lately: tokens tried and tokens agreed with."""
+
+    tried: float = 0.0
+    agreed: float = 0.0
+
+
+class Acceptance:
+    """Acceptance by kind of draft (source and strength) and position; belongs to one thread.
+
+    At each position it is P(agreed | all before agreed): a token after a rejected one was not
+    tried. For one request, kind and request are weighed as a beta posterior:
+    (8 · kind's rate + the request's agreed) / (8 + the request's tried).
+
+    Args:
+        max_tokens: Longest draft.
+    """
+
+    def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max_tokens
+        kinds = [(source, strength) for source in DraftSource for strength in range(NUM_STRENGTHS)]
+        self._tried = {kind: [2 * _PRIOR] * max_tokens for kind in kinds}
+        self._agreed = {kind: [_PRIOR] * max_tokens for kind in kinds}
+
+    def record(
+        self, source: DraftSource, strength: int, own: OwnRecord, drafted: int, accepted: int
+    ) -> None:
+        """Learn from one verify step of one request."""
+        tried, agreed = self._tried[source, strength], self._agreed[source, strength]
+        num_tried = min(accepted + 1, drafted)
+        for position in range(num_tried):
+            tried[position] += 1
+            agreed[position] += position < accepted
+            if tried[position] > _MAX_COUNT:
+                tried[position] /= 2
+                agreed[position] /= 2
+        own.tried = own.tried * _OWN_FADING + num_tried
+        own.agreed = own.agreed * _OWN_FADING + accepted
+
+    def survival(
+        self, source: DraftSource, strength: int, own: OwnRecord, length: int, least: float = 0.0
+    ) -> list[float]:
+        """Return, for each position, how likely the draft is right up to and including it.
+
+        Args:
+            source: Whose draft it is.
+            strength: How much text agreed before it.
+            own: The request's record.
+            length: Tokens of the draft.
+            least: Positions from the first that is less likely than this are left out.
+        """
+        tried, agreed = self._tried[source, strength], self._agreed[source, strength]
+        total = _KIND_WEIGHT + own.tried
+        survival = []
+        right = 1.0
+        for position in range(min(length, self._max_tokens)):
+            kind_rate = agreed[position] / tried[position]
+            right *= (_KIND_WEIGHT * kind_rate + own.agreed) / total
+            if right < least:
+                break
+            survival.append(right)
+        return survival

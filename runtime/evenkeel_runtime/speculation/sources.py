@@ -1,0 +1,206 @@
+"""Where drafts come from: the semantic cache, past answers, the request's own text.
+
+Each source looks at the end of a request's text and says what followed there before. A draft names
+its source and how much text agreed, because that is what its acceptance depends on.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from evenkeel_runtime.speculation.store import NGRAM_LENGTHS, DraftStore
+
+# Where a draft for the whole answer lies in a request's `SamplingParams.extra_args`: token ids.
+INBOX_KEY = "evenkeel_draft"
+# How far back a request's own text is searched; further back costs more than it finds.
+_OWN_TEXT_TOKENS = 4096
+_OWN_LENGTHS = (4, 2)
+_TOKEN_BYTES = array("i").itemsize
+# Agreed tokens from which a draft is in strength 0, 1, 2; below, it is in 3.
+_STRENGTH_LIMITS = (32, 8, 4)
+NUM_STRENGTHS = len(_STRENGTH_LIMITS) + 1
+
+
+class DraftSource(StrEnum):
+    """Who proposed a draft."""
+
+    CACHE = "cache"
+    RETRIEVAL = "retrieval"
+    PROMPT = "prompt"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What may come next.
+
+    Attributes:
+        tokens: The proposal, at least one token.
+        source: Whose it is.
+        strength: 0 where a long text agreed before it, up to `NUM_STRENGTHS` - 1 for two tokens.
+    """
+
+    tokens: list[int]
+    source: DraftSource
+    strength: int
+
+
+@dataclass(slots=True)
+class Trail:
+    """One request's text, and where each source follows it.
+
+    Attributes:
+        owner: Whose past answers it may be drafted from, and who may be drafted from its own.
+        text: Prompt and answer so far; the caller's list, which grows.
+        num_prompt_tokens: How much of it is the prompt.
+        handed: The draft that came with the request, for the whole answer.
+    """
+
+    owner: str
+    text: Sequence[int]
+    num_prompt_tokens: int
+    handed: Sequence[int] = ()
+    _packed: bytearray = field(default_factory=bytearray)
+    _packed_from: int = 0
+    _packed_tokens: int = 0
+    _position: int | None = None
+    _agreed: int = 0
+    _seen_tokens: int = 0
+    _handed_at: int = 0
+    _handed_agreed: int = 0
+    _handed_seen: int = 0
+
+
+def read_handed_draft(extra_args: object, vocabulary: int) -> list[int]:
+    """Return the draft in a request's `extra_args`; empty where there is none or it is no draft.
+
+    Args:
+        extra_args: What came with the request, from a caller who may write anything.
+        vocabulary: Number of tokens the model knows; a larger id would end the engine.
+    """
+    tokens = extra_args.get(INBOX_KEY) if isinstance(extra_args, dict) else None
+    if not isinstance(tokens, list) or not all(
+        type(t) is int and 0 <= t < vocabulary for t in tokens
+    ):
+        return []
+    return tokens
+
+
+def propose(store: DraftStore, trail: Trail, max_tokens: int) -> Draft | None:
+    """Return the draft of the source that has the best reason for one, or None.
+
+    In this order: the draft that came with the request, as long as it goes with the answer; the
+    past answer that is being followed, or that agrees in four tokens or more; an earlier place in
+    the request's own text; a past answer that agrees in two tokens.
+    """
+    if max_tokens <= 0:
+        return None
+    if trail.handed:
+        draft = _propose_handed(trail, max_tokens)
+        if draft is not None:
+            return draft
+    past = _propose_past(store, trail, max_tokens)
+    if past is not None and past.strength < NUM_STRENGTHS - 1:
+        return past
+    return _propose_own(trail, max_tokens) or past
+
+
+def rate_strength(agreed_tokens: int) -> int:
+    """Return the strength of a draft before which so many tokens agreed; 0 is the strongest."""
+    for strength, limit in enumerate(_STRENGTH_LIMITS):
+        if agreed_tokens >= limit:
+            return strength
+    return NUM_STRENGTHS - 1
+
+
+def _propose_handed(trail: Trail, max_tokens: int) -> Draft | None:
+    answered = len(trail.text) - trail.num_prompt_tokens
+    new = list(trail.text[trail.num_prompt_tokens + trail._handed_seen :])
+    at = trail._handed_at
+    trail._handed_seen = answered
+    if list(trail.handed[at : at + len(new)]) == new:
+        trail._handed_at = at + len(new)
+        trail._handed_agreed += len(new)
+    else:
+        found = _find_last(trail.handed, trail.text[trail.num_prompt_tokens :])
+        if found is None:
+            # Tried again with the next tokens: a word may differ, and the rest agree.
+            trail._handed_at = len(trail.handed)
+            return None
+        trail._handed_at, trail._handed_agreed = found
+    tokens = list(trail.handed[trail._handed_at : trail._handed_at + max_tokens])
+    if not tokens:
+        return None
+    return Draft(tokens, DraftSource.CACHE, rate_strength(trail._handed_agreed))
+
+
+def _find_last(text: Sequence[int], recent: Sequence[int]) -> tuple[int, int] | None:
+    """Where `text` goes on after its last n-gram that ends `recent`, and how long that is."""
+    packed = array("i", text).tobytes()
+    for length in _OWN_LENGTHS:
+        if length <= len(recent):
+            at = _search(packed, array("i", recent[-length:]).tobytes(), len(packed))
+            if at is not None:
+                return at // _TOKEN_BYTES + length, length
+    return None
+
+
+def _propose_past(store: DraftStore, trail: Trail, max_tokens: int) -> Draft | None:
+    num_tokens = len(trail.text)
+    if trail._position is not None:
+        new = list(trail.text[trail._seen_tokens :])
+        if store.follow(trail._position, new):
+            trail._position += len(new)
+            trail._agreed += len(new)
+        else:
+            trail._position = None
+    if trail._position is None:
+        match = None
+        if num_tokens == trail.num_prompt_tokens + 1:
+            prompt = trail.text[: trail.num_prompt_tokens]
+            match = store.find_answer(trail.owner, prompt, trail.text[-1])
+        match = match or store.find(trail.owner, trail.text[-NGRAM_LENGTHS[0] :])
+        if match is not None:
+            trail._position, trail._agreed = match.position, match.length
+    if trail._position is None:
+        return None
+    trail._seen_tokens = num_tokens
+    tokens = store.continuation(trail._position, max_tokens)
+    if not tokens:
+        trail._position = None
+        return None
+    return Draft(tokens, DraftSource.RETRIEVAL, rate_strength(trail._agreed))
+
+
+def _propose_own(trail: Trail, max_tokens: int) -> Draft | None:
+    num_tokens = len(trail.text)
+    if not trail._packed:
+        trail._packed_from = trail._packed_tokens = max(0, num_tokens - _OWN_TEXT_TOKENS)
+    if trail._packed_tokens < num_tokens:
+        trail._packed += array("i", trail.text[trail._packed_tokens :]).tobytes()
+        trail._packed_tokens = num_tokens
+    packed = trail._packed
+    for length in _OWN_LENGTHS:
+        if len(packed) <= length * _TOKEN_BYTES:
+            continue
+        # Before the last token, so that the n-gram does not find itself.
+        ngram = bytes(packed[-length * _TOKEN_BYTES :])
+        at = _search(packed, ngram, len(packed) - _TOKEN_BYTES)
+        if at is not None:
+            start = trail._packed_from + at // _TOKEN_BYTES + length
+            return Draft(
+                list(trail.text[start : start + max_tokens]),
+                DraftSource.PROMPT,
+                rate_strength(length),
+            )
+    return None
+
+
+def _search(packed: bytes | bytearray, ngram: bytes, end: int) -> int | None:
+    """The last place of `ngram` in packed tokens before `end`, at a token's beginning."""
+    at = packed.rfind(ngram, 0, end)
+    while at > 0 and at % _TOKEN_BYTES:
+        at = packed.rfind(ngram, 0, at + len(ngram) - 1)
+    return at if at >= 0 else None

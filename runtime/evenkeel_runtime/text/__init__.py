@@ -1,0 +1,1 @@
+"""Compares texts word by word, without a model."""

@@ -1,0 +1,1 @@
+"""Formats that cross a boundary between our processes, and nothing else."""

@@ -1,0 +1,34 @@
+"""Who asked for a request, and in which trace, as it travels from the server to the exporter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TraceParent:
+    """The caller's span, which the request's own span becomes a child of.
+
+    Attributes:
+        trace_id: 16 bytes, not all zero.
+        span_id: 8 bytes, not all zero.
+        flags: The W3C trace flags; bit 0 says that the caller samples this trace.
+    """
+
+    trace_id: bytes
+    span_id: bytes
+    flags: int
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asked, as far as the headers say; None where they say nothing."""
+
+    tenant: str | None = None
+    session_id: str | None = None
+    slo_class: str | None = None
+    route: str | None = None
+    prompt_name: str | None = None
+    prompt_version: str | None = None
+    parent: TraceParent | None = None
+    trace_state: str = ""

@@ -1,0 +1,105 @@
+"""What the engine tells the server of a request's drafts, and of speculation as a whole.
+
+It travels as plain numbers in the `kv_transfer_params` of the request's last output: the one field
+of vLLM's that carries a dictionary from the scheduler to the server. The request hook takes it off
+again before vLLM's app sees the output, so no client does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+# In `kv_transfer_params`, beside whatever a KV connector of vLLM's put there.
+REPORT_KEY = "evenkeel_speculation"
+# In a request's `SamplingParams.extra_args`: whose past answers it may be drafted from, and False
+# where it must not be drafted for at all.
+TENANT_KEY = "evenkeel_tenant"
+SPECULATE_KEY = "evenkeel_speculate"
+
+
+@dataclass(slots=True)
+class DraftCounts:
+    """Drafts of one source for one request: element i counts the steps with more than i tokens."""
+
+    drafted: list[int] = field(default_factory=list)
+    accepted: list[int] = field(default_factory=list)
+
+    def add(self, drafted: int, accepted: int) -> None:
+        """Count one verify step."""
+        for _ in range(drafted - len(self.drafted)):
+            self.drafted.append(0)
+            self.accepted.append(0)
+        for position in range(drafted):
+            self.drafted[position] += 1
+        for position in range(min(accepted, drafted)):
+            self.accepted[position] += 1
+
+    @property
+    def drafted_tokens(self) -> int:
+        """All drafted tokens."""
+        return sum(self.drafted)
+
+    @property
+    def accepted_tokens(self) -> int:
+        """Those of them that were accepted."""
+        return sum(self.accepted)
+
+    @property
+    def num_steps(self) -> int:
+        """Verify steps that had a draft of this source."""
+        return self.drafted[0] if self.drafted else 0
+
+
+def add_counts(known: DraftCounts | None, more: DraftCounts) -> DraftCounts:
+    """Return the sum of both, position by position."""
+    if known is None:
+        return more
+    drafted = zip_longest(known.drafted, more.drafted, fillvalue=0)
+    accepted = zip_longest(known.accepted, more.accepted, fillvalue=0)
+    return DraftCounts(list(map(sum, drafted)), list(map(sum, accepted)))
+
+
+@dataclass(frozen=True, slots=True)
+class DraftReport:
+    """What came with a request's last output.
+
+    Attributes:
+        counts: Its drafts by source.
+        engine: Speculation as a whole, where it is new: `evenkeel_runtime.speculation.state`.
+        totals: All drafted and accepted tokens and verify steps of the engine so far, by source.
+            Not what is new: the server drops the last output of a request that it has given up.
+        engine_index: Which of several engines it is.
+    """
+
+    counts: Mapping[str, DraftCounts]
+    engine: Mapping[str, Any] | None = None
+    totals: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    engine_index: int = 0
+
+
+def encode_report(report: DraftReport) -> dict[str, Any]:
+    """Return the report as plain lists and numbers."""
+    encoded: dict[str, Any] = {
+        "counts": {source: [c.drafted, c.accepted] for source, c in report.counts.items()},
+        "totals": {source: list(numbers) for source, numbers in report.totals.items()},
+        "index": report.engine_index,
+    }
+    return encoded | ({"engine": dict(report.engine)} if report.engine else {})
+
+
+def take_report(output: Any) -> DraftReport | None:
+    """Return the report on vLLM's output, and leave the output as vLLM would have made it."""
+    params = output.kv_transfer_params
+    if not params or REPORT_KEY not in params:
+        return None
+    rest = dict(params)
+    data = rest.pop(REPORT_KEY)
+    output.kv_transfer_params = rest or None
+    counts = {
+        source: DraftCounts(list(drafted), list(accepted))
+        for source, (drafted, accepted) in data["counts"].items()
+    }
+    return DraftReport(counts, data.get("engine"), data["totals"], data["index"])

@@ -1,0 +1,187 @@
+"""What the exporter process knows of the engines, in memory that the server reads when scraped."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import msgspec
+
+# Upper bounds of the step-duration histogram, in seconds: a small model on a CPU to a long prefill.
+STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_SIZE = 1 << 16
+# Which half holds the newest snapshot, and how long it is.
+_HEAD = struct.Struct("=QI")
+_HALF = (_SIZE - 64) // 2
+_ATTEMPTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Exemplar:
+    """One request that fell into a bucket.
+
+    Attributes:
+        value: What it was counted with.
+        trace_id: Its trace, in hex.
+        span_id: Its span, in hex.
+        time_s: When, in Unix seconds.
+    """
+
+    value: float
+    trace_id: str
+    span_id: str
+    time_s: float
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts by bucket, each with its latest request.
+
+    Attributes:
+        bounds: Upper bounds; one more bucket holds the rest.
+        counts: How many fell into each bucket; not cumulative.
+        total: Sum of the values.
+        exemplars: The latest request of each bucket; None where there is none.
+    """
+
+    bounds: tuple[float, ...]
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+    exemplars: list[Exemplar | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.counts:
+            self.counts = [0] * (len(self.bounds) + 1)
+        if not self.exemplars:
+            self.exemplars = [None] * len(self.counts)
+
+    def add(self, exemplar: Exemplar) -> None:
+        """Count one request."""
+        place = next(
+            (i for i, bound in enumerate(self.bounds) if exemplar.value <= bound), len(self.bounds)
+        )
+        self.counts[place] += 1
+        self.total += exemplar.value
+        self.exemplars[place] = exemplar
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """One engine: its last step, its sums since the start, its recent averages (None: no data)."""
+
+    engine: int
+    num_batched: int
+    num_running: int
+    num_waiting: int
+    blocks_live: int
+    blocks_resident: int
+    blocks_total: int
+    num_steps: int
+    step_seconds: float
+    steps_by_duration: Sequence[int]
+    prefill_tokens: int
+    decode_tokens: int
+    drafted_tokens: int
+    accepted_tokens: int
+    prompt_tokens: int
+    cached_tokens: int
+    num_preempted: int
+    recent_step_s: float | None
+    recent_acceptance_ratio: float | None
+    recent_hit_ratio: float | None
+    cost_error_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that the exporter tells the server's `/metrics`.
+
+    Attributes:
+        engines: The engines.
+        lost_steps: Steps that an engine could not send, and batches of them that were lost.
+        dropped_runs: Runs of steps that were not stored.
+        ledgers: Ledgers made.
+        unmatched: Requests without one, because the engine's records of them are missing.
+        errors: Errors of the explanations themselves.
+        ledger_seconds: Seconds charged so far, by ledger key.
+        prefix_misses: Requests by why the prefix cache had not all of their prompt.
+        prefix_missed_tokens: Tokens missed, likewise.
+        unstable_prompts: Requests whose static part stood behind a changing piece.
+        ttft: TTFT of the requests exported, in seconds.
+        e2e: Likewise from arrival to end.
+    """
+
+    engines: Sequence[EngineFigures] = ()
+    lost_steps: int = 0
+    dropped_runs: int = 0
+    ledgers: int = 0
+    unmatched: int = 0
+    errors: int = 0
+    ledger_seconds: dict[str, float] = field(default_factory=dict)
+    prefix_misses: dict[str, int] = field(default_factory=dict)
+    prefix_missed_tokens: dict[str, int] = field(default_factory=dict)
+    unstable_prompts: int = 0
+    ttft: Histogram | None = None
+    e2e: Histogram | None = None
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Snapshot)
+
+
+class SharedSnapshot:
+    """One snapshot in shared memory: one process writes, any may read, nobody waits.
+
+    The writer fills the half that is not the newest, then says that it is; a reader that was
+    overtaken reads again.
+    """
+
+    def __init__(self, file_descriptor: int) -> None:
+        self.file_descriptor = file_descriptor
+        self._memory = mmap.mmap(file_descriptor, _SIZE)
+
+    @classmethod
+    def create(cls) -> Self:
+        """Return an empty one, in an unnamed file."""
+        with tempfile.TemporaryFile(buffering=0) as file:
+            file.truncate(_SIZE)
+            return cls(os.dup(file.fileno()))
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Replace the snapshot; only the exporter process may call this.
+
+        Raises:
+            ValueError: If it is too large; the one before stays.
+        """
+        data = _ENCODER.encode(snapshot)
+        if len(data) > _HALF:
+            raise ValueError(f"a snapshot of {len(data)} bytes is larger than {_HALF}")
+        number = _HEAD.unpack_from(self._memory)[0] + 1
+        start = 64 + number % 2 * _HALF
+        self._memory[start : start + len(data)] = data
+        _HEAD.pack_into(self._memory, 0, number, len(data))
+
+    def read(self) -> Snapshot | None:
+        """Return the newest snapshot; None before the first."""
+        for _ in range(_ATTEMPTS):
+            number, size = _HEAD.unpack_from(self._memory)
+            if not number:
+                return None
+            start = 64 + number % 2 * _HALF
+            data = bytes(self._memory[start : start + size])
+            if _HEAD.unpack_from(self._memory) == (number, size):
+                try:
+                    return _DECODER.decode(data)
+                except msgspec.DecodeError:
+                    continue
+        return None
+
+    def close(self) -> None:
+        """Let go of the memory; other processes that map it keep it."""
+        self._memory.close()
+        os.close(self.file_descriptor)

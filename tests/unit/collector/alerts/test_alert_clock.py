@@ -1,0 +1,71 @@
+"""A clock that is set back delays no notification."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from evenkeel.slo.receiver import AlertGrouping, Receiver
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.engine import AlertEngine
+from evenkeel_collector.alerts.evidence import HOLD_NS
+from evenkeel_collector.alerts.groups import Grouper
+from evenkeel_collector.alerts.outbox import Outbox
+from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel_collector.delivery.queue import Clock
+
+S = 10**9
+NOW = 1_795_168_800 * S
+PAGER = Receiver("on-call", "http://127.0.0.1:1/")
+GROUPED = replace(PAGER, group=AlertGrouping(("slo",), Fraction(30), Fraction(300)))
+CHAT = Condition("chat", "page", True, Delays(), {"slo": "chat"}, {}, dict)
+BACK = [10 * S, 600 * S, 7200 * S, 40 * 86400 * S]
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[AlertBook]:
+    book = AlertBook(tmp_path / "alerts.db")
+    yield book
+    book.close()
+
+
+@pytest.mark.parametrize("back_ns", BACK)
+def test_what_was_never_tried_is_due_whatever_the_clock_said(book: AlertBook, back_ns: int) -> None:
+    """The evaluation counts a clock that is set back as standing still."""
+    AlertEngine(book).observe([CHAT], [PAGER], NOW)
+    assert len(Outbox(book).due(NOW - back_ns)) == 1
+
+
+def test_what_is_held_back_for_its_evidence_is_held_back_no_longer_than_that(
+    book: AlertBook,
+) -> None:
+    AlertEngine(book).observe([CHAT], [PAGER], NOW)
+    book.connection.execute("UPDATE outbox SET next_attempt_ns = ?", (NOW + HOLD_NS,))
+    assert Outbox(book).due(NOW) == []
+    assert len(Outbox(book).due(NOW + HOLD_NS)) == 1
+    assert len(Outbox(book).due(NOW - 3600 * S)) == 1
+
+
+@pytest.mark.parametrize("back_ns", BACK[2:])
+def test_a_retry_waits_no_longer_than_any_receiver_may_ask(book: AlertBook, back_ns: int) -> None:
+    AlertEngine(book).observe([CHAT], [PAGER], NOW)
+    (notification,) = Outbox(book).due(NOW)
+    Outbox(book).mark_failed(notification.number, "answered 503", NOW + 3600 * S, NOW)
+    assert Outbox(book).due(NOW) == []
+    assert len(Outbox(book).due(NOW - back_ns)) == 1
+
+
+@pytest.mark.parametrize("back_ns", BACK[1:])
+def test_a_group_is_told_though_the_clock_was_set_back(book: AlertBook, back_ns: int) -> None:
+    AlertEngine(book).observe([CHAT], [GROUPED], NOW)
+    grouper = Grouper(book)
+    assert grouper.flush({"on-call": GROUPED}, NOW) == 0
+    assert grouper.flush({"on-call": GROUPED}, NOW - back_ns) == 1
+
+
+def test_a_clock_says_once_that_it_was_set_back() -> None:
+    moments = iter([100 * S, 101 * S, 40 * S, 41 * S, 41 * S - 1])
+    clock = Clock(lambda: next(moments))
+    assert [clock.was_set_back() for _ in range(5)] == [False, False, True, False, False]

@@ -1,0 +1,271 @@
+"""When a group is told, of what, and that a crash in between changes nothing."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from evenkeel.slo.mute_time import MuteTime
+from evenkeel.slo.receiver import AlertGrouping, Receiver
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.engine import AlertEngine
+from evenkeel_collector.alerts.groups import Grouper
+from evenkeel_collector.alerts.outbox import Outbox, QueuedNotification
+from evenkeel_collector.alerts.silence import Silence
+from evenkeel_collector.alerts.state import Condition, Delays
+
+S = 10**9
+NOW = 1_795_168_800 * S
+BY_TEAM = Receiver(
+    "on-call",
+    "http://127.0.0.1:1/",
+    repeat_s=Fraction(3600),
+    group=AlertGrouping(("team",), wait_s=Fraction(30), interval_s=Fraction(300)),
+)
+
+
+class Office:
+    """An engine and a grouper over one book; `tell` marks as delivered what is owed."""
+
+    def __init__(self, book: AlertBook, *receivers: Receiver) -> None:
+        self.book, self.receivers = book, receivers or (BY_TEAM,)
+        self.engine, self.grouper = AlertEngine(book), Grouper(book)
+
+    def see(self, second: float, **firing: bool) -> None:
+        """Observe SLOs, each of team chat unless its name begins with another's."""
+        conditions = [
+            Condition(slo, "page", holds, Delays(), _labels(slo), {}, lambda: {"summary": "x"})
+            for slo, holds in firing.items()
+        ]
+        self.engine.observe(conditions, self.receivers, NOW + int(second * S))
+
+    def told(self, second: float) -> list[dict[str, Any]]:
+        """Flush, and return the bodies of what is then due."""
+        now_ns = NOW + int(second * S)
+        self.grouper.flush({receiver.name: receiver for receiver in self.receivers}, now_ns)
+        return [json.loads(notification.body) for notification in self.deliver(now_ns)]
+
+    def deliver(self, now_ns: int) -> list[QueuedNotification]:
+        outbox = Outbox(self.book)
+        notifications = outbox.due(now_ns)
+        for notification in notifications:
+            outbox.mark_delivered(notification.number, now_ns)
+        return notifications
+
+
+def _labels(slo: str) -> Mapping[str, str]:
+    team = "search" if slo.startswith("search") else "chat"
+    return {"alertname": "SloBudgetBurn", "slo": slo, "severity": "page", "team": team}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[AlertBook]:
+    book = AlertBook(tmp_path / "alerts.db")
+    yield book
+    book.close()
+
+
+def statuses(body: Mapping[str, Any]) -> dict[str, str]:
+    return {alert["labels"]["slo"]: alert["status"] for alert in body["alerts"]}
+
+
+def test_alerts_of_a_group_arrive_together_after_the_wait(book: AlertBook) -> None:
+    office = Office(book)
+    office.see(0, ttft=True, search=True)
+    office.see(20, tpot=True)
+    assert office.told(29.9) == []
+    chat, search = office.told(30)
+    assert statuses(chat) == {"ttft": "firing", "tpot": "firing"}
+    assert statuses(search) == {"search": "firing"}
+    assert chat["groupLabels"] == {"team": "chat"}
+    assert chat["groupKey"] == '{}:{team="chat"}'
+    assert chat["commonLabels"] == {
+        "alertname": "SloBudgetBurn",
+        "severity": "page",
+        "team": "chat",
+    }
+    assert chat["status"] == "firing"
+    assert office.told(3000) == []
+
+
+def test_changes_of_a_group_that_fires_wait_for_the_interval(book: AlertBook) -> None:
+    office = Office(book)
+    office.see(0, ttft=True)
+    office.told(30)
+    office.see(60, ttft=False, tpot=True)
+    assert office.told(329) == []
+    (body,) = office.told(330)
+    assert statuses(body) == {"tpot": "firing", "ttft": "resolved"}
+    assert [alert["status"] for alert in body["alerts"]] == ["firing", "resolved"]
+    office.see(400, tpot=False)
+    (body,) = office.told(630)
+    assert (body["status"], statuses(body)) == ("resolved", {"tpot": "resolved"})
+    # The group has ended: what is new waits for `wait` alone.
+    office.see(640, ttft=True)
+    assert office.told(669) == []
+    assert len(office.told(670)) == 1
+
+
+def test_what_fired_and_ended_while_it_waited_is_told_once(book: AlertBook) -> None:
+    office = Office(book)
+    office.see(0, ttft=True)
+    office.see(10, ttft=False)
+    (body,) = office.told(30)
+    assert (body["status"], statuses(body)) == ("resolved", {"ttft": "resolved"})
+    assert office.told(10_000) == []
+
+
+def test_a_group_that_fires_is_repeated_until_somebody_takes_it_on(book: AlertBook) -> None:
+    office = Office(book)
+    office.see(0, ttft=True)
+    office.told(30)
+    assert office.told(3629) == []
+    (again,) = office.told(3630)
+    assert statuses(again) == {"ttft": "firing"}
+    assert office.told(3700) == []
+    (alert,) = book.alerts()
+    book.add_silence(Silence("s", "ttft", NOW, NOW + 7300 * S, ""))
+    assert office.told(7240) == []
+    assert len(office.told(7300)) == 1
+    book.acknowledge(alert.alert_id, "ann", "", NOW)
+    assert office.told(20_000) == []
+
+
+def test_a_group_collects_while_its_last_notification_is_being_tried(book: AlertBook) -> None:
+    office = Office(book)
+    office.see(0, ttft=True)
+    Grouper(book).flush({BY_TEAM.name: BY_TEAM}, NOW + 30 * S)
+    office.see(40, ttft=False)
+    assert Grouper(book).flush({BY_TEAM.name: BY_TEAM}, NOW + 9000 * S) == 0
+    (notification,) = office.deliver(NOW + 9000 * S)
+    assert notification.notification_id.startswith("group")
+    (body,) = office.told(9001)
+    assert statuses(body) == {"ttft": "resolved"}
+
+
+def test_a_flush_that_is_cut_off_is_made_again(book: AlertBook) -> None:
+    office = Office(book)
+    office.see(0, ttft=True)
+    book.connection.execute(
+        "CREATE TRIGGER crash BEFORE UPDATE ON group_members BEGIN SELECT RAISE(ABORT, 'kill'); END"
+    )
+    with pytest.raises(Exception, match="kill"):
+        office.told(30)
+    assert Outbox(book).count_by_state()["waiting"] == 0
+    book.connection.execute("DROP TRIGGER crash")
+    assert len(office.told(31)) == 1
+    assert office.told(32) == []
+
+
+def test_a_muted_receivers_groups_wait(book: AlertBook) -> None:
+    always = MuteTime(tuple(range(7)), time(0), time(0), ZoneInfo("UTC"))
+    office = Office(book, replace(BY_TEAM, mute_times=(always,)))
+    office.see(0, ttft=True)
+    office.see(3600, ttft=False, tpot=True)
+    assert office.told(7200) == []
+    office.receivers = (BY_TEAM,)
+    (body,) = office.told(7201)
+    assert statuses(body) == {"tpot": "firing", "ttft": "resolved"}
+
+
+def test_a_receiver_that_left_the_file_keeps_nothing_back(book: AlertBook) -> None:
+    office = Office(book)
+    office.see(0, ttft=True)
+    office.receivers = (Receiver("other", "http://127.0.0.1:1/"),)
+    assert len(office.told(0)) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(replace(BY_TEAM, group=None), id="no groups any more"),
+        pytest.param(replace(BY_TEAM, group=AlertGrouping(("slo",))), id="other groups"),
+    ],
+)
+def test_a_group_that_left_the_file_is_not_repeated_for_ever(
+    book: AlertBook, changed: Receiver
+) -> None:
+    office = Office(book)
+    office.see(0, ttft=True)
+    office.told(30)
+    office.receivers = (changed,)
+    assert office.told(50_000) == []
+    office.see(50_001, ttft=False)
+    (body,) = office.told(50_002)
+    assert statuses(body) == {"ttft": "resolved"}
+    assert office.told(90_000) == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(replace(BY_TEAM, group=None), id="no groups any more"),
+        pytest.param(replace(BY_TEAM, group=AlertGrouping(("slo",))), id="other groups"),
+        pytest.param(replace(BY_TEAM, name="other"), id="another name"),
+    ],
+)
+def test_a_group_that_left_the_file_is_tried_until_its_alerts_have_ended(
+    book: AlertBook, changed: Receiver
+) -> None:
+    office = Office(book)
+    outbox = Outbox(book)
+    office.see(0, ttft=True)
+    office.grouper.flush({"on-call": BY_TEAM}, NOW + 30 * S)
+    (waiting,) = outbox.due(NOW + 30 * S)
+    office.receivers = (changed,)
+    for second in (40, 4000, 90_000):
+        office.grouper.flush({changed.name: changed}, NOW + second * S)
+        outbox.mark_failed(waiting.number, "answered 503", NOW, NOW + second * S)
+        assert outbox.overdue("on-call", NOW + second * S) == []
+    office.see(90_001, ttft=False)
+    office.grouper.flush({changed.name: changed}, NOW + 90_002 * S)
+    # At once: the end has its own notification, which may be delivered first.
+    assert len(outbox.overdue("on-call", NOW + 90_002 * S)) == 1
+    outbox.give_up(waiting, NOW + 90_002 * S)
+    office.grouper.flush({changed.name: changed}, NOW + 91_001 * S)
+    assert office.grouper.flush({"on-call": BY_TEAM}, NOW + 180_000 * S) == 0
+
+
+def test_an_end_that_was_told_beside_a_firing_is_not_withdrawn_with_it(book: AlertBook) -> None:
+    """The receiver was down from then until well after the whole group had ended."""
+    office = Office(book)
+    office.see(0, ttft=True)
+    assert len(office.told(30)) == 1
+    office.see(400, ttft=False, tpot=True)
+    office.grouper.flush({"on-call": BY_TEAM}, NOW + 431 * S)
+    office.see(500, ttft=False, tpot=False)
+    office.grouper.flush({"on-call": BY_TEAM}, NOW + 501 * S)
+    outbox = Outbox(book)
+    for notification in outbox.overdue("on-call", NOW + 20_000 * S):
+        outbox.give_up(notification, NOW + 20_000 * S)
+    told = [statuses(body) for second in (20_000, 20_001, 21_000) for body in office.told(second)]
+    assert told == [{"ttft": "resolved", "tpot": "firing"}, {"tpot": "resolved"}]
+
+
+def test_what_waits_in_groups_is_counted(book: AlertBook) -> None:
+    office = Office(book)
+    office.see(0, ttft=True, tpot=True)
+    assert office.grouper.num_untold() == 2
+    office.told(30)
+    assert office.grouper.num_untold() == 0
+
+
+def test_a_large_group_is_cut_and_counted(book: AlertBook) -> None:
+    office = Office(book)
+    office.see(0, **{f"slo-{i:03d}": True for i in range(130)})
+    (body,) = office.told(30)
+    assert (len(body["alerts"]), body["truncatedAlerts"]) == (100, 30)
+
+
+def test_each_receiver_groups_as_it_wants(book: AlertBook) -> None:
+    alone = Receiver("log", "http://127.0.0.1:2/")
+    office = Office(book, BY_TEAM, alone)
+    office.see(0, ttft=True, tpot=True)
+    assert [body["receiver"] for body in office.told(0)] == ["log", "log"]
+    assert [body["receiver"] for body in office.told(30)] == ["on-call"]

@@ -1,0 +1,136 @@
+"""What `evenkeel slo check` says of a file."""
+
+from pathlib import Path
+
+from evenkeel.slo.file import read_slo_file
+from evenkeel_collector.commands.slo_text import check_text
+
+FILE = """\
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: chat}
+spec:
+  indicator: {all: {ttft: 0.5, tpot: 0.1}, select: {model: support}}
+  objectives: [{target: 0.99}]
+  timeWindow: [{duration: 28d, isRolling: true}]
+  alerting: {for: 2m, keepFiringFor: 10m, minBad: 5, confidence: 0.95, noData: never}
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: alive}
+spec:
+  indicator: {metric: availability}
+  objectives: [{target: 0.99}]
+  timeWindow: [{duration: 30d, isRolling: true}]
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: both}
+spec:
+  indicator: {composite: [{slo: chat, weight: 2}, {slo: alive}]}
+  objectives: [{target: 0.99}]
+  timeWindow: [{duration: 30d, isRolling: true}]
+---
+apiVersion: evenkeel/v1
+kind: Rule
+metadata: {name: slow}
+spec:
+  select: {tenant: acme}
+  threshold: {measure: ttft_p95_s, op: gt, value: 0.8, over: 10m}
+---
+apiVersion: evenkeel/v1
+kind: Rule
+metadata: {name: jump}
+spec:
+  severity: page
+  anomaly: {measure: e2e_p50_s, over: 2h, minEffect: 0.2}
+---
+apiVersion: evenkeel/v1
+kind: Rule
+metadata: {name: silent}
+spec:
+  absence: {after: 15m}
+---
+apiVersion: evenkeel/v1
+kind: Rule
+metadata: {name: full}
+spec:
+  gauge: {metric: used, per: {metric: all}, op: gt, value: 0.9, over: 5m}
+"""
+
+
+def test_every_slo_and_rule_says_when_it_is_good_or_fires(tmp_path: Path) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(FILE)
+    text = check_text(read_slo_file(path))
+    chat, alive, both, *_ = text.split("\n\n")
+    assert "  good: ttft <= 0.5 s and tpot <= 0.1 s; for model=support; error bad" in chat
+    assert "A factor below 1 fires though the budget would last" in chat
+    assert "  alerts when the windows burn for 2m; when no longer, resolves 10m later" in chat
+    assert "; needs 5 bad events, and a page 0.95 confidence\n" in chat
+    assert "  without events it is never an alert\n" in chat
+    assert "  alerts when the windows burn; when no longer, resolves at once; needs 1 bad" in alive
+    assert "  without events for 6h: SloNoData\n" in alive
+    assert "A factor below 1" not in alive
+    assert "  good: weight 2: ttft <= 0.5 s and tpot <= 0.1 s; for model=support" in both
+    assert "  good: weight 1: availability; for every request" in both
+    assert (
+        "rule slow: ticket when ttft_p95_s is above 0.8 over 10m for tenant=acme, with 20" in text
+    )
+    assert "rule jump: page when e2e_p50_s moves up by 0.2 of its level within 1h" in text
+    assert "rule silent: ticket when no request ended for 15m" in text
+    assert "rule full: ticket when used / all is above 0.9 over 5m" in text
+    assert "valid: 3 SLOs and 4 rules; evaluated every 5s; receivers: none" in text
+
+
+def test_a_file_of_rules_alone_is_valid(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text("---".join(FILE.split("---")[3:]))
+    assert "valid: 0 SLOs and 4 rules" in check_text(read_slo_file(path))
+
+
+ALERTING = """\
+apiVersion: evenkeel/v1
+kind: Alerting
+spec:
+  interval: 5s
+  inhibit:
+    - {source: page, target: ticket}
+    - {source_matchers: [team="a"], target_matchers: ['team=~"b|c"'], equal: [model]}
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: short}
+spec:
+  indicator: {metric: ttft}
+  objectives: [{target: 0.9, op: lt, value: 0.5}]
+  timeWindow: [{duration: 30m, isRolling: true}]
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: sprint}
+spec:
+  indicator: {metric: ttft}
+  objectives: [{target: 0.9999999, op: lte, value: 0.5}]
+  timeWindow:
+    - duration: 2w
+      isRolling: false
+      calendar: {timeZone: UTC, startTime: "2026-01-07 10:00"}
+"""
+
+
+def test_what_the_evaluation_does_is_said_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "slos.yaml"
+    path.write_text(ALERTING)
+    short, sprint, severities, by_labels, _ = check_text(read_slo_file(path)).split("\n\n")
+    assert "good: ttft < 0.5 s;" in short
+    assert "Windows shorter than the interval, 5s, are judged only as they are then" in short
+    assert sprint.startswith("sprint: 0.9999999 of events good")
+    assert "good: ttft <= 0.5 s;" in sprint
+    assert "the current 2 weeks in UTC, counted from 2026-01-07 10:00:00" in sprint
+    assert "interval" not in sprint
+    assert severities == (
+        'while an alert with severity="page" fires, those with severity="ticket" and the same slo'
+        " are withheld"
+    )
+    assert by_labels.endswith('fires, those with team=~"b|c" and the same model are withheld')

@@ -1,0 +1,152 @@
+"""Back-off, what answers mean, and the notification as a whole."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenkeel.slo.receiver import Receiver, ReceiverType, Secret
+from evenkeel_collector.alerts.message import alertmanager_body, fingerprint
+from evenkeel_collector.alerts.outbox import QueuedNotification
+from evenkeel_collector.delivery.attempt import deliver, read_outcome
+from evenkeel_collector.delivery.queue import backoff_s
+
+NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("num_failures", "seconds"), [(1, 1.5), (2, 2.5), (4, 8.5), (6, 32.5), (7, 60.0), (5000, 60.0)]
+)
+def test_the_wait_doubles_up_to_a_minute(num_failures: int, seconds: float) -> None:
+    assert backoff_s(num_failures, 0.5) == seconds
+
+
+BUSY = (False, False, False, True, None)
+ANSWERS = [
+    ("accepted", 202, None, (True, False, False, False, None)),
+    ("a redirect is not followed", 302, None, (False, True, False, False, None)),
+    ("a bad request, others may be good", 400, None, (False, True, True, False, None)),
+    ("a wrong key", 401, "5", (False, True, False, False, None)),
+    ("nothing there, whatever it asks", 404, "5", (False, True, False, False, None)),
+    ("gone", 410, None, (False, True, False, False, None)),
+    ("too large, others may fit", 413, None, (False, True, True, False, None)),
+    ("too many, in seconds", 429, "7", (False, False, False, True, 7.0)),
+    ("too many", 429, None, (False, False, False, True, None)),
+    (
+        "too many, until a date",
+        429,
+        "Fri, 20 Nov 2026 10:00:30 GMT",
+        (False, False, False, True, 30.0),
+    ),
+    ("a past date", 503, "Fri, 20 Nov 2026 09:00:00 GMT", (False, False, False, False, 0.0)),
+    ("a wait of a week is cut to an hour", 503, "604800", (False, False, False, False, 3600.0)),
+    ("a wait that is no wait", 503, "soon", (False, False, False, False, None)),
+    ("a wait below none", 429, "-5", (False, False, False, True, None)),
+    ("a year of twenty digits", 429, f"Fri, 20 Nov {'9' * 20} 10:00:00 GMT", BUSY),
+    ("a second of twenty digits", 429, f"Fri, 20 Nov 2026 10:00:{'9' * 20}", BUSY),
+    ("a server error", 500, None, (False, False, False, False, None)),
+    ("a slow client", 408, None, (False, False, False, False, None)),
+]
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "expected"),
+    [case[1:] for case in ANSWERS],
+    ids=[case[0] for case in ANSWERS],
+)
+def test_what_an_answer_means(
+    status: int, retry_after: str | None, expected: tuple[bool, bool, bool, bool, float | None]
+) -> None:
+    outcome = read_outcome(status, retry_after, NOW)
+    assert (
+        outcome.is_delivered,
+        outcome.is_refused,
+        outcome.is_about_notification,
+        outcome.is_busy,
+        outcome.retry_after_s,
+    ) == expected
+    assert (outcome.error == "") is outcome.is_delivered
+
+
+def test_a_notification_is_what_alertmanager_posts() -> None:
+    labels = {"alertname": "SloBudgetBurn", "slo": "chat", "severity": "page"}
+    body = alertmanager_body(
+        "on-call",
+        labels,
+        {"summary": "chat burns"},
+        1_795_168_800_250_000_000,
+        None,
+        "http://127.0.0.1:8501",
+    )
+    # Field by field as in Prometheus' documentation of webhook_config, version 4.
+    assert json.loads(body) == {
+        "version": "4",
+        "groupKey": '{}:{alertname="SloBudgetBurn", slo="chat"}',
+        "truncatedAlerts": 0,
+        "status": "firing",
+        "receiver": "on-call",
+        "groupLabels": {"alertname": "SloBudgetBurn", "slo": "chat"},
+        "commonLabels": labels,
+        "commonAnnotations": {"summary": "chat burns"},
+        "externalURL": "http://127.0.0.1:8501",
+        "alerts": [
+            {
+                "status": "firing",
+                "labels": labels,
+                "annotations": {"summary": "chat burns"},
+                "startsAt": "2026-11-20T10:00:00.250Z",
+                "endsAt": "0001-01-01T00:00:00Z",
+                "generatorURL": "http://127.0.0.1:8501",
+                "fingerprint": "dcfab4f4010366d0",
+            }
+        ],
+    }
+
+
+def test_a_fingerprint_depends_on_labels_and_not_on_their_order() -> None:
+    one = fingerprint({"a": "1", "b": "2"})
+    assert one == fingerprint({"b": "2", "a": "1"})
+    assert one != fingerprint({"a": "2", "b": "1"})
+    assert len(one) == 16
+
+
+DATES = st.from_regex(
+    r"[A-Z][a-z]{2},? [0-9]{1,22} (Jan|Nov|Xxx) [0-9]{1,22}( [0-9:.]{1,30})?( [-+]?[0-9A-Z]{1,9})?",
+    fullmatch=True,
+)
+
+
+@given(st.one_of(st.text(), DATES))
+def test_whatever_retry_after_says_is_a_wait_of_an_hour_at_most(text: str) -> None:
+    wait_s = read_outcome(429, text, NOW).retry_after_s
+    assert wait_s is None or 0 <= wait_s <= 3600
+
+
+BODY = alertmanager_body("on-call", {"slo": "chat"}, {"summary": "chat burns"}, 0, None, None)
+NOTIFICATION = QueuedNotification(1, "a-firing", "on-call", "firing", BODY, 0, 0, None, "chat")
+ADDRESSES = ["http://127.0.0.1:99999/hook", "http://127.0.0.1:key/hook", "http://[::1/key", "key"]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("kind", [ReceiverType.SLACK, ReceiverType.EMAIL])
+def test_a_secret_address_that_is_none_is_a_failed_attempt_that_keeps_the_secret(
+    tmp_path: Path, address: str, kind: ReceiverType
+) -> None:
+    """What would be raised instead would be tried again at once, for ever and uncounted."""
+    (tmp_path / "url").write_text(address)
+    receiver = Receiver("on-call", "", kind, Secret(file=tmp_path / "url"), allow_private=True)
+
+    async def attempt() -> tuple[bool, str]:
+        async with httpx.AsyncClient() as client:
+            outcome = await deliver(client, receiver, NOTIFICATION, 5.0)
+            return outcome.is_delivered, outcome.error
+
+    is_delivered, error = asyncio.run(attempt())
+    assert not is_delivered
+    assert error
+    assert "key" not in error

@@ -1,0 +1,57 @@
+"""What people say of answers, as a body and as a span."""
+
+import json
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from evenkeel_collector.intake.canonical import MalformedError
+from evenkeel_collector.intake.feedback import read_feedback, to_span
+
+TRACE = "ab" * 16
+
+
+def body(**fields: object) -> bytes:
+    return json.dumps({"trace_id": TRACE, **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        pytest.param({"trace_id": "xyz", "score": 1}, "trace_id", id="no trace id"),
+        pytest.param({"trace_id": "0" * 32, "score": 1}, "trace_id", id="trace of zeros"),
+        pytest.param({"score": 1.1}, "score", id="score above 1"),
+        pytest.param({"score": "good"}, "score", id="score in words"),
+        pytest.param({}, "at least one", id="nothing said"),
+        pytest.param({"comment": "  "}, "comment", id="empty comment"),
+        pytest.param({"score": 1, "mood": "fine"}, "mood", id="unknown field"),
+        pytest.param({"comment": "x" * 8193}, "comment", id="long comment"),
+        pytest.param({"score": 1, "span_id": "12"}, "span_id", id="half a span id"),
+    ],
+)
+def test_what_is_no_feedback_is_refused_by_name(fields: dict[str, object], complaint: str) -> None:
+    with pytest.raises(MalformedError, match=complaint):
+        read_feedback(body(**fields))
+    with pytest.raises(MalformedError):
+        read_feedback(b"{")
+
+
+def test_a_judgement_is_a_span_of_the_answers_trace() -> None:
+    said = read_feedback(
+        body(span_id="cd" * 8, score=0, label="down", comment="wrong price", corrected="9 EUR")
+    )
+    span_id, encoded = to_span(said, now_ns=7)
+    request = ExportTraceServiceRequest.FromString(encoded)
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, "cd" * 8)
+    assert (span.span_id.hex(), span.name) == (span_id, "evenkeel.feedback")
+    values = {a.key: a.value for a in span.attributes}
+    assert values["gen_ai.evaluation.score.value"].double_value == 0.0
+    assert values["evenkeel.feedback.corrected"].string_value == "9 EUR"
+    assert "evenkeel.feedback.author" not in values
+
+
+def test_the_same_judgement_sent_again_is_the_same_span() -> None:
+    once, again = (to_span(read_feedback(body(score=1, id="k1")))[0] for _ in range(2))
+    other = to_span(read_feedback(body(score=1)))[0]
+    assert once == again != other

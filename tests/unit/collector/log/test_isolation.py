@@ -1,0 +1,81 @@
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from evenkeel_collector.log.isolation import MAX_CHECKS, isolate
+
+
+def body(*names: str) -> bytes:
+    """A request with its spans spread over two scopes and two resources."""
+    request = ExportTraceServiceRequest()
+    for index, name in enumerate(names):
+        if index % 3 == 0:
+            request.resource_spans.add().scope_spans.add()
+        elif index % 3 == 1:
+            request.resource_spans[-1].scope_spans.add()
+        request.resource_spans[-1].scope_spans[-1].spans.add(name=name)
+    return request.SerializeToString()
+
+
+def names_in(bodies: list[bytes]) -> list[str]:
+    return [
+        span.name
+        for one in bodies
+        for resource in ExportTraceServiceRequest.FromString(one).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+def refuse(*poison: str) -> Callable[[list[bytes]], str | None]:
+    def refusal(bodies: list[bytes]) -> str | None:
+        found = [name for name in names_in(bodies) if name in poison]
+        return f"bad {found[0]}" if found else None
+
+    return refusal
+
+
+@given(st.lists(st.lists(st.booleans(), max_size=9), max_size=6))
+def test_exactly_the_bad_spans_are_set_aside_one_by_one_and_order_stays(
+    shapes: list[list[bool]],
+) -> None:
+    number = 0
+    bodies, bad, good = [], [], []
+    for shape in shapes:
+        names = []
+        for is_bad in shape:
+            number += 1
+            (bad if is_bad else good).append(str(number))
+            names.append(str(number))
+        bodies.append(body(*names))
+    found = isolate(bodies, refuse(*bad))
+    assert names_in(found.good) == good
+    assert [names_in(poison.bodies) for poison in found.poison] == [[name] for name in bad]
+    assert [poison.reason for poison in found.poison] == [f"bad {name}" for name in bad]
+
+
+def test_a_body_that_cannot_be_read_is_set_aside_whole() -> None:
+    garbage = b"\x0a\x02\xff\xff"
+    found = isolate(
+        [body("a"), garbage, body("b")],
+        lambda bodies: "cannot parse" if garbage in bodies else None,
+    )
+    assert names_in(found.good) == ["a", "b"]
+    assert [poison.bodies for poison in found.poison] == [[garbage]]
+
+
+def test_where_everything_is_bad_the_checks_are_bounded_and_nothing_is_lost() -> None:
+    names = [str(number) for number in range(2000)]
+    num_checks = 0
+
+    def refusal(bodies: list[bytes]) -> str | None:
+        nonlocal num_checks
+        num_checks += 1
+        return "bad"
+
+    found = isolate([body(*names)], refusal)
+    assert num_checks <= MAX_CHECKS + 20
+    assert found.good == []
+    assert [name for poison in found.poison for name in names_in(poison.bodies)] == names

@@ -1,0 +1,149 @@
+"""The sentences of a notification."""
+
+from typing import Any
+
+import pytest
+
+from evenkeel_collector.slo.background import nearest_change, worst_cohorts
+from evenkeel_collector.slo.evidence import (
+    bad_by_prompt_size,
+    bad_requests,
+    budget_left,
+    ledger_cause,
+    top_cause,
+)
+
+
+def causes(**values: Any) -> dict[str, Any]:
+    empty = dict.fromkeys(
+        f"{side}_{phase}_s" for side in ("bad", "good") for phase in ("queue", "prefill", "decode")
+    )
+    return {**empty, **values}
+
+
+CAUSES = [
+    (
+        "the phase that lost most",
+        causes(bad_queue_s=2.0, good_queue_s=0.01, bad_prefill_s=0.7, good_prefill_s=0.02),
+        "queue: 2.00 s on average in bad requests, 10 ms in good ones (75% of the time lost)",
+    ),
+    (
+        "no good request",
+        causes(bad_queue_s=0.1, bad_prefill_s=0.3),
+        "prefill: 300 ms on average in bad requests, no good request to compare "
+        "(75% of the time lost)",
+    ),
+    ("no time lost", causes(bad_queue_s=0.1, good_queue_s=0.2), None),
+    ("nothing measured", causes(), None),
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "text"), [case[1:] for case in CAUSES], ids=[case[0] for case in CAUSES]
+)
+def test_the_top_cause(row: dict[str, Any], text: str | None) -> None:
+    assert top_cause(row, ("queue", "prefill")) == text
+
+
+def test_an_slo_without_phases_has_no_cause() -> None:
+    assert top_cause(causes(bad_queue_s=2.0), ()) is None
+
+
+def test_bad_requests_by_end_and_by_prompt_size() -> None:
+    row = {"num_bad": 7, "num_events": 90, "num_error": 2, "num_aborted": 0, "num_shed": 1}
+    assert bad_requests(row) == "7 of 90 (2 failed, 1 shed)"
+    sizes = [
+        {"up_to_tokens": 64, "num_events": 80, "num_bad": 0},
+        {"up_to_tokens": 1024, "num_events": 10, "num_bad": 7},
+    ]
+    assert bad_by_prompt_size(sizes) == "up to 1024 tokens: 7 of 10"
+    assert bad_by_prompt_size(sizes[:1]) is None
+
+
+def cohort(dimension: str, name: str, total: float, bad: float) -> dict[str, Any]:
+    return {"dimension": dimension, "cohort": name, "total_sum": total, "bad_sum": bad}
+
+
+def test_the_worst_cohorts_are_those_beyond_their_own_past() -> None:
+    recent = [
+        cohort("tenant", "always-slow", 100, 50),
+        cohort("tenant", "acme", 100, 20),
+        cohort("tenant", "new", 10, 10),
+        cohort("model", "support", 210, 80),
+    ]
+    past = [cohort("tenant", "always-slow", 1000, 500), cohort("tenant", "acme", 1000, 10)]
+    assert worst_cohorts(recent, past) == (
+        "tenant=acme: 20.0% bad of 100, 1.0% before; tenant=new: 100.0% bad of 10, no data before"
+    )
+    assert worst_cohorts(recent[3:], []) is None
+
+
+def test_the_change_nearest_to_the_window_is_named() -> None:
+    levels = [0.2] * 30 + [0.5] * 30 + [0.9] * 30
+    minutes = [
+        {"minute": 28_000_000 + i, "value": level + 0.01 * (i % 3), "bad_ratio": 0.0}
+        for i, level in enumerate(levels)
+    ]
+    text = nearest_change(minutes, (28_000_000 + 62) * 60 * 10**9)
+    assert text == "2023-03-28T11:40Z: from 0.51 s to 0.91 s on average"
+    unmeasured = [row | {"value": None, "bad_ratio": row["value"]} for row in minutes]
+    assert nearest_change(unmeasured, 28_000_029 * 60 * 10**9) == (
+        "2023-03-28T11:10Z: from 21.00% to 51.00% bad"
+    )
+    assert nearest_change(minutes[:30], 0) is None
+
+
+LEDGER = [
+    {"cause": "decode.decode.others", "bad_s": 9.0, "good_s": 0.1},
+    {"cause": "ttft.unobserved", "bad_s": 5.0, "good_s": 0.1},
+    {"cause": "ttft.prefill.others", "bad_s": 1.3, "good_s": 0.1},
+    {"cause": "ttft.queue.seats", "bad_s": 0.5, "good_s": 0.1},
+    {"cause": "ttft.prefill.own", "bad_s": 0.1, "good_s": 0.2},
+]
+
+
+@pytest.mark.parametrize(
+    ("phases", "expected"),
+    [
+        pytest.param(
+            ("queue", "prefill"),
+            "ttft.prefill.others: 1.30 s on average in bad requests, 100 ms in good ones "
+            "(75% of the time lost)",
+            id="a TTFT objective, causes before the first token",
+        ),
+        pytest.param(
+            ("decode",),
+            "decode.decode.others: 9.00 s on average in bad requests, 100 ms in good ones "
+            "(100% of the time lost)",
+            id="a TPOT objective, causes after it",
+        ),
+        pytest.param(
+            (),
+            "decode.decode.others: 9.00 s on average in bad requests, 100 ms in good ones "
+            "(85% of the time lost)",
+            id="no duration is judged, any cause",
+        ),
+    ],
+)
+def test_the_ledger_names_the_cause(phases: tuple[str, ...], expected: str) -> None:
+    assert ledger_cause(LEDGER, phases) == expected
+    assert ledger_cause([], phases) is None
+    assert ledger_cause(LEDGER[-1:], phases) is None
+
+
+def test_a_cause_of_no_phase_counts_for_any() -> None:
+    rows = [{"cause": "other", "bad_s": 1.0, "good_s": 0.0}]
+    assert (ledger_cause(rows, ("queue",)) or "").startswith("other: 1.00 s")
+
+
+@pytest.mark.parametrize(
+    ("left_ratio", "text"),
+    [
+        (None, "no data"),
+        (0.253, "25.30%"),
+        (0.0, "0.00%"),
+        (-11.253, "none: 12.3 times the budget is spent"),
+    ],
+)
+def test_a_budget_that_is_overspent_says_how_often(left_ratio: float | None, text: str) -> None:
+    assert budget_left(left_ratio) == text

@@ -1,0 +1,98 @@
+"""One table of ranges: what the views hold, and what the docs show, is what it says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from evenkeel_collector.store.migrations import read_migrations
+from evenkeel_collector.store.number_ranges import (
+    BY_TABLE,
+    ENGINE_STEPS,
+    EVAL_RESULTS,
+    FEEDBACK,
+    LEDGER,
+    LIVE_EVALUATIONS,
+    REASONS,
+    REQUEST_LISTS,
+    REQUESTS,
+    Range,
+    sql_arrays,
+)
+
+DATA_MODEL = (Path(__file__).parents[4] / "docs" / "data-model.md").read_text(encoding="utf-8")
+STATEMENTS = [one for each in read_migrations() for one in each.statements]
+# Columns of the view of others' requests.
+OTHERS = (
+    "max_tokens", "input_tokens", "output_tokens", "cached_tokens", "temperature", "queue_s",
+    "prefill_s", "decode_s", "ttft_s", "e2e_s", "sample_weight",
+)  # fmt: skip
+
+
+def newest(beginning: str) -> str:
+    """Return the last statement that begins so, each gap one space."""
+    found = [text for text in STATEMENTS if beginning in text]
+    return re.sub(r"\s+", " ", found[-1])
+
+
+@pytest.mark.parametrize(
+    ("beginning", "ranges"),
+    [
+        pytest.param("TABLE spans_to_requests MODIFY QUERY", REQUESTS, id="requests"),
+        pytest.param("TABLE spans_to_requests MODIFY QUERY", REQUEST_LISTS, id="their lists"),
+        pytest.param(
+            "TABLE spans_of_others_to_requests MODIFY QUERY",
+            {name: REQUESTS[name] for name in OTHERS},
+            id="requests of others",
+        ),
+        pytest.param("TABLE spans_to_eval_results MODIFY QUERY", EVAL_RESULTS, id="evaluations"),
+        pytest.param("TABLE spans_to_feedback MODIFY QUERY", FEEDBACK, id="feedback"),
+        pytest.param("TABLE spans_to_live_evaluations MODIFY", LIVE_EVALUATIONS, id="live ones"),
+        pytest.param("TABLE spans_to_engine_steps MODIFY QUERY", ENGINE_STEPS, id="steps"),
+    ],
+)
+def test_a_view_has_the_ranges_of_its_columns(beginning: str, ranges: dict[str, Range]) -> None:
+    view = newest(beginning)
+    names, lows, highs, wholes = sql_arrays(ranges)
+    assert names in view
+    assert f"{lows}, {highs}, {wholes})" in view
+
+
+def test_the_ledger_has_its_range() -> None:
+    assert f"BETWEEN 0. AND {LEDGER.high:.0f}." in newest("TABLE spans_to_requests MODIFY QUERY")
+
+
+@pytest.mark.parametrize("table", BY_TABLE)
+def test_a_table_flags_and_counts_what_it_refuses(table: str) -> None:
+    assert f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS refused_numbers" in newest(
+        f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS refused_numbers"
+    )
+    assert newest(f"VIEW IF NOT EXISTS {table}_to_refused_numbers TO refused_numbers")
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "each"),
+    [
+        pytest.param(table, column, each, id=f"{table}.{column}")
+        for table, ranges in BY_TABLE.items()
+        for column, each in ranges.items()
+    ],
+)
+def test_the_docs_show_each_range(table: str, column: str, each: Range) -> None:
+    section = DATA_MODEL.split("## Numbers", 1)[1].split("\n## ", 1)[0]
+    rows = [line.split("|")[1:4] for line in section.splitlines() if line.startswith("| `")]
+    (shown,) = [
+        (low_high, columns)
+        for tables, columns, low_high in rows
+        if f"`{table}`" in tables and f"`{column}`" in columns
+    ]
+    assert shown[0].strip() == describe(each)
+
+
+def describe(each: Range) -> str:
+    whole = ", whole" if each.is_whole else ""
+    return f"{each.low:.10g} to {each.high:.10g}{whole}"
+
+
+def test_the_docs_name_each_reason() -> None:
+    assert [reason for reason in REASONS if f"`{reason}`" not in DATA_MODEL] == []

@@ -1,0 +1,53 @@
+"""HTML that is built from names of callers: nothing of theirs becomes markup."""
+
+import pytest
+
+from evenkeel_dashboard.draw.appearance import DARK, LIGHT, palette, style
+from evenkeel_dashboard.draw.markup import (
+    Cell,
+    badge,
+    facts,
+    hint,
+    number_tiles,
+    page_link,
+    phase_bar,
+    table,
+    verdict_banner,
+)
+from evenkeel_dashboard.draw.tiles import StateSummary, Tile
+
+EVIL = '<img src=x onerror="alert(1)">'
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        pytest.param(table([EVIL], [[Cell(EVIL, href=EVIL)]], EVIL), id="table"),
+        pytest.param(badge(EVIL, "bad"), id="badge"),
+        pytest.param(facts([(EVIL, EVIL)]), id="facts"),
+        pytest.param(hint(EVIL, EVIL, EVIL), id="hint"),
+        pytest.param(number_tiles([Tile(EVIL, EVIL, EVIL, EVIL)], EVIL), id="tiles"),
+        pytest.param(verdict_banner(StateSummary("bad", EVIL, EVIL), EVIL), id="verdict"),
+        pytest.param(phase_bar([(EVIL, "#000", 1.0)], 1.0), id="bar"),
+    ],
+)
+def test_values_are_escaped(html: str) -> None:
+    assert "<img" not in html
+    assert 'onerror="' not in html
+
+
+def test_links_carry_what_is_set_and_quote_it() -> None:
+    assert page_link("request", {"request_id": "a b&c", "model": ""}) == (
+        "./request?request_id=a+b%26c"
+    )
+    assert page_link("", {}) == "./"
+
+
+def test_a_bar_without_length_is_not_drawn() -> None:
+    assert phase_bar([("queue", "#000", 0.0)], 0.0) == ""
+
+
+def test_the_theme_decides_the_colours_and_light_is_the_default() -> None:
+    assert palette("dark") is DARK
+    assert palette(None) is LIGHT
+    assert f"--ek-page:{DARK.page};" in style(DARK)

@@ -1,0 +1,107 @@
+"""Charts as SVG: what is drawn of which numbers, and what is said of them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pandas as pd
+import pytest
+
+from evenkeel_dashboard.draw.appearance import LIGHT
+from evenkeel_dashboard.draw.figures import Line, Scale, add_objective, lines, stacked_bars
+from evenkeel_dashboard.draw.svg_chart import Chart, line, time_ticks
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.frame.zoom import selected_ms
+from evenkeel_dashboard.pages.latency.figures import heatmap
+from evenkeel_dashboard.pages.latency.model import Heat
+
+NAN = math.nan
+HOUR = Window(0, 3_600_000, 900)
+
+
+def frame(**columns: list[float]) -> pd.DataFrame:
+    steps = len(next(iter(columns.values())))
+    return pd.DataFrame(
+        {"bucket": pd.to_datetime([i * 900_000 for i in range(steps)], unit="ms"), **columns}
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "joined", "dots"),
+    [
+        pytest.param([1.0, 2.0, 3.0], "M0 1L1 2L2 3", "", id="no gap"),
+        pytest.param([1.0, 2.0, NAN, 0.0, 5.0], "M0 1L1 2M3 0L4 5", "", id="a gap is not joined"),
+        pytest.param([NAN, 2.0, NAN], "M1 2", "M1 2h0", id="one without neighbours is a dot"),
+        pytest.param([NAN, NAN], "", "", id="nothing"),
+    ],
+)
+def test_no_value_is_a_gap_and_zero_is_a_point(values: list[float], joined: str, dots: str) -> None:
+    drawn = line("p50", "red", enumerate(values))
+    assert drawn[0].path == joined
+    assert "".join(s.path for s in drawn[1:]) == dots
+
+
+def test_bars_stand_on_each_other_and_no_value_is_no_bar() -> None:
+    data = frame(error=[1.0, 0.0, NAN, 0.0], ok=[2.0, 3.0, NAN, 4.0])
+    series = [Line("error", "error", "red"), Line("ok", "ok", "grey")]
+    chart = stacked_bars(data, series, Scale("/s", 1.0), HOUR)
+    assert [s.path for s in chart.series] == [
+        "M0.5 0V1M1.5 0V0M3.5 0V0",
+        "M0.5 1V3M1.5 0V3M3.5 0V4",
+    ]
+
+
+def test_an_objective_above_all_values_is_within_the_chart() -> None:
+    chart = lines(frame(v=[0.1, 0.2]), [Line("v", "v", "red")], Scale("ms", 1e3), HOUR)
+    add_objective(chart, 0.5, "limit", Scale("ms", 1e3), LIGHT)
+    assert 500 < chart.top < 550
+    assert "limit" in chart.markup("TTFT")
+
+
+@pytest.mark.parametrize(
+    ("top", "unit", "said"),
+    [
+        pytest.param(0.83, "/s", ["0/s", "0.25/s", "0.5/s", "0.75/s"], id="less than one"),
+        pytest.param(1234.0, "ms", ["0 ms", "500 ms", "1,000 ms"], id="thousands"),
+        pytest.param(410_000.0, "", ["0", "200 k", "400 k"], id="very many"),
+        pytest.param(0.0, "", ["0", "0.25", "0.5", "0.75", "1"], id="all zero"),
+    ],
+)
+def test_axes_have_round_numbers(top: float, unit: str, said: list[str]) -> None:
+    markup = Chart(0, 1, [], unit=unit, top=top).markup("x")
+    assert re.findall(r"bottom:[^>]*>([^<]+)<", markup) == said
+
+
+def test_times_are_round_and_midnight_is_a_day() -> None:
+    midnight = 20_000 * 86_400_000
+    ticks = time_ticks(midnight - 3_600_000, midnight + 3_600_000, midnight, 60_000)
+    assert [words for _, words in ticks] == ["23:00", "23:30", "04 Oct", "00:30"]
+    assert ticks[2][0] == 0
+
+
+def test_names_cannot_become_markup() -> None:
+    chart = Chart(0, 1, [], has_key=True, series=line('<img src=x onerror="x">', "red", [(0, 1)]))
+    assert "<img" not in chart.markup('"><img>')
+
+
+def test_each_cell_of_a_heatmap_keeps_its_number() -> None:
+    steps = [pd.Timestamp(0, unit="s"), pd.Timestamp(900, unit="s")]
+    chart = heatmap(Heat(steps, [-10, -9], [[4, None], [None, 100]]), 900, HOUR, LIGHT)
+    assert {(s.path, s.counts) for s in chart.series} == {
+        ("M0.5 -1V-0.9", (4,)),
+        ("M1.5 -0.9V-0.8", (100,)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("sent", "chosen"),
+    [
+        pytest.param([1_000, 61_000], (1_000, 61_000), id="a minute"),
+        pytest.param([1_000, 2_000], None, id="too short"),
+        pytest.param(None, None, id="nothing"),
+        pytest.param(["a", 2_000], None, id="nonsense"),
+    ],
+)
+def test_only_a_stretch_becomes_the_range(sent: object, chosen: tuple[int, int] | None) -> None:
+    assert selected_ms(sent) == chosen

@@ -1,0 +1,76 @@
+"""Numbers as people read them."""
+
+import math
+
+import pytest
+
+from evenkeel_dashboard.draw import wording
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param(None, "no data", id="nothing is not zero"),
+        pytest.param(math.nan, "no data", id="NaN is nothing"),
+        pytest.param(0.0, "0 ms", id="zero is a value"),
+        pytest.param(0.0000421, "42.1 µs", id="microseconds"),
+        pytest.param(0.0413, "41.3 ms", id="milliseconds"),
+        pytest.param(0.9996, "1.00 s", id="rounds into seconds"),
+        pytest.param(2.312, "2.31 s", id="seconds"),
+        pytest.param(95.0, "95.0 s", id="a minute and a half"),
+        pytest.param(720, "12 min", id="minutes"),
+        pytest.param(9000, "2.5 h", id="hours"),
+        pytest.param(-0.2, "−200 ms", id="before"),
+    ],
+)
+def test_seconds(value: float | None, text: str) -> None:
+    assert wording.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param(None, "no data", id="nothing"),
+        pytest.param(0.0, "0 %", id="zero"),
+        pytest.param(0.0421, "4.21 %", id="three digits"),
+        pytest.param(0.995, "99.5 %", id="an objective"),
+        pytest.param(0.99951, "99.951 %", id="enough nines"),
+        pytest.param(0.9999999, "99.99999 %", id="never rounds up to 100"),
+        pytest.param(1.0, "100 %", id="all"),
+    ],
+)
+def test_percent(value: float | None, text: str) -> None:
+    assert wording.percent(value) == text
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "text"),
+    [
+        pytest.param(1.12, 1.0, "▲ 12 %", id="more"),
+        pytest.param(0.5, 1.0, "▼ 50 %", id="less"),
+        pytest.param(3.1, 1.0, "▲ 3.10×", id="much more is a factor"),
+        pytest.param(1.001, 1.0, "± 0 %", id="the same"),
+        pytest.param(1.0, 0.0, None, id="from nothing has no ratio"),
+        pytest.param(None, 1.0, None, id="no value now"),
+        pytest.param(1.0, None, None, id="no value before"),
+    ],
+)
+def test_change(now: float | None, before: float | None, text: str | None) -> None:
+    assert wording.change(now, before) == text
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "text"),
+    [
+        pytest.param(wording.count, 99_999, "99,999", id="a count in full"),
+        pytest.param(wording.count, 1_234_567, "1.23 M", id="millions"),
+        pytest.param(wording.rate, 12.34, "12.3/s", id="a rate"),
+        pytest.param(wording.factor, 14.4, "14.4×", id="a factor"),
+        pytest.param(wording.signed_percent, -0.075, "−7.50 %", id="a loss"),
+        pytest.param(wording.signed_percent, 0.0, "±0 %", id="no difference"),
+        pytest.param(wording.span_of, 3600, "1 h", id="an hour"),
+        pytest.param(wording.three_digits, 0.09999, "0.100", id="rounds to three digits"),
+    ],
+)
+def test_others(words: object, value: float, text: str) -> None:
+    assert words(value) == text  # type: ignore[operator]

@@ -1,0 +1,113 @@
+"""What the alerts page says of alerts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.pages.alerts.model import (
+    Bar,
+    audit_words,
+    delivery_words,
+    evidence,
+    headline,
+    lasts_s,
+    letter_words,
+    links,
+    silenced_alerts,
+    silenced_s,
+    timeline,
+)
+
+WINDOW = Window(1_000_000, 2_000_000, 10)
+
+
+def alert(**fields: Any) -> dict[str, Any]:
+    return {
+        "slo": "s", "severity": "page", "state": "firing", "started_ms": 500_000,
+        "fired_ms": 1_200_000, "ended_ms": None, "was_silenced": False,
+    } | fields  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("alerts", "expected"),
+    [
+        pytest.param([], ("good", "Nothing fires"), id="nothing"),
+        pytest.param([alert()], ("bad", "1 page fires"), id="a page"),
+        pytest.param([alert(severity="ticket")], ("warning", "1 ticket fires"), id="a ticket"),
+        pytest.param(
+            [alert(), alert(), alert(severity="ticket")],
+            ("bad", "2 pages and 1 ticket fire"),
+            id="both",
+        ),
+        pytest.param([alert(state="pending")], ("warning", "1 pending"), id="pending"),
+        pytest.param([alert(state="resolved")], ("good", "Nothing fires"), id="over"),
+    ],
+)
+def test_the_headline_counts_what_fires(
+    alerts: list[dict[str, Any]], expected: tuple[str, str]
+) -> None:
+    assert headline(alerts) == expected
+
+
+def test_where_nothing_is_watched_nothing_is_no_good_news() -> None:
+    assert headline([], is_watched=False) == ("unknown", "No alert is known of")
+    assert headline([alert()], is_watched=False)[0] == "bad"
+
+
+def test_the_timeline_is_cut_to_the_window() -> None:
+    bars = timeline([alert(was_silenced=True)], WINDOW)
+    assert bars == [
+        Bar("s · page", "pending", 1_000_000, 1_200_000, True),
+        Bar("s · page", "firing", 1_200_000, 2_000_000, True),
+    ]
+    assert timeline([alert(fired_ms=None, ended_ms=900_000)], WINDOW) == []
+
+
+def test_evidence_has_what_is_known_first_and_nothing_twice() -> None:
+    annotations = {"zebra_count": "3", "top_cause": "queue", "summary": "x", "link": "https://a"}
+    assert evidence(annotations) == [("top cause", "queue"), ("zebra count", "3")]
+    assert links({"runbook_url": "https://a", "x_url": "javascript:alert(1)"}) == [
+        ("runbook", "https://a")
+    ]
+
+
+def test_deliveries_and_silences_in_words() -> None:
+    assert (
+        delivery_words({"delivered": 3, "waiting": 1}) == "3 delivered, 1 on their way, none dead"
+    )
+    assert delivery_words({"dead": 2}) == "0 delivered, 0 on their way, 2 dead"
+    assert lasts_s("1970-01-01T00:01:00Z", 30_000) == 30
+    assert lasts_s("never", 0) is None
+
+
+def test_a_dead_letter_says_which_alert_it_was_about() -> None:
+    letter = {"number": 1, "id": "a-firing", "status": "firing"}
+    change = {"id": "a-firing", "slo": "chat", "severity": "page", "time": "2026-01-02T03:04:05.6Z"}
+    assert letter_words(letter, [change]) == "chat, page, firing at 2026-01-02 03:04:05"
+    assert letter_words(letter, []) == "firing"
+
+
+def test_a_silence_that_is_over_silences_nobody() -> None:
+    alerts = [
+        {"slo": "chat", "severity": "page", "silenced_until": "1970-01-01T00:02:00Z"},
+        {"slo": "chat", "severity": "ticket", "silenced_until": None},
+    ]
+    assert silenced_s("chat", "page", alerts, 30_000) == 90.0
+    assert silenced_s("chat", "page", alerts, 120_000) is None
+    assert silenced_s("chat", "ticket", alerts, 0) is None
+    assert silenced_s("batch", "page", alerts, 0) is None
+
+
+def test_a_silence_is_of_an_slo_or_of_labels() -> None:
+    assert silenced_alerts("chat-ttft") == {"slo": "chat-ttft"}
+    assert silenced_alerts('severity=~"a|b"') == {"matchers": ['severity=~"a|b"']}
+
+
+def test_the_audit_says_what_an_action_was_done_to() -> None:
+    moved = {"prompt": "support", "reason": "", "result": {"is": "b", "label": "x", "was": "a"}}
+    assert audit_words(moved) == "prompt support, was a, is b"
+    assert audit_words({"number": None, "result": {"replayed": 2}}) == "replayed 2"
+    assert audit_words({}) == "–"

@@ -1,0 +1,69 @@
+"""Bounds that people type, and files that a spreadsheet may open."""
+
+from __future__ import annotations
+
+import io
+
+import pandas as pd
+import pytest
+
+from evenkeel_dashboard.pages.explore.model import (
+    bound,
+    cell_words,
+    csv_bytes,
+    parquet_bytes,
+    refusal_words,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", 0.0), ("500ms", 0.5), ("1.5 s", 1.5), ("2min", 120.0), ("4k", 4000.0), ("300", 300.0),
+        ("1,200", 1200.0), ("fast", None), ("-1", None), ("nan", None), ("1e99", None),
+    ],
+)  # fmt: skip
+def test_a_bound_is_read_as_people_write_it(text: str, expected: float | None) -> None:
+    assert bound(text) == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_name_that_is_a_formula_stays_a_text() -> None:
+    frame = pd.DataFrame({"tenant": ["=HYPERLINK(1)", "acme", None], "ttft_s": [-1.5, 2.0, None]})
+    lines = csv_bytes(frame).decode().splitlines()
+    assert lines == ["tenant,ttft_s", "'=HYPERLINK(1),-1.5", "acme,2.0", ","]
+
+
+def test_parquet_keeps_values_and_types() -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
+    pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(parquet_bytes(frame))), frame)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "no data"),
+        (float("nan"), "no data"),
+        (1.23456789, "1.23457"),
+        (0, "0"),
+        ("<b>", "<b>"),
+    ],
+)
+def test_cells_of_an_answer(value: object, expected: str) -> None:
+    assert cell_words(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            "the query was refused: Received ClickHouse exception, code: 47, server response: "
+            "Code: 47. DB::Exception: Unknown expression identifier nope. In scope SELECT nope "
+            "FROM t. (UNKNOWN_IDENTIFIER) (version 26.9.2.1) (for url http://127.0.0.1:25123)",
+            "The query was refused: Unknown expression identifier nope. In scope SELECT nope FROM "
+            "t. (UNKNOWN_IDENTIFIER)",
+        ),
+        ("no store answers at http://127.0.0.1:1", "no store answers at http://127.0.0.1:1"),
+    ],
+)
+def test_a_refusal_says_why_and_no_more(message: str, expected: str) -> None:
+    assert refusal_words(message) == expected

@@ -1,0 +1,156 @@
+"""The health page's verdict and tiles, from rows such as the store returns."""
+
+from typing import Any
+
+import pytest
+
+from evenkeel_dashboard.model.slo_tiles import closest_burn, slo_tile, worst_slos
+from evenkeel_dashboard.pages.health.model import headline_tiles, verdict
+
+EMPTY = {
+    "requests_per_s": 0.0,
+    "output_tokens_per_s": 0.0,
+    **dict.fromkeys(
+        (
+            "ttft_p50_s", "ttft_p95_s", "ttft_p99_s", "itl_p99_p95_s", "tpot_p95_s", "error_ratio",
+            "aborted_ratio", "shed_ratio", "cached_token_ratio", "acceptance_rate",
+            "queue_mean_s", "prefill_mean_s",
+        )
+    ),
+}  # fmt: skip
+CALM = {**EMPTY, "ttft_p95_s": 0.3, "queue_mean_s": 0.01, "prefill_mean_s": 0.09}
+CROWDED = {**EMPTY, "ttft_p95_s": 4.0, "queue_mean_s": 0.81, "prefill_mean_s": 0.19}
+
+
+def slo(**changes: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "slo": "chat-ttft",
+        "objective": "ttft",
+        "threshold_s": 0.5,
+        "target": 0.99,
+        "period_s": 2_592_000.0,
+        "scale": 1.0,
+        "state": "ok",
+        "severity": None,
+        "sli": 0.995,
+        "budget_left_ratio": 0.5,
+        "window_factor": [14.4, 6.0],
+        "window_burn_long": [0.5, 0.4],
+    }
+    return row | changes
+
+
+BURNING = slo(state="firing", severity="page", window_burn_long=[22.4, 9.0])
+
+
+@pytest.mark.parametrize(
+    ("slos", "level", "headline"),
+    [
+        pytest.param([], "unknown", "No SLO is configured", id="no SLO, no verdict"),
+        pytest.param([slo()], "good", "Healthy: 1 of 1 SLOs met", id="met"),
+        pytest.param(
+            [slo(), BURNING],
+            "bad",
+            "Not healthy: chat-ttft burns its error budget, up to 22.4× too fast",
+            id="one fires",
+        ),
+        pytest.param(
+            [slo(state="pending", severity="page")], "warning", "At risk: chat-ttft", id="pending"
+        ),
+        pytest.param(
+            [slo(budget_left_ratio=-0.2)], "warning", "budget spent", id="calm but overspent"
+        ),
+        pytest.param(
+            [slo(state="no_data", sli=None, budget_left_ratio=None)],
+            "unknown",
+            "No data to judge",
+            id="no data is not healthy",
+        ),
+    ],
+)
+def test_verdict(slos: list[dict[str, Any]], level: str, headline: str) -> None:
+    said = verdict(slos, CALM, EMPTY)
+    assert said.level == level
+    assert headline in said.headline
+
+
+def test_the_verdict_names_the_phase_that_grew() -> None:
+    reason = verdict([BURNING], CROWDED, CALM).reason
+    assert "of which queue is 81.0 %" in reason
+    assert reason.endswith("It was 100 ms in the range before: queue grew by 800 ms.")
+
+
+def test_a_small_change_is_no_news_and_no_data_is_no_reason() -> None:
+    assert "before" not in verdict([], CALM, CALM).reason
+    assert "before" not in verdict([], CROWDED, EMPTY).reason
+    assert verdict([], EMPTY, EMPTY).reason == ""
+
+
+def test_tiles_without_data_say_so() -> None:
+    tiles = {tile.label: tile for tile in headline_tiles(EMPTY, EMPTY)}
+    assert tiles["TTFT p95"].value == "no data"
+    assert tiles["Errors"].value == "no data"
+    assert tiles["Requests"].value == "0/s"
+    assert {tile.change for tile in tiles.values()} == {""}
+
+
+def test_tiles_compare_with_the_range_before() -> None:
+    tiles = {tile.label: tile for tile in headline_tiles(CROWDED, CALM)}
+    assert (tiles["TTFT p95"].value, tiles["TTFT p95"].change) == ("4.00 s", "▲ 13.3×")
+
+
+def test_an_slo_tile_says_its_three_numbers() -> None:
+    tile = slo_tile(BURNING, [1.0, 22.4])
+    assert tile.objective == "99 % with TTFT ≤ 500 ms over 30d"
+    assert (tile.sli, tile.budget_left, tile.burn) == ("99.5 %", "50.0 %", "22.4×")
+    assert tile.alerts_at == "14.4×"
+    assert (tile.level, tile.state) == ("bad", "firing: page")
+
+
+def test_an_slo_without_data_is_neither_met_nor_full() -> None:
+    tile = slo_tile(
+        slo(
+            state="no_data",
+            objective="availability",
+            threshold_s=None,
+            sli=None,
+            budget_left_ratio=None,
+            window_burn_long=[None, None],
+            scale=720.0,
+        ),
+        [],
+    )
+    assert tile.objective == "99 % of requests answered over 30d (scaled)"
+    assert (tile.sli, tile.budget_left, tile.burn) == ("no data", "no data", "no data")
+    assert tile.budget_left_ratio is None
+    assert tile.level == "unknown"
+
+
+def test_the_burn_shown_is_that_of_the_pair_closest_to_alerting() -> None:
+    assert closest_burn(slo(window_burn_long=[7.2, 5.9])) == (5.9, 6.0)
+    assert closest_burn(slo(window_burn_long=[None, 0.1])) == (0.1, 6.0)
+    assert closest_burn(slo(window_burn_long=[None, None])) == (None, 14.4)
+    assert closest_burn(slo(window_burn_long=[], window_factor=[])) == (None, None)
+
+
+def test_an_overspent_budget_is_said_in_words_and_drawn_empty() -> None:
+    tile = slo_tile(slo(budget_left_ratio=-0.7), [])
+    assert (tile.budget_left, tile.budget_left_ratio) == ("overspent", 0.0)
+
+
+def test_of_many_slos_the_worst_are_shown() -> None:
+    def row(
+        name: str, state: str = "ok", left: float | None = 1.0, severity: str | None = None
+    ) -> Any:
+        return {"slo": name, "state": state, "budget_left_ratio": left, "severity": severity}
+
+    few = [row("b"), row("a", "firing", -1.0, "page")]
+    assert worst_slos(few) == (few, 0)
+    many = [row(f"ok-{i}", left=1 - i / 100) for i in range(30)]
+    many += [row("none", "no_data", None), row("ticket", "firing", 0.5, "ticket")]
+    many += [row("page", "firing", 0.9, "page")]
+    shown, num_more = worst_slos(many, "ok-0")
+    assert [each["slo"] for each in shown[:6]] == [
+        "ok-0", "page", "ticket", "none", "ok-29", "ok-28",
+    ]  # fmt: skip
+    assert (len(shown), num_more) == (12, 21)

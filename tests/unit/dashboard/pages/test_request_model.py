@@ -1,0 +1,69 @@
+"""One request explained: phases, speculation, and who prefilled meanwhile."""
+
+from typing import Any
+
+from evenkeel_dashboard.model.positions import Position, positions
+from evenkeel_dashboard.pages.request.model import RequestPhase, explanation, phases, prefilling
+from evenkeel_dashboard.pages.request.token_model import tokens
+from tests.unit.dashboard.request_row import request
+
+
+def neighbour(offset_s: float, **changes: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "offset_s": offset_s,
+        "queue_s": 0.1,
+        "prefill_s": 0.9,
+        "decode_s": 3.0,
+        "prefilled_tokens": 20_000,
+    }
+    return row | changes
+
+
+def test_phases_follow_each_other_and_stop_where_the_request_did() -> None:
+    assert phases(request(), 10.0) == [
+        RequestPhase("queue", 10.0, 10.6),
+        RequestPhase("prefill", 10.6, 11.0),
+        RequestPhase("decode", 11.0, 12.1),
+    ]
+    assert [p.name for p in phases(request(prefill_s=None, decode_s=None))] == ["queue"]
+
+
+def test_positions_have_rates_only_where_something_was_drafted() -> None:
+    assert positions(request()) == [Position(1, 5, 3), Position(2, 5, 1)]
+    assert Position(1, 5, 3).rate == 0.6
+    assert Position(1, 0, 0).rate is None
+    assert positions(request(drafted_by_position=[], accepted_by_position=[])) == []
+
+
+def test_prefilling_is_who_was_in_prefill_during_a_stretch() -> None:
+    early, late, queued = neighbour(-0.5), neighbour(5.0), neighbour(0.0, prefill_s=None)
+    assert prefilling([early, late, queued], 0.0, 1.0) == [early]
+    assert prefilling([early, late, queued], 5.5, 5.6) == [late]
+
+
+def test_the_explanation_names_the_phase_the_crowd_and_the_stall() -> None:
+    sentences = explanation(request(), tokens(request()), [neighbour(0.2), neighbour(1.2)])
+    assert sentences[0] == (
+        "The first token came after 1.00 s, 60.0 % of it queue (600 ms). "
+        "It had 1,000 input tokens, 400 of them not cached."
+    )
+    assert sentences[1] == (
+        "Before that, 1 other request was in prefill at the same time, with 20,000 tokens in all; "
+        "the largest had 20,000."
+    )
+    assert sentences[2] == (
+        "One gap is more than 4× the median; the longest is 1.02 s, 1.06 s after arrival, "
+        "while 2 other requests prefilled."
+    )
+
+
+def test_a_request_without_a_token_says_how_it_ended() -> None:
+    row = request(
+        status="aborted", ttft_s=None, queue_s=0.4, prefill_s=None, decode_s=None, e2e_s=0.5,
+        emission_time_s=[], emission_tokens=[],
+    )  # fmt: skip
+    assert explanation(row, [], []) == [
+        "It ended without a token after 500 ms, 80.0 % of it queue (400 ms): aborted."
+    ]
+    row["queue_s"] = None
+    assert explanation(row, [], []) == ["It ended without a token after 500 ms: aborted."]

@@ -1,0 +1,172 @@
+"""Burn-down, calendar, who burned the budget, and drafts, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from fractions import Fraction
+
+import pytest
+
+from evenkeel.slo.arithmetic import DEFAULT_RULES, Counts, budget_left_ratio
+from evenkeel.slo.model import Indicator, Metric, Slo
+from evenkeel_dashboard.pages.slo.markup import calendar_grid
+from evenkeel_dashboard.pages.slo.model import (
+    DAY_MS,
+    Bucket,
+    buckets,
+    budget_line,
+    burn_down,
+    burners,
+    calendar,
+    draft,
+    draft_targets,
+    draft_thresholds_s,
+    minutes,
+    months,
+    outside,
+    partly_in,
+    whole_minutes,
+    without,
+)
+
+TARGET = Fraction(9, 10)
+SLO = Slo("s", "s", Indicator(Metric.TTFT, 0.5), TARGET, Fraction(30 * 86_400), DEFAULT_RULES)
+
+
+def test_a_burn_down_ends_at_what_is_left() -> None:
+    found = [Bucket(0, 100, 5), Bucket(1, 50, 0), Bucket(2, 50, 10)]
+    left = burn_down(found, TARGET)
+    assert left == pytest.approx([0.75, 0.75, 0.25])
+    assert left[-1] == pytest.approx(budget_left_ratio(Counts(200, 15), TARGET))
+
+
+def test_an_overspent_budget_is_negative_and_none_is_none() -> None:
+    assert burn_down([Bucket(0, 10, 5)], TARGET) == pytest.approx([-4])
+    assert burn_down([], TARGET) == []
+
+
+def test_the_budget_is_drawn_where_there_are_events() -> None:
+    found = [Bucket(300, 10, 1), Bucket(400, 10, 0), Bucket(700, 20, 1)]
+    points = budget_line(found, TARGET, 100, 0, 1000)
+    budget = 40 * float(1 - TARGET)
+    after = (1 - 1 / budget, 1 - 2 / budget)
+    drawn = [(point.at_ms, point.left) for point in points]
+    gaps = [at_ms for at_ms, left in drawn if left is None]
+    assert [(at_ms, left) for at_ms, left in drawn if left is not None] == [
+        (300, 1.0), (400, pytest.approx(after[0])), (500, pytest.approx(after[0])),
+        (700, pytest.approx(after[0])), (800, pytest.approx(after[1])),
+    ]  # fmt: skip
+    # Before the first, between the two stretches, and after the last.
+    assert min(gaps) == 0 and 500 in gaps and max(gaps) == 1000
+    assert drawn.index((500, None)) < drawn.index((700, pytest.approx(after[0])))
+    assert (points[0].even, points[-1].even) == (1.0, 0.0)
+
+
+def test_a_bucket_that_begins_before_the_period_is_drawn_within_it() -> None:
+    points = budget_line([Bucket(-50, 10, 0)], TARGET, 100, 0, 60)
+    assert [(p.at_ms, p.left) for p in points if p.left is not None] == [(0, 1.0), (50, 1.0)]
+    assert budget_line([], TARGET, 100, 0, 60)[0].left is None
+
+
+def test_the_calendar_has_every_day_and_tells_none_from_nothing_spent() -> None:
+    found = [Bucket(0, 100, 5), Bucket(2 * DAY_MS, 100, 0)]
+    days = calendar(found, TARGET, 0, 3 * DAY_MS)
+    assert [d.day for d in days] == [date(1970, 1, 1 + i) for i in range(3)]
+    assert [d.spent_ratio for d in days] == [pytest.approx(0.25), None, 0]
+    html = calendar_grid(days)
+    assert "25.0 % of the budget spent, 5 bad of 100" in html
+
+
+def test_members_of_a_composite_are_weighed() -> None:
+    rows = [
+        {"slo": 0, "bucket": 7, "total_sum": 10.0, "bad_sum": 1.0},
+        {"slo": 1, "bucket": 7, "total_sum": 4.0, "bad_sum": 2.0},
+    ]
+    assert buckets(rows, [1.0, 0.5], 60 * 10**9) == [Bucket(7 * 60_000, 12.0, 2.0)]
+
+
+def test_who_burned_more_than_their_traffic_comes_first() -> None:
+    def row(dimension: str, cohort: str, total: float, bad: float) -> dict[str, object]:
+        return {"dimension": dimension, "cohort": cohort, "total_sum": total, "bad_sum": bad}
+
+    found = burners(
+        [
+            row("tenant", "acme", 90, 1),
+            row("tenant", "umbrella", 10, 9),
+            row("model", "only", 100, 10),
+        ]
+    )
+    assert [b.cohort for b in found] == ["umbrella", "acme"], "one model alone says nothing"
+    assert found[0].bad_share == pytest.approx(0.9)
+    assert found[0].lift == pytest.approx(9)
+
+
+def test_a_draft_changes_limit_and_target_alone() -> None:
+    tried = draft(SLO, 1.0, Fraction(99, 100))
+    assert (tried.indicator.threshold_s, tried.target) == (1.0, Fraction(99, 100))
+    assert tried.windows == SLO.windows
+    assert SLO.target in draft_targets(SLO)
+    assert 0.5 in draft_thresholds_s(SLO)
+
+
+def test_corrected_time_does_not_count() -> None:
+    found = [Bucket(i * 60_000, 1, 1) for i in range(4)]
+    kept = outside(found, [(60_000, 120_000)], 60_000)
+    assert [b.start_ms for b in kept] == [0, 120_000, 180_000]
+    assert minutes(kept) == {0: Counts(1, 1), 2: Counts(1, 1), 3: Counts(1, 1)}
+
+
+def test_of_a_wide_bucket_only_the_corrected_minutes_do_not_count() -> None:
+    hours = [Bucket(i * 3_600_000, 60, 6) for i in range(3)]
+    fine = [Bucket(3_600_000 + i * 60_000, 1, 0.1) for i in range(20)]
+    fine += [Bucket(7_200_000 + i * 60_000, 1, 0.1) for i in range(60)]
+    first, second = without(hours, fine, 3_600_000)
+    assert first == hours[0]
+    assert second.total == 40
+    assert second.bad == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("spans_ms", "expected"),
+    [
+        pytest.param([], [], id="none"),
+        pytest.param([(61_000, 119_000)], [(60_000, 120_000)], id="minutes that it touches"),
+        pytest.param(
+            [(200_000, 300_000), (0, 60_000), (30_000, 100_000)],
+            [(0, 120_000), (180_000, 300_000)],
+            id="overlapping ones count once",
+        ),
+        pytest.param([(-90_000, 70_000)], [(0, 120_000)], id="begun before the period"),
+        pytest.param(
+            [(580_000, 900_000), (900_000, 960_000)], [(540_000, 600_000)], id="beyond it"
+        ),
+    ],
+)
+def test_corrected_spans_as_minutes(
+    spans_ms: list[tuple[int, int]], expected: list[tuple[int, int]]
+) -> None:
+    assert whole_minutes(spans_ms, 0, 600_000) == expected
+
+
+@pytest.mark.parametrize(
+    ("span", "whole", "parts"),
+    [
+        pytest.param((0, 200), [(0, 200)], [], id="fills buckets"),
+        pytest.param((50, 350), [(100, 300)], [(50, 100), (300, 350)], id="more than buckets"),
+        pytest.param((110, 130), [], [(110, 130)], id="within one"),
+        pytest.param((90, 110), [], [(90, 110)], id="parts of two"),
+        pytest.param((100, 250), [(100, 200)], [(200, 250)], id="from the begin of one"),
+    ],
+)
+def test_only_parts_of_buckets_are_read_to_leave_them_out(
+    span: tuple[int, int], whole: list[tuple[int, int]], parts: list[tuple[int, int]]
+) -> None:
+    assert partly_in([span], 100) == (whole, parts)
+
+
+def test_months_cross_the_year() -> None:
+    found = months(datetime(2026, 1, 15, tzinfo=UTC), 2)
+    assert found == [
+        ("January 2026", "2026-01-01T00:00Z", "2026-02-01T00:00Z"),
+        ("December 2025", "2025-12-01T00:00Z", "2026-01-01T00:00Z"),
+    ]

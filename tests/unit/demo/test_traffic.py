@@ -1,0 +1,49 @@
+"""What the demo's clients count, against a server on loopback that never ends an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from evenkeel_demo.traffic import CHATS_AT_ONCE, ClientCounters, GoldenQuestion, Rates, Traffic
+
+BEGINNING = b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {"choices": []}\n\n'
+
+
+async def _answer_without_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(BEGINNING)
+        await reader.read()
+    writer.close()
+
+
+async def _counted_after_a_stop() -> tuple[ClientCounters, int]:
+    """Return what was counted, and how many were still waiting when the traffic was stopped."""
+    async with await asyncio.start_server(_answer_without_end, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        question = GoldenQuestion([{"role": "user", "content": "Where is my order?"}], "orders")
+        traffic = Traffic(f"http://127.0.0.1:{port}", "Be brief.", [question])
+        running = asyncio.create_task(traffic.run(lambda: Rates(per_s=100)))
+        async with asyncio.timeout(120):
+            while traffic.counters.in_flight < CHATS_AT_ONCE:
+                await asyncio.sleep(0.01)
+        # A hundred a second come, and go away again.
+        await asyncio.sleep(0.5)
+        num_waiting = traffic.counters.in_flight
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    return traffic.counters, num_waiting
+
+
+def test_whoever_waits_when_the_traffic_stops_counts_as_cancelled() -> None:
+    counters, num_waiting = asyncio.run(_counted_after_a_stop())
+    assert counters.in_flight == 0
+    assert counters.errors == 0
+    assert counters.cancelled == counters.requests == num_waiting
+
+
+def test_who_waits_for_an_answer_asks_nothing_else() -> None:
+    _, num_waiting = asyncio.run(_counted_after_a_stop())
+    assert num_waiting == CHATS_AT_ONCE

@@ -1,0 +1,147 @@
+"""A chat server on loopback that goes away, comes back, refuses, and counts what it answered."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Refusal = tuple[int, Mapping[str, str]] | bool | None
+MODELS = json.dumps({"data": [{"id": "m"}]}).encode()
+
+
+def event(payload: object) -> bytes:
+    return f"data: {json.dumps(payload)}\n\n".encode()
+
+
+def spoken(text: str) -> bytes:
+    return (
+        event({"choices": [{"delta": {"content": text}}]})
+        + event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+        + event({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}})
+        + b"data: [DONE]\n\n"
+    )
+
+
+class FlakyServer:
+    """Answers a question with the question, or what `speak` makes of system prompt and question.
+
+    `refusals` are for the next requests: a status, `None` breaks the connection, False answers.
+
+    Args:
+        delay_s: Before each answer.
+        on_answer: Called with the number of answers, after each.
+    """
+
+    def __init__(
+        self, delay_s: float = 0.0, on_answer: Callable[[int], None] = lambda number: None
+    ) -> None:
+        self.delay_s = delay_s
+        self.on_answer = on_answer
+        self.speak: Callable[[str, str], str] = lambda system, question: question
+        self.refusals: list[Refusal] = []
+        self.num_requests = 0
+        self.answered: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._port = 0
+        self._server: _Listening | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def come_back(self) -> None:
+        self._server = _Listening(self, self._port)
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def go_away(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.end()
+
+    def __enter__(self) -> FlakyServer:
+        self.come_back()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.go_away()
+
+    def next_refusal(self) -> Refusal:
+        """Return the next refusal; False if there is none."""
+        with self._lock:
+            self.num_requests += 1
+            return self.refusals.pop(0) if self.refusals else False
+
+    def record(self, question: str) -> None:
+        with self._lock:
+            self.answered[question] += 1
+            number = sum(self.answered.values())
+        self.on_answer(number)
+
+
+class _Listening(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, flaky: FlakyServer, port: int) -> None:
+        self.flaky = flaky
+        self._open: set[Any] = set()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+    def get_request(self) -> Any:
+        request, address = super().get_request()
+        self._open.add(request)
+        return request, address
+
+    def handle_error(self, *_: object) -> None:
+        """Connections that are cut are what it is about."""
+
+    def end(self) -> None:
+        self.shutdown()
+        self.server_close()
+        for request in self._open:
+            try:
+                request.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Listening
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        self._send(200, MODELS if self.path == "/v1/models" else b'{"version": "test-1"}')
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        flaky = self.server.flaky
+        refusal = flaky.next_refusal()
+        if refusal is None:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+        elif isinstance(refusal, tuple):
+            self._send(refusal[0], b"busy", refusal[1])
+        else:
+            time.sleep(flaky.delay_s)
+            turns = {turn["role"]: turn["content"] for turn in body["messages"]}
+            self._send(200, spoken(flaky.speak(turns.get("system", ""), turns["user"])))
+            flaky.record(f"{turns.get('system', '')}|{turns['user']}")
+
+    def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output clean."""

@@ -1,0 +1,331 @@
+"""A server that is gone for a while costs time, not the run; one that stays away pauses it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from evenkeel.cli import main
+from evenkeel.errors import CannotMeasureError
+from evenkeel_evals.ask.client import Call, Reply, read_retry_after
+from evenkeel_evals.ask.retries import MOST_BREAKS, PatientClient, resume_command
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.commands.eval import EVAL
+from tests.unit.evals.ask.flaky_server import FlakyServer
+
+NUM_ITEMS = 12
+
+
+@pytest.fixture
+def server() -> Iterator[FlakyServer]:
+    with FlakyServer() as running:
+        yield running
+
+
+def call(server: FlakyServer) -> Call:
+    side = Side("s", server.url, "m", "support", "2", None, {"max_tokens": 5})
+    return Call(side, [{"role": "user", "content": "hello"}], "a" * 32, "b" * 16, "r-A", None)
+
+
+async def ask(
+    server: FlakyServer, said: list[str], retry_s: float = 30.0, timeout_s: float = 20.0
+) -> Reply:
+    async with PatientClient(1, timeout_s, None, retry_s, said.append) as client:
+        return await client.ask(call(server))
+
+
+async def test_a_server_that_comes_back_is_waited_for_and_the_wait_is_in_no_latency(
+    server: FlakyServer,
+) -> None:
+    said: list[str] = []
+    async with PatientClient(1, 20.0, None, 30.0, said.append) as client:
+        assert (await client.ask(call(server))).num_retries == 0
+        await asyncio.to_thread(server.go_away)
+        back = asyncio.get_running_loop().call_later(1.0, server.come_back)
+        start = time.monotonic()
+        reply = await client.ask(call(server))
+        waited_s = time.monotonic() - start
+        back.cancel()
+    assert (reply.text, reply.error) == ("hello", None)
+    assert reply.num_retries >= 1
+    assert waited_s > 0.9
+    assert reply.e2e_s is not None and waited_s - reply.e2e_s > 0.9
+    assert waited_s - (reply.end_ns - reply.start_ns) / 1e9 > 0.9
+    assert "does not answer (ConnectError" in said[0] or "does not answer (Remote" in said[0]
+    assert "asking again for up to 30 s" in said[0]
+    assert "answers again after" in said[-1]
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_retry_after_is_honoured(server: FlakyServer, status: int) -> None:
+    server.refusals = [(status, {"Retry-After": "1"})]
+    said: list[str] = []
+    start = time.monotonic()
+    reply = await ask(server, said)
+    waited_s = time.monotonic() - start
+    assert waited_s > 0.99
+    assert (reply.text, reply.num_retries) == ("hello", 1)
+    assert reply.e2e_s is not None and waited_s - reply.e2e_s > 0.99
+    assert f"HTTP {status}: busy" in said[0]
+
+
+async def test_what_retry_after_asks_for_is_capped_by_the_patience(server: FlakyServer) -> None:
+    server.refusals = [(503, {"Retry-After": "9999"})] * 2
+    start = time.monotonic()
+    with pytest.raises(CannotMeasureError, match=r"paused: http.* has not answered for .*503"):
+        await ask(server, [], retry_s=0.3)
+    assert 0.29 < time.monotonic() - start < 10.0
+    assert server.num_requests == 2
+
+
+async def test_a_server_that_stays_away_pauses_the_run(server: FlakyServer) -> None:
+    server.go_away()
+    with pytest.raises(CannotMeasureError, match=r"paused: .* \(ConnectError"):
+        await ask(server, [], retry_s=0.5)
+    with pytest.raises(CannotMeasureError, match="paused"):
+        await ask(server, [], retry_s=0.0)
+
+
+async def test_an_answer_that_was_under_way_does_not_end_the_outage(server: FlakyServer) -> None:
+    said: list[str] = []
+    server.delay_s = 0.5
+    async with PatientClient(2, 20.0, None, 30.0, said.append) as client:
+        slow = asyncio.create_task(client.ask(call(server)))
+        await asyncio.to_thread(wait_until, lambda: server.num_requests == 1)
+        server.refusals = [(503, {"Retry-After": "1"})]
+        refused = asyncio.create_task(client.ask(call(server)))
+        assert (await slow).text == "hello"
+        assert [line for line in said if "again after" in line] == []
+        assert (await refused).num_retries == 1
+    assert "answers again after" in said[-1]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 502])
+async def test_other_errors_are_the_sides_own(server: FlakyServer, status: int) -> None:
+    server.refusals = [(status, {"Retry-After": "1"})]
+    said: list[str] = []
+    reply = await ask(server, said)
+    assert (reply.error, reply.num_retries) == (f"HTTP {status}: busy", 0)
+    assert (server.num_requests, said) == (1, [])
+
+
+async def test_a_time_out_is_the_sides_own(server: FlakyServer) -> None:
+    server.delay_s = 1.0
+    reply = await ask(server, [], timeout_s=0.2)
+    assert reply.error is not None and "0.2 s" in reply.error
+    assert server.num_requests == 1
+
+
+async def test_a_question_that_breaks_every_connection_is_the_sides_own(
+    server: FlakyServer,
+) -> None:
+    server.refusals = [None]
+    assert (await ask(server, [])).text == "hello", "once may be a server that was restarted"
+    server.refusals = [None] * 9
+    reply = await ask(server, [])
+    assert reply.text is None and reply.error is not None
+    assert server.num_requests == 2 + MOST_BREAKS
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        ("", None),
+        ("7", 7.0),
+        (" 0 ", 0.0),
+        ("-1", None),
+        ("nan", None),
+        ("1e9", None),
+        ("9" * 40, None),
+        ("soon", None),
+        ("Wed, 21 Oct 99999 07:28:00 GMT", None),
+        ("Mon, 01 Jan 0001 00:00:00 +9999", None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+    ],
+)
+def test_retry_after(value: str | None, expected: float | None) -> None:
+    assert read_retry_after(value) == expected
+
+
+def test_retry_after_as_a_date() -> None:
+    seconds = read_retry_after(formatdate(time.time() + 30, usegmt=True))
+    assert seconds is not None and 25 < seconds <= 30
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    folder = tmp_path / "echo"
+    folder.mkdir()
+    rows = (
+        {"id": f"q{i}", "messages": [{"role": "user", "content": f"say {i}"}]}
+        | {"reference": f"say {i}"}
+        for i in range(NUM_ITEMS)
+    )
+    (folder / "echo.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "echo.toml").write_text('version = "1"\n')
+    for name in ("a", "b"):
+        (folder / f"{name}.toml").write_text(f'[prompt]\nsystem = "{name}"\n')
+    return folder
+
+
+def arguments(server: FlakyServer, dataset: Path, *flags: str) -> list[str]:
+    return [
+        *("eval", "run", str(dataset), "--baseline", str(dataset / "a.toml")),
+        *("--candidate", str(dataset / "b.toml"), "--gate", "accuracy>=-20%", "--json"),
+        *("--url", server.url, "--otlp-endpoint", "none", "--warmup", "0", "--concurrency", "2"),
+        *("--report", str(dataset.parent / "report"), "--allow-inconclusive", *flags),
+    ]
+
+
+def everything() -> set[str]:
+    return {f"{side}|say {i}" for side in "ab" for i in range(NUM_ITEMS)}
+
+
+def test_a_server_that_is_gone_in_the_midst_of_a_run_costs_nothing(
+    server: FlakyServer, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def leave(number: int) -> None:
+        if number == 9:
+            threading.Thread(target=server.go_away).start()
+            threading.Timer(1.5, server.come_back).start()
+
+    server.delay_s, server.on_answer = 0.02, leave
+    assert main(arguments(server, dataset), [EVAL]) == 0
+    said = capsys.readouterr()
+    record = json.loads(said.out)
+    assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)
+    assert record["num_interruptions"] == 0
+    assert record["candidate"]["e2e_s"]["p99"] < 1.0, "no wait is in a latency"
+    assert "asking again" in said.err and "answers again after" in said.err
+    assert set(server.answered) == everything()
+
+
+def test_a_run_that_pauses_says_with_which_command_it_goes_on(
+    server: FlakyServer, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def leave(number: int) -> None:
+        if number == 9:
+            threading.Thread(target=server.go_away).start()
+
+    server.delay_s, server.on_answer = 0.02, leave
+    flags = ("--retry-s", "0.4", "--fresh", "--api-key", "s3cret")
+    assert main(arguments(server, dataset, *flags), [EVAL]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    line = said.err.splitlines()[-1]
+    assert line.startswith("evenkeel: paused: ") and " of 24 answers are kept; go on with: " in line
+    assert "s3cret" not in line
+    command = shlex.split(line.partition("go on with: ")[2])
+    assert command[0] == "evenkeel" and "--fresh" not in command
+    before = Counter(server.answered)
+    server.on_answer = lambda number: None
+    server.come_back()
+    assert main(command[1:], [EVAL]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)
+    assert record["num_interruptions"] == 1
+    assert set(server.answered) == everything()
+    # What was in flight may have been answered without being read: at most two.
+    again = sum(server.answered.values()) - len(everything())
+    assert again <= 2 and sum(before.values()) >= 9
+
+
+def test_without_a_report_nothing_is_promised(
+    server: FlakyServer, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.on_answer = lambda number: threading.Thread(target=server.go_away).start()
+    given = arguments(server, dataset, "--retry-s", "0.1")
+    where = given.index("--report")
+    del given[where : where + 2]
+    assert main(given, [EVAL]) == 3
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "nothing is kept without --report; begin anew with: evenkeel eval run" in line
+
+
+def test_a_warm_cache_is_filled_again_after_a_wait(
+    server: FlakyServer, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.refusals = [False, (429, {})]
+    flags = ("--cache", "warm", "--concurrency", "1")
+    assert main(arguments(server, dataset, *flags), [EVAL]) == 0
+    # One refusal, of a measured call: it, and once more its filling and the call.
+    assert server.num_requests == 2 * 2 * NUM_ITEMS + 3
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["eval", "run", "d", "--fresh"], "evenkeel eval run d"),
+        (["eval", "run", "my data", "--fre"], "evenkeel eval run 'my data'"),
+        (["eval", "--api-key", "s3"], "evenkeel eval --api-key '***'"),
+        (["eval", "--api-k=s3"], "evenkeel eval '--api-k=***'"),
+        (["eval", "--judge", "s3.toml"], "evenkeel eval --judge s3.toml"),
+        (["eval", "--otlp-endpoint", "http://u:p@h:1"], "evenkeel eval --otlp-endpoint http://h:1"),
+    ],
+)
+def test_the_command_that_goes_on_has_no_secrets(argv: list[str], expected: str) -> None:
+    given = argparse.Namespace(argv=argv, api_key="s3", otlp_endpoint="http://u:p@h:1")
+    assert resume_command(given) == expected
+
+
+def test_a_secret_in_a_file_stays_as_it_was_given() -> None:
+    given = argparse.Namespace(argv=["eval", "--api-key", "@key"], api_key="@key")
+    assert resume_command(given) == "evenkeel eval --api-key @key"
+
+
+def test_ctrl_c_says_how_to_go_on(server: FlakyServer, dataset: Path) -> None:
+    server.delay_s = 0.2
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evenkeel", *arguments(server, dataset)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell ignores it for what it starts in the background, and so would this process.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        give_up = time.monotonic() + 120.0
+        while sum(server.answered.values()) < 5:
+            assert time.monotonic() < give_up and process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60.0)
+    finally:
+        process.kill()
+        process.communicate()
+    assert (process.returncode, out) == (130, ""), err
+    line = err.splitlines()[-1]
+    assert line.startswith("evenkeel: stopped; ") and "of 24 answers are kept; go on" in line
+    assert "Traceback" not in err
+    server.delay_s = 0.0
+    done = subprocess.run(
+        [sys.executable, "-m", "evenkeel", *shlex.split(line.partition("go on with: ")[2])[1:]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["num_interruptions"] == 1

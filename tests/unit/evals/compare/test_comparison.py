@@ -1,0 +1,69 @@
+"""What a comparison decides, and how often it works that out."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evenkeel_evals.ask.client import Reply
+from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.ask.run import CacheMode
+from evenkeel_evals.ask.schedule import interleave
+from evenkeel_evals.ask.scoring import score_reply
+from evenkeel_evals.ask.settings import EvalSettings
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.compare import comparison as module
+from evenkeel_evals.compare.comparison import Comparison
+from evenkeel_evals.dataset.dataset import Dataset, Item, Message
+from evenkeel_evals.judge.gates import parse_gates, with_errors
+from evenkeel_evals.judge.looks import StoppingRule
+from evenkeel_evals.scorers.base import Context, Label, Score, Scorer
+
+
+def make_comparison(make_pair, count: int, mode: StoppingRule = StoppingRule.FIXED) -> Comparison:  # type: ignore[no-untyped-def]
+    items = tuple(make_pair(i).item for i in range(count))
+    side = Side("a", "http://h", "m", "p", "1", None, {})
+    return Comparison(
+        settings=EvalSettings(),
+        gates=with_errors(parse_gates("accuracy>=-1%")),
+        dataset=Dataset("d", "1.0.0", "sha256:00", items, ()),
+        sides=(side, replace(side, name="b")),
+        planned=interleave(items, 0),
+        cache=CacheMode.ISOLATED,
+        warmup=0,
+        plan=(),
+        allows_inconclusive=False,
+        mode=mode,
+    )
+
+
+def test_each_look_is_judged_once(make_pair, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    comparison = make_comparison(make_pair, 100, StoppingRule.SEQUENTIAL)
+    recorded = RecordedRun(None)
+    answer = make_pair(0).a
+    for pair in comparison.planned:
+        for letter in pair.order:
+            recorded.record_answer(pair, letter, answer)
+    looks: list[int] = []
+    judge_look = module.judge_look
+
+    def counting(mode, look, *rest):  # type: ignore[no-untyped-def]
+        looks.append(look.number)
+        return judge_look(mode, look, *rest)
+
+    monkeypatch.setattr(module, "judge_look", counting)
+    first = comparison.decision(recorded)
+    assert comparison.is_complete(recorded) and comparison.decision(recorded) == first
+    assert looks == sorted(set(looks))
+
+
+def test_a_scorer_that_fails_leaves_an_answer_without_a_score(tmp_path: Path) -> None:
+    def broken(answer: str, context: Context) -> Score:
+        raise TypeError("unhashable\nsecond line")
+
+    item = Item("i", (Message("user", "?"),), "x", Scorer("odd", broken), (), "i")
+    score = score_reply(item, Reply(0, 1, text="x"))
+    assert (score.label, score.reason) == (
+        Label.UNSCORED,
+        "the scorer odd failed: TypeError: unhashable",
+    )

@@ -1,0 +1,124 @@
+"""Loading golden datasets, good and bad."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
+
+GOOD = {
+    "id": "a",
+    "messages": [{"role": "user", "content": "2 + 2?"}],
+    "reference": "4",
+    "scorer": "exact",
+    "tags": ["sums"],
+    "cluster_id": "c1",
+}
+
+
+def write(folder: Path, lines: list[Any], card: str = "", with_hash: bool = True) -> Path:
+    folder = folder / "sums"
+    folder.mkdir()
+    text = "".join(
+        (line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)) + "\n"
+        for line in lines
+    )
+    (folder / "sums.jsonl").write_text(text, encoding="utf-8")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    named = f'sha256 = "{digest}"\n' if with_hash else ""
+    (folder / "sums.toml").write_text(f'version = "1.0.0"\n{named}{card}', encoding="utf-8")
+    return folder
+
+
+def test_a_good_dataset_loads_whole(tmp_path: Path) -> None:
+    dataset = load_dataset(write(tmp_path, [GOOD, {**GOOD, "id": "b", "cluster_id": None}]))
+    assert (dataset.name, dataset.version, dataset.problems) == ("sums", "1.0.0", ())
+    assert [item.id for item in dataset.items] == ["a", "b"]
+    assert dataset.items[0].tags == ("sums",)
+    assert [item.cluster_id for item in dataset.items] == ["c1", "b"]
+    assert dataset.items[0].scorer.score(" 4 ").value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "problem"),
+    [
+        ("not JSON", "{", "not JSON"),
+        ("not an object", "[1]", "is a JSON list"),
+        ("no messages", {k: v for k, v in GOOD.items() if k != "messages"}, "messages is missing"),
+        ("empty messages", {**GOOD, "id": "z", "messages": []}, "messages"),
+        ("strange role", {**GOOD, "messages": [{"role": "robot", "content": "?"}]}, "role"),
+        ("unknown key", {**GOOD, "id": "z", "refrence": 1}, "refrence"),
+        ("unknown scorer", {**GOOD, "id": "z", "scorer": "vibes"}, "scorer 'vibes' is unknown"),
+        ("scorer option", {**GOOD, "id": "z", "scorer": {"name": "exact", "x": 1}}, "option 'x'"),
+        ("reference", {**GOOD, "id": "z", "reference": 4}, "needs a string"),
+        ("duplicate id", GOOD, "id 'a' is already on line 1"),
+    ],
+)
+def test_a_bad_item_is_one_line_with_its_place_and_the_rest_is_kept(
+    tmp_path: Path, name: str, line: Any, problem: str
+) -> None:
+    dataset = load_dataset(write(tmp_path, [GOOD, line, {**GOOD, "id": "last"}]))
+    assert [item.id for item in dataset.items] == ["a", "last"], name
+    assert len(dataset.problems) == 1
+    assert dataset.problems[0].startswith("sums.jsonl:2: ")
+    assert problem in dataset.problems[0]
+    assert "\n" not in dataset.problems[0]
+
+
+def test_items_that_are_not_what_the_card_says_are_reported(tmp_path: Path) -> None:
+    folder = write(tmp_path, [GOOD])
+    items = folder / "sums.jsonl"
+    items.write_text(items.read_text() + json.dumps({**GOOD, "id": "b"}) + "\n")
+    dataset = load_dataset(folder)
+    assert len(dataset.items) == 2
+    assert "the items changed since version 1.0.0" in dataset.problems[0]
+
+
+def test_the_hash_is_that_of_the_items_file(tmp_path: Path) -> None:
+    folder = write(tmp_path, [GOOD])
+    digest = hashlib.sha256((folder / "sums.jsonl").read_bytes()).hexdigest()
+    assert load_dataset(folder).content_hash == f"sha256:{digest}"
+
+
+def test_text_that_only_looks_like_a_line_end_does_not_end_a_line(tmp_path: Path) -> None:
+    item = {**GOOD, "messages": [{"role": "user", "content": "a\u2028b\x85c"}]}
+    dataset = load_dataset(write(tmp_path, [item]))
+    assert dataset.items[0].messages[0].content == "a\u2028b\x85c"
+
+
+def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is not a folder"):
+        load_dataset(tmp_path / "nowhere")
+    with pytest.raises(ConfigurationError, match=r"0 \.jsonl files"):
+        load_dataset(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"no usable item.*sums\.jsonl:1: not JSON"):
+        load_dataset(write(tmp_path, ["{"]))
+
+
+@pytest.mark.parametrize(
+    ("card", "what"), [("version = ", "is not TOML"), ("", "version is missing")]
+)
+def test_a_bad_card_is_refused(tmp_path: Path, card: str, what: str) -> None:
+    folder = write(tmp_path, [GOOD])
+    (folder / "sums.toml").write_text(card)
+    with pytest.raises(ConfigurationError, match=what):
+        load_dataset(folder)
+
+
+def test_a_damaged_dataset_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+    dataset = load_dataset(write(tmp_path, [GOOD, "{", "["]))
+    with pytest.raises(ConfigurationError, match=r"sums.jsonl:2: .* \(and 1 more problem\)"):
+        refuse_damaged(dataset, is_allowed=False)
+    refuse_damaged(dataset, is_allowed=True)
+
+
+def test_a_dataset_that_is_not_what_its_card_says_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path, [GOOD])
+    with (folder / "sums.jsonl").open("a") as file:
+        file.write(json.dumps({**GOOD, "id": "z"}) + "\n")
+    with pytest.raises(ConfigurationError, match="the items changed since"):
+        refuse_damaged(load_dataset(folder), is_allowed=False)

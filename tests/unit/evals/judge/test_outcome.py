@@ -1,0 +1,166 @@
+"""Exit codes, the record, the table, Markdown and spans of a finished run."""
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from rich.console import Console
+
+from evenkeel import spans
+from evenkeel_evals.ask.run import CacheMode
+from evenkeel_evals.ask.sides import Side
+from evenkeel_evals.dataset.dataset import Dataset
+from evenkeel_evals.judge.gates import parse_gates
+from evenkeel_evals.judge.judgement import judge
+from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.judge.plan import foresee
+from evenkeel_evals.report.spans import result_spans, send
+from evenkeel_evals.report.table import print_outcome, to_markdown
+
+GATES = parse_gates("accuracy>=-1%, shift_ttft<=+3%")
+
+
+def finish(pairs, allows_inconclusive: bool = False) -> Outcome:  # type: ignore[no-untyped-def]
+    side = Side("full", "http://h", "m", "support", "1", None, {})
+    return Outcome(
+        run_id="r1",
+        start_ns=1,
+        seconds=2.0,
+        dataset=Dataset("sums", "1.0.0", "sha256:00", tuple(p.item for p in pairs), ()),
+        sides={"A": side, "B": Side("short", "http://h", "m", "support", "2", None, {})},
+        seed=0,
+        concurrency=4,
+        cache=CacheMode.ISOLATED,
+        plan=foresee(GATES, len(pairs)),
+        pairs=pairs,
+        judgement=judge(GATES, pairs, 0),
+        max_unmeasured_ratio=0.05,
+        allows_inconclusive=allows_inconclusive,
+    )
+
+
+@pytest.fixture
+def regressed(make_pair) -> Outcome:  # type: ignore[no-untyped-def]
+    return finish([make_pair(i, True, i % 3 > 0, tags=("odd",) * (i % 2)) for i in range(90)])
+
+
+def test_a_regression_exits_1(regressed: Outcome) -> None:
+    assert regressed.exit_code == 1
+    assert regressed.headline.startswith("regressed: accuracy>=-1% on overall")
+
+
+def test_no_change_on_many_items_exits_0(make_pair) -> None:  # type: ignore[no-untyped-def]
+    outcome = finish([make_pair(i) for i in range(400)])
+    assert (outcome.exit_code, outcome.headline) == (0, "no worse")
+
+
+def test_what_cannot_be_told_exits_3_unless_allowed(make_pair) -> None:  # type: ignore[no-untyped-def]
+    pairs = [make_pair(i, i % 2 == 0, i % 2 == 1) for i in range(40)]
+    assert finish(pairs).exit_code == 3
+    assert finish(pairs, allows_inconclusive=True).exit_code == 0
+    assert "inconclusive" in finish(pairs).headline
+
+
+def test_missing_answers_exit_3_even_if_inconclusive_is_allowed(make_pair) -> None:  # type: ignore[no-untyped-def]
+    pairs = [make_pair(i, True, None if i % 10 == 0 else True) for i in range(400)]
+    outcome = finish(pairs, allows_inconclusive=True)
+    assert outcome.exit_code == 3
+    assert "40 of 400 pairs have no score on both sides (HTTP 500: broken)" in outcome.headline
+    assert outcome.to_record()["verdict"] == "could not measure"
+
+
+def test_the_record_is_json_without_nan(regressed: Outcome) -> None:
+    record = json.loads(json.dumps(regressed.to_record(), allow_nan=False))
+    assert record["verdict"] == "regressed"
+    assert record["exit_code"] == 1
+    assert record["baseline"]["accuracy"] == 1.0
+    assert record["candidate"]["accuracy"] == pytest.approx(60 / 90)
+    overall = record["results"][0]
+    assert (overall["gate"], overall["slice"], overall["num_pairs"]) == (
+        "accuracy>=-1%",
+        "overall",
+        90,
+    )
+    assert overall["lower"] < overall["estimate"] < overall["upper"] < 0
+
+
+def test_a_stranger_can_read_the_table(regressed: Outcome) -> None:
+    console = Console(file=io.StringIO(), width=160)
+    print_outcome(regressed, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "candidate short (support@2) against baseline full (support@1)" in text
+    assert "-33.3 pp" in text
+    assert "verdict: regressed" in text
+    assert "baseline full: 90 of 90 right" in text
+
+
+def test_markdown_has_a_row_a_result(regressed: Outcome) -> None:
+    text = to_markdown(regressed)
+    assert text.count("| accuracy>=-1% |") == 2
+    assert "**regressed:" in text
+
+
+def test_an_answers_span_has_the_ids_its_request_carried(regressed: Outcome) -> None:
+    batch = list(result_spans(regressed))
+    first = batch[0]
+    assert first.name == spans.SPAN_EVALUATION
+    assert first.context is not None
+    assert f"{first.context.trace_id:032x}" == regressed.pairs[0].a.trace_id
+    assert f"{first.context.span_id:016x}" == regressed.pairs[0].a.span_id
+    assert first.attributes is not None
+    assert dict(first.attributes) == {
+        spans.EVAL_NAME: "exact",
+        spans.EVAL_SCORE: 1.0,
+        spans.EVAL_LABEL: "right",
+        spans.EVAL_RUN_ID: "r1",
+        spans.EVAL_DATASET: "sums@1.0.0",
+        spans.EVAL_SIDE: "A",
+        spans.EVAL_ITEM_ID: "i0",
+        spans.EVAL_PAIR: 0,
+        spans.EVAL_OUTPUT_TOKENS: 3,
+        spans.EVAL_CLIENT_TTFT_S: 0.1,
+        spans.EVAL_CLIENT_E2E_S: 1.0,
+        spans.REQUEST_MODEL: "m",
+        spans.PROMPT_NAME: "support",
+        spans.PROMPT_VERSION: "1",
+        spans.ROUTE: "eval",
+    }
+
+
+def test_one_span_a_gate_and_slice_and_all_encode(regressed: Outcome) -> None:
+    batch = list(result_spans(regressed))
+    gates = [span for span in batch if span.name == spans.SPAN_EVALUATION_RUN]
+    assert len(batch) == 2 * 90 + len(regressed.judgement.results)
+    assert gates[0].attributes is not None
+    assert gates[0].attributes[spans.EVAL_VERDICT] == "regressed"
+    assert gates[0].attributes[spans.EVAL_SLICE] == "overall"
+    assert len({span.context.trace_id for span in gates if span.context}) == 1
+    assert encode_spans(batch).ByteSize() > 0
+
+
+def test_an_unscored_answer_is_an_error_span_without_a_score(make_pair) -> None:  # type: ignore[no-untyped-def]
+    outcome = finish([make_pair(0, True, None), *(make_pair(i) for i in range(1, 12))])
+    span = list(result_spans(outcome))[1]
+    assert span.attributes is not None
+    assert span.attributes[spans.EVAL_LABEL] == "unscored"
+    assert spans.EVAL_SCORE not in span.attributes
+    assert span.status.description == "HTTP 500: broken"
+
+
+def test_none_as_endpoint_sends_nothing(regressed: Outcome) -> None:
+    assert send(regressed, "none") is None
+
+
+def test_the_headline_names_what_is_worse_and_the_slices_that_lost(make_pair) -> None:  # type: ignore[no-untyped-def]
+    pairs = [make_pair(i, True, i >= 9, tags=("hard",)) for i in range(100)]
+    pairs += [make_pair(i, tags=("easy",)) for i in range(100, 900)]
+    gates = parse_gates("accuracy>=-10%")
+    outcome = replace(finish(pairs), judgement=judge(gates, pairs, 0))
+    assert outcome.exit_code == 0
+    assert outcome.headline == (
+        "worse, within what is tolerated: accuracy>=-10% "
+        "(slices that lost, taken by themselves: accuracy on hard)"
+    )
+    assert outcome.to_record()["verdict"] == "worse"

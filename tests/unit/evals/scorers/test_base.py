@@ -1,0 +1,98 @@
+"""Each scorer on answers that are right, wrong, and nearly right."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_evals.scorers.base import Label, Score, make_scorer, normalise
+
+SCHEMA = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reference", "answer", "is_right"),
+    [
+        ("exact", "Yes.", " Yes.\n", True),
+        ("exact", "Yes.", "yes.", False),
+        ("exact", ["Yes.", "Sure."], "Sure.", True),
+        ("normalised", "It costs 4 euros.", "it costs  4 euros", True),
+        ("normalised", "It costs 1.5 euros.", "it costs 15 euros", False),
+        ("normalised", "−3 degrees", "3 degrees", False),
+        ("normalised", "−3 degrees", "-3 degrees!", True),
+        ("normalised", "Ｃafé", "café", True),
+        ("contains", "30 days", "Within 30 days, free.", True),
+        ("contains", "30 days", "Within 130 days.", False),
+        ("contains", ["30 days", "free"], "Within 30 days.", False),
+        ({"name": "contains", "not": ["sorry"]}, "30 days", "Sorry, 30 days.", False),
+        ("numeric", 42, "The answer is 42.", True),
+        ("numeric", "1,250.5", "about 1250.5 euros", True),
+        ("numeric", 42, "42 or rather 43", False),
+        ("numeric", -3, "−3", True),
+        ("numeric", 42, "none", False),
+        ("numeric", 0, "TABLE0", True),
+        ("numeric", 0.5, "about .5", True),
+        ({"name": "numeric", "tolerance": 0.5}, 10, "10.5", True),
+        ({"name": "numeric", "relative": 0.01}, 1000, "1011", False),
+        ("regex", r"order \d{5}", "Your order 12345 is on its way", True),
+        ({"name": "regex", "full": True}, r"\d{5}", "no 12345", False),
+        ({"name": "regex", "case_sensitive": False}, "YES", "yes", True),
+        ("json", '{"a": 1, "b": [1, 2]}', '{"b": [1, 2.0], "a": 1}', True),
+        ("json", {"a": 1}, '```json\n{"a": 1}\n```', True),
+        ("json", {"a": 1}, '{"a": true}', False),
+        ("json", {"a": 1}, '{"a": 1} and more', False),
+        ("json", {"a": 1}, "not json", False),
+        ({"name": "json", "schema": SCHEMA}, None, '{"id": 7}', True),
+        ({"name": "json", "schema": SCHEMA}, None, '{"id": "7"}', False),
+        ("f1", "the parcel ships today", "ships today the parcel", True),
+        ("f1", "the parcel ships today", "tomorrow perhaps", False),
+        ({"name": "f1", "threshold": 0.5}, "a b c d", "a b x y", True),
+        ("exact", "x", "", False),
+    ],
+)
+def test_answers(spec: Any, reference: Any, answer: str, is_right: bool) -> None:
+    score = make_scorer(spec, reference).score(answer)
+    assert score.label is (Label.RIGHT if is_right else Label.WRONG)
+    assert score.value is not None and 0 <= score.value <= 1
+
+
+def test_f1_is_a_fraction() -> None:
+    assert make_scorer("f1", "a b c d").score("a b").value == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reference"),
+    [
+        ("nope", "x"),
+        ({"tolerance": 1}, "x"),
+        ("exact", 4),
+        ("exact", []),
+        ("numeric", "none"),
+        ("numeric", True),
+        ("regex", "("),
+        ("json", "{"),
+        ({"name": "json", "schema": {"type": "nonsense"}}, None),
+        ({"name": "f1", "typo": 1}, "x"),
+    ],
+)
+def test_a_scorer_that_cannot_work_is_refused_when_loaded(spec: Any, reference: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        make_scorer(spec, reference)
+
+
+@given(st.text())
+def test_normalising_twice_changes_nothing(text: str) -> None:
+    assert normalise(normalise(text)) == normalise(text)
+
+
+@given(st.text(max_size=60))
+def test_no_scorer_raises_on_any_answer(answer: str) -> None:
+    for spec, reference in (("numeric", 1), ("json", "{}"), ("f1", "a"), ("contains", "a")):
+        assert make_scorer(spec, reference).score(answer).value is not None
+
+
+def test_unscored_is_not_wrong() -> None:
+    score = Score.unscored("HTTP 500")
+    assert (score.value, score.label, score.reason) == (None, Label.UNSCORED, "HTTP 500")

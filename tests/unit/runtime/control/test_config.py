@@ -1,0 +1,77 @@
+"""The control file: what it may say, and the line that names what is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from evenkeel.errors import ConfigurationError
+from evenkeel_runtime.control.config import (
+    ControlConfig,
+    ControlMode,
+    parse_control,
+    read_control_file,
+)
+
+
+def test_an_empty_file_has_the_usual_classes() -> None:
+    config = parse_control("", "control.toml")
+    assert config == ControlConfig()
+    assert config.ranking == ("code", "interactive", "chat", "batch")
+    assert config.mode is ControlMode.ACT
+
+
+def test_classes_are_ranked_by_their_limit() -> None:
+    text = """
+        default_class = "slow"
+        [classes.slow]
+        ttft_s = 10
+        [classes.fast]
+        ttft_s = 0.5
+        queue_deadline_s = 1
+    """
+    config = parse_control(text, "control.toml")
+    assert config.ranking == ("fast", "slow")
+    assert config.classes["fast"].longest_wait_s == 1
+    assert config.classes["slow"].longest_wait_s == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        pytest.param("", "chat", id="no classes of one's own"),
+        pytest.param("[classes.chat]\nttft_s = 1\n[classes.a]\nttft_s = 0.1", "chat", id="chat"),
+        pytest.param("[classes.slow]\nttft_s = 9\n[classes.fast]\nttft_s = 1", "fast", id="none"),
+        pytest.param("default_class = 'b'\n[classes.b]\nttft_s = 1", "b", id="named"),
+    ],
+)
+def test_requests_without_a_class_have_one_that_is_there(text: str, name: str) -> None:
+    assert parse_control(text, "control.toml").default_class == name
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mode = 'on'", "mode"),
+        ("[classes.chat]\nttft_s = 0", "$.classes[...].ttft_s"),
+        ("[classes.chat]\nttft_s = 1\ntarget = 1.0", "target"),
+        ("[classes.chat]\nttft = 1", "ttft"),
+        ("colour = 'blue'", "colour"),
+        ("default_class = 'x'", "known: code, interactive, chat, batch"),
+        ("default_class = 'chat'\n[classes.fast]\nttft_s = 1", "'chat' is no class; known: fast"),
+        ("[classes]", "classes is empty"),
+        ("[tenant]\nactive = 0", "$.tenant.active"),
+        ("[tenants.acme]\nrequests = 1", "requests"),
+        ("mode = ", "Invalid value"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_control(text, "control.toml")
+    assert words in str(caught.value)
+    assert "control.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"none\.toml cannot be read: No such file"):
+        read_control_file(tmp_path / "none.toml")

@@ -1,0 +1,331 @@
+"""The control middleware between a server and an app, both in a few lines of ASGI."""
+
+import asyncio
+import json
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evenkeel.watched_file import WatchedFile
+from evenkeel_runtime.control.admission import AdmissionControl
+from evenkeel_runtime.control.config import ControlConfig, ControlMode, Quota, SloClass
+from evenkeel_runtime.control.gate import MAX_WAITING
+from evenkeel_runtime.control.service import ControlService
+from evenkeel_runtime.request.gate import BodyBudget, ControlMiddleware, _Waiting
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
+from evenkeel_runtime.wire.caller import Caller
+
+START = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", b"text/event-stream; charset=utf-8")],
+}
+
+
+def make_service(tmp_path: Path, **fields: Any) -> ControlService:
+    classes = {"chat": SloClass(0.5, queue_deadline_s=0.05), "batch": SloClass(30.0)}
+    config = ControlConfig(classes=classes, **fields)
+    file = WatchedFile(tmp_path / "none", lambda _: config, logging.getLogger("tests"))
+    return ControlService(AdmissionControl(config, num_slots=1), file, lambda *_: None)
+
+
+@dataclass
+class App:
+    """Answers with one event, once `may_end` allows; keeps the bodies it read."""
+
+    may_end: asyncio.Event
+    bodies: list[bytes] = field(default_factory=list)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.bodies.append((await receive())["body"])
+        await send(START)
+        await send({"type": "http.response.body", "body": b"data: 1", "more_body": True})
+        await self.may_end.wait()
+        await send({"type": "http.response.body", "body": b""})
+
+
+@dataclass
+class Connection:
+    """One caller: what it sends, and what it was answered."""
+
+    service: ControlService
+    app: Any
+    slo_class: str = "chat"
+    path: str = "/v1/chat/completions"
+    method: str = "POST"
+    cache: object = None
+    answers: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._messages = deque([{"type": "http.request", "body": self.slo_class.encode()}])
+        self._has_left = asyncio.Event()
+
+    def leave(self) -> None:
+        self._has_left.set()
+
+    @property
+    def status(self) -> int | None:
+        return self.answers[0]["status"] if self.answers else None
+
+    async def ask(self) -> None:
+        async def receive() -> Any:
+            if self._messages:
+                return self._messages.popleft()
+            await self._has_left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            self.answers.append(message)
+
+        engine = SimpleNamespace(control=self.service, cache=self.cache)
+        scope = {
+            "type": "http",
+            "method": self.method,
+            "path": self.path,
+            "headers": [(b"content-length", b"10")],
+            "app": SimpleNamespace(state=SimpleNamespace(engine_client=engine)),
+        }
+        caller = Caller(slo_class=self.slo_class, tenant="acme")
+        CURRENT_REQUEST.set(HttpRequest("chat", caller, path=self.path))
+        await ControlMiddleware(self.app)(scope, receive, send)
+
+
+async def soon(condition: Any) -> None:
+    async with asyncio.timeout(120):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def test_a_request_waits_for_the_one_inside_and_keeps_its_body(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first, second = Connection(service, app), Connection(service, app, "batch")
+        tasks = [asyncio.create_task(first.ask()), asyncio.create_task(second.ask())]
+        await soon(lambda: service.control.gate.count_waiting() == {"batch": 1})
+        assert app.bodies == [b"chat"]
+        app.may_end.set()
+        await asyncio.gather(*tasks)
+        assert app.bodies == [b"chat", b"batch"]
+        assert [first.status, second.status] == [200, 200]
+        assert service.control.gate.num_inside == 0
+        assert service.control.read()["chat"].num_good == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_caller_who_leaves_the_queue_is_not_served(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first, second = Connection(service, app), Connection(service, app, "batch")
+        task = asyncio.create_task(first.ask())
+        waiting = asyncio.create_task(second.ask())
+        await soon(lambda: service.control.gate.count_waiting() == {"batch": 1})
+        second.leave()
+        await waiting
+        assert second.answers == []
+        assert service.control.counts.admitted == {"chat": 1}
+        assert service.control.gate.count_waiting() == {}
+        app.may_end.set()
+        await task
+        assert app.bodies == [b"chat"]
+
+    asyncio.run(scenario())
+
+
+def test_bodies_of_those_who_wait_are_held_within_a_budget() -> None:
+    async def scenario() -> None:
+        budget, seen = BodyBudget(10), 0
+
+        async def receive() -> Any:
+            nonlocal seen
+            seen += 1
+            return {"type": "http.request", "body": b"x" * 8, "more_body": True}
+
+        first, second = (_Waiting(receive, budget) for _ in range(2))
+        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await first.wait(never, 0.01)
+        # One message beyond what was left, and no more.
+        assert (seen, budget.left) == (2, -6)
+        await second.wait(never, 0.01)
+        assert seen == 2
+        first.give_back()
+        assert budget.left == 10
+        # What was read comes first, then the rest of the connection.
+        bodies = [(await first.receive())["body"] for _ in range(3)]
+        assert (bodies, seen) == ([b"x" * 8] * 3, 3)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_cached", [False, True], ids=["at the gate", "behind the cache"])
+def test_who_is_pushed_out_of_a_full_queue_is_told_at_once(tmp_path: Path, is_cached: bool) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        control, may_end = service.control, asyncio.Event()
+        app = CachingApp(may_end) if is_cached else App(may_end)
+        cache = object() if is_cached else None
+        control.queue(control.arrive(Caller(slo_class="chat"), 10))
+        # All but one of those who may wait, due before the last.
+        for _ in range(MAX_WAITING - 1):
+            control.queue(control.arrive(Caller(slo_class="batch"), 10))
+        last = Connection(service, app, "batch", cache=cache)
+        waiting = asyncio.create_task(last.ask())
+        await soon(lambda: control.gate.count_waiting()["batch"] == MAX_WAITING)
+        control.queue(control.arrive(Caller(slo_class="chat"), 10))
+        await waiting
+        assert (last.status, json.loads(last.answers[1]["body"])["error"]["type"]) == (503, "shed")
+        full = Connection(service, app, "batch", cache=cache)
+        await full.ask()
+        assert full.status == 503
+        assert control.counts.refused == {("batch", "shed"): 2}
+        assert control.gate.count_waiting() == {"batch": MAX_WAITING - 1, "chat": 1}
+
+    asyncio.run(scenario())
+
+
+def test_a_wait_beyond_the_deadline_is_refused_with_a_time_to_come_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        first, second = Connection(service, app), Connection(service, app)
+        task = asyncio.create_task(first.ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        await second.ask()
+        assert second.status == 503
+        assert (b"retry-after", b"1") in second.answers[0]["headers"]
+        error = json.loads(second.answers[1]["body"])["error"]
+        assert error["type"] == "queue_deadline"
+        app.may_end.set()
+        await task
+        assert service.control.counts.refused == {("chat", "queue_deadline"): 1}
+        assert service.control.counts.admitted == {"chat": 1}
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_stops_frees_the_places(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = App(asyncio.Event())
+        tasks = [asyncio.create_task(Connection(service, app, "batch").ask()) for _ in range(3)]
+        await soon(lambda: service.control.gate.count_waiting() == {"batch": 2})
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert service.control.gate.num_inside == 0
+        assert service.control.gate.count_waiting() == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_quota_is_answered_with_429(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path, tenant=Quota(requests_per_minute=1))
+        app = App(asyncio.Event())
+        app.may_end.set()
+        first, second = Connection(service, app), Connection(service, app)
+        await first.ask()
+        await second.ask()
+        assert [first.status, second.status] == [200, 429]
+
+    asyncio.run(scenario())
+
+
+def test_switched_off_nothing_waits(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path, mode=ControlMode.OFF)
+        app = App(asyncio.Event())
+        tasks = [asyncio.create_task(Connection(service, app).ask()) for _ in range(3)]
+        await soon(lambda: len(app.bodies) == 3)
+        app.may_end.set()
+        await asyncio.gather(*tasks)
+        assert service.control.counts.admitted == {}
+
+    asyncio.run(scenario())
+
+
+@dataclass
+class CachingApp:
+    """Answers "hit" at once; whatever else it is asked needs the engine, until the caller leaves.
+
+    Like vLLM's, it begins a stream before the engine has said a word.
+    """
+
+    may_end: asyncio.Event
+    num_entered: int = 0
+    num_given_up: int = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request = CURRENT_REQUEST.get()
+        assert request is not None and request.door is not None
+        await receive()
+        await send(START)
+        await send({"type": "http.response.body", "body": b": keep-alive", "more_body": True})
+        if request.caller.slo_class != "hit":
+            answering = asyncio.create_task(self._ask_engine(request.door))
+            leaving = asyncio.create_task(receive())
+            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            if not answering.done():
+                self.num_given_up += 1
+                answering.cancel()
+                return
+        await send({"type": "http.response.body", "body": b"data: 1"})
+
+    async def _ask_engine(self, door: Any) -> None:
+        await door.enter()
+        self.num_entered += 1
+        await self.may_end.wait()
+
+
+def test_what_the_cache_answers_needs_no_place(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = CachingApp(asyncio.Event())
+        first, hit, late = (
+            Connection(service, app, name, cache=object()) for name in ("batch", "hit", "chat")
+        )
+        task = asyncio.create_task(first.ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        await hit.ask()
+        assert [message["type"][14:] for message in hit.answers] == ["start", "body"]
+        # Full: what the engine must answer waits, and is refused as without a cache.
+        await late.ask()
+        assert late.status == 503
+        assert json.loads(late.answers[1]["body"])["error"]["type"] == "queue_deadline"
+        assert len(late.answers) == 2
+        assert (app.num_entered, app.num_given_up) == (1, 1)
+        app.may_end.set()
+        await task
+        assert first.status == 200
+        assert service.control.gate.num_inside == 0
+        assert service.control.counts.admitted == {"batch": 1}
+
+    asyncio.run(scenario())
+
+
+def test_a_caller_who_leaves_at_the_engines_door_is_not_served(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        service = make_service(tmp_path)
+        app = CachingApp(asyncio.Event())
+        first, second = (Connection(service, app, "batch", cache=object()) for _ in range(2))
+        task = asyncio.create_task(first.ask())
+        await soon(lambda: service.control.gate.num_inside == 1)
+        waiting = asyncio.create_task(second.ask())
+        await soon(lambda: service.control.gate.count_waiting() == {"batch": 1})
+        second.leave()
+        await waiting
+        assert second.answers == []
+        assert service.control.gate.count_waiting() == {}
+        app.may_end.set()
+        await task
+        assert app.num_entered == 1
+
+    asyncio.run(scenario())

@@ -1,0 +1,176 @@
+"""The queue towards the exporter: its bound, and what is counted when it is reached."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenkeel.spans import Status
+from evenkeel_runtime.request.recorder import QueueBound, Recorder
+from evenkeel_runtime.wire.counters import ExporterCounts, SharedCounts
+from evenkeel_runtime.wire.observation import Observation, encode
+
+SEEN = Observation(
+    request_id="r",
+    model="m",
+    operation="chat",
+    arrival_unix_ns=0,
+    arrival_ns=0,
+    end_ns=10,
+    status=Status.ERROR,
+)
+SIZE = len(encode(SEEN))
+
+
+@dataclass
+class Pipe:
+    """An exporter's pipe that takes `room` frames, or is broken."""
+
+    room: int = 10**6
+    is_broken: bool = False
+    frames: list[bytes] = field(default_factory=list)
+    num_restarts: int = 0
+    was_closed: bool = False
+
+    def write(self, frames: list[bytes]) -> int:
+        if self.is_broken:
+            raise BrokenPipeError
+        taken = frames[: self.room]
+        self.frames += taken
+        self.room -= len(taken)
+        return len(taken)
+
+    def restart(self) -> bool:
+        self.is_broken = False
+        self.num_restarts += 1
+        return True
+
+    def close(self, timeout_s: float) -> None:
+        self.was_closed = True
+
+
+@pytest.fixture
+def counts() -> Iterator[SharedCounts]:
+    counts = SharedCounts.create()
+    yield counts
+    counts.close()
+
+
+def recorder(pipe: Pipe, counts: SharedCounts, requests: int = 5, size: int = 10**6) -> Recorder:
+    return Recorder(pipe, counts, QueueBound(requests, size), raises=True)
+
+
+async def test_the_queue_holds_as_many_requests_as_it_may_and_drops_the_rest(
+    counts: SharedCounts,
+) -> None:
+    queue = recorder(Pipe(), counts, requests=5)
+    for _ in range(8):
+        queue.record(SEEN)
+    now = queue.read_counts()
+    assert (now.spans_queued, now.spans_dropped_by_reason) == (5, {"queue_full": 3})
+    assert now.requests_by_status == {"error": 8}
+
+
+async def test_the_bound_in_bytes_counts_too(counts: SharedCounts) -> None:
+    queue = recorder(Pipe(), counts, requests=100, size=SIZE * 3)
+    for _ in range(5):
+        queue.record(SEEN)
+    assert queue.read_counts().spans_queued == 3
+
+
+async def test_what_the_exporter_still_holds_counts_against_the_bound(
+    counts: SharedCounts,
+) -> None:
+    pipe = Pipe()
+    queue = recorder(pipe, counts, requests=2)
+    queue.record(SEEN)
+    queue.record(SEEN)
+    queue.close(1)
+    assert len(pipe.frames) == 2
+    queue.record(SEEN)
+    assert queue.read_counts().spans_dropped_by_reason == {"queue_full": 1}
+    counts.add(ExporterCounts(requests_done=1, bytes_done=SIZE, spans_exported=1))
+    queue.record(SEEN)
+    now = queue.read_counts()
+    assert (now.spans_queued, now.spans_exported) == (2, 1)
+
+
+async def test_frames_reach_the_pipe_in_order_and_once(
+    counts: SharedCounts,
+) -> None:
+    pipe = Pipe(room=1)
+    queue = recorder(pipe, counts)
+    sent = [replace(SEEN, request_id=str(i)) for i in range(3)]
+    for seen in sent:
+        queue.record(seen)
+    queue.pump()
+    assert pipe.frames == [encode(sent[0])]
+    pipe.room = 10
+    queue.pump()
+    assert pipe.frames == [encode(seen) for seen in sent]
+    queue.close(1)
+    assert pipe.was_closed
+
+
+async def test_what_a_dead_exporter_held_is_lost_and_counted_and_the_rest_goes_on(
+    counts: SharedCounts,
+) -> None:
+    pipe = Pipe()
+    queue = recorder(pipe, counts)
+    queue.record(SEEN)
+    queue.record(SEEN)
+    queue.pump()
+    counts.add(ExporterCounts(requests_done=1, bytes_done=SIZE, spans_exported=1))
+    pipe.is_broken = True
+    queue.record(SEEN)
+    queue.pump()
+    queue.pump()
+    now = queue.read_counts()
+    assert now.spans_dropped_by_reason == {"exporter_lost": 1}
+    assert (now.spans_queued, now.exporter_restarts) == (1, 1)
+    assert len(pipe.frames) == 3
+    queue.close(1)
+
+
+async def test_closing_gives_up_on_a_pipe_that_takes_nothing(counts: SharedCounts) -> None:
+    pipe = Pipe(room=0)
+    queue = recorder(pipe, counts)
+    queue.record(SEEN)
+    queue.close(0.02)
+    assert pipe.was_closed
+
+
+async def test_outside_tests_an_error_of_ours_is_counted_and_swallowed(
+    counts: SharedCounts,
+) -> None:
+    queue = Recorder(Pipe(), counts, QueueBound(5, 10**6), raises=False)
+    queue.record("not an observation")  # type: ignore[arg-type]
+    queue.record_internal_error(ValueError("x"))
+    assert queue.read_counts().internal_errors == 2
+
+
+@given(st.lists(st.sampled_from(["record", "finish", "die"]), max_size=60))
+async def test_no_span_is_ever_unaccounted_for(steps: list[str]) -> None:
+    counts = SharedCounts.create()
+    pipe = Pipe()
+    queue = recorder(pipe, counts, requests=4)
+    recorded = finished = 0
+    for step in steps:
+        if step == "record":
+            queue.record(SEEN)
+            recorded += 1
+            queue.pump()
+        elif step == "die":
+            pipe.is_broken = True
+            finished = len(pipe.frames)
+        elif finished < len(pipe.frames):
+            finished += 1
+            counts.add(ExporterCounts(requests_done=1, bytes_done=SIZE, spans_exported=1))
+    now = queue.read_counts()
+    dropped = sum(now.spans_dropped_by_reason.values())
+    assert now.spans_queued + now.spans_exported + dropped == recorded
+    assert now.spans_queued <= 4
+    queue.close(0)
+    counts.close()

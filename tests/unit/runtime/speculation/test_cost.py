@@ -1,0 +1,79 @@
+"""What a step costs is learned from steps, and a busy machine does not mislead it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from evenkeel_runtime.speculation.acceptance import Acceptance, OwnRecord
+from evenkeel_runtime.speculation.cost import StepCostFit
+from evenkeel_runtime.speculation.sources import DraftSource
+
+
+@pytest.mark.parametrize("late_ratio", [0.0, 0.1])
+@pytest.mark.parametrize("scale", [1e-4, 1e-2, 10.0])
+def test_true_prices_are_found_on_any_scale(scale: float, late_ratio: float) -> None:
+    random = Random(1)
+    fit = StepCostFit(8, 8 * 12)
+    for _ in range(3000):
+        requests, drafted = random.randint(5, 8), random.choice([0, 0, 5, 20, 60])
+        seconds = scale * (1 + 0.05 * requests + 0.2 * (drafted > 0) + 0.01 * drafted)
+        seconds *= random.uniform(0.98, 1.02)
+        fit.add(requests, drafted, seconds * (10 if random.random() < late_ratio else 1))
+    prices = fit.prices(6)
+    assert fit.is_known
+    assert prices.step_s == pytest.approx(1.3 * scale, rel=0.1)
+    assert prices.token_s == pytest.approx(0.01 * scale, rel=0.25)
+    assert prices.checking_s == pytest.approx(0.2 * scale, abs=0.12 * scale)
+
+
+def test_prices_are_never_below_nothing() -> None:
+    fit = StepCostFit(4, 4)
+    for drafted in (0, 4, 0, 4, 0, 4) * 10:
+        fit.add(4, drafted, 0.01 - 0.002 * drafted)
+    prices = fit.prices(4)
+    assert prices.step_s > 0
+    assert prices.token_s >= 0
+    assert prices.checking_s >= 0
+
+
+def test_both_kinds_of_step_must_have_been_seen() -> None:
+    fit = StepCostFit(1, 4)
+    for _ in range(20):
+        fit.add(1, 0, 0.01)
+    assert not fit.is_known
+    for _ in range(8):
+        fit.add(1, 4, 0.0)
+    assert not fit.is_known
+    for _ in range(8):
+        fit.add(1, 4, 0.02)
+    assert fit.is_known
+
+
+def test_acceptance_is_learned_by_kind_and_position() -> None:
+    acceptance = Acceptance(4)
+    for _ in range(200):
+        acceptance.record(DraftSource.RETRIEVAL, 0, OwnRecord(), 4, 2)
+        acceptance.record(DraftSource.PROMPT, 3, OwnRecord(), 4, 0)
+    strong = acceptance.survival(DraftSource.RETRIEVAL, 0, OwnRecord(), 4)
+    assert strong == pytest.approx([1, 1, 0, 0], abs=0.02)
+    assert acceptance.survival(DraftSource.PROMPT, 3, OwnRecord(), 4)[0] < 0.02
+    assert acceptance.survival(DraftSource.CACHE, 0, OwnRecord(), 2) == pytest.approx([0.5, 0.25])
+
+
+def test_a_requests_own_record_counts_more_the_longer_it_is() -> None:
+    acceptance = Acceptance(4)
+    lucky, unlucky = OwnRecord(), OwnRecord()
+    for _ in range(20):
+        acceptance.record(DraftSource.PROMPT, 2, lucky, 4, 4)
+        acceptance.record(DraftSource.PROMPT, 2, unlucky, 4, 0)
+    first = acceptance.survival(DraftSource.PROMPT, 2, lucky, 1)[0]
+    second = acceptance.survival(DraftSource.PROMPT, 2, unlucky, 1)[0]
+    assert first > 0.8
+    assert second < 0.4
+
+
+def test_positions_that_are_less_likely_than_asked_for_are_left_out() -> None:
+    acceptance = Acceptance(8)
+    assert acceptance.survival(DraftSource.CACHE, 0, OwnRecord(), 8, least=0.2) == [0.5, 0.25]

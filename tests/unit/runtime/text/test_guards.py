@@ -1,0 +1,58 @@
+"""Two questions, word by word: each kind of difference is seen, and mere wording is not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evenkeel_runtime.text.guards import find_difference
+
+DATASET = Path(__file__).parents[4] / "golden_datasets" / "support"
+REFUSED = {
+    "another number": ("Where is order 31245?", "Where is order 31254?", "numbers"),
+    "a number as a word": ("Ship three lamps", "Ship 4 lamps", "numbers"),
+    "another amount": ("Refund 10 €", "Refund 10 $", "numbers"),
+    "another place": ("How long to ship to Austria?", "How long to ship to Australia?", "names"),
+    "another code": ("What is error XK?", "What is error XJ?", "names"),
+    "a negation": ("Can I return it?", "Can I not return it?", "negation"),
+    "a contracted negation": ("It does work, why?", "It doesn't work, why?", "negation"),
+    "an added place": ("What is the weather?", "What is the weather in berlin?", "slot"),
+    "an added word of weight": ("Do you have lamps?", "Do you have outdoor lamps?", "slot"),
+    "another verb": ("How do I reset my password?", "How do I change my password?", "contrast"),
+    "another noun": ("Your refund policy?", "Your return policy?", "contrast"),
+    "another question": ("When is the sale?", "Where is the sale?", "contrast"),
+    "another measure": ("How long is the cable?", "How much is the cable?", "contrast"),
+    "the reverse way": ("Trains from Bern to Basel", "Trains from Basel to Bern", "contrast"),
+}
+SAME = {
+    "only small words differ": ("How do I return an item?", "How can I return the items?"),
+    "space, case and marks": ("  How do I return an ITEM", "how do i return an item?!"),
+    "a polite wish before it": ("Is there express shipping?", "Hello, is there express shipping"),
+    "numbers written apart": ("Ship 3 lamps", "Please ship three lamps"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_difference_is_seen_from_both_sides(case: str) -> None:
+    left, right, guard = REFUSED[case]
+    assert find_difference(left, right) == guard
+    assert find_difference(right, left) == guard
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_mere_wording_is_no_difference(case: str) -> None:
+    left, right = SAME[case]
+    assert find_difference(left, right) is None
+    assert find_difference(right, left) is None
+
+
+def test_no_adversarial_near_miss_of_the_dataset_passes() -> None:
+    lines = (DATASET / "support.jsonl").read_text(encoding="utf-8").splitlines()
+    items = {item["id"]: item for item in map(json.loads, lines)}
+    pairs = map(json.loads, (DATASET / "pairs.jsonl").read_text(encoding="utf-8").splitlines())
+    passed = []
+    for pair in pairs:
+        left, right = (items[pair[s]]["messages"][-1]["content"] for s in ("left", "right"))
+        if not pair["same_answer"] and find_difference(left, right) is None:
+            passed.append((left, right))
+    assert passed == []
