@@ -28,7 +28,11 @@ WARM_UP_QUESTIONS = 8
 CHATS_AT_ONCE = 4
 TENANTS = ("acme", "globex", "initech")
 LONG_PROMPT_WORDS = 900
-LONG_PROMPTS_AT_ONCE = 5
+# How long a crowd of long prompts keeps the engine, so that chats behind it start too late on any
+# machine; one long prompt alone tells how many that takes.
+CROWD_S = 2.5
+CROWD_SIZES = (3, 100)
+CROWD_SAMPLES = 3
 # The next crowd comes once fewer than this wait, so that a slow machine recovers in time.
 CROWD_IN_FLIGHT_LIMIT = 6
 
@@ -75,6 +79,12 @@ def read_questions(path: Path) -> list[GoldenQuestion]:
     return [GoldenQuestion(item["messages"], item["tags"][0]) for item in items]
 
 
+def crowd_size(long_prompt_s: float) -> int:
+    """Return how many long prompts, each `long_prompt_s` alone, keep an engine for CROWD_S."""
+    least, most = CROWD_SIZES
+    return min(max(math.ceil(CROWD_S / max(long_prompt_s, 1e-3)), least), most)
+
+
 class Traffic:
     """Sends requests until cancelled.
 
@@ -95,6 +105,7 @@ class Traffic:
         self._random = random.Random(seed)
         self._tasks: set[asyncio.Task[None]] = set()
         self._num_chats = 0
+        self._crowd_size = CROWD_SIZES[0]
 
     async def run(self, rates: Callable[[], Rates]) -> None:
         """Send requests at the rates that `rates` says at each moment, until cancelled."""
@@ -107,7 +118,7 @@ class Traffic:
                     is_crowd_due = wanted.crowd_every_s is not None and now_s >= next_crowd_s
                     if is_crowd_due and self.counters.in_flight < CROWD_IN_FLIGHT_LIMIT:
                         next_crowd_s = now_s + (wanted.crowd_every_s or 0)
-                        for _ in range(LONG_PROMPTS_AT_ONCE):
+                        for _ in range(self._crowd_size):
                             self._spawn(self._ask(client, self._long_question(), "batch"))
                     question = self._random.choice(self._questions)
                     if self._num_chats < CHATS_AT_ONCE:
@@ -121,16 +132,26 @@ class Traffic:
                 await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def warm_up(self) -> None:
-        """Ask a few questions that are not counted: the first ones pay for lazy initialisation."""
+        """Ask what is not counted.
+
+        The first questions pay for lazy initialisation, long ones tell how large a crowd must be.
+        """
         async with httpx.AsyncClient(base_url=self._url, timeout=60) as client:
 
-            async def ask(question: GoldenQuestion) -> None:
-                body = self._body(question) | {"stream": False}
+            async def ask(question: GoldenQuestion, **options: object) -> float:
+                began_s = time.monotonic()
+                body = self._body(question) | {"stream": False} | options
                 (await client.post("/v1/chat/completions", json=body)).raise_for_status()
+                return time.monotonic() - began_s
 
             first, *others = self._questions[:WARM_UP_QUESTIONS]
             await ask(first)
             await asyncio.gather(*map(ask, others))
+            # The fastest: a pause of the machine would make the crowd too small.
+            long_s = min(
+                [await ask(self._long_question(), max_tokens=1) for _ in range(CROWD_SAMPLES)]
+            )
+            self._crowd_size = crowd_size(long_s)
 
     def _body(self, question: GoldenQuestion) -> dict[str, Any]:
         return {

@@ -5,7 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from evenkeel_demo.traffic import CHATS_AT_ONCE, ClientCounters, GoldenQuestion, Rates, Traffic
+import pytest
+
+from evenkeel_demo.traffic import (
+    CHATS_AT_ONCE,
+    CROWD_S,
+    CROWD_SIZES,
+    ClientCounters,
+    GoldenQuestion,
+    Rates,
+    Traffic,
+    crowd_size,
+)
 
 BEGINNING = b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {"choices": []}\n\n'
 
@@ -47,3 +58,13 @@ def test_whoever_waits_when_the_traffic_stops_counts_as_cancelled() -> None:
 def test_who_waits_for_an_answer_asks_nothing_else() -> None:
     _, num_waiting = asyncio.run(_counted_after_a_stop())
     assert num_waiting == CHATS_AT_ONCE
+
+
+@pytest.mark.parametrize("long_prompt_s", [0.03, 0.07, 0.2, 0.5, 0.8])
+def test_a_crowd_keeps_a_fast_and_a_slow_machine_as_long(long_prompt_s: float) -> None:
+    assert CROWD_S <= crowd_size(long_prompt_s) * long_prompt_s < CROWD_S + long_prompt_s
+
+
+@pytest.mark.parametrize(("long_prompt_s", "size"), [(0.0, CROWD_SIZES[1]), (60, CROWD_SIZES[0])])
+def test_a_crowd_has_its_limits(long_prompt_s: float, size: int) -> None:
+    assert crowd_size(long_prompt_s) == size
