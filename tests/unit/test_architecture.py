@@ -4,12 +4,12 @@ import ast
 import importlib.util
 import re
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
+
 NAMELESS = ("utils", "common", "helpers", "shared", "misc")
 
 # Between parts: each imports the kernel, the kernel nobody.

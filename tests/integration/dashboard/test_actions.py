@@ -13,12 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.integration.dashboard.identity_provider import (
-    CLIENT_ID,
-    CLIENT_SECRET,
-    identity_provider,
-)
-from tests.integration.dashboard.running import (
+from tests.fixtures.dashboard_process import (
     SLO,
     SLOS,
     Platform,
@@ -29,6 +24,11 @@ from tests.integration.dashboard.running import (
     stop,
     wait_for,
     wait_until_stored,
+)
+from tests.fixtures.identity_provider import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    identity_provider,
 )
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from evenkeel_collector.intake.treatment import IntakePipeline, objectives_of
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
 from evenkeel_collector.telemetry.metrics import SelfMetrics
-from tests.integration.otlp_payload import trace_request
+from tests.fixtures.otlp_payload import trace_request
 
 SLOS = Path(__file__).parents[4] / "slos.yaml"
 CONTENT = {"gen_ai.input.messages": "my mail is ana@example.org", "note": "ana@example.org"}
