@@ -6,8 +6,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from evenkeel.slo.file import read_slo_file
 from evenkeel_collector.intake.canonical import check_message, check_protobuf
+from evenkeel_collector.intake.pipeline import IntakePipeline, objectives_of
 from evenkeel_collector.intake.sampling import LatencyObjective, Sampler
-from evenkeel_collector.intake.treatment import IntakePipeline, objectives_of
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
 from evenkeel_collector.telemetry.metrics import SelfMetrics
@@ -17,7 +17,7 @@ SLOS = Path(__file__).parents[4] / "slos.yaml"
 CONTENT = {"gen_ai.input.messages": "my mail is ana@example.org", "note": "ana@example.org"}
 
 
-def treatment(
+def pipeline(
     content_tenants: tuple[str, ...] = (), probability: float = 1.0
 ) -> tuple[IntakePipeline, SelfMetrics]:
     metrics = SelfMetrics()
@@ -28,7 +28,7 @@ def treatment(
 
 def stored(body: bytes, **arguments: Any) -> list[dict[str, str]]:
     tenant = arguments.pop("tenant", None)
-    finish = treatment(**arguments)[0].finish_for(tenant)
+    finish = pipeline(**arguments)[0].finish_for(tenant)
     message = ExportTraceServiceRequest.FromString(check_protobuf(body, finish).payload)
     return [
         {pair.key: pair.value.string_value for pair in span.attributes}
@@ -66,7 +66,7 @@ def test_nested_values_are_redacted_before_they_become_text() -> None:
 
 
 def test_what_was_taken_out_is_counted_once_also_where_values_nest() -> None:
-    made, metrics = treatment(probability=0.0)
+    made, metrics = pipeline(probability=0.0)
     request = trace_request(
         1,
         {
@@ -85,7 +85,7 @@ def test_what_was_taken_out_is_counted_once_also_where_values_nest() -> None:
 
 
 def test_json_gets_the_same_treatment() -> None:
-    made, _ = treatment()
+    made, _ = pipeline()
     checked = check_message(trace_request(1, CONTENT), made.finish_for(None))
     assert b"ana@example" not in checked.payload
 
@@ -110,7 +110,7 @@ spec:
 def test_a_request_that_is_bad_by_its_http_status_is_kept(
     tmp_path: Path, status: int, is_kept: bool
 ) -> None:
-    made, _ = treatment(probability=0.0)
+    made, _ = pipeline(probability=0.0)
     path = tmp_path / "slos.yaml"
     path.write_text(BY_STATUS)
     made.use_slos(read_slo_file(path).slos)
@@ -130,7 +130,7 @@ def test_a_request_that_is_bad_by_its_http_status_is_kept(
 
 
 def test_objectives_follow_the_slo_file() -> None:
-    made, _ = treatment(probability=0.0)
+    made, _ = pipeline(probability=0.0)
     request = {"evenkeel.status": "ok", "evenkeel.ttft_s": 0.6, "gen_ai.request.model": "support"}
     body = trace_request(1, {**request, "evenkeel.emission_tokens": [1]}).SerializeToString()
 
