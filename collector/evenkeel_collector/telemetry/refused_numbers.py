@@ -24,7 +24,7 @@ READ_EVERY_S = 5.0
 # Longest that a read in hand is waited for at the end.
 IN_HAND_S = 5.0
 NAME = "evenkeel_collector_numbers_refused_total"
-_QUERY = Path(__file__).with_name("numbers_refused.sql")
+_QUERY = Path(__file__).parent / "numbers_refused.sql"
 
 
 class RefusedNumbers(Collector):
