@@ -72,7 +72,7 @@ class Visit:
 
     @property
     def priority(self) -> int:
-        """What vLLM orders it by, lower first: its deadline, or its arrival if control does not act.
+        """What vLLM orders it by, lower first: its deadline; its arrival if control does not act.
 
         Milliseconds on one scale, so that a change of the mode puts nobody behind all who come.
         """
