@@ -41,7 +41,7 @@ def compare_crowds(counters: ClientCounters) -> dict[str, dict[str, Any]]:
         answered within OBJECTIVE_S, and percentiles of TTFT in seconds; None without chats.
     """
     phases = {"watching": DemoPhase.CROWDED, "acting": DemoPhase.CONTROLLED}
-    return {mode: _crowd(counters.chat_ttft_s.get(phase, [])) for mode, phase in phases.items()}
+    return {mode: _crowd(counters.ttft_s_by_phase.get(phase, [])) for mode, phase in phases.items()}
 
 
 def _crowd(ttft_s: Sequence[float]) -> dict[str, Any]:

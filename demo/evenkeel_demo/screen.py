@@ -96,8 +96,8 @@ class Screen:
     def show_report(self, figures: dict[str, Any]) -> None:
         """Print the report of the whole demo."""
         table = Table("figure", "value", title="evenkeel demo: what was stored")
-        for name in ("requests", "errors", "cancelled", "spans_stored"):
-            table.add_row(name, str(figures[name]))
+        for name in _COUNTS:
+            table.add_row(name.replace("_", " "), str(figures[name]))
         for name in ("ttft_s", "itl_s"):
             values = [_milliseconds(value) for value in figures[name].values()]
             table.add_row(f"{name[:-2].upper()} p50 / p95 / p99", " / ".join(values))
@@ -133,7 +133,7 @@ def _cells(frame: Frame) -> list[tuple[str, str]]:
         ("in flight", str(counters.in_flight)),
         ("errors", str(counters.errors)),
         ("cancelled", str(counters.cancelled)),
-        ("client TTFT p50", _milliseconds(quantile(recent, 0.50))),
+        ("chat TTFT p50", _milliseconds(quantile(recent, 0.50))),
         ("p95", _milliseconds(quantile(recent, 0.95))),
     ]
 
@@ -158,6 +158,12 @@ def _describe_notification(notification: ReceivedAlert) -> str:
 
 def _milliseconds(seconds: float | None) -> str:
     return "no data" if seconds is None else f"{seconds * 1000:.1f} ms"
+
+
+_COUNTS = (
+    "requests", "errors", "cancelled", "spans_stored",
+    "answered_from_cache", "compressed", "feedback", "live_evaluations",
+)  # fmt: skip
 
 
 def _number(value: float | None, form: str) -> str:

@@ -22,6 +22,8 @@ import httpx
 from evenkeel import spans
 
 MODEL = "support"
+# SLO classes of control.toml.
+CHAT, BATCH = "chat", "batch"
 MAX_TOKENS = 64
 CANCEL_RATIO = 0.05
 WARM_UP_QUESTIONS = 8
@@ -74,7 +76,7 @@ class Rates:
 
 @dataclass(slots=True)
 class ClientCounters:
-    """What the clients saw; latencies are the clients' own, in seconds."""
+    """What the clients saw; TTFT is that of chats, as the clients measured it, in seconds."""
 
     requests: int = 0
     errors: int = 0
@@ -83,7 +85,7 @@ class ClientCounters:
     tokens: int = 0
     in_flight: int = 0
     ttft_s: list[float] = field(default_factory=list)
-    chat_ttft_s: dict[DemoPhase, list[float]] = field(default_factory=dict)
+    ttft_s_by_phase: dict[DemoPhase, list[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ class Traffic:
                     if is_crowd_due and self.counters.in_flight < CROWD_IN_FLIGHT_LIMIT:
                         next_crowd_s = now_s + (wanted.crowd_every_s or 0)
                         for _ in range(self._crowd_size):
-                            self._spawn(self._ask(client, self._long_question(), "batch"))
+                            self._spawn(self._ask(client, self._long_question(), BATCH))
                     if self._num_chats < CHATS_AT_ONCE:
                         self._spawn(self._chat(client, self._next_question(wanted)))
                     # A slow swing around the mean, and Poisson arrivals within it.
@@ -221,7 +223,7 @@ class Traffic:
     async def _chat(self, client: httpx.AsyncClient, question: GoldenQuestion) -> None:
         self._num_chats += 1
         try:
-            await self._ask(client, question, "chat")
+            await self._ask(client, question, CHAT)
         finally:
             self._num_chats -= 1
 
@@ -258,11 +260,10 @@ class Traffic:
                     word = _word(line)
                     if not word:
                         continue
-                    if not words:
+                    if not words and slo_class == CHAT:
                         ttft_s = time.monotonic() - sent_s
                         counters.ttft_s.append(ttft_s)
-                        if slo_class == "chat":
-                            counters.chat_ttft_s.setdefault(phase, []).append(ttft_s)
+                        counters.ttft_s_by_phase.setdefault(phase, []).append(ttft_s)
                     words.append(word)
                     counters.tokens += 1
                     if len(words) == leave_after:
@@ -277,7 +278,7 @@ class Traffic:
             raise
         finally:
             counters.in_flight -= 1
-        if slo_class == "chat" and self._random.random() < FEEDBACK_RATIO:
+        if slo_class == CHAT and self._random.random() < FEEDBACK_RATIO:
             await self._say_what_they_think(trace_id, tenant, "".join(words), question)
 
     async def _say_what_they_think(
