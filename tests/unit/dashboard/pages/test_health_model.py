@@ -46,7 +46,7 @@ BURNING = slo(state="firing", severity="page", window_burn_long=[22.4, 9.0])
 @pytest.mark.parametrize(
     ("slos", "level", "headline"),
     [
-        pytest.param([], "unknown", "No SLO is configured", id="no SLO, no verdict"),
+        pytest.param([], "unknown", "No SLOs are configured", id="no SLO, no verdict"),
         pytest.param([slo()], "good", "Healthy: 1 of 1 SLOs met", id="met"),
         pytest.param(
             [slo(), BURNING],
