@@ -38,7 +38,7 @@ def cache_tiles(
     answered = sum(row["num_requests"] for row in outcomes)
     hits = sum(row["num_requests"] for row in outcomes if row["outcome"] in HITS)
     response_s = sum(row["saved_s"] or 0.0 for row in details) if details else None
-    bounds = [row["wrong_bound"] for row in details if row["wrong_bound"] is not None]
+    bounds = [row["wrong_bound"] for row in _bounded(details)]
     return [
         Tile("Prefix hits", _ratio(cached, tokens), "", "input tokens found / input tokens"),
         Tile("Tokens saved", wording.count(cached), "", "input tokens that were not computed"),
@@ -66,9 +66,14 @@ def cache_tiles(
     ]
 
 
+def _bounded(details: Sequence[Row]) -> list[Row]:
+    """Return the rows with a bound that says something: 1 is what holds without any verdict."""
+    return [row for row in details if row["wrong_bound"] is not None and row["wrong_bound"] < 1]
+
+
 def bound_words(details: Sequence[Row]) -> str:
     """Return what is known of wrong answers."""
-    found = [row for row in details if row["wrong_bound"] is not None]
+    found = _bounded(details)
     if not found:
         return "No bound on wrong answers: no hits were verified in this range."
     worst = max(found, key=lambda row: float(row["wrong_bound"]))

@@ -202,7 +202,11 @@ def verdict(
     )
     if load is not None and (found.lower > 0 or found.upper < 0):
         headline = f"{measure} of {a} and {b} cannot be compared here"
-        return "unknown", headline, f"Most of the difference is load: {load}. {detail}"
+        return (
+            "unknown",
+            headline,
+            f"Most of the difference is load: {load[:1].lower()}{load[1:]}. {detail}",
+        )
     if found.lower > 0:
         return "warning", f"{measure} of {b} is higher than that of {a}", detail
     if found.upper < 0:

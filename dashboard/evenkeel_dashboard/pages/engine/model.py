@@ -64,12 +64,12 @@ _GAUGES = {
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One piece of evidence: what was measured, and what it speaks for."""
+    """One piece of evidence: what was measured, and what it suggests."""
 
     name: str
     value: str
     meaning: str
-    speaks_for: str
+    suggests: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def _signs(load: Load) -> list[Sign]:
             "requests waiting",
             wording.number(load.num_waiting),
             "average over the range; below 0.5 there is no queue",
-            "a limit" if (load.num_waiting or 0.0) >= 0.5 else "",
+            "saturation" if (load.num_waiting or 0.0) >= 0.5 else "",
         ),
         Sign(
             "waiting for KV blocks",

@@ -68,12 +68,12 @@ def _show_signs(found: Diagnosis) -> None:
             [
                 Cell(sign.name),
                 Cell(sign.value, is_number=True),
-                Cell(sign.speaks_for or "–", level="warning" if sign.speaks_for else ""),
+                Cell(sign.suggests or "–", level="warning" if sign.suggests else ""),
                 Cell(sign.meaning, wraps=True),
             ]
             for sign in found.signs
         ]
-        st.html(markup.table(("sign", "measured", "speaks for", "what it is"), rows, "Evidence"))
+        st.html(markup.table(("signal", "measured", "suggests", "what it is"), rows, "Evidence"))
 
 
 def _show_charts(data: EngineData, window: Window) -> None:

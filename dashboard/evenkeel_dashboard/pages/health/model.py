@@ -60,9 +60,10 @@ def verdict(slos: Sequence[Row], summary: Row, previous: Row) -> StateSummary:
         names = ", ".join(row["slo"] for row in firing)
         burns = [closest_burn(row)[0] for row in firing]
         worst = max((burn for burn in burns if burn is not None), default=None)
-        speed = "" if worst is None else f", up to {wording.factor(worst)} too fast"
-        verb = "burns its" if len(firing) == 1 else "burn their"
-        return StateSummary("bad", f"Not healthy: {names} {verb} error budget{speed}", reason)
+        speed = "" if worst is None else f" {wording.factor(worst)} too fast"
+        verb = "is burning its" if len(firing) == 1 else "are burning their"
+        up_to = " up to" if speed and len(firing) > 1 else ""
+        return StateSummary("bad", f"{names} {verb} error budget{up_to}{speed}", reason)
     levels = [slo_state(row)[0] for row in slos]
     if "warning" in levels:
         names = ", ".join(
@@ -85,8 +86,8 @@ def _reason(summary: Row, previous: Row) -> str:
     share = queue_s / first_s if first_s > 0 else 0.0
     largest, largest_share = ("queue", share) if share >= 0.5 else ("prefill", 1 - share)
     text = (
-        f"TTFT p95 is {wording.seconds(summary['ttft_p95_s'])}; on average a first token takes "
-        f"{wording.seconds(first_s)}, of which {largest} is {wording.percent(largest_share)}."
+        f"In this range TTFT p95 was {wording.seconds(summary['ttft_p95_s'])}; the average first "
+        f"token took {wording.seconds(first_s)}, {wording.percent(largest_share)} of it {largest}."
     )
     return f"{text} {_growth(summary, previous)}".strip()
 
