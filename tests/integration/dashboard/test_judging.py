@@ -129,7 +129,7 @@ def test_an_answer_is_judged_reviewed_and_leaves_the_queue(
     form.get_by_label("why").fill("the price is another one")
     form.get_by_label("your name, for the audit log").fill("kim")
     form.get_by_role("button", name="Send").click()
-    expect(page.get_by_text("it is stored in a moment")).to_be_visible()
+    expect(page.get_by_text("will appear in a moment")).to_be_visible()
     page.close()
     recent = {"from_ms": platform.from_ms, "limit": 5}
     wait_until(lambda: len(store.rows(query("golden_candidates"), recent)) == 1)
