@@ -1,11 +1,12 @@
 """The queue towards the exporter: its bound, and what is counted when it is reached."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evenkeel.spans import Status
 from evenkeel_runtime.request.recorder import QueueBound, Recorder
