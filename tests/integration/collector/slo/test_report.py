@@ -83,9 +83,9 @@ def test_an_slo_that_matches_nothing_reads_no_data(client: Any, tmp_path: Path) 
     reader = Reader(client)
     found = measure(reader, file, span, [], ZoneInfo("UTC"))  # type: ignore[arg-type]
     for text in (report_markdown(found), report_html(found)):
-        assert "No data: no event matched." in text
+        assert "No data: no events matched." in text
     assert burned_text(reader, slo_parts(file.slos[0]), span, 5) == (  # type: ignore[arg-type]
-        "no data: no request matched"
+        "no data: no requests matched"
     )
 
 
