@@ -43,7 +43,7 @@ ROOMS = {
         "engine": ["wire"],
         "exporter": ["ledger", "wire"],
         "ledger": ["wire"],
-        "request": ["asgi", "compression", "control", "ledger", "speculation", "wire"],
+        "request": ["asgi", "compression", "control", "speculation", "wire"],
         "response_cache": ["asgi", "request", "text", "wire"],
         "serve": [
             "adapter",

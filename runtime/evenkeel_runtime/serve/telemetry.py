@@ -146,7 +146,7 @@ class Telemetry:
             hook.compressor = Compressor(self._compression, count_tokens)
             REGISTRY.register(CompressionMetrics(hook.compressor.counts))
         if self._is_drafting is not None:
-            hook.speculation = build_server(engine, recorder, self._model, self._is_drafting)
+            hook.speculation = build_server(engine, recorder, self._is_drafting)
         control = None if self._control is None else self._control.start(engine, self._target)
         return ObservedEngine(engine, hook, control, self._wrap_cache(engine, hook))
 

@@ -1,16 +1,17 @@
 """The queue towards the exporter: its bound, and what is counted when it is reached."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evenkeel.spans import Status
 from evenkeel_runtime.request.recorder import QueueBound, Recorder
 from evenkeel_runtime.wire.counters import ExporterCounts, SharedCounts
-from evenkeel_runtime.wire.observation import Observation, encode
+from evenkeel_runtime.wire.observation import CanaryResult, Observation, encode
 
 SEEN = Observation(
     request_id="r",
@@ -174,3 +175,16 @@ async def test_no_span_is_ever_unaccounted_for(steps: list[str]) -> None:
     assert now.spans_queued <= 4
     queue.close(0)
     counts.close()
+
+
+async def test_a_request_the_engine_had_counts_as_its_most_spans_and_a_canary_as_one(
+    counts: SharedCounts,
+) -> None:
+    queue = recorder(Pipe(), counts, requests=2)
+    queue.record(replace(SEEN, reached_engine=True))
+    canary = CanaryResult(of_request_id="r", unix_ns=1, result="match", num_tokens=3)
+    queue.record_canary(canary)
+    queue.record_canary(canary)
+    now = queue.read_counts()
+    assert (now.spans_queued, now.spans_dropped_by_reason) == (5, {"queue_full": 1})
+    assert now.requests_by_status == {"error": 1}
