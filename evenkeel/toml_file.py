@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from bisect import bisect_left
 from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,28 +88,31 @@ def _parse(text: str, path: Path, flag: str) -> dict[str, Any]:
 def _line(text: str, at: Sequence[str | int]) -> int:
     """Return on which line the value at this place begins, or the innermost table around it.
 
-    tomllib keeps no places: it is the last line that names the key and above which the file does
-    not have it yet. 0 if there is none.
+    tomllib keeps no places, so the first lines that already hold the value are looked for. 0 if
+    there are none.
     """
-    lines = text.splitlines()
-    while at:
-        name = next((part for part in reversed(at) if isinstance(part, str)), "")
-        for number in range(len(lines), 0, -1):
-            above = "\n".join(lines[: number - 1])
-            if name in lines[number - 1] and not _holds(above, at) and _holds(text, at):
-                return number
+    lines, whole = text.split("\n"), tomllib.loads(text)
+    while at and not _holds(whole, at):
         at = at[:-1]
-    return 0
+    if not at:
+        return 0
+    end = bisect_left(range(len(lines)), True, key=lambda n: _holds(_readable(lines, n)[1], at))
+    return _readable(lines, end - 1)[0] + 1
 
 
-def _holds(text: str, at: Sequence[str | int]) -> bool:
-    """Return whether a text has a value at this place; a text that ends within one has it."""
+def _readable(lines: Sequence[str], number: int) -> tuple[int, dict[str, Any]]:
+    """Return the most of the first lines that end with a whole value, and what they hold."""
+    while True:
+        try:
+            return number, tomllib.loads("\n".join(lines[:number]))
+        except tomllib.TOMLDecodeError:
+            number -= 1
+
+
+def _holds(content: Any, at: Sequence[str | int]) -> bool:
     try:
-        found: Any = tomllib.loads(text)
         for part in at:
-            found = found[part]
-    except tomllib.TOMLDecodeError:
-        return True
+            content = content[part]
     except (LookupError, TypeError):
         return False
     return True
