@@ -259,10 +259,7 @@ def _source(kind: str, spec: object) -> dict[str, Any]:
 
 
 def _percent(value: Value) -> Fraction:
-    percent = value.number("a percentage such as 99.9")
-    if not 0 < percent < 100:
-        raise value.error("a percentage such as 99.9")
-    return percent / 100
+    return value.number("a percentage such as 99.9", lambda n: 0 < n < 100) / 100
 
 
 def _as_name(text: str) -> str:

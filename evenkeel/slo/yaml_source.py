@@ -52,11 +52,13 @@ class Value:
         """Return the error «name is value, expected …»."""
         return self.complaint(f"{self.name} is {self._shown()}, expected {expected}")
 
-    def complaint(self, message: str, key: str = "") -> ConfigurationError:
+    def complaint(self, message: str, key: str | None = None) -> ConfigurationError:
         """Return an error that ends with the file and the line of this value, or of a key in it."""
         prefix = f"{self.subject}: " if self.subject else ""
-        line = (self.at(key) or self).node.start_mark.line + 1
-        return ConfigurationError(f"{prefix}{message} ({self.path}:{line})")
+        place = self if key is None else self.at(key) or self
+        return ConfigurationError(
+            f"{prefix}{message} ({self.path}:{place.node.start_mark.line + 1})"
+        )
 
     def text(self) -> str:
         """Return a non-empty string; numbers count as text, as in `version: 2`."""
