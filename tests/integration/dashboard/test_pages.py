@@ -169,6 +169,6 @@ def test_an_engine_that_says_nothing_is_no_idle_engine(
 ) -> None:
     page = opened(browser, platform.page("engine"))
     expect(page.get_by_text("No engine data", exact=True)).to_be_visible()
-    expect(page.get_by_text("No engine data in this range")).to_be_visible()
+    expect(page.get_by_text("No engine reported in this range")).to_be_visible()
     expect(page.locator(".st-key-card-acceptance tbody tr")).to_have_count(4)
     page.close()

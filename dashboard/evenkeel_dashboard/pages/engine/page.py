@@ -46,7 +46,7 @@ def _body(selection: Selection) -> None:
     if not data.rows:
         st.html(
             markup.hint(
-                "No engine data in this range",
+                "No engine reported in this range",
                 "Serve through the runtime, whose step records come by themselves, or have the "
                 "collector read the metrics of a vLLM of your own:",
                 "evenkeel collect --scrape http://127.0.0.1:8000/metrics",
