@@ -56,6 +56,9 @@ def build_api(service: OperatorService, hosts: KnownHosts) -> FastAPI:
 def openapi() -> dict[str, Any]:
     """Return the OpenAPI document; no collector has to run."""
     document = _declare().openapi()
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    # Or nothing, without an access file.
+    document["security"] = [{"token": []}, {}]
     for operations in document["paths"].values():
         for operation in operations.values():
             content = operation["responses"]["default"]["content"]

@@ -84,7 +84,8 @@ class Door:
         needed = AccessScope.ADMIN if method == "POST" else AccessScope.QUERY
         tenant = access.check(secret, needed)
         if tenant is not None and path != ME_PATH:
-            raise ForbiddenError(f"tenant {tenant!r} may not see or change what is of all tenants")
+            verb = "change" if method == "POST" else "see"
+            raise ForbiddenError(f"tenant {tenant!r} may not {verb} what is of all tenants")
         digest = hashlib.sha256((secret or "").encode("utf-8", "surrogateescape")).hexdigest()
         return {"tenant": tenant, "token": "" if access.is_open else digest[:12]}
 

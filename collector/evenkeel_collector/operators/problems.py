@@ -59,7 +59,7 @@ def answer_with_problems(app: FastAPI, intake: Intake) -> None:
     """Have an app answer every error with a problem document."""
 
     def refused(request: Request, error: Exception) -> JSONResponse:
-        return refuse(intake, request.url.path, error)
+        return refuse(intake, request.scope["path"], error)
 
     def invalid(request: Request, error: Exception) -> JSONResponse:
         # Without "body" or "query" in front of the field.
@@ -71,8 +71,8 @@ def answer_with_problems(app: FastAPI, intake: Intake) -> None:
     def unanswered(request: Request, error: Exception) -> JSONResponse:
         known = cast("HTTPException", error)
         detail = {
-            404: f"nothing is at {request.url.path[:100]}; GET /docs lists what is",
-            405: f"{request.url.path} does not take {request.method}",
+            404: f"nothing is at {request.scope['path'][:100]}; GET /docs lists what is",
+            405: f"{request.scope['path']} does not take {request.method}",
         }.get(known.status_code, known.detail)
         return problem(known.status_code, message_of(Exception(detail)), known.headers)
 

@@ -28,6 +28,7 @@ from evenkeel_collector.operators import actions as operator_actions
 from evenkeel_collector.operators import prompts as prompt_actions
 from evenkeel_collector.operators.alert_list import listing_json, read_listing
 from evenkeel_collector.operators.feedback import Feedback, Judge, Review, to_span
+from evenkeel_collector.operators.problems import TRANSPORT
 from evenkeel_collector.slo.context import CollectorContext
 from evenkeel_collector.slo.corrections import Correction, Corrections
 from evenkeel_collector.slo.report import SloReport, measure
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _MAX_LISTED = 500
-TRANSPORT = "http"
 _TRACES = next(signal for signal in SIGNALS if signal.path == "/v1/traces")
 _LONGEST_REPORT_NS = 400 * 86_400 * 10**9
 

@@ -112,6 +112,12 @@ def test_an_error_is_a_problem_document(
     assert detail in problem["detail"]
 
 
+def test_a_host_that_is_none_is_a_problem_too(collector: CollectorProcess) -> None:
+    for path, status in {"/v1/feedback": 400, "/api/silence": 421}.items():
+        answer = httpx.post(collector.http_url + path, json={}, headers={"host": "["})
+        assert (answer.status_code, answer.headers["content-type"]) == (status, PROBLEM)
+
+
 def test_the_document_and_its_page_come_from_the_collector_alone(
     collector: CollectorProcess,
 ) -> None:
