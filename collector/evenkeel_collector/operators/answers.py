@@ -159,7 +159,7 @@ class ReportedFiring(BaseModel):
 
 
 class ReportedSlo(BaseModel):
-    """How an SLO fared; null where there is no data."""
+    """How an SLO fared, null where there is no data; `firings` counts alerts by severity."""
 
     slo: str
     target: float
@@ -167,7 +167,7 @@ class ReportedSlo(BaseModel):
     total: float
     sli: float | None
     budget_left_ratio: float | None
-    firings: int
+    firings: dict[str, int]
     budget_spent_by_day: dict[str, float]
     alerts: list[ReportedFiring]
     left_out: list[LeftOut]

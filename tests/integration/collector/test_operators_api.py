@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +111,22 @@ def test_an_error_is_a_problem_document(
     assert (problem["status"], problem["error"]) == (status, problem["detail"])
     assert problem["title"] and problem["type"] == "about:blank"
     assert detail in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("form", "media_type"),
+    [("json", "application/json"), ("markdown", "text/markdown"), ("html", "text/html")],
+)
+def test_a_report_has_the_form_that_was_asked_for(
+    collector: CollectorProcess, form: str, media_type: str
+) -> None:
+    begin = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(time.time() - 7200))
+    query = {"from": begin, "to": "2100-01-01T00:00Z", "format": form}
+    answer = httpx.get(f"{collector.http_url}/api/report", params=query, timeout=120)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].partition(";")[0] == media_type
+    assert "support-ttft" in answer.text or form == "html"
+    schema["/api/report"]["GET"].Case(query=query).validate_response(answer)
 
 
 def test_a_host_that_is_none_is_a_problem_too(collector: CollectorProcess) -> None:
