@@ -77,7 +77,7 @@ ROOMS = {
         "delivery": ["alerts"],
         "intake": ["log", "ports", "redaction", "telemetry"],
         "log": [],
-        "operators": ["alerts", "intake", "log", "ports", "slo"],
+        "operators": ["alerts", "intake", "ports", "slo"],
         "ports": ["telemetry"],
         "query": ["ports", "store", "telemetry"],
         "redaction": [],

@@ -76,12 +76,9 @@ class Recorder:
         exporter: The process that sends the spans.
         counts: The counters that it keeps.
         bound: The most that may wait, in the queue and in the exporter together.
-        raises: Whether an error of ours is raised instead of counted, for tests.
     """
 
-    def __init__(
-        self, exporter: ExporterPipe, counts: SharedCounts, bound: QueueBound, raises: bool
-    ) -> None:
+    def __init__(self, exporter: ExporterPipe, counts: SharedCounts, bound: QueueBound) -> None:
         self._exporter = exporter
         self._counts = counts
         self._bound = bound
@@ -94,7 +91,6 @@ class Recorder:
         self._by_status: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._malformed: Counter[str] = Counter()
-        self._raises = raises
         self._errors = ErrorGuard(
             logger.error, "telemetry failed, requests go on; later errors are only counted: %r"
         )
@@ -149,10 +145,8 @@ class Recorder:
             self._malformed[name] += 1
 
     def record_internal_error(self, error: Exception) -> None:
-        """Count an error of ours, log the first, and raise it only in tests."""
+        """Count an error of ours, and log the first."""
         self._errors.record(error)
-        if self._raises:
-            raise error
 
     def read_counts(self) -> RecorderCounts:
         """Return what became of the requests so far."""

@@ -131,7 +131,7 @@ class Telemetry:
         )
         exporter.start()
         bound = QueueBound(settings.queue_requests, settings.queue_bytes)
-        recorder = Recorder(exporter, counts, bound, settings.raise_internal_errors)
+        recorder = Recorder(exporter, counts, bound)
         self._recorder = recorder
         REGISTRY.register(TelemetryMetrics(recorder.read_counts))
         REGISTRY.register(EngineMetrics(snapshot.read, self._missing_hooks))

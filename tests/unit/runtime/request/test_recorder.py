@@ -53,14 +53,14 @@ class Pipe:
 
 
 @pytest.fixture
-def counts() -> Iterator[SharedCounts]:
+def counts(no_internal_error: None) -> Iterator[SharedCounts]:
     counts = SharedCounts.create()
     yield counts
     counts.close()
 
 
 def recorder(pipe: Pipe, counts: SharedCounts, requests: int = 5, size: int = 10**6) -> Recorder:
-    return Recorder(pipe, counts, QueueBound(requests, size), raises=True)
+    return Recorder(pipe, counts, QueueBound(requests, size))
 
 
 async def test_the_queue_holds_as_many_requests_as_it_may_and_drops_the_rest(
@@ -143,13 +143,16 @@ async def test_closing_gives_up_on_a_pipe_that_takes_nothing(counts: SharedCount
     assert pipe.was_closed
 
 
-async def test_outside_tests_an_error_of_ours_is_counted_and_swallowed(
-    counts: SharedCounts,
+async def test_an_error_of_ours_is_counted_logged_once_and_swallowed(
+    counts: SharedCounts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = Recorder(Pipe(), counts, QueueBound(5, 10**6), raises=False)
+    queue = recorder(Pipe(), counts)
     queue.record("not an observation")  # type: ignore[arg-type]
     queue.record_internal_error(ValueError("x"))
     assert queue.read_counts().internal_errors == 2
+    (logged,) = caplog.records
+    assert "telemetry failed, requests go on" in logged.getMessage()
+    caplog.clear()
 
 
 @given(st.lists(st.sampled_from(["record", "finish", "die"]), max_size=60))
