@@ -337,19 +337,6 @@ def test_a_models_percentiles_are_kept_over_its_cohorts(client: Any, rollups: Ro
         client.command("OPTIMIZE TABLE requests_1m FINAL")
 
 
-def test_requests_from_before_the_phases_get_them_once(client: Any, opened: Storage) -> None:
-    Rollups(opened.connect, opened.gate)
-    insert(client, *({"time_ns": NOW - i * DAY, "ttft_s": 1.0, "queue_s": 2.0} for i in range(3)))
-    for rollup in ("requests_1m", "requests_1h"):
-        client.command(f"TRUNCATE TABLE {rollup}")
-    phases = "SELECT sum(queue_sum_s), sum(num_queue), sum(num_requests) FROM requests_1h"
-    for _ in range(2):
-        # As a start that ended before it wrote that it was done.
-        client.command("TRUNCATE TABLE slo_objectives")
-        Rollups(opened.connect, opened.gate)
-        assert client.query(phases).result_rows == [(6, 3, 0)]
-
-
 def test_a_new_store_has_no_events(client: Any, rollups: Rollups) -> None:
     assert events(client) == {}
     assert not rollups.use([])

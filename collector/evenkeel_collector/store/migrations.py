@@ -1,4 +1,8 @@
-"""Brings the store's tables up to date: numbered SQL files, applied in order and recorded."""
+"""Brings the store's tables up to date: numbered migrations, applied in order and recorded.
+
+A migration is a file `NNNN_name.sql`, or a folder of that name whose `.sql` files are its parts.
+The first one makes all tables; a store from before it is not opened.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING
 
 from evenkeel.errors import ConfigurationError
@@ -18,7 +23,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
+_NAME = re.compile(r"(\d{4})_(\w+?)(\.sql)?")
+# Of the last of the migrations that the first one replaced: it made the same tables.
+_REPLACED = "8a2430c6a0536443fc203eed99d3a1f5c7b6a04ad34faa5a7e2038d5dac47d4f"
+_SCHEMA = files("evenkeel_collector.store") / "schema"
 _TABLE = """CREATE TABLE IF NOT EXISTS schema_migrations (
     number UInt32, name String, checksum String, applied_at DateTime64(3, 'UTC')
 ) ENGINE = MergeTree ORDER BY number"""
@@ -26,7 +34,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS schema_migrations (
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One numbered file; its statements are safe to repeat after a crash in the middle."""
+    """A numbered change; its statements are safe to repeat after a crash in the middle."""
 
     number: int
     name: str
@@ -34,7 +42,7 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """The file's SHA-256, so that a change of an applied file is noticed."""
+        """Its SHA-256, so that a change of an applied migration is noticed."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
     @property
@@ -43,21 +51,22 @@ class Migration:
         return [part for part in re.split(r";[ \t]*(?:\n|$)", self.sql) if part.strip()]
 
 
-def read_migrations() -> list[Migration]:
-    """Return the files in `collector/schema`, by number.
+def read_migrations(folder: Traversable = _SCHEMA) -> list[Migration]:
+    """Return the migrations in a folder, by number.
 
     Raises:
-        ConfigurationError: If two files share a number.
+        ConfigurationError: If two of them share a number.
     """
     migrations = []
-    for file in (files("evenkeel_collector.store") / "schema").iterdir():
-        if match := _FILE_NAME.fullmatch(file.name):
-            sql = file.read_text(encoding="utf-8")
+    for entry in folder.iterdir():
+        if match := _NAME.fullmatch(entry.name):
+            parts = [entry] if match[3] else sorted(entry.iterdir(), key=lambda part: part.name)
+            sql = "\n".join(part.read_text(encoding="utf-8") for part in parts)
             migrations.append(Migration(int(match[1]), match[2], sql))
     migrations.sort(key=lambda migration: migration.number)
     numbers = [migration.number for migration in migrations]
     if len(set(numbers)) < len(numbers):
-        raise ConfigurationError(f"two files in collector/schema share a number: {numbers}")
+        raise ConfigurationError(f"two migrations in {folder} share a number: {numbers}")
     return migrations
 
 
@@ -78,22 +87,29 @@ def migrate(
         before_upgrade: Called if the store has rows and lacks a migration.
 
     Raises:
-        ConfigurationError: If the store was made by another version of the same files.
+        ConfigurationError: If the store was made by another version of the same migrations, or is
+            older than the first of them.
     """
     client.command(table)
     rows = client.query("SELECT number, checksum FROM schema_migrations").result_rows
     applied: dict[int, str] = dict(rows)
     migrations = read_migrations() if migrations is None else migrations
-    newest = max(applied, default=0)
-    if newest > max(migration.number for migration in migrations):
+    oldest, newest = migrations[0].number, max(applied, default=0)
+    if newest > migrations[-1].number:
         raise ConfigurationError(
             f"the store has migration {newest:04d}, made by a newer evenkeel; "
             "upgrade, or use another --data-dir"
         )
+    if applied and newest < oldest:
+        raise ConfigurationError(
+            f"the store ends with migration {newest:04d}, and this evenkeel opens stores from "
+            f"{oldest:04d} on; use another --data-dir"
+        )
     name_views_back(client, render)
     missing = [migration for migration in migrations if migration.number not in applied]
     for migration in migrations:
-        if applied.get(migration.number, migration.checksum) != migration.checksum:
+        known = applied.get(migration.number, migration.checksum)
+        if known not in (migration.checksum, _REPLACED):
             raise ConfigurationError(
                 f"migration {migration.number:04d}_{migration.name} has changed since this store "
                 "was made; use another --data-dir"

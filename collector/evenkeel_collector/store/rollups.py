@@ -47,8 +47,6 @@ DIGESTS = (
     "decode_s",
 )  # fmt: skip
 KEYS = "minute, model, tenant, slo_class, route, prompt_name, prompt_version, service"
-PHASES = "queue_sum_s, prefill_sum_s, decode_sum_s, num_queue, num_prefill, num_decode"
-NUM_PHASES = "num_queue + num_prefill + num_decode"
 EVENTS = "slo_good, slo_bad"
 _STATE = "quantilesTDigest(0.5, 0.95, 0.99)"
 
@@ -80,11 +78,6 @@ class Rollups:
             self._number, self._in_force = read_objectives(client)
             with self._gate.closed():
                 self._set_views(client, self._in_force)
-                if self._number == 0:
-                    # Requests from before the rollups had phases.
-                    self._count_stored(client, PHASES, [], only_empty=NUM_PHASES)
-                    self._number = 1
-                    write_objectives(client, 1, [CountedSlo("", "", 0.0, "")])
 
     def use(self, slos: Sequence[Slo]) -> bool:
         """Count the events of these SLOs from now on, and of all that is stored.
@@ -106,7 +99,7 @@ class Rollups:
                     # What is in force goes on being counted until the new set is written.
                     self._set_views(client, [*self._in_force, *new])
                     if new:
-                        self._count_stored(client, EVENTS, parts_of(new))
+                        self._count_stored(client, parts_of(new))
                     write_objectives(client, self._number + 1, wanted)
                     self._number += 1
                     self._in_force = wanted
@@ -124,17 +117,8 @@ class Rollups:
             run_statement(client, statement, self._render)
         self._are_views_set = True
 
-    def _count_stored(
-        self, client: Client, columns: str, parts: Sequence[Counted], only_empty: str = ""
-    ) -> None:
-        """Add columns of the requests that are stored, a day at a time; hours follow by view.
-
-        Args:
-            client: Of the store.
-            columns: Which; all others are as of no request.
-            parts: The objectives.
-            only_empty: An expression whose sum is 0 on the days that are to be counted.
-        """
+    def _count_stored(self, client: Client, parts: Sequence[Counted]) -> None:
+        """Add the events of the requests that are stored, a day at a time; hours follow by view."""
         num_rows, first, last = client.query(
             "SELECT count(), min(time), max(time) FROM requests"
         ).first_row
@@ -143,20 +127,12 @@ class Rollups:
         day, query = _day(first), _minute_query(parts)
         while day <= last:
             span = f"BETWEEN '{day:%Y-%m-%d %H:%M:%S}' AND '{day:%Y-%m-%d} 23:59:59.999999999'"
-            minutes = f"minute BETWEEN '{day:%Y-%m-%d} 00:00:00' AND '{day:%Y-%m-%d} 23:59:59'"
-            is_empty = (
-                not only_empty
-                or not client.query(
-                    f"SELECT sum({only_empty}) FROM requests_1m WHERE {minutes}"
-                ).first_row[0]
+            client.command(
+                f"INSERT INTO requests_1m ({KEYS}, {EVENTS}) SELECT {KEYS}, {EVENTS} FROM (\n"
+                + query.replace("FROM requests\n", f"FROM requests\nWHERE time {span}\n")
+                + ") SETTINGS insert_deduplicate = 0",
+                settings={"max_query_size": MAX_QUERY_SIZE},
             )
-            if is_empty:
-                client.command(
-                    f"INSERT INTO requests_1m ({KEYS}, {columns}) SELECT {KEYS}, {columns} FROM (\n"
-                    + query.replace("FROM requests\n", f"FROM requests\nWHERE time {span}\n")
-                    + ") SETTINGS insert_deduplicate = 0",
-                    settings={"max_query_size": MAX_QUERY_SIZE},
-                )
             day += timedelta(days=1)
 
     def _client(self) -> _Connection:

@@ -42,9 +42,9 @@ def test_views_stay_on_their_node_and_readers_see_all_of_them() -> None:
     assert "step_spans" in passed_on
     for text in views:
         assert re.search(rf" TO (\w+_local|{'|'.join(passed_on)})\b", text)
-        assert re.search(r"FROM (otlp_traces|\w+_local AS)\b|FROM \(", text)
+        assert re.search(rf"FROM ({'|'.join(passed_on)}|\w+_local AS)\b|FROM \(", text)
     (plain,) = [
-        text for text in rendered() if "CREATE VIEW" in text and "EXISTS slo_events" in text
+        text for text in rendered() if "CREATE VIEW" in text and "EXISTS slo_judged" in text
     ]
     assert "FROM requests\n" in plain + "\n"
 
