@@ -26,11 +26,11 @@ from evenkeel.store import Store
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_demo.parts import Ports
+from tests.checkout import ROOT
 from tests.queries import query
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
-ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "build" / "e2e"
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
