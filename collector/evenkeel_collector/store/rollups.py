@@ -1,4 +1,4 @@
-"""What the rollups keep: sets the views that fill them, and counts old requests anew.
+"""What the rollups keep: sets the views that judge requests, and counts old requests anew.
 
 The events of objectives are counted as requests are stored, by the rollup's own view: exact, once,
 whatever comes late. When objectives change, the view is set anew and the requests already stored
@@ -14,15 +14,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from importlib.resources import files
-from string import Template
 from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from evenkeel.errors import StoreError, first_line
+from evenkeel.slo.good_events import fill
 from evenkeel.slo.model import Slo
 from evenkeel_collector.store.insert_gate import InsertGate
-from evenkeel_collector.store.judgement import Counted, events_of
+from evenkeel_collector.store.judgement import Counted, events_of, judged_view
 from evenkeel_collector.store.objectives import (
     CountedSlo,
     counted_slos,
@@ -77,6 +77,7 @@ class Rollups:
         with self._lock, self._client() as client:
             self._number, self._in_force = read_objectives(client)
             with self._gate.closed():
+                run_statement(client, judged_view(), self._render)
                 self._set_views(client, self._in_force)
 
     def use(self, slos: Sequence[Slo]) -> bool:
@@ -196,7 +197,7 @@ def _hour_query() -> str:
 def _fill(name: str, digests: Sequence[str], events: Mapping[str, str]) -> str:
     text = (files("evenkeel_collector.store") / name).read_text(encoding="utf-8")
     lines = [line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("--")]
-    return Template("".join(lines)).substitute(digests=",\n    ".join(digests), **events)
+    return fill("".join(lines), digests=",\n    ".join(digests), **events)
 
 
 def _day(time: datetime) -> datetime:

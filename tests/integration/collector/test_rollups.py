@@ -10,8 +10,9 @@ import pytest
 
 from evenkeel.errors import StoreError
 from evenkeel.slo.model import DURATIONS, Indicator, Member, Metric, Slo, Treatment
-from evenkeel.slo.query import CountedIndicator, Span
+from evenkeel.slo.query import CountedIndicator, Span, count_parameters
 from evenkeel.slo.selection import Filter, SelectOperator
+from evenkeel.store import QUERIES
 from evenkeel.times import to_datetime
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.store.rollups import Rollups
@@ -117,7 +118,7 @@ def random_slos(choose: random.Random, num: int) -> list[Slo]:
     return slos
 
 
-def test_rollups_count_what_the_evaluation_counts(client: Any, rollups: Rollups) -> None:
+def test_rollups_and_view_count_what_the_evaluation_counts(client: Any, rollups: Rollups) -> None:
     """Random requests, half of them stored before the objectives, judged by random objectives."""
     choose = random.Random(5)
     slos = random_slos(choose, 40)
@@ -133,6 +134,11 @@ def test_rollups_count_what_the_evaluation_counts(client: Any, rollups: Rollups)
     }
     # Weights are halves: sums are exact.
     assert events(client) == expected
+    viewed: dict[str, tuple[float, float]] = {}
+    for row in SloStore(client).read(QUERIES / "slo_counts.sql", count_parameters(parts, span)):
+        total, bad = viewed.get(slos[row["slo"]].name, (0.0, 0.0))
+        viewed[slos[row["slo"]].name] = total + row["total_sum"], bad + row["bad_sum"]
+    assert viewed == expected
     assert events(client, EVENTS_1H) == expected
     assert len(expected) > 30
 

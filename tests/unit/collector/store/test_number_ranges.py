@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evenkeel.slo.good_events import ROW_SQL
 from evenkeel_collector.store.migrations import read_migrations
 from evenkeel_collector.store.number_ranges import (
     BY_TABLE,
@@ -16,6 +17,8 @@ from evenkeel_collector.store.number_ranges import (
     REASONS,
     REQUEST_LISTS,
     REQUESTS,
+    SECONDS,
+    WEIGHT,
     Range,
     sql_arrays,
 )
@@ -94,3 +97,8 @@ def describe(each: Range) -> str:
 
 def test_the_docs_name_each_reason() -> None:
     assert [reason for reason in REASONS if f"`{reason}`" not in DATA_MODEL] == []
+
+
+def test_rows_are_bounded_by_the_ranges_of_their_columns() -> None:
+    assert f"BETWEEN {WEIGHT.low:g} AND {WEIGHT.high:.0f}" in ROW_SQL["weight"]
+    assert f"BETWEEN {SECONDS.low:g} AND {SECONDS.high:.0f}" in ROW_SQL["end_ns"]
