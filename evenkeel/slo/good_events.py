@@ -61,23 +61,18 @@ class Sql:
     text: str
 
     def __str__(self) -> str:
-        """Return it for a query."""
         return self.text
 
     def __or__(self, other: object) -> Sql:
-        """Return whether either holds."""
         return Sql(f"({self} OR {other})")
 
     def __and__(self, other: object) -> Sql:
-        """Return whether both hold."""
         return Sql(f"({self} AND {other})")
 
     def __gt__(self, other: object) -> Sql:
-        """Return whether it is known and larger."""
         return Sql(f"ifNull({self} > {other}, 0)")
 
     def __lt__(self, other: object) -> Sql:
-        """Return whether it is smaller; both are known."""
         return Sql(f"{self} < {other}")
 
 

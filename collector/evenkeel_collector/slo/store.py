@@ -30,8 +30,7 @@ from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import Transition
 from evenkeel_collector.alerts.message import fingerprint
 from evenkeel_collector.alerts.state import State
-from evenkeel_collector.store.sql import quote
-from evenkeel_collector.store.view_change import MAX_QUERY_SIZE
+from evenkeel_collector.store.sql import MAX_QUERY_SIZE, quote
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client

@@ -8,10 +8,11 @@ takes the insert gate: senders go on to be answered, from the log.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -21,8 +22,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from evenkeel.errors import StoreError, first_line
 from evenkeel.slo.good_events import fill
 from evenkeel.slo.model import Slo
-from evenkeel_collector.store.insert_gate import InsertGate
 from evenkeel_collector.store.judgement import Counted, events_of, judged_view
+from evenkeel_collector.store.migrations import Render, name_views_back, run_statement
 from evenkeel_collector.store.objectives import (
     CountedSlo,
     counted_slos,
@@ -30,12 +31,7 @@ from evenkeel_collector.store.objectives import (
     read_objectives,
     write_objectives,
 )
-from evenkeel_collector.store.view_change import (
-    MAX_QUERY_SIZE,
-    Render,
-    name_views_back,
-    run_statement,
-)
+from evenkeel_collector.store.sql import MAX_QUERY_SIZE
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -49,6 +45,42 @@ DIGESTS = (
 KEYS = "minute, model, tenant, slo_class, route, prompt_name, prompt_version, service"
 EVENTS = "slo_good, slo_bad"
 _STATE = "quantilesTDigest(0.5, 0.95, 0.99)"
+
+
+class InsertGate:
+    """Lets any number of inserts pass at once, or none while rollups are counted anew."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._num_inside = 0
+        self._is_closed = False
+
+    @contextlib.contextmanager
+    def inserting(self) -> Iterator[None]:
+        """Wait while the gate is closed; it does not close before the block ends."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_closed)
+            self._num_inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._num_inside -= 1
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def closed(self) -> Iterator[None]:
+        """Close the gate, and wait until nobody is inside."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_closed)
+            self._is_closed = True
+            self._changed.wait_for(lambda: not self._num_inside)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_closed = False
+                self._changed.notify_all()
 
 
 class Rollups:

@@ -19,9 +19,8 @@ from evenkeel.secret_text import hide_password
 from evenkeel.store import DATABASE, check_url
 from evenkeel_collector.log.recovery import recover
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
-from evenkeel_collector.store.insert_gate import InsertGate
 from evenkeel_collector.store.migrations import migrate, read_migrations
-from evenkeel_collector.store.rollups import Rollups
+from evenkeel_collector.store.rollups import InsertGate, Rollups
 from evenkeel_collector.store.sql import quote
 from evenkeel_collector.store.unfinished_inserts import forget_unfinished_inserts
 
