@@ -39,13 +39,13 @@ SELECT Timestamp AS time, TraceId AS trace_id, SpanId AS span_id, 'made up' AS l
 FROM feedback_spans;
 """
 
-# A segment stays in the log that the store has: the collector was killed between the two.
+# A segment of an older format stays in the log, though the store has it: the collector was killed
+# between the two.
 STORE_WITH_LOG = """
 import sys
 from pathlib import Path
-from evenkeel_collector.log.segment import encode_segment
 from evenkeel_collector.store.storage import insert_segment_file, open_embedded
-from tests.fixtures.otlp_payload import trace_request
+from tests.fixtures.otlp_payload import old_segment, trace_request
 
 folder = Path(sys.argv[1])
 bodies = [
@@ -57,7 +57,7 @@ bodies = [
 segment = folder / "log" / "00000000000000000001-node.sealed"
 segment.parent.mkdir(parents=True)
 bodies = [body.SerializeToString() for body in bodies]
-segment.write_bytes(encode_segment(segment.stem, 1_795_168_800_000_000_000, bodies))
+segment.write_bytes(old_segment(1, bodies))
 storage = open_embedded(folder / "store")
 insert_segment_file(storage.connect(), storage.insert_settings, segment.stem, segment)
 """
