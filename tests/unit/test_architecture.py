@@ -264,7 +264,8 @@ TABLES = sorted(
         name
         for path in (ROOT / "collector" / "evenkeel_collector" / "store").rglob("*.sql")
         for name in re.findall(
-            r"CREATE (?:TABLE|VIEW) (?:IF NOT EXISTS )?(\w+)", path.read_text(encoding="utf-8")
+            r"CREATE (?:OR REPLACE )?(?:TABLE|VIEW) (?:IF NOT EXISTS )?(\w+)",
+            path.read_text(encoding="utf-8"),
         )
     }
 )
