@@ -151,7 +151,7 @@ class OperatorApi:
             return _json({"prompts": await asyncio.to_thread(self._prompts)})
         if name == "report":
             return await asyncio.to_thread(self._report, parameters)
-        return _json({"error": "nothing is here; docs/collector.md lists what is"}, 404)
+        return _json({"error": "nothing is here; docs/guide/collector.md lists what is"}, 404)
 
     async def _act(self, name: str, headers: Mapping[str, str], receive: Receive) -> Response:
         secret = secret_of(headers)

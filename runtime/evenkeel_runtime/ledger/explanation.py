@@ -64,7 +64,7 @@ def describe(
     ttft_s: float | None,
     decode_s: float | None,
 ) -> dict[str, Any]:
-    """Return the answer to `GET /why/{request_id}`; docs/ledger.md explains each field.
+    """Return the answer to `GET /why/{request_id}`; docs/inside/ledger.md explains each field.
 
     Args:
         seen: What the server saw.

@@ -34,14 +34,14 @@ def columns(table: str) -> list[str]:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_column_is_described(table: str) -> None:
-    text = (DOCS / "data-model.md").read_text(encoding="utf-8")
+    text = (DOCS / "guide" / "data-model.md").read_text(encoding="utf-8")
     section = text.split(f"## `{table}`", 1)[1].split("\n## ", 1)[0]
     missing = [name for name in columns(table) if f"`{name}" not in section]
     assert missing == []
 
 
 def test_every_metric_is_described(tmp_path: Path) -> None:
-    text = (DOCS / "collector.md").read_text(encoding="utf-8")
+    text = (DOCS / "guide" / "collector.md").read_text(encoding="utf-8")
     metrics = SelfMetrics()
     log = WriteAheadLog(tmp_path, "node")
     metrics.watch_log(log)

@@ -136,7 +136,7 @@ def _show_responses(
         if not outcomes:
             st.caption(
                 "It answered nothing in this range: it is off, or the runtime does not have it. "
-                "docs/runtime.md says how to switch it on, first in shadow."
+                "docs/guide/runtime.md says how to switch it on, first in shadow."
             )
             return
         total = sum(row["num_requests"] for row in outcomes)

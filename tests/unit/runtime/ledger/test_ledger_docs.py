@@ -1,4 +1,4 @@
-"""docs/ledger.md names every cause and every setting."""
+"""docs/inside/ledger.md names every cause and every setting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from evenkeel_runtime.engine.settings import StepSettings
 from evenkeel_runtime.wire.cause import Cause
 
-PAGE = (Path(__file__).parents[4] / "docs" / "ledger.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "inside" / "ledger.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("cause", list(Cause))
