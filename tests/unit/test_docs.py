@@ -3,17 +3,15 @@
 import argparse
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from evenkeel import spans
 from evenkeel.cli import build_parser, find_commands
-from evenkeel.settings import Settings, find_settings
-from evenkeel.settings_flags import show_default
+from evenkeel.settings import find_settings
 from tests.checkout import ROOT
-from tools import decision_index, room_tables
+from tools import decision_index, reference, room_tables
 from tools.house import OTHERS, PARTS, read_modules
 
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -26,18 +24,7 @@ PAGES = [
 ALL_DOCS = "\n".join(path.read_text(encoding="utf-8") for path in DOCS)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MODULES = read_modules(ROOT)
-
-
-def test_every_span_attribute_is_defined() -> None:
-    attributes = {
-        value
-        for name, value in vars(spans).items()
-        if name.isupper()
-        and isinstance(value, str)
-        and re.match(r"(evenkeel|gen_ai|error)\.", value)
-    }
-    metrics = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    assert sorted(a for a in attributes if f"`{a}" not in metrics) == []
+SETTINGS = reference.settings_classes()
 
 
 def test_every_header_is_documented() -> None:
@@ -53,92 +40,63 @@ def test_every_command_is_in_the_readme(command: str) -> None:
 @pytest.mark.parametrize("command", [command.name for command in find_commands()])
 def test_every_command_shows_an_example(command: str) -> None:
     parser = build_parser(find_commands())
-    subparsers = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    assert "example" in (subparsers.choices[command].epilog or "")
-
-
-COMMANDS = {
-    "runtime": ["serve"],
-    "speculation": ["serve"],
-    "steps": ["serve"],
-    "collector": ["collect"],
-    "redaction": ["collect"],
-    "dashboard": ["dashboard"],
-    "eval": ["eval", "run"],
-}
-
-
-def settings_classes() -> dict[str, type[Settings]]:
-    for part, folder in PARTS.items():
-        for path in (ROOT / folder / part).rglob("*.py"):
-            if re.search(r"^class \w+\(Settings\):", path.read_text(encoding="utf-8"), re.M):
-                name = path.relative_to(ROOT / folder).with_suffix("")
-                import_module(".".join(name.parts))
-    # Other tests declare settings of their own.
-    return {
-        cls.section: cls
-        for cls in Settings.__subclasses__()
-        if cls.__module__.split(".")[0] in PARTS
-    }
+    assert "example" in (reference.subparsers_of(parser)[command].epilog or "")
 
 
 def parser_of(words: list[str]) -> argparse.ArgumentParser:
     parser = build_parser(find_commands())
     for word in words:
-        subparsers = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-        parser = subparsers.choices[word]
+        parser = reference.subparsers_of(parser)[word]
     return parser
 
 
-def settings_table(cls: type[Settings]) -> str:
-    lines = ["| setting | flag | variable | default | meaning |", "|---|---|---|---|---|"]
-    for setting in find_settings(cls):
-        flag = "– (set by `evenkeel serve`)" if setting.is_handed_down else f"`{setting.flag}`"
-        # Pages are named from the folder above in --help, and linked here.
-        meaning = re.sub(r"docs/guide/(\w+\.md)", r"[\1](\1)", setting.description)
-        meaning += " (*secret*)" if setting.is_secret else ""
-        default = show_default(setting)
-        lines.append(
-            f"| `{setting.name}` | {flag} | `{setting.variable}` | {default} | {meaning} |"
-        )
-    return "\n".join(lines)
-
-
-@pytest.mark.parametrize("section", settings_classes())
-def test_every_setting_is_documented(section: str, request: pytest.FixtureRequest) -> None:
-    page = ROOT / "docs" / "guide" / "configuration.md"
-    text = page.read_text(encoding="utf-8")
-    block = re.compile(rf"(<!-- settings of {section}: .* -->\n)([^<]*?)\n?(<!-- end -->)")
-    table = settings_table(settings_classes()[section])
+# The tables need a store: tests/integration/collector/test_tables_reference.py.
+@pytest.mark.parametrize("name", sorted(reference.PAGES.keys() - {"tables"}))
+def test_the_reference_is_current(name: str, request: pytest.FixtureRequest) -> None:
+    page = reference.FOLDER / f"{name}.md"
     if request.config.getoption("--rewrite-golden"):
-        text = block.sub(lambda found: f"{found[1]}{table}\n{found[3]}", text)
-        page.write_text(text, encoding="utf-8")
-    found = block.search(text)
-    assert found is not None, f"docs/guide/configuration.md has no place for [{section}]"
-    assert found[2] == table, "run `make golden`"
+        page.write_text(reference.PAGES[name](), encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == reference.PAGES[name](), "run `make golden`"
 
 
-@pytest.mark.parametrize("section", settings_classes())
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_everything_in_the_reference_has_a_meaning(name: str) -> None:
+    rows = (reference.FOLDER / f"{name}.md").read_text(encoding="utf-8").splitlines()
+    assert [row for row in rows if row.endswith("| ? |")] == []
+
+
+def test_an_openapi_document_becomes_a_table_of_routes() -> None:
+    ok = {"200": {"description": "done"}}
+    silence = {"summary": "Silence alerts.", "requestBody": {}, "responses": ok | {"422": {}}}
+    report = {"summary": "Report.", "parameters": [{"name": "month"}], "responses": ok}
+    paths = {"/api/silence": {"post": silence}, "/api/report": {"get": report}}
+    assert reference.http_api("Operators", {"paths": paths}).splitlines()[4:] == [
+        "| `GET /api/report` | Report. | `month` | 200 |",
+        "| `POST /api/silence` | Silence alerts. | a body | 200, 422 |",
+    ]
+
+
+@pytest.mark.parametrize("section", SETTINGS)
 def test_every_setting_says_what_it_means(section: str) -> None:
-    settings = find_settings(settings_classes()[section])
+    settings = find_settings(SETTINGS[section])
     assert [setting.name for setting in settings if not setting.description] == []
 
 
-@pytest.mark.parametrize("section", settings_classes())
+@pytest.mark.parametrize("section", SETTINGS)
 def test_every_setting_has_a_flag_with_a_line_of_help(section: str) -> None:
-    parser = parser_of(COMMANDS[section])
+    parser = parser_of(reference.COMMANDS[section])
     helped = {flag: action.help for action in parser._actions for flag in action.option_strings}
-    settings = find_settings(settings_classes()[section])
+    settings = find_settings(SETTINGS[section])
     assert [s.flag for s in settings if not s.is_handed_down and not helped.get(s.flag)] == []
 
 
-@pytest.mark.parametrize("section", settings_classes())
+@pytest.mark.parametrize("section", SETTINGS)
 def test_only_what_processes_tell_each_other_has_no_flag(section: str) -> None:
-    handed_down = {s.name for s in find_settings(settings_classes()[section]) if s.is_handed_down}
+    handed_down = {s.name for s in find_settings(SETTINGS[section]) if s.is_handed_down}
     assert handed_down <= {"socket", "limits_file", "reports"}
 
 
-@pytest.mark.parametrize("section", settings_classes())
+@pytest.mark.parametrize("section", SETTINGS)
 def test_what_may_hold_a_secret_is_masked(section: str) -> None:
     """A new setting for a password, key or token must be declared as one."""
     suspects = re.compile(
@@ -148,7 +106,7 @@ def test_what_may_hold_a_secret_is_masked(section: str) -> None:
     paths = {"oidc_secrets"}
     open_ones = [
         setting.name
-        for setting in find_settings(settings_classes()[section])
+        for setting in find_settings(SETTINGS[section])
         if suspects.search(setting.name) and not setting.is_secret and setting.name not in paths
     ]
     assert open_ones == []
