@@ -129,7 +129,9 @@ def attributes() -> str:
         names = cells[-1] if word else cells[0]
         if line.startswith("| ") and re.fullmatch(r"(`[^`]+`(, )?)+", names):
             for name in re.findall(r"`([\w.]+)", names):
-                meanings[name] = word + re.sub(r"\]\((?=\w+/)", "](../", cells[1])
+                meanings[name] = word + re.sub(
+                    r"\]\((?=\w)", "](../", cells[1].replace("](#", "](metrics.md#")
+                )
     rows = ([f"`{name}`", meanings.get(name, "?")] for name in span_attributes())
     words = "Words, units and formulas: [metrics.md](../metrics.md).\n"
     return page("Span attributes", words, table(("attribute", "meaning"), rows))
@@ -269,8 +271,7 @@ def http() -> str:
     return page(
         "HTTP",
         f"## Collector, port 4318\n\n{table(head, intake)}",
-        "## Query port, 8123\n\nClickHouse's HTTP protocol, read-only:"
-        f" [queries]({guide}#query).\n",
+        f"## Query port, 8123\n\nClickHouse's HTTP protocol, read-only: [queries]({guide}#ask).\n",
         "## Server, port 8000\n\nvLLM's own routes, and these"
         " ([who may see them](../guide/runtime.md#who-may-see-our-pages)):\n\n"
         + table(("path", "methods", "access"), pages),

@@ -142,8 +142,26 @@ def test_the_readme_fits_and_shows_its_two_commands() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target, anchor in re.findall(
+        r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")
+    ):
+        found = page.parent / target if target else page
+        assert found.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors_of(found), f"{page.name} links to {target}#{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub forms them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_cell_of_a_table_is_a_paragraph(page: Path) -> None:
+    rows = re.findall(r"^\|(.*)\|$", page.read_text(encoding="utf-8"), re.M)
+    # Names and addresses do not count.
+    cells = [re.sub(r"`[^`]*`|\]\([^)]*\)", "", cell) for row in rows for cell in row.split(" | ")]
+    assert [cell for cell in cells if len(cell) > 200] == []
 
 
 CODE = [
