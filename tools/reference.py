@@ -232,6 +232,15 @@ def metrics() -> str:
     )
 
 
+def body_fields(route: Mapping[str, Any], openapi: Mapping[str, Any]) -> Iterable[str]:
+    """Return the keys of the JSON that a route takes."""
+    content = route.get("requestBody", {}).get("content", {})
+    schema = content.get("application/json", {}).get("schema", {})
+    if "$ref" in schema:
+        schema = openapi["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
+    return schema.get("properties", {})
+
+
 def http_api(title: str, openapi: Mapping[str, Any]) -> str:
     """Return a section for an OpenAPI document: its routes, their parameters and answers."""
 
@@ -239,7 +248,7 @@ def http_api(title: str, openapi: Mapping[str, Any]) -> str:
         for path, methods in sorted(openapi["paths"].items()):
             for method, route in methods.items():
                 takes = [f"`{one['name']}`" for one in route.get("parameters", ())]
-                takes += ["a body"] if "requestBody" in route else []
+                takes += [f"`{name}`" for name in body_fields(route, openapi)]
                 answers = ", ".join(sorted(route["responses"]))
                 summary = route.get("description", route.get("summary", "")).partition("\n")[0]
                 yield [f"`{method.upper()} {path}`", summary, ", ".join(takes) or "–", answers]

@@ -67,12 +67,16 @@ def test_everything_in_the_reference_has_a_meaning(name: str) -> None:
 
 def test_an_openapi_document_becomes_a_table_of_routes() -> None:
     ok = {"200": {"description": "done"}}
-    silence = {"summary": "Silence alerts.", "requestBody": {}, "responses": ok | {"422": {}}}
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Silence"}}}}
+    silence = {"summary": "Silence alerts.", "requestBody": body, "responses": ok | {"422": {}}}
     report = {"summary": "Report.", "parameters": [{"name": "month"}], "responses": ok}
-    paths = {"/api/silence": {"post": silence}, "/api/report": {"get": report}}
-    assert reference.http_api("Operators", {"paths": paths}).splitlines()[4:] == [
+    document = {
+        "paths": {"/api/silence": {"post": silence}, "/api/report": {"get": report}},
+        "components": {"schemas": {"Silence": {"properties": {"by": {}, "duration": {}}}}},
+    }
+    assert reference.http_api("Operators", document).splitlines()[4:] == [
         "| `GET /api/report` | Report. | `month` | 200 |",
-        "| `POST /api/silence` | Silence alerts. | a body | 200, 422 |",
+        "| `POST /api/silence` | Silence alerts. | `by`, `duration` | 200, 422 |",
     ]
 
 
