@@ -26,6 +26,7 @@ bench: .venv/.dev-installed
 	$(BIN)/python -m pytest -m slow
 
 golden: .venv/.dev-installed
+	$(BIN)/python -m tools.reference
 	$(BIN)/python -m pytest tests/unit --rewrite-golden
 
 # The locks name every package, so nothing is resolved and nothing unlocked comes along: vLLM asks

@@ -1,7 +1,7 @@
 """Takes a picture of every page of the dashboard for docs/images/, from data of the real runtime.
 
     evenkeel demo --exit-after 150s --data-dir build/demo
-    python bench/screenshots.py --demo build/demo             # what docs/dashboard.md shows
+    python bench/screenshots.py --demo build/demo             # what docs/guide/dashboard.md shows
     python bench/screenshots.py --demo build/demo --review    # both themes, both widths, to look at
 
 Starts a collector and a dashboard on what the demo left; `--url` takes a running dashboard instead.

@@ -1,4 +1,4 @@
-"""The causes of a ledger in plain words, for pages, alerts and commands (docs/ledger.md)."""
+"""The causes of a ledger in plain words, for pages, alerts and commands (docs/inside/ledger.md)."""
 
 from __future__ import annotations
 

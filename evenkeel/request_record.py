@@ -121,7 +121,7 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     ] = []
     ledger: Annotated[
         Mapping[str, float],
-        InStore("s by cause ([ledger.md](ledger.md))", spans.LEDGER_PREFIX + "{phase}.{cause}"),
+        InStore("s by cause", spans.LEDGER_PREFIX + "{phase}.{cause}"),
     ] = {}
     ledger_shared_by: Annotated[
         str | None,

@@ -3,7 +3,7 @@
 A part declares a frozen `Settings` subclass with a `section`, and each field once, with a
 description: from it come the flag `--http-port` and its line of `--help`, the variable
 `EVENKEEL_COLLECTOR_HTTP_PORT`, the key `http_port` under `[collector]`, and the line in
-docs/configuration.md. A secret may be `@PATH` in all of them (`evenkeel.secret_text`).
+docs/reference/settings.md. A secret may be `@PATH` in all of them (`evenkeel.secret_text`).
 """
 
 from __future__ import annotations

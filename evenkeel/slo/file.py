@@ -1,7 +1,7 @@
 """Reads `slos.yaml`: SLOs in the form of OpenSLO v1, and one document on how to alert.
 
-docs/slo.md describes every key. What OpenSLO leaves open, the indicator and the alert windows, is
-in our own words.
+docs/guide/slo.md describes every key. What OpenSLO leaves open, the indicator and the alert
+windows, is in our own words.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from evenkeel.slo.routing import Route
 
 
 class ReceiverType(StrEnum):
-    """What a receiver understands; docs/alerts.md has an example of each."""
+    """What a receiver understands; docs/guide/alerts.md has an example of each."""
 
     WEBHOOK = "webhook"
     GENERIC = "generic"

@@ -11,7 +11,7 @@ import yaml
 
 from evenkeel.settings import find_settings
 from tests.checkout import ROOT
-from tests.unit.test_docs import settings_classes
+from tools.reference import settings_classes
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]

@@ -20,7 +20,8 @@ class RedactionSettings(Settings):
     flag_prefix: ClassVar[str] = "redaction-"
 
     rules_file: Path | None = Field(
-        default=None, description="rules laid over the built-in ones, TOML (docs/redaction.md)"
+        default=None,
+        description="rules laid over the built-in ones, TOML (docs/guide/redaction.md)",
     )
     hash_key: SecretStr | None = Field(
         default=None,

@@ -14,7 +14,7 @@ MEBIBYTE = 1 << 20
 
 
 class CollectorSettings(Settings):
-    """What `evenkeel collect` can be told; docs/configuration.md lists it."""
+    """What `evenkeel collect` can be told; docs/reference/settings.md lists it."""
 
     section: ClassVar[str] = "collector"
 
@@ -22,7 +22,7 @@ class CollectorSettings(Settings):
     allowed_hosts: Annotated[tuple[str, ...], SplitAtCommas] = Field(
         default=(),
         description="other names and addresses by which the query port and /api/ are asked, with "
-        "commas; without them only loopback ones and the host (docs/collector.md)",
+        "commas; without them only loopback ones and the host (docs/guide/collector.md)",
     )
     http_port: int = Field(
         default=4318, ge=0, le=65535, description="OTLP/HTTP, /metrics, /healthz and /readyz"
@@ -37,7 +37,7 @@ class CollectorSettings(Settings):
     )
     clickhouse_cluster: str | None = Field(
         default=None,
-        description="make its tables on every server of this cluster (docs/collector.md)",
+        description="make its tables on every server of this cluster (docs/guide/collector.md)",
     )
     slos: Path | None = Field(default=None, description="the SLO file to evaluate")
     dashboard_url: str | None = Field(
@@ -85,7 +85,7 @@ class CollectorSettings(Settings):
         description="memory for all request bodies in hand; beyond it senders get 503 and retry",
     )
     access: Path | None = Field(
-        default=None, description="tokens and limits of tenants, TOML (docs/collector.md)"
+        default=None, description="tokens and limits of tenants, TOML (docs/guide/collector.md)"
     )
     tls_certificate: Path | None = Field(
         default=None, description="PEM; with its key, every port speaks TLS"
@@ -98,7 +98,7 @@ class CollectorSettings(Settings):
         default=1.0,
         ge=0,
         le=1,
-        description="share of good requests whose detail is kept (docs/sampling.md)",
+        description="share of good requests whose detail is kept (docs/guide/sampling.md)",
     )
     scrape: Annotated[tuple[SecretAddress, ...], SplitAtCommas] = Field(
         default=(), description="Prometheus endpoints to read; may be given several times"
@@ -110,7 +110,7 @@ class CollectorSettings(Settings):
     retention: str = Field(
         default="",
         description="how long rows are kept, such as 'spans=14d, acme/requests=30d'; without a "
-        "rule forever (docs/collector.md)",
+        "rule forever (docs/guide/collector.md)",
     )
     query_threads: int = Field(default=4, ge=1, le=64, description="queries that run at once")
     query_timeout_s: float = Field(

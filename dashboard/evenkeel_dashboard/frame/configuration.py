@@ -47,7 +47,7 @@ class DashboardSettings(Settings):
     )
     slos: Path | None = Field(default=None, description="the SLO file, for budgets and drafts")
     sign_in: SignIn = Field(
-        default=SignIn.NONE, description="how people sign in (docs/dashboard.md)"
+        default=SignIn.NONE, description="how people sign in (docs/guide/dashboard.md)"
     )
     token: SecretStr | None = Field(
         default=None, description="what the dashboard reads with where nobody signs in"

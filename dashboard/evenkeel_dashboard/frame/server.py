@@ -52,7 +52,7 @@ def check_files(settings: DashboardSettings) -> None:
         if settings.oidc_secrets is None or not settings.oidc_secrets.is_file():
             raise ConfigurationError(
                 "sign-in with OIDC needs --oidc-secrets FILE with an [auth] table, "
-                "as docs/dashboard.md shows"
+                "as docs/guide/dashboard.md shows"
             )
         if importlib.util.find_spec("authlib") is None:
             raise ModuleNotFoundError("no module authlib", name="authlib")

@@ -39,7 +39,7 @@ def interleave(
 
     So each side goes first equally often, and a machine that slows down slows both. Comparing
     first all of A, then all of B calls 21-51 % of unchanged candidates slower; this order 3.5-6.4 %
-    (docs/evals.md).
+    (docs/guide/evals.md).
 
     Args:
         items: What is asked.

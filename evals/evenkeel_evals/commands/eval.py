@@ -98,7 +98,7 @@ STATS_EPILOG = """\
 example:
   echo '{"x": 17, "n": 20}' | evenkeel eval stats proportion
 
-docs/statistics.md lists every function with its input, output, formula and source.
+docs/inside/statistics.md lists every function with its input, output, formula and source.
 """
 
 

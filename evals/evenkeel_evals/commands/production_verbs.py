@@ -24,8 +24,8 @@ example:
   evenkeel eval live live.toml --state build/live --act     # what [[dial_back]] says, for real
 
 Needs stored content: `evenkeel serve --record-content`, and the tenants in the collector's
-content_tenants. docs/evals.md shows the file. Exit codes: 0 as good as it should be, 1 a scorer
-drifts, 2 bad usage or configuration, 3 nothing could be scored
+content_tenants. docs/guide/evals.md shows the file. Exit codes: 0 as good as it should be, 1 a
+scorer drifts, 2 bad usage or configuration, 3 nothing could be scored
 """
 
 

@@ -11,7 +11,7 @@ from evenkeel_runtime.compression.compressor import CompressionCounts
 
 
 class CompressionMetrics(ScrapedMetrics):
-    """The metrics of docs/compression.md."""
+    """The metrics of docs/guide/compression.md."""
 
     def __init__(self, counts: CompressionCounts) -> None:
         super().__init__("evenkeel_compression_")

@@ -1,4 +1,4 @@
-"""Which prompts are shortened; docs/compression.md explains each key of its TOML file."""
+"""Which prompts are shortened; docs/guide/compression.md explains each key of its TOML file."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_control_file(path: Path) -> ControlConfig:
-    """Read a control file (TOML); docs/control.md describes each key.
+    """Read a control file (TOML); docs/guide/control.md describes each key.
 
     Raises:
         ConfigurationError: If it cannot be read, or a key or value is wrong; names the key.

@@ -11,7 +11,7 @@ from evenkeel_runtime.control.admission import AdmissionControl
 
 
 class ControlMetrics(ScrapedMetrics):
-    """The metrics of docs/control.md."""
+    """The metrics of docs/guide/control.md."""
 
     def __init__(self, control: AdmissionControl) -> None:
         super().__init__("evenkeel_control_")

@@ -17,7 +17,7 @@ SOCKET_VARIABLE = "EVENKEEL_STEPS_SOCKET"
 
 
 class StepSettings(Settings):
-    """What the step hook can be told; docs/ledger.md explains each."""
+    """What the step hook can be told; docs/inside/ledger.md explains each."""
 
     section: ClassVar[str] = "steps"
     flag_prefix: ClassVar[str] = "steps-"

@@ -1,7 +1,7 @@
 """Keeps the explanations of recent requests in the exporter process, and answers the server's asks.
 
 A question is two frames, the request's id and the asking tenant (empty: an operator, who sees all);
-the answer is the JSON of docs/ledger.md, or an empty frame where nothing is known.
+the answer is the JSON of docs/inside/ledger.md, or an empty frame where nothing is known.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The time from arrival to the last token is cut at the engine's steps; each piece has one cause, or
 is shared out among causes by what the step's parts cost (cost.py). By construction the
 causes of TTFT sum to the measured TTFT and those of decode to the measured decode time. Each cause
-is defined, with its formula, in docs/ledger.md.
+is defined, with its formula, in docs/inside/ledger.md.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
               + d · context tokens read + e · drafted tokens
 
 Attended pairs are what the attention of a prefill works on (each of its tokens with every token up
-to itself); context tokens are what a decoding request reads back. docs/ledger.md explains the
-choice, docs/decisions/0080-step-cost-model.md its price.
+to itself); context tokens are what a decoding request reads back. docs/inside/ledger.md explains
+the choice, docs/decisions/0080-step-cost-model.md its price.
 """
 
 from __future__ import annotations

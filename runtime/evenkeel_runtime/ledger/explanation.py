@@ -44,7 +44,7 @@ class Explanation:
 
 
 def describe(seen: Observation, explanation: Explanation | None, trace_id: str) -> dict[str, Any]:
-    """Return the answer to `GET /why/{request_id}`; docs/ledger.md explains each field.
+    """Return the answer to `GET /why/{request_id}`; docs/inside/ledger.md explains each field.
 
     Args:
         seen: The request's complete record.

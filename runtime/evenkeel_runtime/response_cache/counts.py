@@ -11,12 +11,12 @@ class CacheCounts:
     """Counters since the start; all only grow.
 
     Attributes:
-        outcomes: Requests by what the cache did for them (docs/cache.md).
+        outcomes: Requests by what the cache did for them (docs/guide/cache.md).
         bypasses: Requests it had nothing to do with, by reason.
         refused: Near hits that a guard refused, by guard.
         verdicts: Comparisons with the model's own answer, by layer and verdict.
         embeddings: Lookups beyond the exact one by what came of their embeddings, and comparisons
-            that there was no room for (docs/cache.md).
+            that there was no room for (docs/guide/cache.md).
         not_kept: Answers that were not stored, by reason.
         errors: Failures of the cache, by kind; each such request was served by the model.
         replays: Replays by what became of them.

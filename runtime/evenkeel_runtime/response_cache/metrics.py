@@ -11,7 +11,7 @@ from evenkeel_runtime.response_cache.cache import ResponseCache
 
 
 class CacheMetrics(ScrapedMetrics):
-    """The metrics of docs/cache.md."""
+    """The metrics of docs/guide/cache.md."""
 
     def __init__(self, cache: ResponseCache) -> None:
         super().__init__("evenkeel_cache_")

@@ -32,7 +32,7 @@ class Nearness:
     Attributes:
         hit: The best of them; None where nothing is near, or it was not found out.
         vector: The question's embedding, where it was made.
-        outcome: `nothing_near`, `done`, or why there is no embedding (docs/cache.md).
+        outcome: `nothing_near`, `done`, or why there is no embedding (docs/guide/cache.md).
     """
 
     hit: NearHit | None

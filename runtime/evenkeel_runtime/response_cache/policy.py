@@ -1,4 +1,4 @@
-"""What the cache may do, route by route; docs/cache.md explains each key of its TOML file."""
+"""What the cache may do, route by route; docs/guide/cache.md explains each key of its TOML file."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ examples:
   evenkeel serve demo                                   the model that comes with evenkeel
   evenkeel serve ./my-model --max-model-len 4096        any folder or Hugging Face name
   evenkeel serve demo --speculate none --port 8001
-  evenkeel serve demo --cache cache.toml                with the response cache (docs/cache.md)
+  evenkeel serve demo --cache cache.toml                response cache (docs/guide/cache.md)
   evenkeel serve ./my-model --speculate auto            drafts where they make it faster
 
 MODEL comes first. Every flag of vLLM's own server is accepted after it and passed on:

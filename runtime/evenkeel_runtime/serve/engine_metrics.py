@@ -142,7 +142,7 @@ def _engines(engines: Sequence[EngineFigures]) -> Iterator[Metric]:
 def _ledgers(snapshot: Snapshot) -> Iterator[Metric]:
     seconds = CounterMetricFamily(
         f"{_RUNTIME}ledger_seconds",
-        "Seconds of requests by what they were spent on (docs/ledger.md)",
+        "Seconds of requests by what they were spent on (docs/inside/ledger.md)",
         labels=["phase", "cause"],
     )
     for key, value in sorted(snapshot.ledger_seconds.items()):

@@ -11,7 +11,7 @@ from evenkeel_runtime.request.recorder import RecorderCounts
 
 
 class TelemetryMetrics(ScrapedMetrics):
-    """The metrics of docs/runtime.md."""
+    """The metrics of docs/guide/runtime.md."""
 
     def __init__(self, read_counts: Callable[[], RecorderCounts]) -> None:
         super().__init__("evenkeel_runtime_")

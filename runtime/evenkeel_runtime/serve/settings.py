@@ -14,7 +14,7 @@ _MEBIBYTE = 1 << 20
 
 
 class RuntimeSettings(Settings):
-    """What `evenkeel serve` can be told; docs/configuration.md lists it."""
+    """What `evenkeel serve` can be told; docs/reference/settings.md lists it."""
 
     section: ClassVar[str] = "runtime"
 
@@ -29,7 +29,7 @@ class RuntimeSettings(Settings):
         "else http://127.0.0.1:4318",
     )
     control_file: Path | None = Field(
-        default=None, description="SLO classes, quotas and load control (docs/control.md)"
+        default=None, description="SLO classes, quotas and load control (docs/guide/control.md)"
     )
     queue_requests: int = Field(
         default=10_000,
@@ -62,21 +62,22 @@ class RuntimeSettings(Settings):
     prompts_dir: Path = Field(
         default=Path("prompts"),
         description="registry in which `prompt: name@label` of a chat request is found "
-        "(docs/prompts.md)",
+        "(docs/guide/prompts.md)",
     )
     record_content: bool = Field(
         default=False,
         description="send prompts and answers with the spans; the collector keeps them only for "
-        "its content_tenants (docs/redaction.md)",
+        "its content_tenants (docs/guide/redaction.md)",
     )
     cache: Path | None = Field(
         default=None,
-        description="rules of the response cache, TOML; without them there is none (docs/cache.md)",
+        description="rules of the response cache, TOML; without them there is none "
+        "(docs/guide/cache.md)",
     )
     compression: Path | None = Field(
         default=None,
         description="rules of prompt compression, TOML; without them prompts are sent as they "
-        "came (docs/compression.md)",
+        "came (docs/guide/compression.md)",
     )
 
     def otlp_address(self) -> str | None:

@@ -13,7 +13,7 @@ from evenkeel_runtime.speculation.sources import DraftSource
 
 
 class SpeculationMetrics(ScrapedMetrics):
-    """The metrics of docs/speculation.md."""
+    """The metrics of docs/guide/speculation.md."""
 
     def __init__(self, speculation: SpeculationServer) -> None:
         super().__init__("evenkeel_speculation_")

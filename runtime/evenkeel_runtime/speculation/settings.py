@@ -16,7 +16,7 @@ REPORTS_VARIABLE = "EVENKEEL_SPECULATION_REPORTS"
 
 
 class SpeculationSettings(Settings):
-    """What speculation can be told; docs/speculation.md explains each."""
+    """What speculation can be told; docs/guide/speculation.md explains each."""
 
     section: ClassVar[str] = "speculation"
     flag_prefix: ClassVar[str] = "speculation-"

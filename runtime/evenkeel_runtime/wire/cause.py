@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Cause(StrEnum):
-    """What a moment of a request was spent on; docs/ledger.md has the formulas."""
+    """What a moment of a request was spent on; docs/inside/ledger.md has the formulas."""
 
     HOST_INPUT = "host.input"
     HOST_PROMPT = "host.prompt"

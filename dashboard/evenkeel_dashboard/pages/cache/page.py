@@ -135,7 +135,7 @@ def _show_responses(
         )
         if not outcomes:
             st.caption(
-                "It answered nothing in this range, or it is off. docs/cache.md "
+                "It answered nothing in this range, or it is off. docs/guide/cache.md "
                 "shows how to switch it on, in shadow mode first."
             )
             return

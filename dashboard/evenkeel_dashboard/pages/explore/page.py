@@ -111,7 +111,7 @@ def _sql_box() -> None:
         st.html(
             '<div class="ek-title">Ask the store in SQL<small>ClickHouse\'s SQL; it only reads, '
             f"for at most {reading.FREE_TIMEOUT_S:.0f} s, at most {reading.FREE_ROWS:,} rows; "
-            "docs/data-model.md lists the tables</small></div>"
+            "docs/guide/data-model.md lists the tables</small></div>"
         )
         _ask_sql()
         sql = st.query_params.get("sql")

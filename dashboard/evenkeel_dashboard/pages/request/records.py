@@ -39,7 +39,7 @@ def show_ledger(row: Row, attributes: Attributes) -> None:
         if not listed:
             st.caption(
                 "It has none: the runtime was not counting steps, or the request came from "
-                "elsewhere. docs/ledger.md says how to switch it on."
+                "elsewhere. docs/inside/ledger.md says how to switch it on."
             )
             return
         for sentence in counterfactual(listed):

@@ -34,7 +34,7 @@ REPEAT_S = 600
 
 @dataclass
 class Model:
-    """What one receiver is told, worked out from the rules as docs/alerts.md has them."""
+    """What one receiver is told, worked out from the rules as docs/guide/alerts.md has them."""
 
     firing: frozenset[str] = frozenset()
     told_s: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Alertmanager's acceptance cases as timelines; docs/alerts.md says which hold and which differ."""
+"""Alertmanager's acceptance cases as timelines; docs/guide/alerts.md says which hold."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -23,7 +23,9 @@ from evenkeel_collector.store.number_ranges import (
     sql_arrays,
 )
 
-DATA_MODEL = (Path(__file__).parents[4] / "docs" / "data-model.md").read_text(encoding="utf-8")
+DATA_MODEL = (Path(__file__).parents[4] / "docs" / "guide" / "data-model.md").read_text(
+    encoding="utf-8"
+)
 STATEMENTS = [one for each in read_migrations() for one in each.statements]
 # Columns of the view of others' requests.
 OTHERS = (

@@ -132,5 +132,5 @@ def test_meaning() -> None:
         .score("How do I change password?")
         .value
     )
-    # What docs/evals.md warns of.
+    # What docs/guide/evals.md warns of.
     assert near == pytest.approx(0.86, abs=0.01)

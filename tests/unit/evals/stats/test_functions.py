@@ -1,4 +1,4 @@
-"""`evenkeel eval stats`: the table of docs/statistics.md, by name, JSON in and JSON out."""
+"""`evenkeel eval stats`: the table of docs/inside/statistics.md, by name, JSON in and JSON out."""
 
 import argparse
 import io
@@ -140,5 +140,7 @@ def test_an_unknown_function_is_refused_before_input_is_read() -> None:
 
 
 def test_docs_list_every_function() -> None:
-    text = (Path(__file__).parents[4] / "docs" / "statistics.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[4] / "docs" / "inside" / "statistics.md").read_text(
+        encoding="utf-8"
+    )
     assert set(re.findall(r"^### `(\w+)`", text, re.MULTILINE)) == set(MODULE_OF_FUNCTION)

@@ -1,7 +1,7 @@
 -- One typed row per LLM request. What does not exist is NULL (arrays and maps: empty), never 0. Durations
 -- are seconds.
 --
--- One rule for every number (number_ranges.py, docs/data-model.md): finite and within its column's range,
+-- One rule for every number (number_ranges.py, docs/guide/data-model.md): finite and within its column's range,
 -- else absent, named in the row's refused_numbers, and counted (10_refused_numbers.sql). It holds in the
 -- views, so for every sender, for segments of an older version, and over the text that `spans` keeps as
 -- sent.

@@ -1,0 +1,323 @@
+"""Writes docs/reference/ from the code: commands, settings, attributes, tables, metrics, HTTP.
+
+    python tools/reference.py            rewrites every page
+    python tools/reference.py --check    changes nothing; exit code 1 if a page is out of date
+    python tools/reference.py tables     only this page
+
+Nothing in these pages is written by hand, except what a column means: the schema has comments for
+none, so tables.md keeps that cell, and a new column gets a `?` to replace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+from evenkeel import spans
+from evenkeel.cli import build_parser, find_commands
+from evenkeel.request_record import REQUEST_FIELDS
+from evenkeel.settings import Settings, find_settings
+from evenkeel.settings_flags import show_default
+from evenkeel_collector.operators.api import openapi
+from tools.house import PARTS
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "reference"
+NOTE = "Written by `tools/reference.py`; `make golden` renews it."
+# The command that has the flags of a section's settings.
+COMMANDS = {
+    "runtime": ["serve"],
+    "speculation": ["serve"],
+    "steps": ["serve"],
+    "collector": ["collect"],
+    "redaction": ["collect"],
+    "dashboard": ["dashboard"],
+    "eval": ["eval", "run"],
+}
+# Tables that only carry rows from one view to the next, and our own bookkeeping.
+HIDDEN_ENGINES = ("MaterializedView", "Null")
+HIDDEN_TABLES = ("schema_migrations",)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table; a `|` in a cell is escaped."""
+    names = list(head)
+    lines = [names, ["---"] * len(names), *([c.replace("|", "\\|") for c in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines).replace("| --- ", "|---") + "\n"
+
+
+def page(title: str, *sections: str) -> str:
+    """Return a page with its note."""
+    return "\n".join((f"# {title}\n", f"{NOTE}\n", *sections))
+
+
+def subparsers_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Return a parser's sub-commands by name."""
+    found = (a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return next(found, {})
+
+
+def commands() -> str:
+    """Return what `--help` prints, for every command."""
+
+    def walk(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
+        parser.formatter_class = partial(parser.formatter_class, width=100)  # type: ignore[assignment]
+        yield f"{'#' * level} `{parser.prog}`\n\n```\n{parser.format_help().rstrip()}\n```\n"
+        for child in dict.fromkeys(subparsers_of(parser).values()):
+            yield from walk(child, min(level + 1, 4))
+
+    return page("Commands", *walk(build_parser(find_commands()), 2))
+
+
+def settings_classes() -> dict[str, type[Settings]]:
+    """Return the settings of every part by their section."""
+    for part, folder in PARTS.items():
+        for path in sorted((ROOT / folder / part).rglob("*.py")):
+            if re.search(r"^class \w+\(Settings\):", path.read_text(encoding="utf-8"), re.M):
+                name = path.relative_to(ROOT / folder).with_suffix("")
+                import_module(".".join(name.parts))
+    # Tests declare settings of their own.
+    found = [c for c in Settings.__subclasses__() if c.__module__.split(".")[0] in PARTS]
+    return {
+        cls.section: cls for cls in sorted(found, key=lambda c: list(COMMANDS).index(c.section))
+    }
+
+
+def settings() -> str:
+    """Return every setting with its flag, variable and default."""
+
+    def rows(cls: type[Settings]) -> Iterator[list[str]]:
+        for setting in find_settings(cls):
+            flag = "– (set by `evenkeel serve`)" if setting.is_handed_down else f"`{setting.flag}`"
+            # `--help` names pages from the checkout's folder.
+            meaning = re.sub(r"docs/([\w/]+/(\w+\.md))", r"[\2](../\1)", setting.description)
+            meaning += " (*secret*)" if setting.is_secret else ""
+            default = show_default(setting)
+            yield [f"`{setting.name}`", flag, f"`{setting.variable}`", default, meaning]
+
+    head = ("setting", "flag", "variable", "default", "meaning")
+    return page(
+        "Settings",
+        "Where a value comes from, and secrets: [configuration](../guide/configuration.md).\n",
+        *(
+            f"## `[{name}]`: `evenkeel {' '.join(COMMANDS[name])}`\n\n{table(head, rows(cls))}"
+            for name, cls in settings_classes().items()
+        ),
+    )
+
+
+def span_attributes() -> list[str]:
+    """Return every attribute that our spans may have."""
+    named = (v for k, v in vars(spans).items() if k.isupper() and isinstance(v, str))
+    span_names = {v for k, v in vars(spans).items() if k.startswith("SPAN_")}
+    prefixes = ("evenkeel.", "gen_ai.", "error.", "http.")
+    of_requests = {field.attribute for field in REQUEST_FIELDS.values()}
+    others = {v for v in named if v.startswith(prefixes) and v not in span_names}
+    return sorted(of_requests | others)
+
+
+def attributes() -> str:
+    """Return every span attribute; what it means is in the list of fields or docs/metrics.md."""
+    meanings: dict[str, str] = {}
+    for line in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        word = f"{cells[0].removeprefix('… ')}: " if len(cells) == 3 else ""
+        names = cells[-1] if word else cells[0]
+        if line.startswith("| ") and re.fullmatch(r"(`[^`]+`(, )?)+", names):
+            for name in re.findall(r"`([\w.]+)", names):
+                meanings[name] = word + re.sub(
+                    r"\]\((?=\w)", "](../", cells[1].replace("](#", "](metrics.md#")
+                )
+    of_requests = {field.attribute: field.meaning for field in REQUEST_FIELDS.values()}
+    meanings = of_requests | meanings
+    rows = ([f"`{name}`", meanings.get(name, "?")] for name in span_attributes())
+    words = "Words, units and formulas: [metrics.md](../metrics.md).\n"
+    return page("Span attributes", words, table(("attribute", "meaning"), rows))
+
+
+def read_schema() -> dict[str, list[tuple[str, str, str]]]:
+    """Return name, type and comment of the columns of each table, from a new embedded store."""
+    from evenkeel_collector.store.storage import open_embedded
+
+    with tempfile.TemporaryDirectory() as folder:
+        storage = open_embedded(Path(folder) / "store")
+        client = storage.connect()
+        rows = client.query(
+            "SELECT c.table, c.name, c.type, c.comment FROM system.columns AS c"
+            " JOIN system.tables AS t ON t.database = c.database AND t.name = c.table"
+            f" WHERE c.database = 'evenkeel' AND t.engine NOT IN {HIDDEN_ENGINES}"
+            " ORDER BY c.table, c.position"
+        ).result_rows
+        client.close()
+        storage.close()
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for name, *column in rows:
+        if name not in HIDDEN_TABLES:
+            found.setdefault(name, []).append((column[0], column[1], column[2]))
+    return found
+
+
+def tables() -> str:
+    """Return every column of a new store; meanings are those that the page has already."""
+    path = FOLDER / "tables.md"
+    kept: dict[tuple[str, str], str] = {}
+    for section in path.read_text(encoding="utf-8").split("\n## ")[1:] if path.exists() else ():
+        for name, meaning in re.findall(r"^\| `([\w.]+)` \| .* \| (.*) \|$", section, re.M):
+            kept[section.split("`")[1], name] = meaning.replace("\\|", "|")
+    kept |= {("requests", field.name): field.meaning for field in REQUEST_FIELDS.values()}
+    return page(
+        "Tables",
+        "Database `evenkeel`. How rows come about: [the data model](../guide/data-model.md).\n",
+        *(
+            f"## `{name}`\n\n"
+            + table(
+                ("column", "type", "meaning"),
+                ([f"`{c}`", type_, note or kept.get((name, c), "?")] for c, type_, note in columns),
+            )
+            for name, columns in read_schema().items()
+        ),
+    )
+
+
+def runtime_families() -> Iterator[Any]:
+    """Yield the metric families of a server with every hook on; their values mean nothing."""
+    from evenkeel_runtime.compression.metrics import CompressionMetrics
+    from evenkeel_runtime.control.metrics import ControlMetrics
+    from evenkeel_runtime.response_cache.metrics import CacheMetrics
+    from evenkeel_runtime.serve.engine_metrics import EngineMetrics
+    from evenkeel_runtime.serve.exporter_metrics import TelemetryMetrics
+    from evenkeel_runtime.serve.speculation_metrics import SpeculationMetrics
+    from evenkeel_runtime.wire.snapshot import Histogram, Snapshot
+
+    hooks = MagicMock()
+    hooks.totals.engine.__contains__.return_value = True
+    snapshot = Snapshot(ttft=Histogram((1.0,)), e2e=Histogram((1.0,)))
+    yield from EngineMetrics(lambda: snapshot, ()).collect()
+    yield from TelemetryMetrics(hooks).collect()
+    for cls in (SpeculationMetrics, ControlMetrics, CacheMetrics, CompressionMetrics):
+        yield from cls(hooks).collect()
+
+
+def collector_families() -> Iterator[Any]:
+    """Yield the metric families of a collector that evaluates SLOs."""
+    from evenkeel_collector.log.write_ahead_log import WriteAheadLog
+    from evenkeel_collector.slo.metrics import SloMetrics
+    from evenkeel_collector.telemetry.metrics import SelfMetrics
+
+    own = SelfMetrics()
+    SloMetrics(own.registry)
+    with tempfile.TemporaryDirectory() as folder:
+        log = WriteAheadLog(Path(folder), "node")
+        own.watch_log(log)
+        log.close()
+        yield from own.registry.collect()
+
+
+def metrics() -> str:
+    """Return the names on each `/metrics`, with their help."""
+
+    def rows(families: Iterable[Any]) -> Iterator[list[str]]:
+        for family in families:
+            name = family.name + ("_total" if family.type == "counter" else "")
+            text = re.sub(r"docs/([\w/]+/(\w+\.md))", r"[\2](../\1)", family.documentation)
+            yield [f"`{name}`", family.type, text]
+
+    head = ("metric", "type", "meaning")
+    return page(
+        "Metrics",
+        "What `GET /metrics` has. vLLM's own names stand beside those of the server.\n",
+        f"## `evenkeel serve`, port 8000\n\n{table(head, rows(runtime_families()))}",
+        f"## `evenkeel collect`, port 4318\n\n{table(head, rows(collector_families()))}",
+    )
+
+
+def body_fields(route: Mapping[str, Any], openapi: Mapping[str, Any]) -> Iterable[str]:
+    """Return the keys of the JSON that a route takes."""
+    content = route.get("requestBody", {}).get("content", {})
+    schema = content.get("application/json", {}).get("schema", {})
+    if "$ref" in schema:
+        schema = openapi["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
+    return schema.get("properties", {})
+
+
+def http_api(title: str, openapi: Mapping[str, Any]) -> str:
+    """Return a section for an OpenAPI document: its routes, their parameters and answers."""
+
+    def rows() -> Iterator[list[str]]:
+        for path, methods in sorted(openapi["paths"].items()):
+            for method, route in methods.items():
+                takes = [f"`{one['name']}`" for one in route.get("parameters", ())]
+                takes += [f"`{name}`" for name in body_fields(route, openapi)]
+                answers = ", ".join(sorted(route["responses"]))
+                summary = route.get("description", route.get("summary", "")).partition("\n")[0]
+                yield [f"`{method.upper()} {path}`", summary, ", ".join(takes) or "–", answers]
+
+    return f"## {title}\n\n{table(('route', 'what it does', 'takes', 'answers'), rows())}"
+
+
+# OpenAPI documents by the title of their section.
+OPENAPI: dict[str, Callable[[], Mapping[str, Any]]] = {"Operators' API, port 4318": openapi}
+
+
+def http() -> str:
+    """Return every HTTP route: those of our APIs from OpenAPI, the others from their tables."""
+    from evenkeel_collector.intake.signals import SIGNALS
+    from evenkeel_runtime.serve.own_pages import PAGES as OWN_PAGES
+
+    guide = "../guide/collector.md"
+    intake = [
+        *([f"`POST {signal.path}`", "OTLP", f"[send]({guide}#send)"] for signal in SIGNALS),
+        ["`GET /metrics`", "Prometheus text", "[metrics](metrics.md)"],
+        ["`GET /healthz`, `GET /readyz`", "text", f"[watch]({guide}#watch)"],
+    ]
+    pages = ([f"`{p.path}`", ", ".join(p.methods), p.access.name.lower()] for p in OWN_PAGES)
+    head = ("route", "format", "more")
+    return page(
+        "HTTP",
+        f"## Collector, port 4318\n\n{table(head, intake)}",
+        f"## Query port, 8123\n\nClickHouse's HTTP protocol, read-only: [queries]({guide}#ask).\n",
+        "## Server, port 8000\n\nvLLM's own routes, and these"
+        " ([who may see them](../guide/runtime.md#who-may-see-our-pages)):\n\n"
+        + table(("path", "methods", "access"), pages),
+        *(http_api(title, read()) for title, read in OPENAPI.items()),
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "attributes": attributes,
+    "commands": commands,
+    "http": http,
+    "metrics": metrics,
+    "settings": settings,
+    "tables": tables,
+}
+
+
+def main() -> int:
+    """Rewrite pages, or say which are out of date."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(PAGES)}")
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    outdated = []
+    for name in args.pages or PAGES:
+        path = FOLDER / f"{name}.md"
+        text = PAGES[name]()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            outdated.append(str(path.relative_to(ROOT)))
+            if not args.check:
+                path.write_text(text, encoding="utf-8")
+    print("\n".join(outdated) or "current")
+    return 1 if args.check and outdated else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
