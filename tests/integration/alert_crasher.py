@@ -20,7 +20,7 @@ from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.state import Condition, Delays
-from evenkeel_collector.delivery.delivery import DeliveryPolicy, DeliveryWorker
+from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 
 DELAYS = Delays(pending_ns=2_000_000, keep_firing_ns=2_000_000)
 SLOS = ("chat", "search", "batch")
