@@ -24,7 +24,11 @@ from sqlalchemy.dialects.sqlite import insert
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_collector.alerts.alert import Alert, Transition, Update
-from evenkeel_collector.alerts.database import (
+from evenkeel_collector.alerts.notification import Notification
+from evenkeel_collector.alerts.outbox import Outbox
+from evenkeel_collector.alerts.silence import Silence
+from evenkeel_collector.alerts.state import Life, State
+from evenkeel_collector.alerts.tables import (
     IS_TO_STORE,
     IS_WAITING,
     acknowledgements,
@@ -37,10 +41,6 @@ from evenkeel_collector.alerts.database import (
     transitions,
     withheld,
 )
-from evenkeel_collector.alerts.notification import Notification
-from evenkeel_collector.alerts.outbox import Outbox
-from evenkeel_collector.alerts.silence import Silence
-from evenkeel_collector.alerts.state import Life, State
 
 FILE_NAME = "alerts.db"
 _MOST_SILENCES = 1_000

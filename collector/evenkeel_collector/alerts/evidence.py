@@ -18,7 +18,9 @@ from sqlalchemy import Column, ColumnElement, Table, delete, exists, func, selec
 from evenkeel.slo.receiver import Receiver, ReceiverType
 from evenkeel_collector.alerts.alert import Details
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.alerts.database import (
+from evenkeel_collector.alerts.outbox import HOLD_NS, IS_OVERTAKEN
+from evenkeel_collector.alerts.state import State
+from evenkeel_collector.alerts.tables import (
     IS_WAITING,
     alerts,
     evidence,
@@ -26,8 +28,6 @@ from evenkeel_collector.alerts.database import (
     outbox,
     transitions,
 )
-from evenkeel_collector.alerts.outbox import HOLD_NS, IS_OVERTAKEN
-from evenkeel_collector.alerts.state import State
 
 ANNOTATION = "evidence"
 GATHERING = "is being gathered"

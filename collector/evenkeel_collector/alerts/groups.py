@@ -16,7 +16,6 @@ from sqlalchemy import Row, bindparam, delete, func, select, update
 
 from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.alerts.database import alerts, group_members, outbox
 from evenkeel_collector.alerts.notification import (
     Notification,
     NotifiedAlert,
@@ -26,6 +25,7 @@ from evenkeel_collector.alerts.notification import (
 from evenkeel_collector.alerts.outbox import GRACE_NS, LONGEST_NS
 from evenkeel_collector.alerts.silence import is_silenced
 from evenkeel_collector.alerts.state import State
+from evenkeel_collector.alerts.tables import alerts, group_members, outbox
 
 GROUP_ID = "group"
 # More alerts than this are counted and not listed.

@@ -25,17 +25,17 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert
 
 from evenkeel.slo.receiver import place_of
-from evenkeel_collector.alerts.database import (
+from evenkeel_collector.alerts.database import AlertDatabase
+from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
+from evenkeel_collector.alerts.state import State
+from evenkeel_collector.alerts.tables import (
     IS_DEAD,
     IS_WAITING,
-    AlertDatabase,
     alerts,
     as_row,
     group_members,
     outbox,
 )
-from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
-from evenkeel_collector.alerts.state import State
 
 _S = 10**9
 # A receiver may ask for an hour.

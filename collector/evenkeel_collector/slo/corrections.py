@@ -9,7 +9,7 @@ from enum import StrEnum
 from sqlalchemy import insert, select, update
 
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.alerts.database import as_row, corrections
+from evenkeel_collector.alerts.tables import as_row, corrections
 
 MINUTE_NS = 60 * 10**9
 

@@ -11,12 +11,12 @@ from sqlalchemy import select
 
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.alerts.database import group_members
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.evidence import EvidenceBook, EvidenceDesk
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.alerts.outbox import HOLD_NS
 from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel_collector.alerts.tables import group_members
 
 S = 10**9
 HOOK = Receiver("hook", "http://127.0.0.1:1/")
