@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, NullPool, create_engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import URL, Connection, ExceptionContext, NullPool, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.private_files import FILE_MODE
@@ -38,22 +38,21 @@ class AlertDatabase:
         try:
             # SQLite gives the files beside it the same rights.
             path.touch(mode=FILE_MODE)
-            self.connection = create_engine(
+            engine = create_engine(
                 URL.create("sqlite", database=str(path)),
                 poolclass=NullPool,
                 isolation_level="AUTOCOMMIT",
                 connect_args={"timeout": 10.0},
-                # What is stored does not belong in a log.
-                hide_parameters=True,
-            ).connect()
+            )
+            event.listen(engine, "handle_error", _shorten)
+            self.connection = engine.connect()
             self.connection.exec_driver_sql("PRAGMA journal_mode = WAL")
             # FULL: a commit is on the disk when it returns, so a power cut loses nothing either.
             self.connection.exec_driver_sql("PRAGMA synchronous = FULL")
             with self.transaction():
                 _upgrade(self.connection, path)
         except (OSError, SQLAlchemyError) as error:
-            reason = getattr(error, "orig", None) or error
-            raise ConfigurationError(f"{path} cannot be used for alerts: {reason}") from error
+            raise ConfigurationError(f"{path} cannot be used for alerts: {error}") from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -69,6 +68,13 @@ class AlertDatabase:
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
+
+
+def _shorten(context: ExceptionContext) -> None:
+    """Leave of an error the line that says what happened, for logs: no statement, no values."""
+    if isinstance(context.sqlalchemy_exception, StatementError):
+        context.sqlalchemy_exception.statement = None
+        context.sqlalchemy_exception.code = None
 
 
 def _upgrade(connection: Connection, path: Path) -> None:

@@ -170,8 +170,11 @@ def test_a_state_and_its_notifications_are_written_together_or_not_at_all(book: 
     (alert,) = book.alerts()
     twice = Notification(f"{alert.alert_id}-firing", "on-call", alert.alert_id, "f", ())
     other = AlertEngine(book).alerts[("chat", "page")]
-    with pytest.raises(IntegrityError):
+    with pytest.raises(IntegrityError) as caught:
         book.commit([Update(alert), Update(other, None, (twice,))], 2 * S)
+    assert str(caught.value) == (
+        "(sqlite3.IntegrityError) UNIQUE constraint failed: outbox.notification_id, outbox.receiver"
+    )
     assert len(waiting(book)) == 1
 
 
