@@ -44,7 +44,6 @@ from evenkeel_collector.alerts.tables import (
 
 FILE_NAME = "alerts.db"
 _MOST_SILENCES = 1_000
-# All but `is_stored`, which comes last.
 _ADD_TRANSITION = insert(transitions)
 _TRANSITION = [column for column in transitions.c if column.name != "is_stored"]
 _alert = insert(alerts)
