@@ -41,7 +41,7 @@ from tests.fixtures.alert_crasher import SLOS
 from tests.fixtures.alert_receiver import AlertReceiver, Answer, Received, serve_alerts
 
 ROOT = Path(__file__).parents[1]
-CRASHER = ROOT / "tests" / "integration" / "alert_crasher.py"
+CRASHER = ROOT / "tests" / "fixtures" / "alert_crasher.py"
 _ANSWERS = [Answer()] * 5 + [Answer(500)] * 2 + [Answer(is_lost=True)]
 
 
