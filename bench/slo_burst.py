@@ -132,9 +132,9 @@ async def _measure(
                 worst_cycle_s = max(worst_cycle_s, time.monotonic() - since_s)
                 at_cycle, since_s = num_cycles(), time.monotonic()
             if committed_s is None:
-                first = book.connection.execute(
+                first = book.connection.exec_driver_sql(
                     "SELECT min(created_ns) FROM outbox WHERE receiver = 'healthy'"
-                ).fetchone()[0]
+                ).scalar()
                 committed_s = None if first is None else first / 1e9
             for received in healthy.accepted():
                 if received.body["commonLabels"]["alertname"] != "SloBudgetBurn":

@@ -35,14 +35,13 @@ from pathlib import Path
 from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.groups import Grouper
-from evenkeel_collector.alerts.outbox import Outbox
-from evenkeel_collector.delivery.delivery import DeliveryPolicy, DeliveryWorker
+from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 from tests.checkout import source_path
 from tests.fixtures.alert_crasher import SLOS
 from tests.fixtures.alert_receiver import AlertReceiver, Answer, Received, serve_alerts
 
 ROOT = Path(__file__).parents[1]
-CRASHER = ROOT / "tests" / "integration" / "alert_crasher.py"
+CRASHER = ROOT / "tests" / "fixtures" / "alert_crasher.py"
 _ANSWERS = [Answer()] * 5 + [Answer(500)] * 2 + [Answer(is_lost=True)]
 
 
@@ -89,7 +88,7 @@ def kill_again_and_again(folder: Path, num_kills: int, seed: int) -> Found:
     transitions = [t for t in reversed(book.transitions(10**6)) if t.state != "inactive"]
     withdrawn = {
         row[0]
-        for row in book.connection.execute(
+        for row in book.connection.exec_driver_sql(
             "SELECT notification_id FROM outbox"
             " WHERE state = 'withdrawn' AND receiver = 'b-refusing'"
         )
@@ -176,7 +175,7 @@ def _deliver_rest(
     try:
         while _is_owing(book):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"still owed: {Outbox(book).count_by_state()}")
+                raise RuntimeError(f"still owed: {book.count_by_state()}")
             time.sleep(0.02)
     finally:
         stop.set()
@@ -185,7 +184,7 @@ def _deliver_rest(
 
 
 def _is_owing(book: AlertBook) -> bool:
-    return bool(Grouper(book).num_untold() or set(Outbox(book).receivers()) - {"a-down"})
+    return bool(Grouper(book).num_untold() or set(book.owed_receivers()) - {"a-down"})
 
 
 def _check_transitions(states: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from evenkeel.slo.receiver import Receiver
 from evenkeel.times import rfc3339
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import DELIVERY_ALERT
-from evenkeel_collector.alerts.outbox import Failing, Outbox
+from evenkeel_collector.alerts.outbox import Failing
 from evenkeel_collector.alerts.state import Condition, Delays
 
 # Errors that may pass by themselves count after so long.
@@ -30,7 +30,7 @@ def delivery_conditions(
 
     It holds while something waits that was refused, so it ends when deliveries work again.
     """
-    failing = Outbox(book).failing(now_ns, PATIENCE_NS)
+    failing = book.failing(now_ns, PATIENCE_NS)
     return [_condition(receiver.name, failing.get(receiver.name)) for receiver in receivers]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -10,15 +9,8 @@ from uuid import uuid4
 
 from evenkeel.slo.receiver import Receiver
 from evenkeel.slo.routing import Inhibitor, InhibitRule, Maintenance
-from evenkeel_collector.alerts.book import (
-    Alert,
-    AlertBook,
-    Details,
-    Notification,
-    Transition,
-    Update,
-)
-from evenkeel_collector.alerts.endings import last_told, withdraw_repetitions
+from evenkeel_collector.alerts.alert import Alert, Details, Transition, Update
+from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.evidence import (
     ANNOTATION,
     GATHERING,
@@ -26,8 +18,12 @@ from evenkeel_collector.alerts.evidence import (
     complete,
     hold_ns,
 )
-from evenkeel_collector.alerts.message import alertmanager_body, fingerprint
-from evenkeel_collector.alerts.newcomers import not_told
+from evenkeel_collector.alerts.notification import (
+    Notification,
+    NotifiedAlert,
+    NotifiedGroup,
+    fingerprint,
+)
 from evenkeel_collector.alerts.silence import Silence, is_silenced
 from evenkeel_collector.alerts.state import Condition, Life, State, step
 
@@ -111,7 +107,7 @@ class AlertEngine:
         wanting = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
         with self._book.transaction():
             unwanted = own - {a.alert_id for a in wanted}
-            withdraw_repetitions(self._book.connection, unwanted, now_ns)
+            self._book.withdraw_repetitions(unwanted, now_ns)
         notifications = [
             again
             for alert in wanted
@@ -124,7 +120,7 @@ class AlertEngine:
             first
             for alert in wanted
             if alert.alert_id not in offered
-            for first in not_told(self._book, self._notifications(alert, receivers, None), now_ns)
+            for first in self._book.not_told(self._notifications(alert, receivers, None), now_ns)
         ]
         num_owed = self._book.add_notifications(notifications, now_ns) if notifications else 0
         self._receivers, self._offered = list(receivers), {a.alert_id for a in wanted}
@@ -132,7 +128,7 @@ class AlertEngine:
 
     def _is_to_repeat(self, alert: Alert, receiver: Receiver, now_ns: int) -> bool:
         labels = fingerprint(alert.details.labels)
-        told = last_told(self._book.connection, receiver.name, labels)
+        told = self._book.last_told(receiver.name, labels)
         is_waiting, told_ns = told or (False, 0)
         since_ns = max(told_ns, alert.life.since_ns)
         return not is_waiting and now_ns - since_ns >= int(receiver.repeat_s * 10**9)
@@ -320,27 +316,21 @@ class AlertEngine:
     def _notifications(
         self, alert: Alert, receivers: Sequence[Receiver], ends_at_ns: int | None
     ) -> tuple[Notification, ...]:
-        status = "firing" if ends_at_ns is None else "resolved"
         labels = _identity(alert.slo, alert.severity, alert.details.labels)
         annotations = alert.details.annotations
         if ends_at_ns is not None:
             # An end does not wait for the evidence of its beginning.
             annotations = complete(annotations, {})
+        told = NotifiedAlert(alert.details.labels, annotations, alert.life.since_ns, ends_at_ns)
         return tuple(
             Notification(
-                notification_id=f"{alert.alert_id}-{status}",
+                notification_id=f"{alert.alert_id}-{told.status}",
                 receiver=receiver.name,
-                fingerprint=fingerprint(alert.details.labels),
-                status=status,
-                body=alertmanager_body(
-                    receiver.base or receiver.name,
-                    alert.details.labels,
-                    annotations,
-                    alert.life.since_ns,
-                    ends_at_ns,
-                    self._dashboard_url,
-                ),
-                group_labels=_group_labels(receiver, alert),
+                alert_id=alert.alert_id,
+                fingerprint=fingerprint(told.labels),
+                alerts=(told,),
+                group=_group(receiver, told),
+                dashboard_url=self._dashboard_url or "",
                 hold_ns=hold_ns(receiver) if _awaits_evidence(alert) else 0,
             )
             for receiver in receivers
@@ -372,7 +362,8 @@ def _awaits_evidence(alert: Alert) -> bool:
     return is_to_come and alert.life.state is State.FIRING
 
 
-def _group_labels(receiver: Receiver, alert: Alert) -> str:
+def _group(receiver: Receiver, alert: NotifiedAlert) -> NotifiedGroup | None:
     if receiver.group is None:
-        return ""
-    return json.dumps(receiver.group.labels_of(alert.details.labels), sort_keys=True)
+        return None
+    labels = receiver.group.labels_of(alert.labels)
+    return NotifiedGroup(labels, alert.labels, alert.annotations)

@@ -7,24 +7,33 @@ alert get the same notification again, under its id.
 
 from __future__ import annotations
 
-import json
 import queue
-import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+from sqlalchemy import Column, ColumnElement, Table, delete, exists, func, select, true, update
+
 from evenkeel.slo.receiver import Receiver, ReceiverType
+from evenkeel_collector.alerts.alert import Details
 from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.outbox import HOLD_NS, IS_OVERTAKEN
+from evenkeel_collector.alerts.state import State
+from evenkeel_collector.alerts.tables import (
+    IS_WAITING,
+    alerts,
+    evidence,
+    group_members,
+    outbox,
+    transitions,
+)
 
 ANNOTATION = "evidence"
 GATHERING = "is being gathered"
 # These keep one record of an alert, and a second notification under the same id changes it. To
 # anybody else it would be a second message, or a second page.
 _UPDATED = (ReceiverType.WEBHOOK, ReceiverType.GENERIC, ReceiverType.ALERTMANAGER)
-# What cannot be updated later may wait this long for its evidence.
-HOLD_NS = 5 * 10**9
 # An attempt that was under way when the evidence came ends within this time.
 _SETTLE_NS = 60 * 10**9
 _URGENCY = {"page": 0}
@@ -122,97 +131,99 @@ class EvidenceBook:
     def awaited(self) -> dict[str, int]:
         """Return the firings that wait for their evidence, with the moment at which they fired."""
         rows = self._connection.execute(
-            "SELECT alert_id, fired_ns FROM evidence WHERE facts IS NULL"
+            select(evidence.c.alert_id, evidence.c.fired_ns).where(evidence.c.facts.is_(None))
         )
-        return {row["alert_id"]: row["fired_ns"] for row in rows}
+        return {alert_id: fired_ns for alert_id, fired_ns in rows}
 
     def add(self, alert_id: str, facts: Mapping[str, str], now_ns: int) -> None:
         """Complete a firing: its state, its history, and the notifications that wait."""
-        of_alert = (f"{alert_id}-firing", f"{alert_id}-resolved")
+        is_waiting = IS_WAITING & ~outbox.c.is_repetition
         with self._book.transaction():
             self._connection.execute(
-                "UPDATE evidence SET facts = ?, gathered_ns = ? WHERE alert_id = ?",
-                (json.dumps(dict(facts)), now_ns, alert_id),
+                update(evidence)
+                .where(evidence.c.alert_id == alert_id)
+                .values(facts=dict(facts), gathered_ns=now_ns)
             )
-            for table in ("alerts", "transitions"):
-                for row in self._connection.execute(
-                    f"SELECT rowid, details FROM {table} WHERE alert_id = ?", (alert_id,)
-                ).fetchall():
-                    details = json.loads(row["details"])
-                    details["annotations"] = complete(details["annotations"], facts)
-                    self._connection.execute(
-                        f"UPDATE {table} SET details = ? WHERE rowid = ?",
-                        (json.dumps(details), row["rowid"]),
-                    )
-            for table, which in (("group_members", "1"), ("outbox", "state = 'waiting'")):
-                for row in self._connection.execute(
-                    f"SELECT number, body FROM {table} WHERE notification_id IN (?, ?) AND {which}",
-                    of_alert,
-                ).fetchall():
-                    self._connection.execute(
-                        f"UPDATE {table} SET body = ? WHERE number = ?",
-                        (_completed_body(row["body"], facts), row["number"]),
-                    )
+            for table in (alerts, transitions):
+                self._complete(table, table.c.details, table.c.alert_id == alert_id, facts)
+            for table, which in ((group_members, true()), (outbox, is_waiting)):
+                self._complete(table, table.c.alerts, which & (table.c.alert_id == alert_id), facts)
             # What was held back for the evidence need not wait any longer.
             self._connection.execute(
-                "UPDATE outbox SET next_attempt_ns = min(next_attempt_ns, created_ns)"
-                " WHERE notification_id IN (?, ?) AND state = 'waiting' AND num_attempts = 0",
-                of_alert,
+                update(outbox)
+                .where(outbox.c.alert_id == alert_id, is_waiting, outbox.c.num_attempts == 0)
+                .values(next_attempt_ns=func.min(outbox.c.next_attempt_ns, outbox.c.created_ns))
             )
+
+    def _complete(
+        self,
+        table: Table,
+        column: Column[Any],
+        which: ColumnElement[bool],
+        facts: Mapping[str, str],
+    ) -> None:
+        keys = list(table.primary_key)
+        for found, *key in self._connection.execute(select(column, *keys).where(which)).all():
+            same_row = [name == value for name, value in zip(keys, key, strict=True)]
+            completed = {column.name: _completed(found, facts)}
+            self._connection.execute(update(table).where(*same_row).values(completed))
 
     def update_receivers(self, receivers: Mapping[str, Receiver], now_ns: int) -> int:
         """Owe an update to those that were sent a firing without its evidence; return how many.
 
         Nobody hears of a firing that has ended, or of which another notification is owed or sent.
         """
-        rows = self._connection.execute(
-            "SELECT alert_id, facts, gathered_ns FROM evidence WHERE facts IS NOT NULL"
-        ).fetchall()
+        gathered = select(evidence).where(evidence.c.facts.is_not(None))
         num_owed = 0
-        for row in rows:
-            facts = json.loads(row["facts"])
+        for row in self._connection.execute(gathered).all():
             with self._book.transaction():
                 # That there is no evidence is worth no notification.
-                if set(facts) - {ANNOTATION}:
-                    num_owed += self._update(row["alert_id"], facts, receivers)
-                if now_ns - row["gathered_ns"] >= _SETTLE_NS:
+                if set(row.facts) - {ANNOTATION}:
+                    num_owed += self._update(row.alert_id, row.facts, receivers)
+                if now_ns - row.gathered_ns >= _SETTLE_NS:
                     self._connection.execute(
-                        "DELETE FROM evidence WHERE alert_id = ?", (row["alert_id"],)
+                        delete(evidence).where(evidence.c.alert_id == row.alert_id)
                     )
         return num_owed
 
     def _update(
         self, alert_id: str, facts: Mapping[str, str], receivers: Mapping[str, Receiver]
     ) -> int:
-        notifications: list[sqlite3.Row] = self._connection.execute(
-            "SELECT number, receiver, body FROM outbox AS told"
-            " WHERE notification_id = ? AND state = 'delivered' AND alert_id IN"
-            " (SELECT alert_id FROM alerts WHERE state = 'firing') AND NOT EXISTS ("
-            "SELECT 1 FROM outbox AS later WHERE later.receiver = told.receiver"
-            " AND later.fingerprint = told.fingerprint AND later.number > told.number)",
-            (f"{alert_id}-firing",),
-        ).fetchall()
+        is_firing = exists().where(alerts.c.alert_id == alert_id, alerts.c.state == State.FIRING)
+        sent = self._connection.execute(
+            select(outbox.c.number, outbox.c.receiver, outbox.c.alerts).where(
+                outbox.c.alert_id == alert_id,
+                outbox.c.state == "delivered",
+                outbox.c.status == "firing",
+                ~outbox.c.is_repetition,
+                is_firing,
+                ~exists().where(IS_OVERTAKEN),
+            )
+        ).all()
         num_owed = 0
-        for notification in notifications:
-            receiver = receivers.get(notification["receiver"])
-            body = _completed_body(notification["body"], facts)
-            if receiver is None or not is_updated(receiver) or body == notification["body"]:
+        for number, name, told in sent:
+            receiver, completed = receivers.get(name), _completed(told, facts)
+            if receiver is None or not is_updated(receiver) or completed == told:
                 continue
             self._connection.execute(
-                "UPDATE outbox SET state = 'waiting', body = ?, num_attempts = 0,"
-                " next_attempt_ns = created_ns, ended_ns = NULL WHERE number = ?",
-                (body, notification["number"]),
+                update(outbox)
+                .where(outbox.c.number == number)
+                .values(
+                    state="waiting",
+                    alerts=completed,
+                    num_attempts=0,
+                    next_attempt_ns=outbox.c.created_ns,
+                    ended_ns=None,
+                )
             )
             num_owed += 1
         return num_owed
 
 
-def _completed_body(body: str, facts: Mapping[str, str]) -> str:
-    """Return the notification with the evidence; unchanged if it has it."""
-    message = json.loads(body)
-    for alert in message["alerts"]:
-        if alert["annotations"].get(ANNOTATION) != GATHERING:
-            return body
-        alert["annotations"] = complete(alert["annotations"], facts)
-    message["commonAnnotations"] = complete(message["commonAnnotations"], facts)
-    return json.dumps(message, ensure_ascii=False)
+def _completed(found: Any, facts: Mapping[str, str]) -> Any:
+    """Return the details, or the alerts of a notification, with the evidence that they await."""
+    if isinstance(found, Details):
+        return replace(found, annotations=complete(found.annotations, facts))
+    if any(alert.annotations.get(ANNOTATION) != GATHERING for alert in found):
+        return found
+    return tuple(replace(alert, annotations=complete(alert.annotations, facts)) for alert in found)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from evenkeel.slo.matchers import Matcher, Operator, matchers_text, parse_matchers
+from evenkeel.slo.matchers import Matcher, Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +29,6 @@ class Silence:
     comment: str
     matchers: tuple[Matcher, ...] = ()
     author: str = ""
-
-    @classmethod
-    def load(cls, row: Sequence[Any]) -> Silence:
-        """Return a silence from a row of the alert book."""
-        silence_id, slo, from_ns, until_ns, comment, text, author = row
-        matchers = parse_matchers(text) if text else ()
-        return cls(silence_id, slo, from_ns, until_ns, comment, matchers, author)
-
-    def row(self) -> tuple[object, ...]:
-        """Return what the alert book keeps, in the order that `load` reads."""
-        text = matchers_text(self.matchers)
-        return self.id, self.slo, self.from_ns, self.until_ns, self.comment, text, self.author
 
     def conditions(self) -> tuple[Matcher, ...]:
         """Return the matchers, also of a silence by the SLO's name."""

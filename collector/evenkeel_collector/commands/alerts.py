@@ -166,7 +166,7 @@ def _run_test(args: argparse.Namespace) -> int:
     import asyncio
 
     from evenkeel.slo.file import read_slo_file
-    from evenkeel_collector.delivery.trial import TrialResult, send_test
+    from evenkeel_collector.delivery.attempt import TrialResult, send_test
 
     file = read_slo_file(args.slos)
     receivers = [r for r in file.receivers if args.receiver in (None, r.name)]

@@ -8,7 +8,7 @@ import sys
 
 from evenkeel.errors import EvenkeelError
 from evenkeel.slo.receiver import Receiver
-from evenkeel_collector.alerts.outbox import QueuedNotification
+from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.address import AddressRefused
 from evenkeel_collector.delivery.apprise_process import DELIVERED, REFUSED, UNKNOWN_ADDRESS
 from evenkeel_collector.delivery.text import text_of, title_of
@@ -22,19 +22,18 @@ class AppriseFailed(EvenkeelError):
         self.is_final = is_final
 
 
-async def send_apprise(receiver: Receiver, notification: QueuedNotification, address: str) -> None:
+async def send_apprise(receiver: Receiver, notification: Notification, address: str) -> None:
     """Send one notification; the process is killed where the caller stops waiting.
 
     Raises:
         AddressRefused: If it would have gone to an address inside, and that is not allowed.
         AppriseFailed: If apprise does not know the address, or the service did not take it.
     """
-    content = json.loads(notification.body)
     # On standard input, not as an argument: the address is a secret.
     message = {
         "url": address,
-        "title": title_of(content),
-        "body": f"{text_of(content)}\nid: {notification.notification_id}",
+        "title": title_of(notification),
+        "body": f"{text_of(notification)}\nid: {notification.notification_id}",
         "is_firing": notification.status == "firing",
         "allow_private": receiver.allow_private,
     }

@@ -6,16 +6,18 @@ import asyncio
 import logging
 import smtplib
 import time
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from uuid import uuid4
 
 import httpx
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.receiver import Receiver, ReceiverType
-from evenkeel_collector.alerts.outbox import QueuedNotification
+from evenkeel_collector.alerts.notification import Notification, NotifiedAlert, fingerprint
 from evenkeel_collector.delivery.address import AddressRefused, ResolvedAddress, find_target
 from evenkeel_collector.delivery.apprise import AppriseFailed, send_apprise
 from evenkeel_collector.delivery.email import send_email
@@ -24,6 +26,8 @@ from evenkeel_collector.delivery.payloads import Posting, make_posting
 # It logs every address at INFO, and a webhook's address is often its secret.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
+# For one attempt, from the connection to the answer.
+TIMEOUT_S = 10.0
 _LONGEST_WAIT_S = 3600.0
 _TOO_MANY = 429
 # What a receiver may answer differently tomorrow by itself; any other 4xx wants somebody to act.
@@ -87,7 +91,7 @@ def _parse_retry_after_s(text: str | None, now: datetime) -> float | None:
 async def deliver(
     client: httpx.AsyncClient,
     receiver: Receiver,
-    notification: QueuedNotification,
+    notification: Notification,
     timeout_s: float,
     threads: Executor | None = None,
 ) -> DeliveryResult:
@@ -125,7 +129,7 @@ async def deliver(
 async def _attempt(
     client: httpx.AsyncClient,
     receiver: Receiver,
-    notification: QueuedNotification,
+    notification: Notification,
     timeout_s: float,
     threads: Executor | None,
 ) -> DeliveryResult:
@@ -147,7 +151,7 @@ async def _attempt(
 async def _post(
     client: httpx.AsyncClient,
     posting: Posting,
-    notification: QueuedNotification,
+    notification: Notification,
     target: ResolvedAddress,
 ) -> DeliveryResult:
     url = httpx.URL(posting.url)
@@ -172,3 +176,33 @@ async def _post(
         return read_outcome(
             response.status_code, response.headers.get("retry-after"), datetime.now(UTC)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """What one receiver made of a test; `error` is '' when it accepted."""
+
+    receiver: str
+    is_delivered: bool
+    error: str
+
+
+async def send_test(receivers: Sequence[Receiver]) -> list[TrialResult]:
+    """Send each receiver one test notification past the outbox, without a retry."""
+    labels = {"alertname": "EvenkeelTest", "slo": "test", "severity": "ticket"}
+    summary = "Test notification: evenkeel reaches this receiver; nothing is wrong"
+    results = []
+    async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
+        for receiver in receivers:
+            now_ns = time.time_ns()
+            notification = Notification(
+                notification_id=f"test-{uuid4().hex}",
+                receiver=receiver.name,
+                alert_id="test",
+                fingerprint=fingerprint(labels),
+                alerts=(NotifiedAlert(labels, {"summary": summary}, now_ns),),
+                created_ns=now_ns,
+            )
+            outcome = await deliver(client, receiver, notification, TIMEOUT_S)
+            results.append(TrialResult(receiver.name, outcome.is_delivered, outcome.error))
+    return results

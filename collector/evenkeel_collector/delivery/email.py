@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import smtplib
 import socket
 import ssl
@@ -12,26 +11,25 @@ from email.message import EmailMessage
 from urllib.parse import urlsplit
 
 from evenkeel.slo.receiver import Receiver
-from evenkeel_collector.alerts.outbox import QueuedNotification
+from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.delivery.address import ResolvedAddress
 from evenkeel_collector.delivery.text import text_of, title_of
 
 
-def make_email(receiver: Receiver, notification: QueuedNotification) -> EmailMessage:
+def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
     """Return the message; its id is the notification's, so that mail programs see a repetition."""
-    content = json.loads(notification.body)
     message = EmailMessage()
-    message["Subject"] = title_of(content)
+    message["Subject"] = title_of(notification)
     message["From"] = receiver.sender
     message["To"] = ", ".join(receiver.recipients)
     message["Message-ID"] = f"<{notification.notification_id}@evenkeel>"
-    message["References"] = f"<{notification.notification_id.partition('-')[0]}@evenkeel>"
-    message.set_content(text_of(content))
+    message["References"] = f"<{notification.alert_id}@evenkeel>"
+    message.set_content(text_of(notification))
     return message
 
 
 def send_email(
-    receiver: Receiver, notification: QueuedNotification, target: ResolvedAddress, timeout_s: float
+    receiver: Receiver, notification: Notification, target: ResolvedAddress, timeout_s: float
 ) -> None:
     """Send it; blocks for about `timeout_s` at most.
 

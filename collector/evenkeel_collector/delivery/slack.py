@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
+
 # Slack's own limits: characters of a text, of a header, and blocks of a message.
 _TEXT_LIMIT = 2900
 _HEADER_LIMIT = 150
@@ -24,25 +26,25 @@ _FACTS = (
 Block = dict[str, Any]
 
 
-def slack_message(title: str, message: Mapping[str, Any]) -> dict[str, Any]:
+def slack_message(title: str, notification: Notification) -> dict[str, Any]:
     """Return the body of one notification, about one alert or a group of them."""
     header = {"type": "plain_text", "text": title[:_HEADER_LIMIT]}
     blocks: list[Block] = [{"type": "header", "text": header}]
-    alerts = message["alerts"]
+    alerts = notification.alerts
     if len(alerts) == 1:
         blocks += _alert_blocks(alerts[0])
     else:
         blocks += [_text(_alert_line(alert)) for alert in alerts[:_MOST_ALERTS]]
-        num_left = len(alerts) - _MOST_ALERTS + message.get("truncatedAlerts", 0)
+        num_left = len(alerts) - _MOST_ALERTS + notification.num_left_out
         if num_left > 0:
             blocks.append(_text(f"and {num_left} more"))
     return {"text": title, "blocks": blocks}
 
 
-def _alert_blocks(alert: Mapping[str, Any]) -> list[Block]:
-    notes = alert["annotations"]
+def _alert_blocks(alert: NotifiedAlert) -> list[Block]:
+    notes = alert.annotations
     blocks: list[Block] = []
-    if alert["status"] != "resolved":
+    if alert.status != "resolved":
         if "description" in notes:
             blocks.append(_text(_escape(notes["description"])))
         fields = [{"type": "mrkdwn", "text": _fact(n, notes)} for n in _FIELDS if n in notes]
@@ -61,10 +63,10 @@ def _alert_blocks(alert: Mapping[str, Any]) -> list[Block]:
     return blocks
 
 
-def _alert_line(alert: Mapping[str, Any]) -> str:
-    notes, labels = alert["annotations"], alert["labels"]
+def _alert_line(alert: NotifiedAlert) -> str:
+    notes, labels = alert.annotations, alert.labels
     severity = labels.get("severity", "alert")
-    word = "resolved" if alert["status"] == "resolved" else f"{severity} firing"
+    word = "resolved" if alert.status == "resolved" else f"{severity} firing"
     summary = _escape(notes.get("summary", labels.get("alertname", "alert")))
     cause = f"\n{_fact('top_cause', notes)}" if word != "resolved" and "top_cause" in notes else ""
     link = f"\n<{_escape(notes['dashboard'])}|Show it>" if "dashboard" in notes else ""

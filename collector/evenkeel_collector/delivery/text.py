@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from evenkeel.times import rfc3339
+from evenkeel_collector.alerts.notification import Notification
 
 
-def title_of(message: Mapping[str, Any]) -> str:
+def title_of(notification: Notification) -> str:
     """Return one line: what an alert says of itself, or how many of a group fire and ended."""
-    alerts = message["alerts"]
+    alerts = notification.alerts
     if len(alerts) == 1:
         (alert,) = alerts
-        labels = alert["labels"]
-        summary = alert["annotations"].get("summary", labels.get("alertname", "alert"))
-        is_over = alert["status"] == "resolved"
-        word = "Resolved" if is_over else labels.get("severity", "alert").capitalize()
+        summary = alert.annotations.get("summary", alert.labels.get("alertname", "alert"))
+        is_over = alert.status == "resolved"
+        word = "Resolved" if is_over else alert.labels.get("severity", "alert").capitalize()
         return " ".join(f"{word}: {summary}".split())
-    num_firing = sum(alert["status"] == "firing" for alert in alerts)
+    num_firing = sum(alert.status == "firing" for alert in alerts)
     num_over = len(alerts) - num_firing
     counts = [f"{n} {word}" for n, word in ((num_firing, "firing"), (num_over, "resolved")) if n]
-    group = ", ".join(f"{name}={value}" for name, value in message["groupLabels"].items())
+    labels = notification.group.labels if notification.group is not None else {}
+    group = ", ".join(f"{name}={value}" for name, value in labels.items())
     return " ".join(f"{', '.join(counts)}: {group}".split())
 
 
-def text_of(message: Mapping[str, Any]) -> str:
-    """Return every alert with its annotations and labels, one fact a line."""
+def text_of(notification: Notification) -> str:
+    """Return every alert with its annotations and labels, one fact per line."""
     blocks = []
-    for alert in message["alerts"]:
-        lines = [f"{alert['status']} since {alert['startsAt']}"]
-        lines += [f"{name}: {text}" for name, text in alert["annotations"].items()]
-        lines += ["", *(f"{name}={value}" for name, value in sorted(alert["labels"].items()))]
+    for alert in notification.alerts:
+        lines = [f"{alert.status} since {rfc3339(alert.starts_at_ns)}"]
+        lines += [f"{name}: {text}" for name, text in alert.annotations.items()]
+        lines += ["", *(f"{name}={value}" for name, value in sorted(alert.labels.items()))]
         blocks.append("\n".join(lines))
-    if message.get("truncatedAlerts"):
-        blocks.append(f"and {message['truncatedAlerts']} more")
+    if notification.num_left_out:
+        blocks.append(f"and {notification.num_left_out} more")
     return "\n\n".join(blocks) + "\n"

@@ -16,7 +16,6 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.slo.matchers import Matcher, Operator, check_selective, parse_matchers
 from evenkeel.times import parse_time_ns, rfc3339
 from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
-from evenkeel_collector.alerts.outbox import Outbox
 from evenkeel_collector.alerts.silence import Silence, subject_of
 from evenkeel_collector.alerts.state import State
 from evenkeel_collector.slo.corrections import (
@@ -160,9 +159,8 @@ def _end_silence(book: AlertBook, order: EndSilence, now_ns: int) -> dict[str, A
 
 
 def _replay(book: AlertBook, order: Replay, now_ns: int) -> dict[str, Any]:
-    outbox = Outbox(book)
-    num_replayed = outbox.replay(now_ns, order.number)
-    left = outbox.dead()
+    num_replayed = book.replay(now_ns, order.number)
+    left = book.dead()
     if order.number is not None and not num_replayed:
         if any(dead.number == order.number for dead in left):
             raise ConfigurationError(

@@ -9,9 +9,10 @@ from typing import Any
 
 from evenkeel.slo.matchers import matchers_text
 from evenkeel.times import rfc3339
-from evenkeel_collector.alerts.book import Alert, AlertBook, Transition
+from evenkeel_collector.alerts.alert import Alert, Transition
+from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.groups import Grouper
-from evenkeel_collector.alerts.outbox import Outbox, QueuedNotification
+from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.alerts.state import State
 
@@ -24,7 +25,7 @@ class Listing:
     transitions: tuple[Transition, ...]
     silences: tuple[Silence, ...]
     now_ns: int
-    dead_letters: tuple[QueuedNotification, ...]
+    dead_letters: tuple[Notification, ...]
     num_by_state: Mapping[str, int]
     acknowledged: Mapping[str, str]
     num_in_groups: int
@@ -38,14 +39,13 @@ def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
     """
     book = AlertBook(path, create=False)
     try:
-        outbox = Outbox(book)
         return Listing(
             tuple(book.alerts()),
             tuple(book.transitions(limit)),
             tuple(book.silences_until(now_ns)),
             now_ns,
-            tuple(outbox.dead()),
-            outbox.count_by_state(),
+            tuple(book.dead()),
+            book.count_by_state(),
             book.acknowledged(),
             Grouper(book).num_untold(),
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sqlalchemy import insert, select, update
+
 from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.tables import as_row, corrections
 
 MINUTE_NS = 60 * 10**9
 
@@ -56,39 +58,25 @@ class Corrections:
     """The corrections in an alert book; none is ever deleted."""
 
     def __init__(self, book: AlertBook) -> None:
-        self._connection: sqlite3.Connection = book.connection
+        self._connection = book.connection
 
     def all(self) -> tuple[Correction, ...]:
         """Return every correction, including revoked ones, oldest range first."""
-        rows = self._connection.execute("SELECT * FROM corrections ORDER BY from_ns, id")
+        rows = self._connection.execute(
+            select(corrections).order_by(corrections.c.from_ns, corrections.c.id)
+        )
         return tuple(Correction(*row) for row in rows)
 
     def add(self, correction: Correction) -> None:
         """Add a correction."""
-        self._connection.execute(
-            "INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
-            (
-                correction.id,
-                correction.slo,
-                correction.from_ns,
-                correction.until_ns,
-                correction.reason,
-                correction.author,
-                correction.comment,
-                correction.created_ns,
-            ),
-        )
+        self._connection.execute(insert(corrections).values(as_row(correction)))
 
     def revoke(self, correction_id: str, author: str, now_ns: int) -> bool:
         """Revoke a correction; return whether it was in force."""
-        return (
-            self._connection.execute(
-                "UPDATE corrections SET revoked_ns = ?, revoked_by = ?"
-                " WHERE id = ? AND revoked_ns IS NULL",
-                (now_ns, author, correction_id),
-            ).rowcount
-            > 0
-        )
+        is_in_force = (corrections.c.id == correction_id) & corrections.c.revoked_ns.is_(None)
+        revoked = update(corrections).where(is_in_force)
+        values = {"revoked_ns": now_ns, "revoked_by": author}
+        return self._connection.execute(revoked.values(values)).rowcount > 0
 
 
 def corrections_of(slo: str, corrections: Iterable[Correction]) -> tuple[Correction, ...]:

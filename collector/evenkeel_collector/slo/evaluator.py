@@ -16,7 +16,8 @@ from evenkeel.errors import StoreError
 from evenkeel.slo.arithmetic import Counts, Severity
 from evenkeel.slo.model import Slo, SloFile
 from evenkeel.slo.series import SloStatus, WindowBurn
-from evenkeel_collector.alerts.book import AlertBook, Transition
+from evenkeel_collector.alerts.alert import Transition
+from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.delivery_health import delivery_conditions, delivery_key
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.evidence import EvidenceDesk

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from evenkeel.errors import StoreError
 from evenkeel.slo.receiver import Receiver
@@ -161,7 +162,7 @@ class Gatherer:
                     since_ns = max(fired_ns, self._began_ns)
                     if now_ns - since_ns > (OVERALL_S + 2 * ALERT_S) * 1e9:
                         self._add(evidence, alert_id, _TOO_LATE)
-            except sqlite3.Error as error:
+            except SQLAlchemyError as error:
                 logger.error("late evidence cannot be written, retrying error=%s", error)
                 self._stop.wait(1.0)
 
@@ -169,7 +170,7 @@ class Gatherer:
         while True:
             try:
                 evidence.add(alert_id, facts, time.time_ns())
-            except sqlite3.Error as error:
+            except SQLAlchemyError as error:
                 logger.error("evidence cannot be written, retrying error=%s", error)
                 if self._stop.wait(1.0):
                     return

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel.guard import ErrorGuard
@@ -20,7 +21,7 @@ from evenkeel.slo.series import SloStatus
 from evenkeel.watched_file import WatchedFile
 from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
 from evenkeel_collector.alerts.evidence import EvidenceDesk
-from evenkeel_collector.delivery.delivery import DeliveryPolicy, DeliveryWorker
+from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 from evenkeel_collector.slo.budget import promotion_freezes
 from evenkeel_collector.slo.context import CollectorContext
 from evenkeel_collector.slo.evaluator import Evaluator
@@ -123,7 +124,7 @@ class SloService:
         failures = ErrorGuard(
             logger.error,
             "slo evaluation failed, retrying error=%s",
-            expected=(EvenkeelError, sqlite3.Error),
+            expected=(EvenkeelError, SQLAlchemyError),
             count=self._metrics.failures.inc,
         )
         while not self._stop.is_set():
@@ -171,7 +172,7 @@ class SloService:
                     if not evaluator.is_store_gone:
                         self._heartbeat.beat()
                     self._freeze_promotions(evaluator.slos, verdicts, now_ns)
-                except (EvenkeelError, sqlite3.Error) as error:
+                except (EvenkeelError, SQLAlchemyError) as error:
                     failures.record(error)
                 if failures.num_errors == num_before and failures.clear():
                     logger.info("slo evaluation recovered")

@@ -27,8 +27,8 @@ from evenkeel.slo.query import CountedIndicator, Span, eval_parameters, event_pa
 from evenkeel.slo.series import SloStatus
 from evenkeel.store import read_query
 from evenkeel.times import to_datetime
-from evenkeel_collector.alerts.book import Transition
-from evenkeel_collector.alerts.message import fingerprint
+from evenkeel_collector.alerts.alert import Transition
+from evenkeel_collector.alerts.notification import fingerprint
 from evenkeel_collector.alerts.state import State
 from evenkeel_collector.store.sql import MAX_QUERY_SIZE, quote
 

@@ -68,7 +68,7 @@ def test_an_alert_fires_with_evidence_and_is_history_once(client: Any, tmp_path:
         "service": "support",
     }
     # A crash after the insert and before the mark: the transition is written a second time.
-    book.connection.execute("UPDATE transitions SET is_stored = 0")
+    book.connection.exec_driver_sql("UPDATE transitions SET is_stored = 0")
     engine.cycle(NOW + S // 10)
     rows = client.query(
         "SELECT severity, from_state, state, starts_at = time, burn_long > factor "

@@ -11,7 +11,6 @@ from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.slo.receiver import Receiver, ReceiverType
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.alerts.outbox import Outbox
 from evenkeel_collector.delivery.payloads import make_posting
 from evenkeel_collector.slo.store import SloStore
 from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
@@ -66,7 +65,7 @@ def test_an_alert_says_what_changed_and_what_it_costs(client: Any, tmp_path: Pat
     )
     assert notes["control_action"].startswith("cache: serve from 0.95 -> draft at 2026-11-20T09:59")
     # As a person in Slack sees it.
-    (letter, *_) = (x for x in Outbox(book).due(NOW + S) if x.status == "firing")
+    (letter, *_) = (x for x in book.due(NOW + S) if x.status == "firing")
     slack = Receiver("r", "https://hooks.slack.com/x", ReceiverType.SLACK)
     blocks = json.loads(make_posting(slack, letter, NOW).body)["blocks"]
     texts = [block["text"]["text"] for block in blocks if "text" in block]

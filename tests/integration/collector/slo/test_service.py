@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.freeze import read_freezes
-from evenkeel_collector.delivery.delivery import DeliveryPolicy
+from evenkeel_collector.delivery.worker import DeliveryPolicy
 from evenkeel_collector.slo import service as slo_service
 from evenkeel_collector.slo.context import CollectorContext
 from evenkeel_collector.store.storage import Storage

@@ -10,11 +10,10 @@ import pytest
 from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
-from evenkeel_collector.alerts.evidence import HOLD_NS
 from evenkeel_collector.alerts.groups import Grouper
-from evenkeel_collector.alerts.outbox import Outbox
+from evenkeel_collector.alerts.outbox import HOLD_NS
 from evenkeel_collector.alerts.state import Condition, Delays
-from evenkeel_collector.delivery.queue import Clock
+from evenkeel_collector.delivery.receiver_queue import Clock
 
 S = 10**9
 NOW = 1_795_168_800 * S
@@ -35,26 +34,26 @@ def book(tmp_path: Path) -> Iterator[AlertBook]:
 def test_what_was_never_tried_is_due_whatever_the_clock_said(book: AlertBook, back_ns: int) -> None:
     """The evaluation counts a clock that is set back as standing still."""
     AlertEngine(book).observe([CHAT], [PAGER], NOW)
-    assert len(Outbox(book).due(NOW - back_ns)) == 1
+    assert len(book.due(NOW - back_ns)) == 1
 
 
 def test_what_is_held_back_for_its_evidence_is_held_back_no_longer_than_that(
     book: AlertBook,
 ) -> None:
     AlertEngine(book).observe([CHAT], [PAGER], NOW)
-    book.connection.execute("UPDATE outbox SET next_attempt_ns = ?", (NOW + HOLD_NS,))
-    assert Outbox(book).due(NOW) == []
-    assert len(Outbox(book).due(NOW + HOLD_NS)) == 1
-    assert len(Outbox(book).due(NOW - 3600 * S)) == 1
+    book.connection.exec_driver_sql("UPDATE outbox SET next_attempt_ns = ?", (NOW + HOLD_NS,))
+    assert book.due(NOW) == []
+    assert len(book.due(NOW + HOLD_NS)) == 1
+    assert len(book.due(NOW - 3600 * S)) == 1
 
 
 @pytest.mark.parametrize("back_ns", BACK[2:])
 def test_a_retry_waits_no_longer_than_any_receiver_may_ask(book: AlertBook, back_ns: int) -> None:
     AlertEngine(book).observe([CHAT], [PAGER], NOW)
-    (notification,) = Outbox(book).due(NOW)
-    Outbox(book).mark_failed(notification.number, "answered 503", NOW + 3600 * S, NOW)
-    assert Outbox(book).due(NOW) == []
-    assert len(Outbox(book).due(NOW - back_ns)) == 1
+    (notification,) = book.due(NOW)
+    book.mark_failed(notification.number, "answered 503", NOW + 3600 * S, NOW)
+    assert book.due(NOW) == []
+    assert len(book.due(NOW - back_ns)) == 1
 
 
 @pytest.mark.parametrize("back_ns", BACK[1:])

@@ -11,7 +11,6 @@ from evenkeel.slo.file_routing import by_severity
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
-from evenkeel_collector.alerts.outbox import Outbox
 from evenkeel_collector.alerts.state import Condition, Delays
 
 S = 10**9
@@ -40,8 +39,8 @@ def condition(slo: str, holds: bool = True, severity: str = "page") -> Condition
 
 
 def deliver(book: AlertBook, at_ns: int) -> None:
-    for notification in Outbox(book).due(at_ns):
-        Outbox(book).mark_delivered(notification.number, at_ns)
+    for notification in book.due(at_ns):
+        book.mark_delivered(notification.number, at_ns)
 
 
 @pytest.mark.parametrize("holds", [True, False])
@@ -52,13 +51,13 @@ def test_repetitions_of_one_engine_are_not_withdrawn_by_the_other(
     slos.observe([condition("chat")], [PAGER], NOW)
     watch.observe([condition("watch")], [PAGER], NOW)
     watch.observe([condition("watch", holds)], [PAGER], NOW + S)
-    while Outbox(book).due(NOW + S):
+    while book.due(NOW + S):
         deliver(book, NOW + S)
     at_ns = NOW + 70 * S
     assert slos.repeat([PAGER], at_ns) == 1
     assert watch.repeat([PAGER], at_ns) == (1 if holds else 0)
     slos.repeat([PAGER], at_ns)
-    assert len(Outbox(book).due(at_ns)) == (2 if holds else 1)
+    assert len(book.due(at_ns)) == (2 if holds else 1)
 
 
 def test_what_one_engine_withholds_is_not_forgotten_by_the_other(book: AlertBook) -> None:

@@ -1,6 +1,5 @@
 """Receivers that come and go while alerts flap: in the end each knows what fires and what ended."""
 
-import json
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +12,6 @@ from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.groups import Grouper
-from evenkeel_collector.alerts.outbox import Outbox
 from evenkeel_collector.alerts.state import Condition, Delays
 
 S = 10**9
@@ -35,7 +33,7 @@ class Case:
 
     def __init__(self, book: AlertBook, receiver: Receiver) -> None:
         self.book, self.receiver = book, receiver
-        self.engine, self.grouper, self.outbox = AlertEngine(book), Grouper(book), Outbox(book)
+        self.engine, self.grouper, self.outbox = AlertEngine(book), Grouper(book), book
         self.known: dict[Key, str] = {}
 
     def restart(self) -> None:
@@ -57,9 +55,8 @@ class Case:
                 self.outbox.mark_failed(notification.number, "answered 503", now_ns + S, now_ns)
                 continue
             self.outbox.mark_delivered(notification.number, now_ns)
-            for alert in json.loads(notification.body)["alerts"]:
-                labels = alert["labels"]
-                self.known[labels["slo"], labels["severity"]] = alert["status"]
+            for alert in notification.alerts:
+                self.known[alert.labels["slo"], alert.labels["severity"]] = alert.status
 
 
 def _labels(slo: str, severity: str) -> dict[str, str]:
@@ -73,7 +70,7 @@ def test_after_outages_a_receiver_knows_what_fires(
 ) -> None:
     draw = random.Random(seed)
     book = AlertBook(tmp_path / "alerts.db")
-    book.connection.execute("PRAGMA synchronous = OFF")
+    book.connection.exec_driver_sql("PRAGMA synchronous = OFF")
     case = Case(book, receiver)
     firing = {(slo, severity): False for slo in "xyz" for severity in ("page", "ticket")}
     second, is_down = 0, False

@@ -11,10 +11,10 @@ from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.file_routing import by_severity
 from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook, Silence
-from evenkeel_collector.alerts.endings import GRACE_NS, LONGEST_NS
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.groups import Grouper
-from evenkeel_collector.alerts.outbox import Outbox, QueuedNotification
+from evenkeel_collector.alerts.notification import Notification
+from evenkeel_collector.alerts.outbox import GRACE_NS, LONGEST_NS
 from evenkeel_collector.alerts.state import Condition, Delays
 
 S = 10**9
@@ -35,8 +35,8 @@ def condition(holds: bool = True, severity: str = "page") -> Condition:
     return Condition("chat", severity, holds, Delays(), labels, {}, dict)
 
 
-def due(book: AlertBook, second: int) -> list[QueuedNotification]:
-    return Outbox(book).due(NOW + second * S)
+def due(book: AlertBook, second: int) -> list[Notification]:
+    return book.due(NOW + second * S)
 
 
 def deliver(book: AlertBook, second: int) -> list[str]:
@@ -44,7 +44,7 @@ def deliver(book: AlertBook, second: int) -> list[str]:
     ids = []
     while notifications := due(book, second):
         for notification in notifications:
-            Outbox(book).mark_delivered(notification.number, NOW + second * S)
+            book.mark_delivered(notification.number, NOW + second * S)
             ids.append(notification.notification_id)
     return ids
 
@@ -79,7 +79,7 @@ def test_a_repetition_that_waits_is_withdrawn_when_the_alert_ends(book: AlertBoo
     engine.observe([condition(holds=False)], [PAGER], NOW + 75 * S)
     assert [notification.status for notification in due(book, 75)] == ["resolved"]
     assert engine.repeat([PAGER], NOW + 500 * S) == 0
-    assert Outbox(book).count_by_state() == {
+    assert book.count_by_state() == {
         "waiting": 1, "delivered": 1, "dead": 0, "withdrawn": 1,
     }  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_a_failed_attempt_does_not_bring_a_withdrawn_repetition_back(book: Alert
     engine = fire_and_repeat(book)
     (under_way,) = due(book, 71)
     engine.observe([condition(holds=False)], [PAGER], NOW + 75 * S)
-    Outbox(book).mark_failed(under_way.number, "answered 500", NOW, NOW)
+    book.mark_failed(under_way.number, "answered 500", NOW, NOW)
     assert [notification.status for notification in due(book, 76)] == ["resolved"]
 
 
@@ -139,7 +139,7 @@ def test_a_group_is_not_repeated_for_what_is_inhibited(book: AlertBook) -> None:
 
 
 def test_a_groups_repetition_is_withdrawn_when_everything_in_it_has_ended(book: AlertBook) -> None:
-    engine, grouper, outbox = AlertEngine(book), Grouper(book), Outbox(book)
+    engine, grouper, outbox = AlertEngine(book), Grouper(book), book
     engine.observe([condition()], [GROUPED], NOW)
     grouper.flush({"on-call": GROUPED}, NOW)
     deliver(book, 0)
@@ -153,7 +153,7 @@ def test_a_groups_repetition_is_withdrawn_when_everything_in_it_has_ended(book: 
 
 
 def test_a_group_is_never_given_up_while_anything_in_it_fires(book: AlertBook) -> None:
-    engine, grouper, outbox = AlertEngine(book), Grouper(book), Outbox(book)
+    engine, grouper, outbox = AlertEngine(book), Grouper(book), book
     engine.observe([condition()], [GROUPED], NOW)
     grouper.flush({"on-call": GROUPED}, NOW)
     (notification,) = due(book, 0)
@@ -171,7 +171,7 @@ def test_a_group_is_never_given_up_while_anything_in_it_fires(book: AlertBook) -
 
 
 def test_a_page_has_no_end_before_its_alert_has(book: AlertBook) -> None:
-    engine, outbox = AlertEngine(book), Outbox(book)
+    engine, outbox = AlertEngine(book), book
     engine.observe([condition()], [PAGER], NOW)
     (notification,) = due(book, 0)
     for second in range(0, 7 * 86400, 3600):
@@ -192,7 +192,7 @@ def test_a_page_has_no_end_before_its_alert_has(book: AlertBook) -> None:
 
 
 def test_a_replayed_page_whose_alert_is_long_over_is_not_tried_for_ever(book: AlertBook) -> None:
-    engine, outbox = AlertEngine(book), Outbox(book)
+    engine, outbox = AlertEngine(book), book
     engine.observe([condition()], [PAGER], NOW)
     (notification,) = due(book, 0)
     outbox.mark_dead(notification.number, "gone", NOW)

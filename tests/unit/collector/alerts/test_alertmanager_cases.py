@@ -1,6 +1,5 @@
 """Alertmanager's acceptance cases as timelines; docs/guide/alerts.md says which hold."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import time
@@ -17,7 +16,6 @@ from evenkeel.slo.routing import InhibitRule, Maintenance
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.groups import Grouper
-from evenkeel_collector.alerts.outbox import Outbox
 from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.alerts.state import Condition, Delays
 
@@ -53,7 +51,7 @@ class Timeline:
         self.engine.repeat(self.receivers, now_ns)
         Grouper(self.book).flush({r.name: r for r in self.receivers}, now_ns)
         told: dict[str, Told] = {}
-        outbox = Outbox(self.book)
+        outbox = self.book
         # As its queue has it: nothing goes to a receiver while it is muted.
         muted = {r.name for r in self.receivers if r.is_muted(now_ns)}
         while due := [each for each in outbox.due(now_ns) if each.receiver not in muted]:
@@ -63,8 +61,7 @@ class Timeline:
                     outbox.mark_failed(notification.number, "503", now_ns + S, now_ns)
                     continue
                 told.setdefault(notification.receiver, []).extend(
-                    (alert["labels"]["slo"], alert["status"])
-                    for alert in json.loads(notification.body)["alerts"]
+                    (alert.labels["slo"], alert.status) for alert in notification.alerts
                 )
                 outbox.mark_delivered(notification.number, now_ns)
         return {name: sorted(alerts) for name, alerts in told.items()}

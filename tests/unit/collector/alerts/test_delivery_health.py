@@ -1,9 +1,6 @@
 """The alert about a receiver that takes no notifications, and books of before."""
 
-import json
-import sqlite3
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,7 @@ from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.delivery_health import PATIENCE_NS, delivery_conditions, delivery_key
 from evenkeel_collector.alerts.engine import AlertEngine
-from evenkeel_collector.alerts.outbox import Outbox, QueuedNotification
+from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.alerts.state import Condition, Delays, State
 
 S = 10**9
@@ -32,7 +29,7 @@ class Office:
     """An engine that also looks at deliveries; receivers `refuse` or take what they are owed."""
 
     def __init__(self, book: AlertBook, *receivers: Receiver) -> None:
-        self.book, self.receivers, self.outbox = book, receivers, Outbox(book)
+        self.book, self.receivers, self.outbox = book, receivers, book
         self.engine = AlertEngine(book)
 
     def cycle(self, second: int, *conditions: Condition) -> list[str]:
@@ -41,9 +38,7 @@ class Office:
         changes = self.engine.observe(found, self.receivers, now_ns)
         return [f"{change.slo} {change.state}" for change in changes]
 
-    def send(
-        self, second: int, *refusing: str, error: str = "answered 401"
-    ) -> list[QueuedNotification]:
+    def send(self, second: int, *refusing: str, error: str = "answered 401") -> list[Notification]:
         """Attempt what is due once; return what was accepted."""
         now_ns, accepted = NOW + second * S, []
         for notification in self.outbox.due(2**62):
@@ -62,10 +57,10 @@ def test_a_refusal_is_told_through_the_others_until_deliveries_work(book: AlertB
     assert office.cycle(10) == ["delivery/a firing"]
     (told,) = office.send(11, "a")
     assert told.receiver == "b"
-    alert = json.loads(told.body)["alerts"][0]
-    assert alert["labels"]["alertname"] == "SloDeliveryFailing"
-    assert alert["labels"]["receiver"] == "a"
-    assert alert["annotations"]["summary"] == "receiver a gets no notifications: answered 401"
+    alert = told.alerts[0]
+    assert alert.labels["alertname"] == "SloDeliveryFailing"
+    assert alert.labels["receiver"] == "a"
+    assert alert.annotations["summary"] == "receiver a gets no notifications: answered 401"
     assert office.cycle(20) == []
     assert [x.receiver for x in office.send(21)] == ["a"]
     assert office.cycle(30) == ["delivery/a resolved"]
@@ -88,7 +83,7 @@ def test_there_is_one_alert_a_receiver_when_all_of_them_fail(book: AlertBook) ->
         changes += office.cycle(second, CHAT)
         office.send(second + 1, "a", "b")
     assert changes == ["chat firing", "delivery/a firing", "delivery/b firing"]
-    assert Outbox(book).count_by_state()["waiting"] == 4
+    assert book.count_by_state()["waiting"] == 4
     for second in range(7200, 7300, 30):
         office.send(second)
         changes += office.cycle(second, CHAT)
@@ -98,9 +93,9 @@ def test_there_is_one_alert_a_receiver_when_all_of_them_fail(book: AlertBook) ->
 def test_an_outage_counts_after_ten_minutes(book: AlertBook) -> None:
     office = Office(book, A, B)
     office.cycle(0, CHAT)
-    (to_a, to_b) = Outbox(book).due(NOW)
-    Outbox(book).mark_delivered(to_b.number, NOW)
-    Outbox(book).mark_failed(to_a.number, "answered 503", NOW, NOW)
+    (to_a, to_b) = book.due(NOW)
+    book.mark_delivered(to_b.number, NOW)
+    book.mark_failed(to_a.number, "answered 503", NOW, NOW)
     before = PATIENCE_NS // S - 1
     assert office.cycle(before) == []
     assert office.cycle(before + 1) == ["delivery/a firing"]
@@ -123,8 +118,8 @@ def test_a_resolution_that_was_given_up_keeps_it_firing_until_something_gets_thr
     office.cycle(10, over)
     office.send(11, "a")
     office.cycle(20)
-    (notification,) = Outbox(book).overdue("a", 2**62)
-    Outbox(book).give_up(notification, NOW + 86500 * S)
+    (notification,) = book.overdue("a", 2**62)
+    book.give_up(notification, NOW + 86500 * S)
     assert office.cycle(86501) == []
     office.cycle(86510, CHAT)
     office.send(86511)
@@ -138,50 +133,3 @@ def test_a_receiver_that_left_the_file_ends_its_alert(book: AlertBook) -> None:
     office.cycle(10)
     office.engine.resolve_absent({("chat", "page"), delivery_key("b")}, [B], NOW + 20 * S)
     assert office.engine.alerts[delivery_key("a")].life.state is State.RESOLVED
-
-
-def old_book(path: Path) -> sqlite3.Connection:
-    """A book of version 3."""
-    connection = sqlite3.connect(path)
-    for number in (1, 2, 3):
-        name = f"schema_{number}.sql"
-        connection.executescript(
-            (files("evenkeel_collector.alerts") / name).read_text(encoding="utf-8")
-        )
-    return connection
-
-
-def test_pages_that_were_given_up_are_tried_again_after_an_upgrade(tmp_path: Path) -> None:
-    path = tmp_path / "alerts.db"
-    old = old_book(path)
-    for alert_id, state in (("fires", "firing"), ("over", "resolved")):
-        old.execute(
-            "INSERT INTO alerts VALUES (?, 'page', ?, 1, 1, ?, 1, '{}')",
-            (alert_id, state, alert_id),
-        )
-    notifications = [
-        ("fires-firing", "a", "f", "firing", "dead"),
-        ("fires-firing", "b", "f", "firing", "delivered"),
-        ("fires-firing-1", "b", "f", "firing", "waiting"),
-        ("fires-firing-2", "b", "f", "firing", "waiting"),
-        ("over-firing", "a", "o", "firing", "dead"),
-        ("over-firing-7", "a", "o", "firing", "waiting"),
-        ("over-resolved", "a", "o", "resolved", "waiting"),
-    ]
-    old.executemany(
-        "INSERT INTO outbox (notification_id, receiver, fingerprint, status, state, body,"
-        " next_attempt_ns, created_ns) VALUES (?, ?, ?, ?, ?, '{}', 5, 5)",
-        notifications,
-    )
-    old.commit()
-    old.close()
-    book = AlertBook(path)
-    states = book.connection.execute("SELECT state FROM outbox ORDER BY number").fetchall()
-    assert [row[0] for row in states] == [
-        "waiting", "delivered", "waiting", "withdrawn", "dead", "withdrawn", "waiting",
-    ]  # fmt: skip
-    ends = book.connection.execute(
-        "SELECT notification_id FROM outbox WHERE give_up_ns IS NOT NULL AND state = 'waiting'"
-    ).fetchall()
-    assert [row[0] for row in ends] == ["over-resolved"]
-    book.close()

@@ -1,6 +1,5 @@
 """Alerts are committed at once; their evidence completes them, and pages nobody twice."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -8,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
-from evenkeel_collector.alerts.evidence import HOLD_NS, EvidenceBook, EvidenceDesk
-from evenkeel_collector.alerts.outbox import Outbox, QueuedNotification
+from evenkeel_collector.alerts.evidence import EvidenceBook, EvidenceDesk
+from evenkeel_collector.alerts.notification import Notification
+from evenkeel_collector.alerts.outbox import HOLD_NS
 from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel_collector.alerts.tables import group_members
 
 S = 10**9
 HOOK = Receiver("hook", "http://127.0.0.1:1/")
@@ -50,7 +52,7 @@ class Case:
         self.desk = EvidenceDesk(time.monotonic)
         self.engine = AlertEngine(book, None, self.desk)
         self.evidence = EvidenceBook(book)
-        self.outbox = Outbox(book)
+        self.outbox = book
 
     def observe(self, now_s: int, *conditions: Condition) -> None:
         self.engine.observe(conditions, [HOOK, CHAT], now_s * S)
@@ -72,12 +74,12 @@ class Case:
         """Deliver what is due; return receiver, status and whether evidence was there."""
         notifications = self.outbox.due(int(now_s * S))
         for notification in notifications:
-            self.outbox.mark_delivered(notification.number, int(now_s * S), notification.body)
+            self.outbox.mark_delivered(notification.number, int(now_s * S), notification.alerts)
         return [(x.receiver, x.status, "top_cause" in notes(x)) for x in notifications]
 
 
-def notes(notification: QueuedNotification) -> dict[str, Any]:
-    annotations: dict[str, Any] = json.loads(notification.body)["alerts"][0]["annotations"]
+def notes(notification: Notification) -> dict[str, Any]:
+    annotations: dict[str, Any] = dict(notification.alerts[0].annotations)
     return annotations
 
 
@@ -117,7 +119,7 @@ def test_an_attempt_under_way_is_followed_by_the_update(book: AlertBook) -> None
     (notification,) = case.outbox.due(1 * S)
     case.gather(2)
     assert case.update(2) == 0, "what waits is completed, not sent again"
-    case.outbox.mark_delivered(notification.number, 3 * S, notification.body)
+    case.outbox.mark_delivered(notification.number, 3 * S, notification.alerts)
     assert case.update(3) == 1
     assert ("hook", "firing", True) in case.send(3)
 
@@ -195,8 +197,8 @@ def test_members_of_a_group_are_completed(book: AlertBook) -> None:
     )
     case.engine.observe([condition()], [team], 1 * S)
     case.gather(2)
-    (body,) = book.connection.execute("SELECT body FROM group_members").fetchone()
-    assert json.loads(body)["alerts"][0]["annotations"]["top_cause"] == "queue"
+    (told,) = book.connection.scalars(select(group_members.c.alerts))
+    assert told[0].annotations["top_cause"] == "queue"
 
 
 def test_an_alert_that_cannot_be_made_leaves_the_others_alone(

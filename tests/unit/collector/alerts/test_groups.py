@@ -1,6 +1,5 @@
 """When a group is told, of what, and that a crash in between changes nothing."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import time
@@ -16,9 +15,10 @@ from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.groups import Grouper
-from evenkeel_collector.alerts.outbox import Outbox, QueuedNotification
+from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel_collector.delivery.alertmanager import alertmanager_message
 
 S = 10**9
 NOW = 1_795_168_800 * S
@@ -49,10 +49,13 @@ class Office:
         """Flush, and return the bodies of what is then due."""
         now_ns = NOW + int(second * S)
         self.grouper.flush({receiver.name: receiver for receiver in self.receivers}, now_ns)
-        return [json.loads(notification.body) for notification in self.deliver(now_ns)]
+        places = {receiver.name: receiver for receiver in self.receivers}
+        return [
+            alertmanager_message(places.get(n.receiver, BY_TEAM), n) for n in self.deliver(now_ns)
+        ]
 
-    def deliver(self, now_ns: int) -> list[QueuedNotification]:
-        outbox = Outbox(self.book)
+    def deliver(self, now_ns: int) -> list[Notification]:
+        outbox = self.book
         notifications = outbox.due(now_ns)
         for notification in notifications:
             outbox.mark_delivered(notification.number, now_ns)
@@ -152,13 +155,13 @@ def test_a_group_collects_while_its_last_notification_is_being_tried(book: Alert
 def test_a_flush_that_is_cut_off_is_made_again(book: AlertBook) -> None:
     office = Office(book)
     office.see(0, ttft=True)
-    book.connection.execute(
+    book.connection.exec_driver_sql(
         "CREATE TRIGGER crash BEFORE UPDATE ON group_members BEGIN SELECT RAISE(ABORT, 'kill'); END"
     )
     with pytest.raises(Exception, match="kill"):
         office.told(30)
-    assert Outbox(book).count_by_state()["waiting"] == 0
-    book.connection.execute("DROP TRIGGER crash")
+    assert book.count_by_state()["waiting"] == 0
+    book.connection.exec_driver_sql("DROP TRIGGER crash")
     assert len(office.told(31)) == 1
     assert office.told(32) == []
 
@@ -214,7 +217,7 @@ def test_a_group_that_left_the_file_is_tried_until_its_alerts_have_ended(
     book: AlertBook, changed: Receiver
 ) -> None:
     office = Office(book)
-    outbox = Outbox(book)
+    outbox = book
     office.see(0, ttft=True)
     office.grouper.flush({"on-call": BY_TEAM}, NOW + 30 * S)
     (waiting,) = outbox.due(NOW + 30 * S)
@@ -241,7 +244,7 @@ def test_an_end_that_was_told_beside_a_firing_is_not_withdrawn_with_it(book: Ale
     office.grouper.flush({"on-call": BY_TEAM}, NOW + 431 * S)
     office.see(500, ttft=False, tpot=False)
     office.grouper.flush({"on-call": BY_TEAM}, NOW + 501 * S)
-    outbox = Outbox(book)
+    outbox = book
     for notification in outbox.overdue("on-call", NOW + 20_000 * S):
         outbox.give_up(notification, NOW + 20_000 * S)
     told = [statuses(body) for second in (20_000, 20_001, 21_000) for body in office.told(second)]

@@ -11,7 +11,6 @@ from evenkeel.slo.receiver import AlertGrouping, Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.groups import Grouper
-from evenkeel_collector.alerts.outbox import Outbox
 from evenkeel_collector.alerts.silence import Silence
 from evenkeel_collector.alerts.state import Condition, Delays
 
@@ -35,9 +34,9 @@ def cycle(book: AlertBook, engine: AlertEngine, second: int, *receivers: Receive
     engine.observe([CHAT], receivers, now_ns)
     engine.repeat(receivers, now_ns)
     Grouper(book).flush({receiver.name: receiver for receiver in receivers}, now_ns)
-    notifications = Outbox(book).due(now_ns)
+    notifications = book.due(now_ns)
     for notification in notifications:
-        Outbox(book).mark_delivered(notification.number, now_ns)
+        book.mark_delivered(notification.number, now_ns)
     return [f"{notification.receiver} {notification.status}" for notification in notifications]
 
 
@@ -60,8 +59,8 @@ def test_a_newcomer_is_told_once_of_what_fires(
 def test_who_left_the_file_and_comes_back_is_told_what_it_was_owed(book: AlertBook) -> None:
     engine = AlertEngine(book)
     engine.observe([CHAT], [OPS], NOW)
-    (notification,) = Outbox(book).due(NOW)
-    Outbox(book).mark_dead(notification.number, "the SLO file no longer has this receiver", NOW + S)
+    (notification,) = book.due(NOW)
+    book.mark_dead(notification.number, "the SLO file no longer has this receiver", NOW + S)
     assert cycle(book, engine, 60) == []
     assert cycle(book, engine, 120, OPS) == ["ops firing"]
     assert cycle(book, engine, 180, OPS) == []

@@ -8,8 +8,8 @@ import pytest
 
 from evenkeel.audit import Audit, user_name
 from evenkeel.cli import main
-from evenkeel_collector.alerts.book import FILE_NAME, AlertBook, Notification
-from evenkeel_collector.alerts.outbox import Outbox
+from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
+from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
 from evenkeel_collector.commands.alerts import ALERTS
 from evenkeel_collector.commands.slo import SLO
 
@@ -23,10 +23,12 @@ def run(folder: Path, *arguments: str) -> int:
 def dead_letters(folder: Path, *states: str) -> list[int]:
     """Write one notification a state about one alert, firing and resolved in turn."""
     book = AlertBook(folder / FILE_NAME)
-    outbox = Outbox(book)
+    outbox = book
     for index, state in enumerate(states):
         status = ("firing", "resolved")[index % 2]
-        notification = Notification(f"a{index // 2}-{status}", "on-call", "f", status, "{}")
+        alert = NotifiedAlert({}, {}, 0, None if status == "firing" else NOW)
+        alert_id = f"a{index // 2}"
+        notification = Notification(f"{alert_id}-{status}", "on-call", alert_id, "f", (alert,))
         book.write_notifications([notification], NOW)
         if state == "dead":
             outbox.mark_dead(index + 1, "answered 404", NOW)
@@ -125,7 +127,7 @@ def test_replay_makes_dead_letters_due_in_their_order(
     assert run(tmp_path, "replay") == 0
     assert "2 dead letters queued" in capsys.readouterr().out
     book = AlertBook(tmp_path / FILE_NAME)
-    (first,) = Outbox(book).due(2**62)
+    (first,) = book.due(2**62)
     assert (first.notification_id, first.num_attempts) == ("a0-resolved", 0)
     book.close()
 

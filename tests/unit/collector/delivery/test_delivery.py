@@ -1,7 +1,6 @@
 """Back-off, what answers mean, and the notification as a whole."""
 
 import asyncio
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel.slo.receiver import Receiver, ReceiverType, Secret
-from evenkeel_collector.alerts.message import alertmanager_body, fingerprint
-from evenkeel_collector.alerts.outbox import QueuedNotification
+from evenkeel_collector.alerts.notification import Notification, NotifiedAlert, fingerprint
+from evenkeel_collector.delivery.alertmanager import alertmanager_message
 from evenkeel_collector.delivery.attempt import deliver, read_outcome
-from evenkeel_collector.delivery.queue import backoff_s
+from evenkeel_collector.delivery.receiver_queue import backoff_s
 
 NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
 
@@ -75,16 +74,13 @@ def test_what_an_answer_means(
 
 def test_a_notification_is_what_alertmanager_posts() -> None:
     labels = {"alertname": "SloBudgetBurn", "slo": "chat", "severity": "page"}
-    body = alertmanager_body(
-        "on-call",
-        labels,
-        {"summary": "chat burns"},
-        1_795_168_800_250_000_000,
-        None,
-        "http://127.0.0.1:8501",
+    alert = NotifiedAlert(labels, {"summary": "chat burns"}, 1_795_168_800_250_000_000)
+    notification = Notification(
+        "a-firing", "on-call", "a", "f", (alert,), dashboard_url="http://127.0.0.1:8501"
     )
+    message = alertmanager_message(Receiver("on-call", "http://127.0.0.1:1/"), notification)
     # Field by field as in Prometheus' documentation of webhook_config, version 4.
-    assert json.loads(body) == {
+    assert message == {
         "version": "4",
         "groupKey": '{}:{alertname="SloBudgetBurn", slo="chat"}',
         "truncatedAlerts": 0,
@@ -127,8 +123,8 @@ def test_whatever_retry_after_says_is_a_wait_of_an_hour_at_most(text: str) -> No
     assert wait_s is None or 0 <= wait_s <= 3600
 
 
-BODY = alertmanager_body("on-call", {"slo": "chat"}, {"summary": "chat burns"}, 0, None, None)
-NOTIFICATION = QueuedNotification(1, "a-firing", "on-call", "firing", BODY, 0, 0, None, "chat")
+ALERT = NotifiedAlert({"slo": "chat"}, {"summary": "chat burns"}, 0)
+NOTIFICATION = Notification("a-firing", "on-call", "a", "chat", (ALERT,))
 ADDRESSES = ["http://127.0.0.1:99999/hook", "http://127.0.0.1:key/hook", "http://[::1/key", "key"]
 
 

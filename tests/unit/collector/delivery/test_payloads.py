@@ -3,6 +3,7 @@
 import base64
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType, Secret
-from evenkeel_collector.alerts.message import alertmanager_body, group_body
-from evenkeel_collector.alerts.outbox import QueuedNotification
+from evenkeel_collector.alerts.groups import group_notification
+from evenkeel_collector.alerts.notification import Notification, NotifiedAlert
+from evenkeel_collector.delivery.alertmanager import alertmanager_message
 from evenkeel_collector.delivery.email import make_email
 from evenkeel_collector.delivery.payloads import Posting, make_posting
 
@@ -28,10 +30,17 @@ NOTES = {
 }
 
 
-def notification(status: str = "firing") -> QueuedNotification:
+def notification(status: str = "firing") -> Notification:
     ends_ns = None if status == "firing" else NOW_NS
-    body = alertmanager_body("r", LABELS, NOTES, NOW_NS, ends_ns, "http://dash/")
-    return QueuedNotification(1, f"abc123-{status}", "r", status, body, 0, NOW_NS, None)
+    return Notification(
+        notification_id=f"abc123-{status}",
+        receiver="r",
+        alert_id="abc123",
+        fingerprint="f",
+        alerts=(NotifiedAlert(LABELS, NOTES, NOW_NS, ends_ns),),
+        dashboard_url="http://dash/",
+        created_ns=NOW_NS,
+    )
 
 
 def secret(tmp_path: Path, text: str, name: str = "key") -> Secret:
@@ -45,9 +54,11 @@ def send(receiver: Receiver, status: str = "firing") -> tuple[Posting, Any]:
     return posting, json.loads(posting.body)
 
 
-def test_a_webhook_gets_what_the_outbox_holds() -> None:
-    posting, _ = send(Receiver("r", "https://example.com/hook?x=1"))
-    assert posting == Posting("https://example.com/hook?x=1", notification().body, {})
+def test_a_webhook_gets_what_alertmanager_posts() -> None:
+    receiver = Receiver("r", "https://example.com/hook?x=1")
+    posting, body = send(receiver)
+    assert (posting.url, posting.headers) == ("https://example.com/hook?x=1", {})
+    assert body == alertmanager_message(receiver, notification())
 
 
 def test_every_secret_signs_so_that_keys_can_be_changed(tmp_path: Path) -> None:
@@ -124,28 +135,32 @@ def test_alertmanager_gets_its_own_api() -> None:
     assert over["endsAt"] == "2026-11-20T10:00:00.000Z"
 
 
-def group_notification(num_firing: int, num_over: int) -> QueuedNotification:
+def of_group(num_firing: int, num_over: int) -> Notification:
     alerts = []
     for i in range(num_firing + num_over):
         ends_ns = None if i < num_firing else NOW_NS
         notes = NOTES | {"summary": f"SLO {i} burns"}
         labels = LABELS | {"slo": f"slo-{i}"}
-        alone = alertmanager_body("r", labels, notes, NOW_NS, ends_ns, "http://dash/")
-        alerts.append(json.loads(alone)["alerts"][0])
-    body = group_body("r", {"service": "chat"}, alerts, "http://dash/", 100)
-    return QueuedNotification(1, "group0123-abc-firing", "r", "firing", body, 0, NOW_NS, None)
+        alerts.append(NotifiedAlert(labels, notes, NOW_NS, ends_ns))
+    return replace(
+        group_notification("r", {"service": "chat"}, alerts),
+        notification_id="group0123-abc-firing",
+        alert_id="group0123",
+        dashboard_url="http://dash/",
+        created_ns=NOW_NS,
+    )
 
 
 def test_slack_lists_the_alerts_of_a_group() -> None:
     receiver = Receiver("r", "https://hooks.slack.com/x", ReceiverType.SLACK, group=BY_SERVICE)
-    body = json.loads(make_posting(receiver, group_notification(2, 1), NOW_NS).body)
+    body = json.loads(make_posting(receiver, of_group(2, 1), NOW_NS).body)
     assert body["text"] == "2 firing, 1 resolved: service=chat"
     texts = [block["text"]["text"] for block in body["blocks"][1:]]
     assert texts[0] == (
         "*page firing*: SLO 0 burns\n*top cause*\nqueue: 1.6 s\n<http://dash/|Show it>"
     )
     assert texts[2] == "*resolved*: SLO 2 burns\n<http://dash/|Show it>"
-    many = json.loads(make_posting(receiver, group_notification(60, 0), NOW_NS).body)
+    many = json.loads(make_posting(receiver, of_group(60, 0), NOW_NS).body)
     assert len(many["blocks"]) <= 50
     assert many["blocks"][-1]["text"]["text"] == "and 20 more"
 
@@ -155,7 +170,7 @@ def test_a_signed_group_says_what_it_is(tmp_path: Path) -> None:
     receiver = Receiver(
         "r", "https://example.com/", ReceiverType.GENERIC, secrets=(key,), group=BY_SERVICE
     )
-    body = json.loads(make_posting(receiver, group_notification(1, 1), NOW_NS).body)
+    body = json.loads(make_posting(receiver, of_group(1, 1), NOW_NS).body)
     assert (body["type"], body["data"]["group_id"]) == ("alert_group.firing", "group0123")
     assert body["data"]["groupLabels"] == {"service": "chat"}
     assert [alert["status"] for alert in body["data"]["alerts"]] == ["firing", "resolved"]
@@ -163,7 +178,7 @@ def test_a_signed_group_says_what_it_is(tmp_path: Path) -> None:
 
 def test_mail_tells_all_of_a_group() -> None:
     receiver = Receiver("r", "smtp://x", ReceiverType.EMAIL, sender="a@x", recipients=("b@x",))
-    message = make_email(receiver, group_notification(1, 1))
+    message = make_email(receiver, of_group(1, 1))
     assert message["Subject"] == "1 firing, 1 resolved: service=chat"
     assert message["References"] == "<group0123@evenkeel>"
     text = message.get_content()

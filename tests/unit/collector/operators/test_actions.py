@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -80,25 +78,6 @@ def test_silences_are_bounded_in_number(path: Path) -> None:
     book.close()
     with pytest.raises(ConfigurationError, match="1000 silences"):
         do(path, "silence", slo="s")
-
-
-def test_a_book_of_version_3_keeps_its_silences(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    connection = sqlite3.connect(path)
-    for number in (1, 2, 3):
-        schema = files("evenkeel_collector.alerts") / f"schema_{number}.sql"
-        connection.executescript(schema.read_text(encoding="utf-8"))
-    connection.execute(
-        "INSERT INTO silences VALUES ('a', 's', ?, ?, 'why (ann)')", (NOW_NS, NOW_NS + 1)
-    )
-    connection.commit()
-    connection.close()
-    book = AlertBook(path)
-    (silence,) = book.silences(NOW_NS)
-    book.close()
-    assert (silence.slo, silence.comment) == ("s", "why (ann)")
-    assert silence.covers("s", {}) and silence.covers("s gone", {"slo": "s"})
-    assert not silence.covers("t", {"slo": "t"})
 
 
 def test_a_correction_is_widened_to_minutes_and_revoked(path: Path) -> None:

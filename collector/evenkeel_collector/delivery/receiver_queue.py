@@ -9,24 +9,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import httpx
+from sqlalchemy.exc import SQLAlchemyError
 
 from evenkeel.slo.receiver import Receiver, ReceiverType, receiver_at
-from evenkeel_collector.alerts.outbox import Outbox, QueuedNotification
-from evenkeel_collector.delivery.attempt import DeliveryResult, deliver
-from evenkeel_collector.delivery.breaker import Breaker
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.notification import Notification
+from evenkeel_collector.delivery.attempt import TIMEOUT_S, DeliveryResult, deliver
 
 logger = logging.getLogger(__name__)
 
 _MAX_IN_FLIGHT = 8
 # Each is a process that imports a large library.
 _MAX_PROCESSES = 2
+FAILURES_TO_OPEN = 5
+OPEN_UNITS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class DeliveryPolicy:
         poll_s: How often the outbox is looked at.
     """
 
-    timeout_s: float = 10.0
+    timeout_s: float = TIMEOUT_S
     unit_s: float = 1.0
     poll_s: float = 0.25
 
@@ -73,23 +75,59 @@ class Clock:
         return last_ns - now_ns > 10**9
 
 
+@dataclass(slots=True)
+class Breaker:
+    """A circuit breaker: after five failures in a row it lets one attempt through per 30 units.
+
+    While open, notifications wait without being attempted, and without counting as failed.
+    """
+
+    unit_s: float = 1.0
+    num_failures: int = 0
+    closed_from_ns: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the receiver is left alone but for an attempt now and then."""
+        return self.num_failures >= FAILURES_TO_OPEN
+
+    def may_try(self, now_ns: int) -> bool:
+        """Return whether an attempt may be made, without taking the chance."""
+        return not self.is_open or now_ns >= self.closed_from_ns
+
+    def lets_through(self, now_ns: int) -> bool:
+        """Return whether an attempt may be made; while open, asking takes the one chance."""
+        if not self.is_open:
+            return True
+        if not self.may_try(now_ns):
+            return False
+        self.closed_from_ns = now_ns + int(OPEN_UNITS * self.unit_s * 1e9)
+        return True
+
+    def record(self, is_reached: bool, now_ns: int) -> None:
+        """Take in how an attempt ended: whether the receiver takes notifications."""
+        self.num_failures = 0 if is_reached else self.num_failures + 1
+        if self.is_open:
+            self.closed_from_ns = now_ns + int(OPEN_UNITS * self.unit_s * 1e9)
+
+
 class ReceiverQueue:
     """Delivers what one receiver is owed until it is cancelled.
 
     Args:
         name: The receiver's.
-        outbox: Of the thread in which the loop runs.
+        book: Of the thread in which the loop runs.
         around: What the worker lends.
     """
 
-    def __init__(self, name: str, outbox: Outbox, around: Surroundings) -> None:
+    def __init__(self, name: str, book: AlertBook, around: Surroundings) -> None:
         self._name = name
-        self._outbox = outbox
+        self._book = book
         self._around = around
         self._breaker = Breaker(around.policy.unit_s)
         self._busy_until_ns = 0
         self._clock = Clock()
-        self._in_flight: dict[asyncio.Task[None], QueuedNotification] = {}
+        self._in_flight: dict[asyncio.Task[None], Notification] = {}
 
     async def run(self) -> None:
         """Deliver; attempts under way are cut off on cancellation, and made again later."""
@@ -100,11 +138,11 @@ class ReceiverQueue:
                 while True:
                     try:
                         if self._clock.was_set_back():
-                            self._outbox.hasten(self._name, time.time_ns())
+                            self._book.hasten(self._name, time.time_ns())
                         self._drop_ended()
                         self._give_up()
                         self._start_due(client, threads)
-                    except sqlite3.Error as error:
+                    except SQLAlchemyError as error:
                         self._around.record_error(error)
                     await self._pause(policy.poll_s)
         finally:
@@ -132,9 +170,9 @@ class ReceiverQueue:
     def _give_up(self) -> None:
         busy = {notification.number for notification in self._in_flight.values()}
         now_ns = time.time_ns()
-        for notification in self._outbox.overdue(self._name, now_ns):
+        for notification in self._book.overdue(self._name, now_ns):
             if notification.number not in busy:
-                state = self._outbox.give_up(notification, now_ns)
+                state = self._book.give_up(notification, now_ns)
                 self._around.count(state)
                 self._log_given_up(notification, state, notification.last_error or "never tried")
 
@@ -153,7 +191,7 @@ class ReceiverQueue:
             return
         # One that is withdrawn while it is under way does not wait any more, and is still first.
         busy = {notification.fingerprint for notification in self._in_flight.values()}
-        due = self._outbox.due(now_ns, num_free + len(busy), self._name)
+        due = self._book.due(now_ns, num_free + len(busy), self._name)
         for notification in [
             notification for notification in due if notification.fingerprint not in busy
         ][:num_free]:
@@ -164,8 +202,8 @@ class ReceiverQueue:
 
     def _refuse_all(self, now_ns: int) -> None:
         error = "the SLO file no longer has this receiver"
-        for notification in self._outbox.due(2**62, receiver=self._name):
-            self._outbox.mark_dead(notification.number, error, now_ns)
+        for notification in self._book.due(2**62, receiver=self._name):
+            self._book.mark_dead(notification.number, error, now_ns)
             self._around.count("dead")
             self._log_given_up(notification, "dead", error)
 
@@ -174,30 +212,30 @@ class ReceiverQueue:
         client: httpx.AsyncClient,
         threads: ThreadPoolExecutor,
         receiver: Receiver,
-        notification: QueuedNotification,
+        notification: Notification,
     ) -> None:
         outcome = await deliver(
             client, receiver, notification, self._around.policy.timeout_s, threads
         )
         self._record(notification, outcome)
 
-    def _record(self, notification: QueuedNotification, outcome: DeliveryResult) -> None:
+    def _record(self, notification: Notification, outcome: DeliveryResult) -> None:
         now_ns, steady_ns, policy = time.time_ns(), time.monotonic_ns(), self._around.policy
         was_open = self._breaker.is_open
         if not outcome.is_busy:
             self._breaker.record(outcome.is_delivered or outcome.is_about_notification, steady_ns)
         if outcome.is_delivered:
-            self._outbox.mark_delivered(notification.number, now_ns, notification.body)
+            self._book.mark_delivered(notification.number, now_ns, notification.alerts)
             self._around.count("delivered")
             if was_open:
-                self._outbox.hasten(self._name, now_ns)
+                self._book.hasten(self._name, now_ns)
             return
         asked_ns = int((outcome.retry_after_s or 0.0) * 1e9)
         if outcome.is_busy:
             self._busy_until_ns = max(self._busy_until_ns, steady_ns + asked_ns)
         wait_s = backoff_s(notification.num_attempts + 1, random.random(), policy.unit_s)
         next_ns = now_ns + max(int(wait_s * 1e9), asked_ns)
-        self._outbox.mark_failed(
+        self._book.mark_failed(
             notification.number, outcome.error, next_ns, now_ns, outcome.is_refused
         )
         self._around.count("failed")
@@ -209,7 +247,7 @@ class ReceiverQueue:
                 outcome.error,
             )
 
-    def _log_given_up(self, notification: QueuedNotification, state: str, error: str) -> None:
+    def _log_given_up(self, notification: Notification, state: str, error: str) -> None:
         logger.error(
             "notification given up receiver=%s id=%s state=%s attempts=%d error=%r",
             notification.receiver,

@@ -1,0 +1,138 @@
+"""The SQLite file of the alert book: one connection, its transactions, and its version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, ExceptionContext, NullPool, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError, StatementError
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.private_files import FILE_MODE
+from evenkeel.times import parse_time_ns
+from evenkeel_collector.alerts.notification import NotifiedAlert, NotifiedGroup
+from evenkeel_collector.alerts.tables import METADATA, group_members, outbox
+
+VERSION = 7
+_OLDEST = 6
+
+
+class AlertDatabase:
+    """One connection to the file; belongs to the thread that opened it.
+
+    Args:
+        path: The SQLite file.
+        create: Whether to create it if it is missing.
+
+    Raises:
+        ConfigurationError: If the file is missing, unreadable or of another version.
+    """
+
+    def __init__(self, path: Path, create: bool = True) -> None:
+        if not create and not path.exists():
+            raise ConfigurationError(f"{path} does not exist; is this the collector's data folder?")
+        try:
+            # SQLite gives the files beside it the same rights.
+            path.touch(mode=FILE_MODE)
+            engine = create_engine(
+                URL.create("sqlite", database=str(path)),
+                poolclass=NullPool,
+                isolation_level="AUTOCOMMIT",
+                connect_args={"timeout": 10.0},
+            )
+            event.listen(engine, "handle_error", _shorten)
+            self.connection = engine.connect()
+            self.connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+            # FULL: a commit is on the disk when it returns, so a power cut loses nothing either.
+            self.connection.exec_driver_sql("PRAGMA synchronous = FULL")
+            with self.transaction():
+                _upgrade(self.connection, path)
+        except (OSError, SQLAlchemyError) as error:
+            raise ConfigurationError(f"{path} cannot be used for alerts: {error}") from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit what happens inside, all of it or, on an exception, none."""
+        self.connection.exec_driver_sql("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.connection.exec_driver_sql("ROLLBACK")
+            raise
+        self.connection.exec_driver_sql("COMMIT")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
+def _shorten(context: ExceptionContext) -> None:
+    """Leave of an error the line that says what happened, for logs: no statement, no values."""
+    if isinstance(context.sqlalchemy_exception, StatementError):
+        context.sqlalchemy_exception.statement = None
+        context.sqlalchemy_exception.code = None
+
+
+def _upgrade(connection: Connection, path: Path) -> None:
+    """Create the tables, or bring those of version 6 to this one."""
+    version = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+    if version == VERSION:
+        return
+    if version > VERSION:
+        raise ConfigurationError(
+            f"{path} has version {version}, this program knows {VERSION}: upgrade it"
+        )
+    if 0 < version < _OLDEST:
+        raise ConfigurationError(
+            f"{path} has version {version}, this program reads {_OLDEST} to {VERSION}:"
+            " move it away, and the collector begins a new one"
+        )
+    if version:
+        _set_aside(connection)
+    METADATA.create_all(connection)
+    if version:
+        _take_over(connection)
+    connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+
+
+def _set_aside(connection: Connection) -> None:
+    for table in (outbox, group_members):
+        for index in table.indexes:
+            connection.exec_driver_sql(f"DROP INDEX IF EXISTS {index.name}")
+        connection.exec_driver_sql(f"ALTER TABLE {table.name} RENAME TO {table.name}_6")
+
+
+def _take_over(connection: Connection) -> None:
+    """Read the notifications of version 6, which were kept as Alertmanager's JSON."""
+    for table in (outbox, group_members):
+        names = set(table.c.keys())
+        for old in connection.exec_driver_sql(f"SELECT * FROM {table.name}_6").mappings():
+            message = json.loads(old["body"])
+            row = {name: value for name, value in old.items() if name in names}
+            row["alerts"] = tuple(_alert_of_6(alert) for alert in message["alerts"])
+            row["dashboard_url"] = message["externalURL"]
+            if table is group_members:
+                row["alert_id"] = old["notification_id"].partition("-")[0]
+                row["group_labels"] = json.loads(old["group_labels"])
+            elif old["alert_id"].startswith("group"):
+                row["group"] = NotifiedGroup(
+                    message["groupLabels"],
+                    message["commonLabels"],
+                    message["commonAnnotations"],
+                    message["truncatedAlerts"],
+                )
+            connection.execute(table.insert().values(**row))
+        connection.exec_driver_sql(f"DROP TABLE {table.name}_6")
+
+
+def _alert_of_6(alert: Mapping[str, Any]) -> NotifiedAlert:
+    return NotifiedAlert(
+        alert["labels"],
+        alert["annotations"],
+        parse_time_ns(alert["startsAt"]),
+        parse_time_ns(alert["endsAt"]) if alert["status"] == "resolved" else None,
+    )

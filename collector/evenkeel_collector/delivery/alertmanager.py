@@ -1,0 +1,51 @@
+"""A notification as the JSON that Prometheus Alertmanager posts to webhooks, version 4."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evenkeel.slo.receiver import Receiver
+from evenkeel.times import rfc3339
+from evenkeel_collector.alerts.notification import (
+    Notification,
+    NotifiedAlert,
+    NotifiedGroup,
+    fingerprint,
+)
+
+_NEVER = "0001-01-01T00:00:00Z"  # how Alertmanager writes an end that has not come
+
+
+def alertmanager_message(receiver: Receiver, notification: Notification) -> dict[str, Any]:
+    """Return what one notification says; it fires while any of its alerts does."""
+    group = notification.group or _alone(notification.alerts[0])
+    shown_group = ", ".join(f'{name}="{value}"' for name, value in sorted(group.labels.items()))
+    return {
+        "version": "4",
+        "groupKey": f"{{}}:{{{shown_group}}}",
+        "truncatedAlerts": group.num_left_out,
+        "status": notification.status,
+        "receiver": receiver.base or receiver.name,
+        "groupLabels": dict(group.labels),
+        "commonLabels": dict(group.common_labels),
+        "commonAnnotations": dict(group.common_annotations),
+        "externalURL": notification.dashboard_url,
+        "alerts": [_alert(alert, notification.dashboard_url) for alert in notification.alerts],
+    }
+
+
+def _alone(alert: NotifiedAlert) -> NotifiedGroup:
+    labels = {name: alert.labels[name] for name in ("alertname", "slo") if name in alert.labels}
+    return NotifiedGroup(labels, alert.labels, alert.annotations)
+
+
+def _alert(alert: NotifiedAlert, dashboard_url: str) -> dict[str, Any]:
+    return {
+        "status": alert.status,
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+        "startsAt": rfc3339(alert.starts_at_ns),
+        "endsAt": _NEVER if alert.ends_at_ns is None else rfc3339(alert.ends_at_ns),
+        "generatorURL": dashboard_url,
+        "fingerprint": fingerprint(alert.labels),
+    }
