@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -18,7 +16,6 @@ from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.ask.recorded import RecordedRun, open_journal
-from evenkeel_evals.ask.retries import saying_how_to_go_on
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave, spread
 from evenkeel_evals.ask.settings import EvalSettings
@@ -26,10 +23,10 @@ from evenkeel_evals.ask.sides import load_side
 from evenkeel_evals.compare.calibration import Calibration, calibrate
 from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.compare.late_checks import refuse_late_checks
-from evenkeel_evals.compare.progress import make_console, show_progress, tell
+from evenkeel_evals.compare.progress import ask_and_judge, make_console, show_progress
 from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
+from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_UNMEASURED
 from evenkeel_evals.judge.gates import parse_gates, with_errors
-from evenkeel_evals.judge.outcome import EXIT_GOOD, EXIT_UNMEASURED
 from evenkeel_evals.judge.plan import Foresight, foresee
 
 FILE_NAME = "calibration.json"
@@ -95,16 +92,10 @@ def _ask(
 ) -> list[AnsweredPair]:
     with open_journal(folder, is_fresh=args.fresh) or nullcontext() as journal:
         recorded = RecordedRun(journal)
-        recorded.check_is_same(comparison.identity())
-        if comparison.decision(recorded) is None:
-            with (
-                saying_how_to_go_on(args, partial(comparison.describe_answers, recorded)),
-                show_progress(console, title) as report,
-            ):
-                asyncio.run(comparison.ask(recorded, report, partial(tell, console)))
-        outcome = comparison.conclude(recorded)
-    if not outcome.is_measured:
-        raise CannotMeasureError(outcome.headline)
+        judgement = ask_and_judge(comparison, recorded, title, console, args)
+        decision = comparison.conclude(recorded, judgement).decision
+    if decision.unmeasured is not None:
+        raise CannotMeasureError(decision.headline)
     return recorded.pairs(comparison.planned)
 
 

@@ -21,6 +21,7 @@ from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.ask.sides import ServeConfig, Side
 from evenkeel_evals.compare.progress import make_console
 from evenkeel_evals.dataset.dataset import Item, load_dataset, refuse_damaged
+from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gates import (
     AccuracyGate,
     ErrorGate,
@@ -28,7 +29,7 @@ from evenkeel_evals.judge.gates import (
     parse_gates,
     with_errors,
 )
-from evenkeel_evals.judge.looks import Look, StoppingRule, judge_look
+from evenkeel_evals.judge.looks import judge_once
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
@@ -99,12 +100,11 @@ def run(args: argparse.Namespace) -> int:
         concurrency=settings.concurrency,
         cache=CacheMode.SHARED,
         plan=(),
-        pairs=pairs,
-        judgement=judge_look(
-            StoppingRule.FIXED, Look(1, 1, len(pairs)), gates, pairs, settings.seed
+        decision=decide(
+            judge_once(gates, pairs, settings.seed),
+            settings.max_unmeasured_ratio,
+            args.allow_inconclusive,
         ),
-        max_unmeasured_ratio=settings.max_unmeasured_ratio,
-        allows_inconclusive=args.allow_inconclusive,
     )
     if args.report is not None:
         args.report.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_outcome(outcome, make_console(stderr=False))
         print("latency is not judged: the runs did not meet the same machine")
-    return outcome.exit_code
+    return outcome.decision.exit_code
 
 
 def read_side(folder: Path, role: str) -> RecordedSide:

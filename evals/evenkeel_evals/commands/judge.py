@@ -34,6 +34,7 @@ from evenkeel_evals.compare.late_checks import (
 )
 from evenkeel_evals.compare.progress import make_console, show_progress
 from evenkeel_evals.dataset.dataset import Dataset, Item, load_dataset, refuse_damaged
+from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gates import (
     AccuracyGate,
     Gate,
@@ -42,11 +43,11 @@ from evenkeel_evals.judge.gates import (
     parse_gates,
     with_errors,
 )
-from evenkeel_evals.judge.judgement import OVERALL, GateResult
-from evenkeel_evals.judge.looks import Look, StoppingRule, judge_look
+from evenkeel_evals.judge.looks import judge_once
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.judge.plan import foresee
 from evenkeel_evals.judge.preferences import JudgeQuality
+from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
 from evenkeel_evals.scorers.base import Score
@@ -101,13 +102,12 @@ def run(args: argparse.Namespace) -> int:
         concurrency=settings.concurrency,
         cache=CacheMode.SHARED,
         plan=foresee(gates, len(pairs)),
-        pairs=pairs,
-        judgement=judge_look(
-            StoppingRule.FIXED, Look(1, 1, len(pairs)), gates, pairs, settings.seed
+        decision=decide(
+            judge_once(gates, pairs, settings.seed),
+            settings.max_unmeasured_ratio,
+            args.allow_inconclusive,
+            judge_quality,
         ),
-        max_unmeasured_ratio=settings.max_unmeasured_ratio,
-        allows_inconclusive=args.allow_inconclusive,
-        judge_quality=judge_quality,
     )
     if args.report is not None:
         try:
@@ -123,14 +123,14 @@ def run(args: argparse.Namespace) -> int:
         print_outcome(outcome, console)
         if any(isinstance(gate, LatencyGate) for gate in gates):
             print("latency was taken as recorded: it compares the sides only if they took turns")
-    return outcome.exit_code
+    return outcome.decision.exit_code
 
 
 def to_record(outcome: Outcome, said: Sequence[str]) -> dict[str, Any]:
     """Return the outcome as JSON, with a short line a gate and slice, and what was said."""
     return {
         **outcome.to_record(),
-        "gates": [_gate_record(result, outcome.pairs) for result in outcome.judgement.results],
+        "gates": [_gate_record(result, outcome.pairs) for result in outcome.results],
         "problems": list(said),
     }
 

@@ -19,7 +19,7 @@ from evenkeel.settings_flags import read_flags
 from evenkeel.store import DEFAULT_URL, Store
 from evenkeel_evals.ask.journal import Journal
 from evenkeel_evals.ask.settings import NO_STORE, EvalSettings
-from evenkeel_evals.judge.outcome import EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED
+from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED
 from evenkeel_evals.production.dial_back import Dialled, Dials, to_records
 from evenkeel_evals.production.dial_targets import CollectorLabels, FolderLabels, Labels
 from evenkeel_evals.production.live import NS_PER_S, LiveRun, LiveWindow, evaluate

@@ -9,8 +9,8 @@ import sys
 from evenkeel_evals.ask.schedule import spread
 from evenkeel_evals.compare.calibration import read_assumptions
 from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
+from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_UNMEASURED
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.outcome import EXIT_GOOD, EXIT_UNMEASURED
 from evenkeel_evals.judge.plan import foresee
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import shutil
 import sys
 from contextlib import nullcontext
-from functools import partial
 
 from rich.console import Console
 
@@ -19,7 +17,6 @@ from evenkeel_evals.ask.answer_cache import AnswerCache
 from evenkeel_evals.ask.answers import ServerTimes
 from evenkeel_evals.ask.pair_judge import load_judge
 from evenkeel_evals.ask.recorded import RecordedRun, open_journal
-from evenkeel_evals.ask.retries import saying_how_to_go_on
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave, spread
 from evenkeel_evals.ask.settings import EvalSettings
@@ -27,13 +24,14 @@ from evenkeel_evals.ask.sides import load_side
 from evenkeel_evals.compare.calibration import read_assumptions
 from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.compare.late_checks import check_means
-from evenkeel_evals.compare.progress import make_console, show_progress, tell
+from evenkeel_evals.compare.progress import ask_and_judge, make_console
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
 from evenkeel_evals.judge.gates import PreferenceGate, parse_gates, with_errors
 from evenkeel_evals.judge.latency_split import trace_ids
 from evenkeel_evals.judge.looks import StoppingRule
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.judge.plan import foresee, refuse_hopeless
+from evenkeel_evals.judge.slice_verdicts import Judgement
 from evenkeel_evals.production.recorded_traffic import NAME
 from evenkeel_evals.production.traffic_items import load_traffic
 from evenkeel_evals.report import spans as result_spans
@@ -102,16 +100,11 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigurationError("a gate on preference needs a judge; give --judge FILE")
     with open_journal(args.report, is_fresh=args.fresh) or nullcontext() as journal:
         recorded = RecordedRun(journal)
-        recorded.check_is_same(comparison.identity())
-        _say_what_is_there(recorded, comparison, console)
-        if not comparison.is_complete(recorded):
-            with (
-                saying_how_to_go_on(args, partial(comparison.describe_answers, recorded)),
-                show_progress(console, f"asking {sides[0].name} and {sides[1].name}") as report,
-            ):
-                asyncio.run(comparison.ask(recorded, report, partial(tell, console)))
-        _read_server_times(comparison, recorded)
-        return _publish(comparison.conclude(recorded), recorded, comparison, args, console)
+        title = f"asking {sides[0].name} and {sides[1].name}"
+        judgement = ask_and_judge(comparison, recorded, title, console, args)
+        _read_server_times(comparison, recorded, judgement)
+        outcome = comparison.conclude(recorded, judgement)
+        return _publish(outcome, recorded, comparison, args, console)
 
 
 def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
@@ -125,25 +118,12 @@ def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
     return load_traffic(args.traffic, args.since, args.limit, settings.seed, kept)
 
 
-def _say_what_is_there(recorded: RecordedRun, comparison: Comparison, console: Console) -> None:
-    if recorded.beginning is None:
-        return
-    if comparison.is_complete(recorded):
-        text = "is complete: nothing is asked again (--fresh starts anew)"
-    else:
-        text = f"goes on: {comparison.describe_answers(recorded)} are there"
-    console.print(f"run {recorded.beginning.run_id} {text}", markup=False, highlight=False)
-
-
-def _read_server_times(comparison: Comparison, recorded: RecordedRun) -> None:
+def _read_server_times(comparison: Comparison, recorded: RecordedRun, judgement: Judgement) -> None:
     url = comparison.settings.store_address("")
     if not url or recorded.server_times is not None:
         return
-    decision = comparison.decision(recorded)
-    if decision is None:
-        return
     assert recorded.beginning is not None
-    wanted = trace_ids(decision.pairs)
+    wanted = trace_ids(judgement.pairs)
     found: dict[str, ServerTimes] = {}
     try:
         beginning = recorded.beginning
@@ -181,4 +161,4 @@ def _publish(
         print(json.dumps(record, allow_nan=False))
     else:
         print_outcome(outcome, console)
-    return outcome.exit_code
+    return outcome.decision.exit_code

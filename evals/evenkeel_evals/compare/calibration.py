@@ -15,8 +15,8 @@ from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair, LatencyMetric
 from evenkeel_evals.judge.effects import estimate
 from evenkeel_evals.judge.gates import Gate, name_of
-from evenkeel_evals.judge.judgement import judge
 from evenkeel_evals.judge.plan import Assumptions
+from evenkeel_evals.judge.slice_verdicts import judge
 from evenkeel_evals.stats.binary import proportion
 from evenkeel_evals.stats.verdict import Verdict
 

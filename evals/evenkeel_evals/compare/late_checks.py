@@ -169,7 +169,7 @@ def ask_preferences(
         for pair, both in zip(pairs, verdicts, strict=True)
     ]
     found = quality(pairs, verdicts, unreadable)
-    return found.kept(preferred), found
+    return found.apply(preferred), found
 
 
 def _client(judge: PairJudge, settings: EvalSettings) -> ChatClient:

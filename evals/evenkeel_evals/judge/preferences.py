@@ -83,7 +83,7 @@ class JudgeQuality:
             return f"the judge never preferred an answer on {self.num_judged} pairs"
         return None
 
-    def kept(self, pairs: Sequence[AnsweredPair]) -> list[AnsweredPair]:
+    def apply(self, pairs: Sequence[AnsweredPair]) -> list[AnsweredPair]:
         """Return the pairs, without the preferences of a judge that proves nothing."""
         if self.problem() is None:
             return list(pairs)

@@ -39,13 +39,13 @@ def to_manifest(outcome: Outcome) -> dict[str, Any]:
             for role, side in _roles(outcome)
         },
         "configuration": {
-            "gates": list(dict.fromkeys(r.gate.text for r in outcome.judgement.results)),
+            "gates": list(dict.fromkeys(r.gate.text for r in outcome.results)),
             "seed": outcome.seed,
             "concurrency": outcome.concurrency,
             "cache": outcome.cache.value,
             "mode": outcome.mode.value,
-            "max_unmeasured_ratio": outcome.max_unmeasured_ratio,
-            "allows_inconclusive": outcome.allows_inconclusive,
+            "max_unmeasured_ratio": outcome.decision.max_unmeasured_ratio,
+            "allows_inconclusive": outcome.decision.allows_inconclusive,
         },
         "sides": {
             role: {

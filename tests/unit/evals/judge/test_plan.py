@@ -5,8 +5,8 @@ import pytest
 from evenkeel.errors import CannotMeasureError
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.gates import Gate, parse_gates
-from evenkeel_evals.judge.judgement import judge
 from evenkeel_evals.judge.plan import Assumptions, foresee, refuse_hopeless
+from evenkeel_evals.judge.slice_verdicts import judge
 from evenkeel_evals.stats.verdict import Verdict
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair, merge
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import judge
 from evenkeel_evals.judge.preferences import quality
+from evenkeel_evals.judge.slice_verdicts import judge
 from evenkeel_evals.stats.verdict import Verdict
-from tests.unit.evals.judge.test_outcome import finish
+from tests.unit.evals.finished_run import finish
 from tests.unit.evals.judge.test_preferences import says
 
 MakePair = Callable[..., AnsweredPair]
@@ -61,9 +61,9 @@ def test_flips_prove_no_likeness(make_pair: MakePair) -> None:
 def test_a_run_with_such_a_judge_could_not_measure(make_pair: MakePair) -> None:
     verdicts: list[Verdicts] = [("A", "B")] * 400
     pairs = judged(make_pair, verdicts)
-    outcome = replace(finish(pairs, True), judge_quality=quality(pairs, verdicts))
-    assert outcome.exit_code == 3
-    assert outcome.headline.startswith("could not measure: the judge's verdict changed")
+    outcome = finish(pairs, allows_inconclusive=True, judge_quality=quality(pairs, verdicts))
+    assert outcome.decision.exit_code == 3
+    assert outcome.decision.headline.startswith("could not measure: the judge's verdict changed")
     assert outcome.to_record()["verdict"] == "could not measure"
 
 

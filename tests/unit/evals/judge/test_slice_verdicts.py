@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.judge.effect import Effect
 from evenkeel_evals.judge.effects import measure
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import OVERALL, judge
 from evenkeel_evals.judge.latency_effects import min_pairs_for, pairs_around
+from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult, combine, judge
 from evenkeel_evals.stats.verdict import Verdict
 
 GATES = parse_gates("accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%")
@@ -50,6 +51,27 @@ def test_a_loss_in_one_slice_regresses_the_run(make_pair) -> None:  # type: igno
     assert found["easy"] is not Verdict.REGRESSED
     assert judgement.verdict is Verdict.REGRESSED
     assert {r.slice_name for r in judgement.regressed} == {OVERALL, "hard"}
+
+
+B, N, U, R = Verdict.BETTER, Verdict.NO_WORSE, Verdict.INCONCLUSIVE, Verdict.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        pytest.param([(N, OVERALL), (B, OVERALL)], B, id="one better"),
+        pytest.param([(N, OVERALL)], N, id="within the margin"),
+        pytest.param([(N, OVERALL), (U, OVERALL)], U, id="cannot tell"),
+        pytest.param([(N, OVERALL), (U, "long")], N, id="a slice cannot tell"),
+        pytest.param([(B, OVERALL), (R, "long")], R, id="a slice regressed"),
+    ],
+)
+def test_the_verdict_of_several_gates(
+    results: list[tuple[Verdict, str]], expected: Verdict
+) -> None:
+    effect = Effect(0, None, None)
+    given = [GateResult(GATES[0], name, effect, verdict) for verdict, name in results]
+    assert combine(given) is expected
 
 
 def test_the_effect_on_accuracy_is_that_of_the_table(make_pair) -> None:  # type: ignore[no-untyped-def]
