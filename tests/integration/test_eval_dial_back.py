@@ -107,7 +107,7 @@ def test_a_collector_that_is_away_changes_nothing(
         *("--store-url", collector.query_url, "--otlp-endpoint", "none", "--once"),
         *("--collector-url", "http://127.0.0.1:9", "--since", "8m"),
     )
-    assert "dial back: support@production could not be set back: http://127.0.0.1:9" in err
+    assert "dial back: support@production could not be rolled back: http://127.0.0.1:9" in err
     assert all(set(d) == {"error"} for line in lines for d in line["dial_backs"])
     assert PromptRegistry(registry[0]).history("support") == before
 

@@ -52,7 +52,7 @@ def test_killed_runs_go_on_without_repeating_a_call(place: Place) -> None:
     again = place.start()
     second, err = again.communicate(timeout=300)
     assert (again.returncode, second) == (1, out)
-    assert "is complete: nothing is asked again" in err
+    assert "is complete, so nothing is asked again" in err
     assert {p.name: p.read_bytes() for p in place.report.iterdir()} == before
     assert place.answered() == answered
 

@@ -299,7 +299,7 @@ class ChatClient:
         except httpx.HTTPError as error:
             raise CannotMeasureError(f"no server answers at {url}: {first_line(error)}") from error
         except (ValueError, KeyError, TypeError) as error:
-            raise CannotMeasureError(f"{url}/v1/models did not list models") from error
+            raise CannotMeasureError(f"{url}/v1/models did not return a list of models") from error
         if wanted is None and served:
             return served[0]
         if wanted not in served:

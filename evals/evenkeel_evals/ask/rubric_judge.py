@@ -109,5 +109,5 @@ def read_verdict(text: str | None, error: str | None = None) -> Score:
     if not found and lines:
         found = {match[1].lower() for match in [_FIRST.match(lines[0])] if match}
     if len(found) != 1:
-        return Score.unscored(f"rubric: the judge said neither yes nor no: {text[:SHOWN]!r}")
+        return Score.unscored(f"rubric: the judge answered neither yes nor no: {text[:SHOWN]!r}")
     return Score.of(found == {"yes"}, "rubric")

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     gates = parse_gates(args.gate)
     if len(gates) > 1:
-        raise ConfigurationError("--gate: one metric is bisected at a time")
+        raise ConfigurationError("--gate: bisect takes one gate at a time")
     base, changes = load_changes(args.changes, settings.url, settings.prompts_dir)
     dataset = _read_items(args, settings)
     refuse_late_checks(dataset.items)
@@ -134,10 +134,10 @@ class _Step:
 
 def _print(found: Bisection, names: list[str], gate: Gate, console: Console) -> None:
     if found.change is None:
-        line = f"{gate.text} holds with all {len(names)} changes: nothing moved it"
+        line = f"{gate.text} still holds with all {len(names)} changes"
     else:
         name = names[found.change - 1]
-        line = f"{gate.text} fails since {name!r} (change {found.change} of {len(names)})"
+        line = f"{gate.text} fails from {name!r} on (change {found.change} of {len(names)})"
         if found.ending is Ending.INTERACTION:
-            line += "; against the state right before it that does not show: several add up"
+            line += "; this change alone does not show it, so several changes add up"
     console.print(line, markup=False, highlight=False)

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     if args.runs < 1 or args.resamples < 20:
-        raise ConfigurationError("--runs takes at least 1 and --resamples at least 20")
+        raise ConfigurationError("--runs must be at least 1 and --resamples at least 20")
     gates = with_errors(parse_gates(args.gate))
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         title = f"run {number + 1} of {args.runs}, {side.name} against itself"
         folder = None if args.report is None else args.report / f"aa-{number + 1}"
         runs.append(_ask(comparison, folder, console, title, args))
-    with show_progress(console, "judging swapped runs") as report:
+    with show_progress(console, "judging resampled runs") as report:
         identity = (dataset.content_hash, side.content_hash)
         calibration = calibrate(gates, runs, identity, args.resamples, report)
     plan = foresee(gates, len(items), calibration.to_assumptions())
@@ -105,9 +105,9 @@ def _print(
     low, high = calibration.false_alarm_ci95
     lines = [
         f"{calibration.num_runs} runs of {calibration.num_pairs} pairs, nothing changed:",
-        f"  answers that differ in being right: {calibration.discordance:.1%}",
+        f"  items right on one side only: {calibration.discordance:.1%}",
         *(
-            f"  {metric} of one item scatters by {spread:.1%}"
+            f"  {metric} of one item varies by {spread:.1%}"
             for metric, spread in calibration.scatter.items()
         ),
         *(
@@ -121,6 +121,6 @@ def _print(
         *(f"refused: {line.refusal}" for line in plan if line.is_below_noise),
     ]
     if folder is not None:
-        lines.append(f"kept in {folder / FILE_NAME}; use it with --calibration")
+        lines.append(f"saved to {folder / FILE_NAME}; use it with --calibration")
     for line in lines:
         console.print(line, markup=False, highlight=False)

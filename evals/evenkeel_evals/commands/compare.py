@@ -71,25 +71,25 @@ def run(args: argparse.Namespace) -> int:
     for gate in gates:
         if not isinstance(gate, AccuracyGate | ErrorGate) or isinstance(gate, PreferenceGate):
             raise ConfigurationError(
-                f"gate {gate.text}: runs of different times can be compared in accuracy and "
-                "errors only: machine noise calls 21-51 % of unchanged candidates slower; "
+                f"gate {gate.text}: runs from different times can only be compared in accuracy and "
+                "errors: machine noise makes 21-51 % of unchanged candidates look slower; "
                 "use `eval run`"
             )
     if args.report in (args.baseline, args.candidate):
-        raise ConfigurationError("--report is one of the two runs, which would be overwritten")
+        raise ConfigurationError("--report names one of the two runs and would overwrite it")
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
     sides = [read_side(folder, args.side) for folder in (args.baseline, args.candidate)]
     for folder, recorded in zip((args.baseline, args.candidate), sides, strict=True):
         if recorded.dataset_hash != dataset.content_hash:
             raise ConfigurationError(
-                f"{folder} asked other items than {args.dataset} holds now; "
-                "check out the version of then (`evenkeel eval lock --check` names what changed)"
+                f"{folder} used other items than {args.dataset} has now; "
+                "check out that version (`evenkeel eval lock --check` lists what changed)"
             )
     refuse_other_checks(sides[0], sides[1])
     pairs = pair_up(dataset.items, sides[0], sides[1])
     if not pairs:
-        raise ConfigurationError("the runs have no item in common")
+        raise ConfigurationError("the runs have no items in common")
     outcome = Outcome(
         run_id=f"{sides[0].run_id}+{sides[1].run_id}",
         start_ns=sides[1].start_ns,
@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(outcome.to_record(), allow_nan=False))
     else:
         print_outcome(outcome, make_console(stderr=False))
-        print("latency is not judged: the runs did not meet the same machine")
+        print("latency is not judged: the runs did not share the machine")
     return outcome.decision.exit_code
 
 
@@ -130,16 +130,20 @@ def read_side(folder: Path, role: str) -> RecordedSide:
     except OSError as error:
         raise ConfigurationError(
             f"{error.filename} cannot be read: {error.strerror}; "
-            "expected the --report folder of a run that is over"
+            "expected the --report folder of a finished run"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(f"{folder}/manifest.json is not of `evenkeel eval run`") from error
+        raise ConfigurationError(
+            f"{folder}/manifest.json was not written by `evenkeel eval run`"
+        ) from error
     if not (folder / FILE_NAME).is_file():
-        raise ConfigurationError(f"{folder} has no {FILE_NAME}: its answers are not there")
+        raise ConfigurationError(f"{folder} has no {FILE_NAME}, so it has no answers")
     with Journal(folder / FILE_NAME) as journal:
         recorded = RecordedRun(journal)
         if recorded.beginning is None or recorded.beginning.run_id != run_id:
-            raise ConfigurationError(f"{folder}: {FILE_NAME} and manifest.json are of two runs")
+            raise ConfigurationError(
+                f"{folder}: {FILE_NAME} and manifest.json belong to different runs"
+            )
         start_ns = recorded.beginning.start_ns
         answers = recorded.answers_of(LETTERS[role])
         checks = recorded.beginning.identity.get("checks") or {}
@@ -162,10 +166,10 @@ def refuse_other_checks(baseline: RecordedSide, candidate: RecordedSide) -> None
     a, b = baseline.checks, candidate.checks
     differing = sorted(name for name in a.keys() & b.keys() if a[name] != b[name])
     if differing:
-        what = ", ".join("the judge of rubrics" if x == RUBRIC else x for x in differing)
+        what = ", ".join("the rubric judge" if x == RUBRIC else x for x in differing)
         raise ConfigurationError(
-            f"runs {baseline.run_id} and {candidate.run_id} were not judged alike: {what:.200} "
-            "differs; run one of them again"
+            f"runs {baseline.run_id} and {candidate.run_id} were not judged the same way: "
+            f"{what:.200} differs; repeat one of them"
         )
 
 
@@ -174,7 +178,7 @@ def _refuse_unchecked(item: Item, side: RecordedSide, answer: Answer) -> None:
     if missing and answer.reply.text is not None:
         raise ConfigurationError(
             f"item {item.id!r:.80} is judged by {missing[0].kind}, and run {side.run_id} did not "
-            "record what it came to; run it again"
+            "record the result; repeat the run"
         )
 
 

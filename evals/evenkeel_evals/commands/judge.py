@@ -76,13 +76,13 @@ def run(args: argparse.Namespace) -> int:
     if not items:
         first = next(iter(files[0].answers))
         raise ConfigurationError(
-            f"no answer has the id of an item of {args.dataset}; its first is "
-            f"{dataset.items[0].id!r:.80}, that of {args.baseline} {first!r:.80}"
+            f"no answer has the id of an item in {args.dataset}; the first item is "
+            f"{dataset.items[0].id!r:.80}, the first answer in {args.baseline} {first!r:.80}"
         )
     check_means(items, judge, args.allow_python)
     said = [*dataset.problems, *doubts(dataset, items, files)]
     if judge is not None and not has_preference and not needs_judge(items):
-        said.append("--judge has nothing to do: no item has a rubric, no gate is on preference")
+        said.append("--judge is unused: no item has a rubric and no gate is on preference")
     for line in [*said[:LINES_SHOWN], *_more(said)]:
         print(f"evenkeel: {line}", file=sys.stderr)
     console = make_console(stderr=args.json)
@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_outcome(outcome, console)
         if any(isinstance(gate, LatencyGate) for gate in gates):
-            print("latency was taken as recorded: it compares the sides only if they took turns")
+            print("latency is as recorded: the comparison is only fair if the two sides took turns")
     return outcome.decision.exit_code
 
 
@@ -174,7 +174,7 @@ def doubts(dataset: Dataset, items: Sequence[Item], files: Sequence[GivenAnswers
     if len(items) < len(dataset.items):
         used = {item.id for item in items}
         left = [item.id for item in dataset.items if item.id not in used]
-        lines.append(f"{_items(left)} of {len(dataset.items)} answered in neither file: left out")
+        lines.append(f"{_items(left)} of {len(dataset.items)} answered in neither file: skipped")
     known = {item.id for item in dataset.items}
     for role, file in zip(("baseline", "candidate"), files, strict=True):
         missing = [item.id for item in items if item.id not in file.answers]
@@ -182,7 +182,7 @@ def doubts(dataset: Dataset, items: Sequence[Item], files: Sequence[GivenAnswers
             lines.append(f"{role} {file.name}: {_items(missing)} without an answer: unscored")
         unknown = [name for name in file.answers if name not in known]
         if unknown:
-            lines.append(f"{role} {file.name}: {_items(unknown)} not in the dataset: left out")
+            lines.append(f"{role} {file.name}: {_items(unknown)} not in the dataset: skipped")
     return lines
 
 
@@ -210,7 +210,7 @@ def check_latencies(gates: Sequence[Gate], pairs: Sequence[AnsweredPair]) -> Non
                 "ttft_s, e2e_s and output_tokens" if gate.metric == "tpot" else f"{gate.metric}_s"
             )
             raise CannotMeasureError(
-                f"gate {gate.text}: no item has {needs} above 0 in both files; leave the gate out"
+                f"gate {gate.text}: no item has {needs} above 0 in both files; remove the gate"
             )
 
 

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
     plan = foresee(gates, len(items), read_assumptions(args.calibration))
-    console.print(f"before the run, what {len(items)} pairs can see:", highlight=False)
+    console.print(f"what {len(items)} pairs can detect:", highlight=False)
     for line in plan:
         console.print(f"  {line.describe()}", markup=False, highlight=False)
     if not args.allow_inconclusive:
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     )
     comparison.looks()
     if comparison.num_repeats > 1 and comparison.mode is StoppingRule.ANYTIME:
-        raise ConfigurationError("--mode anytime takes each item once; leave out --repeats")
+        raise ConfigurationError("--mode anytime asks each item once; remove --repeats")
     if comparison.judge is None and any(isinstance(gate, PreferenceGate) for gate in gates):
         raise ConfigurationError("a gate on preference needs a judge; give --judge FILE")
     with open_journal(args.report, is_fresh=args.fresh) or nullcontext() as journal:
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
     if (args.dataset is None) == (args.traffic is None):
-        raise ConfigurationError("give a dataset's folder, or --traffic FILE_OR_URL")
+        raise ConfigurationError("give either a dataset folder or --traffic FILE_OR_URL")
     if args.dataset is not None:
         return load_dataset(args.dataset)
     kept = None if args.report is None else args.report / NAME
@@ -132,7 +132,7 @@ def _read_server_times(comparison: Comparison, recorded: RecordedRun, judgement:
             print(
                 f"evenkeel: {comparison.settings.store_url} has the spans of {len(found)} of "
                 f"{len(wanted)} requests; "
-                "latency is split over those",
+                "latency is split by cause over those only",
                 file=sys.stderr,
             )
     except StoreError as error:

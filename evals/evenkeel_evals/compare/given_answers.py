@@ -82,7 +82,7 @@ def read_answers(path: Path) -> GivenAnswers:
         for doubt in doubts:
             problems.add(f"{place}: {doubt}")
         if name in answers:
-            problems.add(f"{place}: id {name!r:.80} is already at {places[name]}, which counts")
+            problems.add(f"{place}: id {name!r:.80} is already at {places[name]}, which is used")
             continue
         if len(answers) == MAX_ANSWERS:
             raise ConfigurationError(f"{path} has more than {MAX_ANSWERS:,} answers; split it")
@@ -96,7 +96,7 @@ def read_answers(path: Path) -> GivenAnswers:
             answers[name] = replace(answer, reply=timed)
     if not answers:
         first = f"; first problem: {problems.lines[0]}" if problems.lines else ""
-        raise ConfigurationError(f"{path} holds no answers{first}")
+        raise ConfigurationError(f"{path} has no answers{first}")
     return GivenAnswers(path.stem, f"sha256:{digest.hexdigest()}", answers, problems.summary())
 
 
@@ -141,7 +141,7 @@ def _lines(path: Path, file: Any, digest: Any) -> Iterator[tuple[str, Any]]:
         if len(line) > MAX_LINE_BYTES:
             raise ConfigurationError(
                 f"{path}:{number} is longer than {MAX_LINE_BYTES // 2**20} MiB; "
-                "expected JSON lines, one answer a line"
+                "expected JSON Lines, one answer per line"
             )
         digest.update(line)
         if not line.strip():
@@ -167,7 +167,7 @@ def _read(value: Any) -> tuple[str, GivenAnswer, Sequence[str]]:
     text = None if error is not None else _text(inner)
     if text is None and error is None and any(key in inner for key in (*TEXT_KEYS, "content")):
         # How many harnesses write down a request that failed.
-        error = "its answer is empty of text"
+        error = "its answer has no text"
     if text is None and error is None:
         raise UnfitError(f"has no answer; expected one of {', '.join(TEXT_KEYS)}, or error")
     doubts: list[str] = []

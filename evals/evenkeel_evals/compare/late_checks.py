@@ -49,7 +49,7 @@ def refuse_late_checks(items: Sequence[Item]) -> None:
         if item.scorer.checks:
             raise ConfigurationError(
                 f"item {item.id!r:.80} is judged by {item.scorer.checks[0].kind}: only `eval run` "
-                "and `eval judge` can do that"
+                "and `eval judge` support that"
             )
 
 
@@ -60,8 +60,8 @@ def check_means(items: Sequence[Item], judge: PairJudge | None, allows_python: b
         ConfigurationError: If rubrics have no judge, or Python functions are not allowed.
     """
     for kind, has_means, wanted in (
-        (PYTHON, allows_python, "run code of the dataset; read it, then give --allow-python"),
-        (RUBRIC, judge is not None, "need a model that judges; give --judge FILE"),
+        (PYTHON, allows_python, "run code from the dataset; review it, then pass --allow-python"),
+        (RUBRIC, judge is not None, "need a judge model; pass --judge FILE"),
     ):
         found = [item for item in items if any(c.kind == kind for c in item.scorer.checks)]
         if found and not has_means:

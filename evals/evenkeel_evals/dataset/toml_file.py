@@ -37,5 +37,5 @@ def first_problem(error: ValidationError, prefix: str = "") -> str:
     if first["type"] == "missing":
         return f"{where} is missing"
     if first["type"] == "extra_forbidden":
-        return f"{where} is no key that is known here"
+        return f"{where} is an unknown key"
     return f"{where}: {first['msg']}"

@@ -139,7 +139,7 @@ def _describe_verdict(judgement: Judgement) -> str:
             "but too few to show a regression"
         )
     if verdict is Verdict.INCONCLUSIVE:
-        return f"inconclusive: no regression shown, but too few pairs to clear {named}"
+        return f"inconclusive: no regression shown, but not enough evidence to clear {named}"
     return f"worse, within the tolerance: {named}" if verdict is Verdict.WORSE else verdict
 
 

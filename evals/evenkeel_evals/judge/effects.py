@@ -66,7 +66,7 @@ def _failed(pair: AnsweredPair) -> Worth:
 def _accuracy(gate: AccuracyGate, pairs: Sequence[AnsweredPair]) -> Effect:
     scored = [p for p in pairs if p.is_measured]
     if not scored:
-        return Effect(0, None, None, note="no pair scored on both sides")
+        return Effect(0, None, None, note="no pair has a score on both sides")
     names = [pair.item.cluster_id for pair in scored]
     worths = np.array([_right(pair) for pair in scored], dtype=float)
     return _paired(gate.margin, worths, names, ("lost", "gained"))
@@ -76,7 +76,7 @@ def _preference(gate: PreferenceGate, pairs: Sequence[AnsweredPair]) -> Effect:
     """Count who was preferred: a pair that A wins is one that B lost, and a tie is neither."""
     judged = [p for p in pairs if p.preference is not None]
     if not judged:
-        return Effect(0, None, None, note="no pair was judged; give --judge")
+        return Effect(0, None, None, note="no pair was judged; pass --judge")
     names = [pair.item.cluster_id for pair in judged]
     worths = np.array([_preferred(pair) for pair in judged], dtype=float)
     return _paired(gate.margin, worths, names, ("for the baseline", "for the candidate"))
@@ -91,7 +91,9 @@ def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
     # An answer that was kept from an earlier run is no request, and failures are not kept.
     pairs = [pair for pair in pairs if not (pair.a.reply.is_cached or pair.b.reply.is_cached)]
     if not pairs:
-        return Effect(0, None, None, estimate=0.0, p_beyond=0.0, note="every answer was kept")
+        return Effect(
+            0, None, None, estimate=0.0, p_beyond=0.0, note="every answer came from the cache"
+        )
     failures = np.array([_failed(pair) for pair in pairs])
     shares = failures.mean(axis=0)
     num_more = int(failures[:, 1].sum() - failures[:, 0].sum())

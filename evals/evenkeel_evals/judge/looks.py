@@ -48,7 +48,7 @@ def plan_looks(mode: StoppingRule, gates: Sequence[Gate], num_pairs: int) -> lis
         for gate in gates:
             if isinstance(gate, LatencyGate) and gate.quantile is not None:
                 raise ConfigurationError(
-                    f"gate {gate.text} cannot be judged at any time; take shift_{gate.metric}, or "
+                    f"gate {gate.text} cannot be judged at any time; use shift_{gate.metric}, or "
                     "--mode sequential"
                 )
         count = min(NUM_ANYTIME, max(1, num_pairs // PAIRS_BETWEEN))

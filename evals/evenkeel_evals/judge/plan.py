@@ -97,9 +97,9 @@ class Foresight:
     def refusal(self) -> str | None:
         """Return why this gate should not be run with these pairs, or None."""
         needed = (
-            "a margin of 0 passes nothing that is unchanged"
+            "an unchanged candidate cannot pass a margin of 0"
             if self.pairs_needed is None
-            else f"it takes {self.pairs_needed:,}"
+            else f"it needs {self.pairs_needed:,}"
         )
         if not self.can_pass and not self.can_fail:
             return f"{self.gate} can neither pass nor fail with {self.num_pairs} pairs; {needed}"
@@ -107,12 +107,13 @@ class Foresight:
             return f"{self.gate} cannot fail with {self.num_pairs} pairs; {needed}"
         if not self.can_pass:
             return (
-                f"{self.gate} cannot pass with {self.num_pairs} pairs unless B is better; {needed}"
+                f"{self.gate} cannot pass with {self.num_pairs} pairs unless the candidate is "
+                f"better; {needed}"
             )
         if self.is_below_noise:
             return (
-                f"{self.gate} is below the noise floor here, {(self.noise_floor or 0) * 100:.1f} % "
-                f"with {self.num_pairs} pairs; take a wider margin or more pairs"
+                f"{self.gate} is below the noise floor of {(self.noise_floor or 0) * 100:.1f} % "
+                f"with {self.num_pairs} pairs; use a wider margin or more pairs"
             )
         return None
 
@@ -121,15 +122,17 @@ class Foresight:
         loss = (
             "nothing"
             if self.smallest_loss is None
-            else f"only losses of {self.smallest_loss * 100:.1f} % or more"
+            else f"losses of {self.smallest_loss * 100:.1f} % or more"
         )
         if self.pairs_to_pass is None:
-            passing = "no number of pairs proves an unchanged candidate within a margin of 0"
+            passing = "no number of pairs shows that an unchanged candidate is within a margin of 0"
         elif self.pairs_to_pass > self.num_pairs:
-            passing = f"«no worse» needs about {self.pairs_to_pass:,} pairs if nothing changed"
+            passing = f"'no worse' takes about {self.pairs_to_pass:,} pairs if nothing changed"
         else:
-            passing = f"enough pairs for «no worse» if nothing changed ({self.pairs_to_pass:,})"
-        return f"{self.gate}: {self.num_pairs} pairs see {loss}; {passing} [{self.assumption}]"
+            passing = f"enough for 'no worse' if nothing changed ({self.pairs_to_pass:,})"
+        return (
+            f"{self.gate}: {self.num_pairs} pairs can detect {loss}; {passing} [{self.assumption}]"
+        )
 
     def to_record(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -175,7 +178,7 @@ def refuse_hopeless(plan: Sequence[Foresight]) -> None:
     for line in plan:
         if line.refusal and (line.is_below_noise or not (line.can_pass or line.can_fail)):
             raise CannotMeasureError(
-                f"{line.refusal} (nothing was asked; --allow-inconclusive runs it all the same)"
+                f"{line.refusal} (no requests were made; --allow-inconclusive runs anyway)"
             )
 
 
@@ -239,7 +242,7 @@ def _foresee_latency(gate: LatencyGate, n: int, known: Assumptions, num_gates: i
         pairs_needed=minimum if gate.margin > 0 else None,
         noise_floor=known.floor_of(gate, n),
         margin=gate.margin,
-        assumption=f"{_source(known)}B/A scatters by {spread * 100:.3g}% from pair to pair",
+        assumption=f"{_source(known)}B/A varies by {spread * 100:.3g}% from pair to pair",
     )
 
 

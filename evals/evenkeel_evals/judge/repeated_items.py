@@ -72,7 +72,7 @@ def _shares(gate: AccuracyGate, items: Sequence[Sequence[AnsweredPair]]) -> Effe
             names.append(repeats[0].item.cluster_id)
             means.append((a, b))
     if not means:
-        return Effect(0, None, None, note="no item was scored on both sides")
+        return Effect(0, None, None, note="no item has a score on both sides")
     values = np.array(means)
     changes, codes = values[:, 1] - values[:, 0], cluster_codes(names)
     num_clusters = int(codes.max()) + 1

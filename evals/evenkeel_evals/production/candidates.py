@@ -181,7 +181,7 @@ class CandidateFile:
             if candidate.id == candidate_id:
                 return candidate
         waiting = ", ".join(c.id for c in self.waiting[:5]) or "none"
-        raise ConfigurationError(f"no candidate {candidate_id!r} waits; waiting: {waiting}")
+        raise ConfigurationError(f"no pending candidate {candidate_id!r}; pending: {waiting}")
 
     def _write(self) -> None:
         record = {"waiting": [asdict(c) for c in self.waiting], "rejected": self.rejected}

@@ -121,7 +121,7 @@ class LiveRun:
             if record.get("monitor") != config.name:
                 raise ConfigurationError(
                     f"{journal.path} belongs to the live evaluation {record.get('monitor')!r}; "
-                    "give another --state folder"
+                    "use another --state folder"
                 )
             if "sent" in record:
                 self.unsent = [w for w in self.unsent if w.to_ns != record["sent"]]
@@ -214,7 +214,7 @@ async def evaluate(
     if before is not None:
         num_now = len(_requests(config, store, (before.from_ns, before.to_ns)))
         if num_now > before.num_requests:
-            skipped["came too late for the window before"] = num_now - before.num_requests
+            skipped["arrived too late for the previous window"] = num_now - before.num_requests
     drawn = draw(answered, config.plan, f"{config.name} {from_ns}")
     wanted = {"trace_ids": sorted({str(d.request["trace_id"]) for d in drawn})}
     contents = {
@@ -237,7 +237,7 @@ async def evaluate(
         readable = [d for d in drawn if _content(d, contents) is not None]
         judged = within_budget(readable, budget)
         if len(judged) < len(readable):
-            skipped["judge's budget is spent"] += len(readable) - len(judged)
+            skipped["the judge's budget is spent"] += len(readable) - len(judged)
         rows += await _judge_all(config.judge, judged, contents, now_ns)
         num_calls = len(judged)
     missing = sum(_content(d, contents) is None for d in drawn)

@@ -32,8 +32,8 @@ def write_files(outcome: Outcome, folder: Path, dashboard_url: str) -> None:
             _write(folder / name, text)
         except OSError as error:
             raise CannotMeasureError(
-                f"{folder / name} cannot be written: {error.strerror}; the answers are kept, "
-                "run again with the same --report"
+                f"{folder / name} cannot be written: {error.strerror}; the answers are saved; "
+                "rerun with the same --report"
             ) from error
 
 

@@ -49,7 +49,7 @@ def send_spans(batch: list[ReadableSpan], endpoint: str) -> str | None:
         delivery = deliver(send_batch, encode_spans(part).SerializeToString(), len(part))
         if not delivery.is_done or delivery.num_rejected:
             why = delivery.reason or f"{delivery.num_rejected} spans rejected"
-            return f"the collector at {hide_password(endpoint)} did not take the results ({why})"
+            return f"the collector at {hide_password(endpoint)} rejected the results ({why})"
     return None
 
 
@@ -58,7 +58,7 @@ def _probe(endpoint: str) -> str | None:
     try:
         httpx.get(endpoint, timeout=2.0, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return f"no collector answers at {hide_password(endpoint)} ({first_line(error)})"
+        return f"no collector is answering at {hide_password(endpoint)} ({first_line(error)})"
     return None
 
 

@@ -27,10 +27,10 @@ STYLES = {
 }
 COLUMNS = ("gate", "slice", "pairs", "baseline", "candidate", "change", "95 % interval", "verdict")
 LEGEND = (
-    "Accuracy and errors change by B − A in points (pp), latency by B/A − 1, as the client saw it.",
-    "no worse: shown to be within the gate. worse: shown to be worse, but within the gate.",
-    "regressed: shown to be worse, and by more than the gate. inconclusive: cannot tell.",
-    "better and regressed allow for the number of gates and slices that were looked at (Holm).",
+    "change: B − A in percentage points (pp); for latency, as the client saw it, B/A − 1.",
+    "no worse: shown to be within the gate. worse: shown to be worse, but still within the gate.",
+    "regressed: shown to be worse, and beyond the gate. inconclusive: not enough evidence.",
+    "better and regressed are corrected for the number of gates and slices tested (Holm).",
 )
 
 
@@ -69,7 +69,7 @@ def to_markdown(outcome: Outcome) -> str:
         "",
     ]
     lines += _lost_lines(outcome)
-    lines += ["What this run could see:", "", *(f"- {line.describe()}" for line in outcome.plan)]
+    lines += ["What this run could detect:", "", *(f"- {line.describe()}" for line in outcome.plan)]
     lines += [
         "",
         f"Dataset {outcome.dataset_label}, {outcome.dataset.content_hash}; seed {outcome.seed}, "
@@ -85,7 +85,7 @@ def _lost_lines(outcome: Outcome) -> list[str]:
     summary = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     lines = [f"<details><summary>Changed items: {summary}</summary>", ""]
     if lost:
-        lines += ["| lost item | slices | trace of the baseline | of the candidate |"]
+        lines += ["| lost item | slices | trace of the baseline | trace of the candidate |"]
         lines += ["| --- | --- | --- | --- |"]
         lines += [
             f"| {_plain(pair.item.id)} | {_plain(', '.join(pair.item.tags))} "

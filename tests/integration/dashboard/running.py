@@ -186,6 +186,7 @@ def send_evaluation(http_url: str, at_ns: int) -> None:
             spans.EVAL_GATE: "accuracy>=-1%",
             spans.EVAL_SLICE: "overall",
             spans.EVAL_VERDICT: "regressed",
+            spans.EVAL_RUN_VERDICT: "regressed",
             spans.EVAL_ESTIMATE: -0.1,
             spans.EVAL_LOWER: -0.4,
             spans.EVAL_UPPER: 0.05,

@@ -52,8 +52,8 @@ def test_its_own_url_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("nme = 'x'", "nme is no key that is known"),
-        ("[sampling]\ntemprature = 1", "sampling.temprature is no key"),
+        ("nme = 'x'", "nme is an unknown key"),
+        ("[sampling]\ntemprature = 1", "sampling.temprature is an unknown key"),
         ("[sampling]\nmax_tokens = 0", "sampling.max_tokens"),
         ("url = 'ftp://x'", "url"),
         ("name = ", "is not TOML"),
@@ -102,7 +102,7 @@ def test_a_side_that_the_run_serves_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('url = "http://h"\n[serve]\nmodel = "demo"\n', "exclude each other"),
+        ('url = "http://h"\n[serve]\nmodel = "demo"\n', "cannot be combined"),
         ('[serve]\nmodel = "demo"\nflags = ["--port", "8000"]\n', "--port"),
         ('[serve]\nmodel = "demo"\nflags = ["--host=0.0.0.0"]\n', "--host"),
         ("[serve]\nflags = []\n", "serve.model"),

@@ -153,7 +153,7 @@ def test_kept_answers_say_nothing_of_failures(make_pair: MakePair) -> None:
     kept = [replace(p, a=replace(p.a, reply=replace(p.a.reply, is_cached=True))) for p in pairs]
     assert judge([gate], pairs, 0).verdict is Verdict.REGRESSED
     assert judge([gate], kept, 0).verdict is Verdict.NO_WORSE
-    assert measure(gate, kept, 0).note == "every answer was kept"
+    assert measure(gate, kept, 0).note == "every answer came from the cache"
 
 
 @pytest.mark.parametrize(("a", "b", "count"), [(24, 28, 400), (6, 7, 100)])

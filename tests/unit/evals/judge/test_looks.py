@@ -27,7 +27,7 @@ def test_looks_are_spread_and_end_with_all() -> None:
     assert plan_looks(StoppingRule.FIXED, GATES, 456) == [Look(1, 1, 456)]
     assert plan_looks(StoppingRule.SEQUENTIAL, GATES, 9) == [Look(1, 1, 9)]
     assert len(plan_looks(StoppingRule.ANYTIME, GATES, 456)) == 40
-    with pytest.raises(ConfigurationError, match="cannot be judged at any time; take shift_ttft"):
+    with pytest.raises(ConfigurationError, match="cannot be judged at any time; use shift_ttft"):
         plan_looks(StoppingRule.ANYTIME, parse_gates("p95_ttft<=+5%"), 100)
 
 

@@ -13,14 +13,14 @@ from evenkeel_evals.stats.verdict import Verdict
 def test_two_hundred_items_cannot_hold_a_margin_of_one_point() -> None:
     (line,) = foresee(parse_gates("accuracy>=-1%"), 200)
     text = line.describe()
-    assert "200 pairs see only losses of 6.4 % or more" in text
-    assert "needs about 6,183 pairs" in text
+    assert "200 pairs can detect losses of 6.4 % or more" in text
+    assert "takes about 6,183 pairs" in text
     assert "if 10% of the answers change" in text
 
 
 def test_enough_pairs_are_said_to_be_enough() -> None:
     (line,) = foresee(parse_gates("accuracy>=-10%"), 200)
-    assert "enough pairs" in line.describe()
+    assert "enough for 'no worse'" in line.describe()
 
 
 def test_a_quantile_needs_more_than_a_shift() -> None:
@@ -33,7 +33,7 @@ def test_a_quantile_needs_more_than_a_shift() -> None:
 def test_too_few_pairs_see_nothing() -> None:
     (line,) = foresee(parse_gates("p99_ttft<=5%"), 50)
     assert line.smallest_loss is None
-    assert "50 pairs see nothing" in line.describe()
+    assert "50 pairs can detect nothing" in line.describe()
 
 
 def test_a_margin_of_zero_cannot_be_passed_by_standing_still() -> None:
@@ -66,9 +66,13 @@ def verdict(gate: Gate, pairs: list[AnsweredPair]) -> Verdict:
 @pytest.mark.parametrize(
     ("gate", "num_pairs", "says"),
     [
-        ("p95_ttft<=+5%", 40, "can neither pass nor fail with 40 pairs; it takes 72"),
-        ("accuracy>=-1%", 200, "cannot pass with 200 pairs unless B is better; it takes 268"),
-        ("accuracy>=-0%", 200, "a margin of 0 passes nothing that is unchanged"),
+        ("p95_ttft<=+5%", 40, "can neither pass nor fail with 40 pairs; it needs 72"),
+        (
+            "accuracy>=-1%",
+            200,
+            "cannot pass with 200 pairs unless the candidate is better; it needs 268",
+        ),
+        ("accuracy>=-0%", 200, "an unchanged candidate cannot pass a margin of 0"),
         ("shift_ttft<=+3%", 200, None),
     ],
 )
@@ -87,7 +91,7 @@ def test_a_gate_below_the_measured_noise_is_refused() -> None:
     known = Assumptions(noise_floor={"shift_ttft": 0.04}, floor_pairs=100, is_measured=True)
     (narrow,) = foresee(parse_gates("shift_ttft<=+3%"), 100, known)
     (enough,) = foresee(parse_gates("shift_ttft<=+3%"), 400, known)
-    assert "below the noise floor here, 4.0 %" in (narrow.refusal or "")
+    assert "below the noise floor of 4.0 %" in (narrow.refusal or "")
     assert (enough.noise_floor, enough.refusal) == (pytest.approx(0.02), None)
     with pytest.raises(CannotMeasureError, match="below the noise floor"):
         refuse_hopeless([narrow])

@@ -90,4 +90,4 @@ def test_a_gate_on_preference(make_pair: MakePair) -> None:
     effect = measure(gate, pairs, 0)
     assert (effect.num_pairs, effect.estimate) == (99, pytest.approx(-20 / 99))
     assert effect.note is not None and effect.note.startswith("30 for the baseline, 10 for")
-    assert measure(gate, [make_pair(0)], 0).note == "no pair was judged; give --judge"
+    assert measure(gate, [make_pair(0)], 0).note == "no pair was judged; pass --judge"

@@ -48,7 +48,7 @@ def test_an_unreadable_judge_is_quoted(make_pair: MakePair) -> None:
     said = [[]] * 7 + [["I like both."], ["As a language model…"], ["Hm."]]
     problem = quality(judged(make_pair, verdicts), verdicts, said).problem()
     assert problem is not None
-    assert "could not be read on 3 of 10 pairs" in problem and "'I like both.'" in problem
+    assert "were unreadable for 3 of 10 pairs" in problem and "'I like both.'" in problem
 
 
 def test_flips_prove_no_likeness(make_pair: MakePair) -> None:
@@ -76,4 +76,4 @@ def test_ties_do_not_hide_a_judge_that_flips(make_pair: MakePair) -> None:
 def test_a_judge_that_is_silent_proves_nothing(make_pair: MakePair) -> None:
     verdicts: list[Verdicts] = [(None, None)] * 100 + [("tie", "tie")] * 99 + [("A", "A")]
     found = quality(judged(make_pair, verdicts), verdicts).problem()
-    assert found == "the judge has no verdict on 100 of 200 pairs"
+    assert found == "the judge gave no verdict on 100 of 200 pairs"
