@@ -31,13 +31,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from evenkeel_collector.log.recovery import OPEN_SUFFIX, recover
 from evenkeel_collector.log.segment import RECORD, read_bodies
-from tests.integration.clickhouse_server import clickhouse_server
-from tests.integration.collector_process import (
+from tests.fixtures.clickhouse_server import clickhouse_server
+from tests.fixtures.collector_process import (
     CollectorProcess,
     running_collector,
     start_collector,
 )
-from tests.integration.otlp_payload import mutate, trace_request
+from tests.fixtures.otlp_payload import mutate, trace_request
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 REQUEST = {"evenkeel.status": "ok", "gen_ai.request.model": "m"}

@@ -2,7 +2,7 @@
 
     python bench/eval_kills.py --kills 200 --json build/bench/eval_kills.json
 
-Against tests/integration/chat_server.py, which writes down every answer it gave. Lost: items
+Against tests/fixtures/chat_server.py, which writes down every answer it gave. Lost: items
 without an answer at the end. Repeated: answers given twice beyond those in flight at a kill, which
 the run owns to (`num_asked_again`). Changed: verdicts that differ when a complete run is run again.
 """

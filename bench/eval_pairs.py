@@ -4,7 +4,7 @@
     python bench/eval_pairs.py --other ../before --runs 5              another checkout
     python bench/eval_pairs.py --promptfoo node_modules/.bin/promptfoo
 
-The server is tests/integration/chat_server.py, which answers after 10 ms. All ask the same one, in
+The server is tests/fixtures/chat_server.py, which answers after 10 ms. All ask the same one, in
 turn, start as a command does, and have as many requests in flight.
 """
 

@@ -20,14 +20,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.integration.collector_process import (
+from tests.fixtures.collector_process import (
     PROTOBUF,
     CollectorProcess,
     post,
     running_collector,
     start_collector,
 )
-from tests.integration.otlp_payload import trace_request
+from tests.fixtures.otlp_payload import trace_request
 
 REQUEST = {"evenkeel.status": "ok", "gen_ai.request.model": "m"}
 GIVE_UP_S = 60.0

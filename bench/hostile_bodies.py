@@ -30,6 +30,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests.fixtures.collector_process import CollectorProcess, running_collector
 from tests.hostile.hostile_bodies import (
     FAIR_CODES,
     GRPC_METHODS,
@@ -38,7 +39,6 @@ from tests.hostile.hostile_bodies import (
     complaint,
     mutations,
 )
-from tests.integration.collector_process import CollectorProcess, running_collector
 
 NUM_SENDERS = 4
 # One in so many goes over gRPC where it may.

@@ -31,9 +31,9 @@ from evenkeel_collector.log.quarantine import (
 )
 from evenkeel_collector.log.recovery import OPEN_SUFFIX, Recovered, recover
 from evenkeel_collector.log.segment import encode_segment, read_bodies
+from tests.fixtures.collector_process import running_collector
+from tests.fixtures.otlp_payload import trace_request
 from tests.hostile.log_damage import NODE, damage, intact_bodies
-from tests.integration.collector_process import running_collector
-from tests.integration.otlp_payload import trace_request
 
 FIRST_NS = 1_795_168_800_000_000_000
 SPANS_A_BODY = 2

@@ -1,7 +1,7 @@
 """rotel, a collector in Rust, on the payload of bench/ingest.py into the same engine.
 
 rotel comes from PyPI into an environment of its own. It writes to a ClickHouse server; that is chDB
-behind ClickHouse's HTTP protocol here (tests/integration/clickhouse_server.py), the engine that
+behind ClickHouse's HTTP protocol here (tests/fixtures/clickhouse_server.py), the engine that
 our collector has inside. Both processes' CPU counts, as all of ours does. It is measured into its
 own table alone, and into our store: the same spans, requests and rollups as ours has in the end.
 """
@@ -24,7 +24,7 @@ from clickhouse_connect.driver.client import Client
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from evenkeel_collector.store.storage import SHORT_ANALYSIS, open_server
-from tests.integration.clickhouse_server import clickhouse_server
+from tests.fixtures.clickhouse_server import clickhouse_server
 
 # The table that the OpenTelemetry Collector's exporter, and rotel, write to.
 TABLE = """CREATE TABLE otel.otel_traces (

@@ -27,8 +27,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.integration.collector_process import CollectorProcess, running_collector
-from tests.integration.otlp_payload import any_value, key_values
+from tests.fixtures.collector_process import CollectorProcess, running_collector
+from tests.fixtures.otlp_payload import any_value, key_values
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 PHASES = ("evenkeel.queue", "evenkeel.prefill", "evenkeel.decode")

@@ -26,8 +26,8 @@ import httpx
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.integration.otlp_receiver import OtlpReceiver  # noqa: E402
-from tests.integration.served_model import ServedModel, serve  # noqa: E402
+from tests.fixtures.otlp_receiver import OtlpReceiver  # noqa: E402
+from tests.fixtures.served_model import ServedModel, serve  # noqa: E402
 
 SYSTEM = "please help me with order number 123 " * 190
 TARGET_RATIO = 0.4

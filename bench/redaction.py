@@ -32,7 +32,7 @@ from evenkeel.privacy.text import RedactionTally, TextRedactor, Tokens
 from evenkeel.spans import RequestRecord
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
-from evenkeel_collector.redaction.score import load_corpus, score
+from tests.fixtures.redaction_score import load_corpus, score
 from tests.unit.evenkeel.privacy.samples import DISGUISES, ORDINARY, PRIVATE, letters
 
 ROOT = Path(__file__).parents[1]
@@ -46,13 +46,14 @@ PERSONAL = CONTENT + " Write to ana@example.org or call +49 30 23125 041."
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--corpus", type=Path, default=CORPUS, help="labelled texts, JSON lines")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     result = {
         "cores": os.cpu_count(),
         "cost": measure_cost(args.runs),
         "alternatives": measure_alternatives(),
-        "quality": judge(),
+        "quality": judge(args.corpus),
         "disguised": judge_disguised(),
     }
     print(f"{'request of 512 spans':44} {'bytes/span':>10} {'extra µs/span':>14}")
@@ -206,7 +207,7 @@ def fill(target: Any, value: Any) -> None:
             fill(target.array_value.values.add(), item)
 
 
-def judge() -> dict[str, Any]:
+def judge(corpus: Path) -> dict[str, Any]:
     rules = load_rules()
     names = [rule.name for rule in rules.values]
     redactor = TextRedactor(rules.values, Tokens(HASH_KEY.encode(), names))
@@ -218,7 +219,7 @@ def judge() -> dict[str, Any]:
             "precision": result.precision_ratio,
             "recall": result.recall_ratio,
         }
-        for rule, result in score(redactor, load_corpus(CORPUS)).items()
+        for rule, result in score(redactor, load_corpus(corpus)).items()
     }
 
 

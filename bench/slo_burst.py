@@ -26,7 +26,7 @@ from evenkeel_collector.alerts.evidence import EvidenceBook
 from evenkeel_collector.slo import service as slo_service
 from evenkeel_collector.slo.context import CollectorContext
 from evenkeel_collector.store.storage import Storage, open_embedded
-from tests.integration.alert_receiver import AlertReceiver, Answer, serve_alerts
+from tests.fixtures.alert_receiver import AlertReceiver, Answer, serve_alerts
 
 SECOND_NS = 10**9
 INSERT = """

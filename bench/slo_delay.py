@@ -21,9 +21,9 @@ from typing import Any
 import httpx
 
 from evenkeel.slo.arithmetic import DAY_S, alert_windows
-from tests.integration.alert_receiver import AlertReceiver, serve_alerts
-from tests.integration.collector_process import running_collector, wait_for
-from tests.integration.otlp_payload import trace_request
+from tests.fixtures.alert_receiver import AlertReceiver, serve_alerts
+from tests.fixtures.collector_process import running_collector, wait_for
+from tests.fixtures.otlp_payload import trace_request
 
 SECOND_NS = 10**9
 # As long as the longest window of a page: with less, what exists is judged, and fires earlier.

@@ -38,8 +38,8 @@ from evenkeel_collector.alerts.groups import Grouper
 from evenkeel_collector.alerts.outbox import Outbox
 from evenkeel_collector.delivery.delivery import DeliveryPolicy, DeliveryWorker
 from tests.checkout import source_path
-from tests.integration.alert_crasher import SLOS
-from tests.integration.alert_receiver import AlertReceiver, Answer, Received, serve_alerts
+from tests.fixtures.alert_crasher import SLOS
+from tests.fixtures.alert_receiver import AlertReceiver, Answer, Received, serve_alerts
 
 ROOT = Path(__file__).parents[1]
 CRASHER = ROOT / "tests" / "integration" / "alert_crasher.py"

@@ -201,7 +201,7 @@ def find_model(args: argparse.Namespace, folder: Path) -> Path:
         from evenkeel_runtime.demo_model.checkpoint import target_path
 
         return Path(target_path())
-    from tests.integration import random_model
+    from tests.fixtures import random_model
 
     return random_model.build(folder / "model", args.hidden, args.layers)
 

@@ -101,8 +101,8 @@ def measure(folder: Path, batch: int, way: Way, steps: int, pairs: int) -> dict[
     from vllm.v1.core.sched.scheduler import Scheduler
 
     from evenkeel_runtime.adapter.scheduler import LedgerScheduler
-    from tests.integration import random_model
-    from tests.integration.real_scheduler import build_scheduler
+    from tests.fixtures import random_model
+    from tests.fixtures.real_scheduler import build_scheduler
 
     os.environ["EVENKEEL_STEPS_INTERVAL_S"] = str(way.interval_s)
     model = folder / "model"

@@ -1,13 +1,18 @@
-"""What every test shares: golden files, the browser, and no silent skip in CI."""
+"""What every test shares: golden files, the browser, a collector, and no silent skip in CI."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.fixtures.collector_process import CollectorProcess
 
 # How long an example takes is a matter of the machine; `timeout` ends what hangs.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,3 +43,12 @@ def chromium() -> str:
         if path is not None:
             return path
     pytest.skip("no chromium on the PATH; install it to run the browser tests")
+
+
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorProcess]:
+    """A real collector with its default settings; modules that need others override it."""
+    from tests.fixtures.collector_process import running_collector
+
+    with running_collector(tmp_path_factory.mktemp("collector")) as running:
+        yield running

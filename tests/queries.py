@@ -3,7 +3,8 @@
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.checkout import ROOT
+
 PARTS = ("evenkeel", "collector", "dashboard", "evals", "demo")
 
 

@@ -13,8 +13,9 @@ examples:
   evenkeel demo --exit-after 90s --no-dashboard --json
   evenkeel demo --port-offset 1000                  beside another one
 
-The traffic has a healthy phase, a disturbed one (long prompts crowd the batch, the TTFT objective
-burns, the alert arrives), the recovery, and an A/B run of two prompt versions.
+Every hook is on. After a healthy phase a crowd of long prompts makes chats wait: the TTFT objective
+burns and the alert arrives. The same crowd comes again while control acts. Then everybody asks the
+same questions, which the response cache answers, and an A/B run compares two prompt versions.
 exit codes: 0 good, 2 a port, folder or part is missing, 3 nothing could be measured
 """
 

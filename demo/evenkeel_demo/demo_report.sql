@@ -25,6 +25,13 @@ SELECT
     sum(output_tokens) / nullIf(dateDiff('millisecond', min(time), max(time)), 0) * 1000 AS tokens_per_s,
     sum(cached_tokens) / nullIf(sum(input_tokens), 0) AS cached_token_ratio,
     sum(accepted_tokens) / nullIf(sum(drafted_tokens), 0) AS acceptance_rate,
+    countIf(response_cache IN ('exact', 'semantic')) AS answered_from_cache,
+    (
+        SELECT countIf(SpanAttributes['evenkeel.compression.verdict'] = 'sent')
+        FROM spans WHERE Timestamp >= {since:DateTime64(9)}
+    ) AS compressed,
+    (SELECT count() FROM feedback WHERE time >= {since:DateTime64(9)}) AS feedback,
+    (SELECT count() FROM live_evaluations WHERE time >= {since:DateTime64(9)}) AS live_evaluations,
     (SELECT count() FROM spans WHERE Timestamp >= {since:DateTime64(9)}) AS spans_stored
 FROM requests
 WHERE time >= {since:DateTime64(9)} AND ifNull(route, '') != 'eval'

@@ -13,6 +13,9 @@ from evenkeel.processes import Part
 
 # A 30-day period at this scale is 6 hours, and its 1 h / 5 min page window 30 s / 2.5 s.
 WINDOW_SCALE = "1/120"
+CONTROL_FILE = "control.toml"
+# The default, one request in a thousand, would hardly be seen in minutes.
+CANARY_RATIO = "0.05"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ def collector(place: DemoLocation, slo_file: Path) -> Part:
             *("--data-dir", str(place.data_dir / "collector")),
             *("--slos", str(slo_file)),
             *("--dashboard-url", place.url(ports.dashboard)),
+            *("--redaction-content-tenants", "*"),
         ],
         ready_url=place.url(ports.otlp_http) + "/readyz",
         environment={},
@@ -92,7 +96,7 @@ def collector(place: DemoLocation, slo_file: Path) -> Part:
 
 
 def runtime(place: DemoLocation) -> Part:
-    """The runtime with the demo model: prefix caching and draft-model speculation are on."""
+    """The runtime with the demo model and every hook: drafts, cache, control, compression."""
     return Part(
         name="runtime",
         arguments=[
@@ -100,7 +104,12 @@ def runtime(place: DemoLocation) -> Part:
             "demo",
             *("--host", place.host),
             *("--port", str(place.ports.runtime)),
-            *("--speculate", "draft"),
+            *("--speculate", "auto"),
+            *("--speculation-canary-ratio", CANARY_RATIO),
+            *("--control-file", str(place.data_dir / CONTROL_FILE)),
+            *("--cache", str(place.data_dir / "cache.toml")),
+            *("--compression", str(place.data_dir / "compression.toml")),
+            "--record-content",
             *("--data-dir", str(place.data_dir / "runtime")),
             "--enable-prefix-caching",
         ],
@@ -126,16 +135,48 @@ def dashboard(place: DemoLocation, slo_file: Path) -> Part:
     )
 
 
-def write_slo_file(place: DemoLocation, receiver_url: str) -> Path:
-    """Write the demo's SLO file, pointing at its own webhook receiver, and return its path."""
-    template = files("evenkeel_demo") / "slos.yaml"
-    path = place.data_dir / "slos.yaml"
-    path.write_text(
-        template.read_text(encoding="utf-8")
-        .replace("RECEIVER_URL", receiver_url)
-        .replace("WINDOW_SCALE", WINDOW_SCALE),
-        encoding="utf-8",
+def live_evaluation(place: DemoLocation) -> Part:
+    """The evaluation of a share of the answers; it reads the store, so start it last."""
+    return Part(
+        name="live evaluation",
+        arguments=[
+            *("eval", "live", str(place.data_dir / "live.toml")),
+            *("--state", str(place.data_dir / "live")),
+            *("--store-url", place.url(place.ports.query)),
+            *("--otlp-endpoint", place.url(place.ports.otlp_http)),
+            *("--since", "1s"),
+        ],
+        ready_url=place.url(place.ports.otlp_http) + "/readyz",
+        environment={},
     )
+
+
+def write_files(place: DemoLocation, receiver_url: str) -> Path:
+    """Write what the parts are started with into the demo's folder; return the SLO file.
+
+    Args:
+        place: This demo.
+        receiver_url: Its own webhook receiver.
+    """
+    for name in ("cache.toml", "compression.toml", "live.toml"):
+        _write(place, name, {})
+    write_control_file(place, "dry-run")
+    return _write(place, "slos.yaml", {"RECEIVER_URL": receiver_url, "WINDOW_SCALE": WINDOW_SCALE})
+
+
+def write_control_file(place: DemoLocation, mode: str) -> None:
+    """Have the runtime's control in another mode; it follows its file within a second."""
+    _write(place, CONTROL_FILE, {"MODE": mode})
+
+
+def _write(place: DemoLocation, name: str, values: Mapping[str, str]) -> Path:
+    text = (files("evenkeel_demo") / name).read_text(encoding="utf-8")
+    for key, value in values.items():
+        text = text.replace(key, value)
+    path = place.data_dir / name
+    draft = path.with_name(f".{name}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
     return path
 
 

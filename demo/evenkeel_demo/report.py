@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from evenkeel.errors import CannotMeasureError
 from evenkeel.store import Store
+from evenkeel_demo.traffic import ClientCounters, DemoPhase
 
 _HERE = Path(__file__).parent
+# The objective of slos.yaml.
+OBJECTIVE_S = 1.0
 QUANTILES = ("p50", "p95", "p99")
 
 
@@ -27,6 +31,33 @@ def measure(store: Store, since: datetime) -> dict[str, Any]:
     for name in ("ttft_s", "itl_s"):
         row[name] = dict(zip(QUANTILES, map(_finite, row[name] or [None] * 3), strict=True))
     return row
+
+
+def compare_crowds(counters: ClientCounters) -> dict[str, dict[str, Any]]:
+    """Return what chats saw beside the two crowds: without control, and with it.
+
+    Returns:
+        By `watching` and `acting`: the number of chats, the ratio of them that began to be
+        answered within OBJECTIVE_S, and percentiles of TTFT in seconds; None without chats.
+    """
+    phases = {"watching": DemoPhase.CROWDED, "acting": DemoPhase.CONTROLLED}
+    return {mode: _crowd(counters.ttft_s_by_phase.get(phase, [])) for mode, phase in phases.items()}
+
+
+def _crowd(ttft_s: Sequence[float]) -> dict[str, Any]:
+    ordered = sorted(ttft_s)
+    num_in_time = sum(value <= OBJECTIVE_S for value in ordered)
+    return {
+        "chats": len(ordered),
+        "in_time_ratio": num_in_time / len(ordered) if ordered else None,
+        "ttft_p50_s": quantile(ordered, 0.50),
+        "ttft_p95_s": quantile(ordered, 0.95),
+    }
+
+
+def quantile(ordered: Sequence[float], q: float) -> float | None:
+    """Return a quantile of ascending values; None without any."""
+    return ordered[min(int(q * len(ordered)), len(ordered) - 1)] if ordered else None
 
 
 def _finite(value: float | None) -> float | None:

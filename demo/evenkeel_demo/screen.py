@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenkeel_demo.receiver import ReceivedAlert
+from evenkeel_demo.report import quantile
 from evenkeel_demo.traffic import ClientCounters, DemoPhase
 
 PLAIN_LINE_EVERY_S = 5.0
@@ -22,8 +23,10 @@ RECENT_REQUESTS = 50
 
 PHASE_WORDS = {
     DemoPhase.HEALTHY: "healthy: golden questions at a varying rate",
-    DemoPhase.DISTURBED: "disturbed: long prompts crowd the batch",
+    DemoPhase.CROWDED: "crowded: long prompts fill the batch; control only watches (dry run)",
     DemoPhase.RECOVERED: "recovered: the crowd is gone",
+    DemoPhase.CONTROLLED: "controlled: the same crowd again, and control acts",
+    DemoPhase.POPULAR: "popular: everybody asks the same; the cache answers",
 }
 
 
@@ -36,6 +39,7 @@ class Frame:
     counters: ClientCounters
     notifications: Sequence[ReceivedAlert]
     comparison: str
+    crowds: Mapping[str, Mapping[str, Any]]
     dashboard_url: str | None
 
 
@@ -47,6 +51,8 @@ class Screen:
         self._live: Live | None = None
         self._plain_s = -math.inf
         self._num_told = 0
+        self._phase: DemoPhase | None = None
+        self._comparison = ""
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -76,6 +82,12 @@ class Screen:
         for notification in frame.notifications[self._num_told :]:
             self.say(_describe_notification(notification))
         self._num_told = len(frame.notifications)
+        if frame.phase is not self._phase:
+            self._phase = frame.phase
+            self.say(PHASE_WORDS[frame.phase])
+        if frame.comparison != self._comparison:
+            self._comparison = frame.comparison
+            self.say(frame.comparison)
         if time.monotonic() - self._plain_s >= PLAIN_LINE_EVERY_S:
             self._plain_s = time.monotonic()
             cells = ", ".join(f"{name} {value}" for name, value in _cells(frame))
@@ -84,8 +96,8 @@ class Screen:
     def show_report(self, figures: dict[str, Any]) -> None:
         """Print the report of the whole demo."""
         table = Table("figure", "value", title="evenkeel demo: what was stored")
-        for name in ("requests", "errors", "cancelled", "spans_stored"):
-            table.add_row(name, str(figures[name]))
+        for name in _COUNTS:
+            table.add_row(name.replace("_", " "), str(figures[name]))
         for name in ("ttft_s", "itl_s"):
             values = [_milliseconds(value) for value in figures[name].values()]
             table.add_row(f"{name[:-2].upper()} p50 / p95 / p99", " / ".join(values))
@@ -93,6 +105,9 @@ class Screen:
         table.add_row("cached prompt tokens", _number(figures["cached_token_ratio"], ".1%"))
         table.add_row("accepted draft tokens", _number(figures["acceptance_rate"], ".1%"))
         self._console.print(table)
+        for line in describe_crowds(figures["crowds"]):
+            self.say(line)
+        self.say(figures["comparison_summary"])
         for alert in figures["alerts"]:
             self.say(f"alert {alert['status']}: {alert['slo']} ({alert['severity']})")
         self.say(f"data and logs: {figures['data_dir']}")
@@ -103,6 +118,7 @@ def _render(frame: Frame) -> Group:
     table.add_row(*(value for _, value in _cells(frame)))
     lines = [Text(f"{frame.elapsed_s:.0f} s, {PHASE_WORDS[frame.phase]}")]
     lines += [Text(_describe_notification(n)) for n in frame.notifications[-4:]]
+    lines += [Text(line) for line in describe_crowds(frame.crowds)]
     lines.append(Text(frame.comparison))
     where = "left out" if frame.dashboard_url is None else frame.dashboard_url
     lines.append(Text(f"dashboard: {where}    (Ctrl-C ends the demo)"))
@@ -117,13 +133,19 @@ def _cells(frame: Frame) -> list[tuple[str, str]]:
         ("in flight", str(counters.in_flight)),
         ("errors", str(counters.errors)),
         ("cancelled", str(counters.cancelled)),
-        ("client TTFT p50", _milliseconds(_at(recent, 0.50))),
-        ("p95", _milliseconds(_at(recent, 0.95))),
+        ("chat TTFT p50", _milliseconds(quantile(recent, 0.50))),
+        ("p95", _milliseconds(quantile(recent, 0.95))),
     ]
 
 
-def _at(ordered: Sequence[float], q: float) -> float | None:
-    return ordered[min(int(q * len(ordered)), len(ordered) - 1)] if ordered else None
+def describe_crowds(crowds: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each crowd that came: how chats fared beside it."""
+    return [
+        f"chats beside the crowd, control {mode}: {_number(crowd['in_time_ratio'], '.0%')} of "
+        f"{crowd['chats']} answered in time, TTFT p95 {_milliseconds(crowd['ttft_p95_s'])}"
+        for mode, crowd in crowds.items()
+        if crowd["chats"]
+    ]
 
 
 def _describe_notification(notification: ReceivedAlert) -> str:
@@ -136,6 +158,12 @@ def _describe_notification(notification: ReceivedAlert) -> str:
 
 def _milliseconds(seconds: float | None) -> str:
     return "no data" if seconds is None else f"{seconds * 1000:.1f} ms"
+
+
+_COUNTS = (
+    "requests", "errors", "cancelled", "spans_stored",
+    "answered_from_cache", "compressed", "feedback", "live_evaluations",
+)  # fmt: skip
 
 
 def _number(value: float | None, form: str) -> str:

@@ -26,11 +26,12 @@ from evenkeel_demo.parts import DemoLocation, Ports
 from evenkeel_demo.receiver import WebhookReceiver
 from evenkeel_demo.screen import Frame, Screen
 from evenkeel_demo.story import DEFAULT_LENGTH_S, Story
-from evenkeel_demo.traffic import Traffic, read_questions
+from evenkeel_demo.traffic import DemoPhase, Rates, Traffic, read_questions
 
 # In the data folder, and what only a collector's folder there has.
 LOGS = "logs"
 COLLECTOR_ID = "collector/collector-id"
+FEEDBACK_PATH = "/v1/feedback"
 START_TIMEOUT_S = 180.0
 # What the runtime has sent can be queried 3 s later; the report waits for the last ones.
 SETTLE_S = 4.0
@@ -91,7 +92,7 @@ def _start(
     options: Options,
     screen: Screen,
 ) -> None:
-    slo_file = parts.write_slo_file(place, receiver.url)
+    slo_file = parts.write_files(place, receiver.url)
     collector = parts.collector(place, slo_file)
     started: list[Part] = [collector, parts.runtime(place)]
     if options.has_dashboard:
@@ -103,6 +104,7 @@ def _start(
         screen.say(f"starting the {part.name} …")
         platform.wait_ready(part, START_TIMEOUT_S)
         screen.say(f"{part.name} ready after {time.monotonic() - began_s:.0f} s")
+    platform.start(parts.live_evaluation(place))
 
 
 class _Stage:
@@ -122,12 +124,14 @@ class _Stage:
         self.story = Story(options.exit_after_s or DEFAULT_LENGTH_S)
         self.traffic = Traffic(
             place.url(place.ports.runtime),
+            place.url(place.ports.otlp_http) + FEEDBACK_PATH,
             parts.system_prompt(dataset / "sides" / "full.toml"),
             read_questions(dataset / "support.jsonl"),
         )
         self.comparison = EvalProcess(place, dataset)
         self.since = datetime.now(UTC)
         self.began_s = time.monotonic()
+        self._phase = DemoPhase.HEALTHY
 
     def elapsed_s(self) -> float:
         return time.monotonic() - self.began_s
@@ -135,7 +139,7 @@ class _Stage:
     async def play(self) -> None:
         await self.traffic.warm_up()
         self.since, self.began_s = datetime.now(UTC), time.monotonic()
-        traffic = asyncio.create_task(self.traffic.run(lambda: self.story.rates(self.elapsed_s())))
+        traffic = asyncio.create_task(self.traffic.run(self._rates))
         try:
             with self.screen:
                 while not self._is_over():
@@ -149,6 +153,15 @@ class _Stage:
             with contextlib.suppress(asyncio.CancelledError):
                 await traffic
             await self.comparison.close()
+
+    def _rates(self) -> tuple[DemoPhase, Rates]:
+        elapsed_s = self.elapsed_s()
+        phase = self.story.phase(elapsed_s)
+        if phase is not self._phase:
+            self._phase = phase
+            if phase is DemoPhase.CONTROLLED:
+                parts.write_control_file(self.place, "act")
+        return phase, self.story.rates(elapsed_s)
 
     def _is_over(self) -> bool:
         if self.options.exit_after_s is None:
@@ -169,6 +182,7 @@ class _Stage:
             counters=self.traffic.counters,
             notifications=self.receiver.notifications,
             comparison=self.comparison.summary,
+            crowds=report.compare_crowds(self.traffic.counters),
             dashboard_url=self._page_url(),
         )
 
@@ -196,13 +210,16 @@ class _Stage:
             "client": {
                 "requests": counters.requests,
                 "errors": counters.errors,
+                "refused": counters.refused,
                 "cancelled": counters.cancelled,
             },
+            "crowds": report.compare_crowds(counters),
             "alerts": [
                 {"status": n.status, "slo": n.name, "severity": n.severity, "summary": n.summary}
                 for n in self.receiver.notifications
             ],
             "comparison": self.comparison.result,
+            "comparison_summary": self.comparison.summary,
             "query_url": query_url,
             "dashboard_url": self._dashboard_url(),
             "data_dir": str(self.place.data_dir),

@@ -1,4 +1,4 @@
-"""What the demo shows and when: a healthy phase, a disturbed one, the recovery, an A/B run."""
+"""What the demo shows and when: two crowds of long prompts, the cache, an A/B run."""
 
 from __future__ import annotations
 
@@ -6,35 +6,43 @@ from dataclasses import dataclass
 
 from evenkeel_demo.traffic import DemoPhase, Rates
 
-DEFAULT_LENGTH_S = 120.0
+DEFAULT_LENGTH_S = 200.0
 
-HEALTHY = Rates(per_s=6.0)
-DISTURBED = Rates(per_s=6.0, crowd_every_s=0.5)
-RECOVERED = Rates(per_s=3.0)
+# Each phase with the share of the demo's length at which it ends; the last one goes on.
+PHASES = (
+    (DemoPhase.HEALTHY, 0.15),
+    (DemoPhase.CROWDED, 0.32),
+    (DemoPhase.RECOVERED, 0.42),
+    (DemoPhase.CONTROLLED, 0.59),
+    (DemoPhase.POPULAR, 1.0),
+)
+RATES = {
+    DemoPhase.HEALTHY: Rates(per_s=6.0),
+    DemoPhase.CROWDED: Rates(per_s=6.0, crowd_every_s=0.5),
+    DemoPhase.RECOVERED: Rates(per_s=3.0),
+    DemoPhase.CONTROLLED: Rates(per_s=6.0, crowd_every_s=0.5),
+    DemoPhase.POPULAR: Rates(per_s=6.0, popular_ratio=0.7),
+}
+COMPARISON_FROM = 0.65
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The phases of a demo that is `length_s` long; after its end the last phase goes on."""
+    """The phases of a demo that is `length_s` long; the last phase goes on after its end."""
 
     length_s: float = DEFAULT_LENGTH_S
 
     def phase(self, elapsed_s: float) -> DemoPhase:
         """Return the phase at a time since the traffic began."""
-        if elapsed_s < 0.25 * self.length_s:
-            return DemoPhase.HEALTHY
-        if elapsed_s < 0.50 * self.length_s:
-            return DemoPhase.DISTURBED
-        return DemoPhase.RECOVERED
+        return next(
+            (phase for phase, until in PHASES if elapsed_s < until * self.length_s),
+            DemoPhase.POPULAR,
+        )
 
     def rates(self, elapsed_s: float) -> Rates:
         """Return the arrivals at a time since the traffic began."""
-        return {
-            DemoPhase.HEALTHY: HEALTHY,
-            DemoPhase.DISTURBED: DISTURBED,
-            DemoPhase.RECOVERED: RECOVERED,
-        }[self.phase(elapsed_s)]
+        return RATES[self.phase(elapsed_s)]
 
     def is_comparing(self, elapsed_s: float) -> bool:
         """Whether the A/B run should have begun."""
-        return elapsed_s >= 0.60 * self.length_s
+        return elapsed_s >= COMPARISON_FROM * self.length_s

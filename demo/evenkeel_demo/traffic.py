@@ -6,12 +6,13 @@ They are people: who waits for an answer asks nothing else, so a slow machine is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ import httpx
 from evenkeel import spans
 
 MODEL = "support"
+# SLO classes of control.toml.
+CHAT, BATCH = "chat", "batch"
 MAX_TOKENS = 64
 CANCEL_RATIO = 0.05
 WARM_UP_QUESTIONS = 8
@@ -37,46 +40,67 @@ CROWD_SAMPLES = 3
 CROWD_IN_FLIGHT_LIMIT = 6
 
 
+# Turns before a question of a long conversation, and how many questions have one.
+HISTORY_TURNS = 3
+HISTORY_RATIO = 0.1
+# Questions that everybody asks, and how many people say what they think of an answer.
+NUM_POPULAR = 12
+POPULAR_ROUTE = "popular"
+FEEDBACK_RATIO = 0.2
+
+
 class DemoPhase(StrEnum):
     """What the demo is showing."""
 
     HEALTHY = "healthy"
-    DISTURBED = "disturbed"
+    CROWDED = "crowded"
     RECOVERED = "recovered"
+    CONTROLLED = "controlled"
+    POPULAR = "popular"
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Arrivals: `per_s` on average, and how often a crowd of long prompts comes, if ever."""
+    """Arrivals.
+
+    Attributes:
+        per_s: Chats on average.
+        crowd_every_s: How often a crowd of long prompts comes; None: never.
+        popular_ratio: Share of the chats that ask what everybody asks.
+    """
 
     per_s: float
     crowd_every_s: float | None = None
+    popular_ratio: float = 0.0
 
 
 @dataclass(slots=True)
 class ClientCounters:
-    """What the clients saw; latencies are the clients' own, in seconds."""
+    """What the clients saw; TTFT is that of chats, as the clients measured it, in seconds."""
 
     requests: int = 0
     errors: int = 0
+    refused: int = 0
     cancelled: int = 0
     tokens: int = 0
     in_flight: int = 0
     ttft_s: list[float] = field(default_factory=list)
+    ttft_s_by_phase: dict[DemoPhase, list[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenQuestion:
-    """One golden question as chat messages."""
+    """One golden question as chat messages, and its right answer."""
 
     messages: Sequence[dict[str, str]]
     tag: str
+    reference: str = ""
 
 
 def read_questions(path: Path) -> list[GoldenQuestion]:
     """Return the questions of a golden dataset's `.jsonl` file."""
     items = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-    return [GoldenQuestion(item["messages"], item["tags"][0]) for item in items]
+    return [GoldenQuestion(item["messages"], item["tags"][0], item["reference"]) for item in items]
 
 
 def crowd_size(long_prompt_s: float) -> int:
@@ -90,39 +114,49 @@ class Traffic:
 
     Args:
         url: The runtime's address.
+        feedback_url: Where people say what they think of an answer; None: they say nothing.
         system_prompt: Put before each question, so that there is a prefix to cache.
         questions: What to ask.
         seed: Makes the order of questions, tenants and cancellations repeatable.
     """
 
     def __init__(
-        self, url: str, system_prompt: str, questions: Sequence[GoldenQuestion], seed: int = 7
+        self,
+        url: str,
+        feedback_url: str | None,
+        system_prompt: str,
+        questions: Sequence[GoldenQuestion],
+        seed: int = 7,
     ) -> None:
         self.counters = ClientCounters()
         self._url = url
+        self._feedback_url = feedback_url
         self._system = {"role": "system", "content": system_prompt}
         self._questions = questions
+        self._popular = [q for q in questions if q.tag == "paraphrase"][:NUM_POPULAR]
+        self._long = [q for q in questions if q.tag == "long-prompt"]
         self._random = random.Random(seed)
+        self._phase = DemoPhase.HEALTHY
         self._tasks: set[asyncio.Task[None]] = set()
         self._num_chats = 0
         self._crowd_size = CROWD_SIZES[0]
 
-    async def run(self, rates: Callable[[], Rates]) -> None:
-        """Send requests at the rates that `rates` says at each moment, until cancelled."""
+    async def run(self, rates: Callable[[], tuple[DemoPhase, Rates]]) -> None:
+        """Send requests until cancelled; `rates` returns the phase and its arrivals."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         async with httpx.AsyncClient(base_url=self._url, timeout=60, limits=limits) as client:
             next_crowd_s = 0.0
             try:
                 while True:
-                    now_s, wanted = time.monotonic(), rates()
+                    now_s = time.monotonic()
+                    self._phase, wanted = rates()
                     is_crowd_due = wanted.crowd_every_s is not None and now_s >= next_crowd_s
                     if is_crowd_due and self.counters.in_flight < CROWD_IN_FLIGHT_LIMIT:
                         next_crowd_s = now_s + (wanted.crowd_every_s or 0)
                         for _ in range(self._crowd_size):
-                            self._spawn(self._ask(client, self._long_question(), "batch"))
-                    question = self._random.choice(self._questions)
+                            self._spawn(self._ask(client, self._long_question(), BATCH))
                     if self._num_chats < CHATS_AT_ONCE:
-                        self._spawn(self._chat(client, question))
+                        self._spawn(self._chat(client, self._next_question(wanted)))
                     # A slow swing around the mean, and Poisson arrivals within it.
                     swing = 1 + 0.4 * math.sin(now_s / 5)
                     await asyncio.sleep(self._random.expovariate(wanted.per_s * swing))
@@ -172,20 +206,37 @@ class Traffic:
         text = f"Ticket {self._random.randrange(10**6)}. {' '.join(words)}. What should I do?"
         return GoldenQuestion([{"role": "user", "content": text}], "crowd")
 
+    def _next_question(self, wanted: Rates) -> GoldenQuestion:
+        if self._popular and self._random.random() < wanted.popular_ratio:
+            return replace(self._random.choice(self._popular), tag=POPULAR_ROUTE)
+        question = self._random.choice(self._questions)
+        if not self._long or self._random.random() >= HISTORY_RATIO:
+            return question
+        earlier = self._random.sample(self._long, min(HISTORY_TURNS, len(self._long)))
+        history = [
+            message
+            for turn in earlier
+            for message in (*turn.messages, {"role": "assistant", "content": turn.reference})
+        ]
+        return replace(question, messages=[*history, *question.messages])
+
     async def _chat(self, client: httpx.AsyncClient, question: GoldenQuestion) -> None:
         self._num_chats += 1
         try:
-            await self._ask(client, question, "chat")
+            await self._ask(client, question, CHAT)
         finally:
             self._num_chats -= 1
 
     async def _ask(
         self, client: httpx.AsyncClient, question: GoldenQuestion, slo_class: str
     ) -> None:
-        counters = self.counters
+        counters, phase = self.counters, self._phase
         leave_after = self._random.randrange(2, 8) if self._leaves() else None
+        trace_id = f"{self._random.getrandbits(128) or 1:032x}"
+        tenant = self._random.choice(TENANTS)
         headers = {
-            spans.HEADER_TENANT: self._random.choice(TENANTS),
+            "traceparent": f"00-{trace_id}-{self._random.getrandbits(64) or 1:016x}-01",
+            spans.HEADER_TENANT: tenant,
             spans.HEADER_SESSION: f"session-{self._random.randrange(50)}",
             spans.HEADER_PROMPT: "support@1",
             spans.HEADER_SLO_CLASS: slo_class,
@@ -193,38 +244,72 @@ class Traffic:
         }
         counters.requests += 1
         counters.in_flight += 1
-        sent_s, num_chunks = time.monotonic(), 0
+        sent_s, words = time.monotonic(), list[str]()
         try:
             async with client.stream(
                 "POST", "/v1/chat/completions", json=self._body(question), headers=headers
             ) as response:
                 if response.status_code != httpx.codes.OK:
-                    counters.errors += 1
+                    is_refused = response.status_code in _REFUSED
+                    counters.refused += is_refused
+                    counters.errors += not is_refused
                     return
                 async for line in response.aiter_lines():
                     if not line.startswith("data: {"):
                         continue
-                    num_chunks += 1
-                    # The first chunk carries the role only.
-                    if num_chunks == 2:
-                        counters.ttft_s.append(time.monotonic() - sent_s)
-                    counters.tokens += num_chunks > 1
-                    if num_chunks == leave_after:
+                    word = _word(line)
+                    if not word:
+                        continue
+                    if not words and slo_class == CHAT:
+                        ttft_s = time.monotonic() - sent_s
+                        counters.ttft_s.append(ttft_s)
+                        counters.ttft_s_by_phase.setdefault(phase, []).append(ttft_s)
+                    words.append(word)
+                    counters.tokens += 1
+                    if len(words) == leave_after:
                         counters.cancelled += 1
                         return
         except httpx.HTTPError:
             counters.errors += 1
+            return
         except asyncio.CancelledError:
             # Whoever still waits when the demo ends leaves too, and the server sees it.
             counters.cancelled += 1
             raise
         finally:
             counters.in_flight -= 1
+        if slo_class == CHAT and self._random.random() < FEEDBACK_RATIO:
+            await self._say_what_they_think(trace_id, tenant, "".join(words), question)
+
+    async def _say_what_they_think(
+        self, trace_id: str, tenant: str, answer: str, question: GoldenQuestion
+    ) -> None:
+        """Send thumbs up for the right answer, thumbs down for any other."""
+        if self._feedback_url is None:
+            return
+        is_right = answer.split() == question.reference.split()
+        judgement = {
+            "trace_id": trace_id,
+            "tenant": tenant,
+            "author": "a customer",
+            "label": "up" if is_right else "down",
+            "score": float(is_right),
+        }
+        with contextlib.suppress(httpx.HTTPError):
+            async with httpx.AsyncClient(timeout=10) as client:
+                await client.post(self._feedback_url, json=judgement)
 
     def _leaves(self) -> bool:
         return self._random.random() < CANCEL_RATIO
 
 
+def _word(line: str) -> str:
+    """Return the text of a streamed chunk; '' where it has none, such as the first, the role's."""
+    choices = json.loads(line.removeprefix("data: ")).get("choices") or [{}]
+    return str(choices[0].get("delta", {}).get("content") or "")
+
+
+_REFUSED = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 _FILLER = (
     "order parcel refund invoice account password carrier delayed label address payment card "
     "voucher size colour exchange warranty manual battery charger screen update broken missing"

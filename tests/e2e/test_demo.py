@@ -26,11 +26,11 @@ from evenkeel.store import Store
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_demo.parts import Ports
+from tests.checkout import ROOT
 from tests.queries import query
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
-ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "build" / "e2e"
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -40,7 +40,7 @@ CHROMIUM_ARGUMENTS = (
 expect.set_options(timeout=120_000)
 REPORTED = {
     "requests", "errors", "cancelled", "ttft_s", "itl_s", "tokens_per_s", "cached_token_ratio",
-    "acceptance_rate", "spans_stored", "query_url", "dashboard_url",
+    "acceptance_rate", "spans_stored", "query_url", "dashboard_url", "crowds",
 }  # fmt: skip
 
 
@@ -208,6 +208,17 @@ def test_the_alert_fired_and_resolved_once(report: dict[str, Any]) -> None:
     ]
     assert pages == ["firing", "resolved"]
     assert "support-availability" not in {alert["slo"] for alert in report["alerts"]}
+
+
+def test_every_hook_has_left_its_traces(report: dict[str, Any]) -> None:
+    for name in ("answered_from_cache", "compressed", "feedback", "live_evaluations"):
+        assert report[name] > 0, name
+
+
+def test_control_keeps_chats_in_time_beside_the_same_crowd(report: dict[str, Any]) -> None:
+    watching, acting = (report["crowds"][mode] for mode in ("watching", "acting"))
+    assert min(watching["chats"], acting["chats"]) >= 5
+    assert acting["in_time_ratio"] > watching["in_time_ratio"]
 
 
 def test_the_shorter_prompt_is_caught(report: dict[str, Any]) -> None:

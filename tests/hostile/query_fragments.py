@@ -13,10 +13,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT
 
 # Where a query can stand; each {} takes another fragment, §S a list of settings, §F a format.
 STATEMENTS = (

@@ -16,8 +16,8 @@ from typing import Any
 
 from evenkeel_collector.query.engine import Query, QueryEngine, QueryError, QueryLimits
 from evenkeel_collector.store.storage import open_embedded
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 TENANT = "acme"
 SECRET = "globex"
 NUM_OWN, NUM_OTHERS = 40, 9_000

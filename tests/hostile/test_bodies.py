@@ -15,6 +15,8 @@ import grpc
 import httpx
 import pytest
 
+from tests.fixtures.collector_process import CollectorProcess, wait_for
+from tests.fixtures.otlp_payload import trace_request
 from tests.hostile.hostile_bodies import (
     FAIR_CODES,
     FEEDBACK,
@@ -31,19 +33,11 @@ from tests.hostile.hostile_bodies import (
     mutations,
     traces,
 )
-from tests.integration.collector_process import CollectorProcess, running_collector, wait_for
-from tests.integration.otlp_payload import trace_request
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 NUM_MUTATIONS = 1500
 PACKED = traces().SerializeToString()
-
-
-@pytest.fixture(scope="module")
-def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorProcess]:
-    with running_collector(tmp_path_factory.mktemp("collector")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ import httpx
 import pytest
 
 from evenkeel_collector.ports.connections import HEAD_BYTES
-from tests.integration.collector_process import (
+from tests.fixtures.collector_process import (
     PROTOBUF,
     CollectorProcess,
     post,
     running_collector,
     wait_for,
 )
-from tests.integration.otlp_payload import trace_request
+from tests.fixtures.otlp_payload import trace_request
 
 pytestmark = pytest.mark.integration
 

@@ -29,14 +29,14 @@ from evenkeel_collector.log.segment import (
     read_bodies,
     read_contents,
 )
-from tests.hostile.log_damage import NODE, damage, intact_bodies
-from tests.integration.collector_process import (
+from tests.fixtures.collector_process import (
     collector_environment,
     running_collector,
     start_collector,
     wait_for,
 )
-from tests.integration.otlp_payload import trace_request
+from tests.fixtures.otlp_payload import trace_request
+from tests.hostile.log_damage import NODE, damage, intact_bodies
 
 CREATED_NS = 1_795_168_800_000_000_000
 NAME = f"{CREATED_NS:020d}-{NODE}"

@@ -11,6 +11,8 @@ import pytest
 
 from evenkeel_collector.query.names import CLIENT_SETTINGS, FORMATS, LIMITED, TENANT_FORMATS
 from evenkeel_collector.query.port import TRANSPORT_PARAMETERS
+from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
+from tests.fixtures.otlp_payload import trace_request
 from tests.hostile.query_fragments import hostile_queries, parse_all
 from tests.hostile.tenant_answers import (
     Question,
@@ -22,8 +24,6 @@ from tests.hostile.tenant_answers import (
     telling_questions,
 )
 from tests.hostile.tenant_shapes import SHAPES
-from tests.integration.collector_process import CollectorProcess, running_collector, wait_for
-from tests.integration.otlp_payload import trace_request
 
 pytestmark = pytest.mark.integration
 

@@ -20,8 +20,8 @@ from evenkeel_collector.slo.evidence import read_evidence
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.store.migrations import migrate, read_migrations
 from evenkeel_collector.store.storage import Storage, open_embedded
+from tests.fixtures.dashboard_process import NO_FILTER
 from tests.hostile.test_numbers import SECOND_NS, SLOS
-from tests.integration.dashboard.running import NO_FILTER
 from tests.integration.dashboard.test_store_queries import QUERIES
 from tests.queries import query
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.equipped_server import EquippedServer, run_equipped_server
-from tests.integration.otlp_receiver import OtlpReceiver
-from tests.integration.served_model import ServedModel, serve
+from tests.fixtures.equipped_server import EquippedServer, run_equipped_server
+from tests.fixtures.otlp_receiver import OtlpReceiver
+from tests.fixtures.served_model import ServedModel, serve
 
 
 @pytest.fixture(scope="session")

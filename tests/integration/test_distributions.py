@@ -14,9 +14,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.checkout import ROOT
+
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[2]
 COMMANDS = {
     "runtime": ("serve",),
     "collector": ("collect", "store", "alerts", "slo"),

@@ -10,8 +10,8 @@ import yaml
 from jsonschema import Draft201909Validator
 
 from evenkeel.cli import build_parser, find_commands
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 OURS = {name: s for name, s in COMPOSE["services"].items() if "build" in s}
 

@@ -12,10 +12,10 @@ from evenkeel import spans
 from evenkeel.cli import build_parser, find_commands
 from evenkeel.settings import Settings, find_settings
 from evenkeel.settings_flags import show_default
+from tests.checkout import ROOT
 from tools import decision_index, room_tables
 from tools.house import OTHERS, PARTS, read_modules
 
-ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [
     *DOCS,

@@ -4,16 +4,15 @@ import importlib.util
 import re
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from evenkeel.settings import find_settings
+from tests.checkout import ROOT
 from tests.unit.test_docs import settings_classes
 
-ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
 OURS = {name: s for name, s in SERVICES.items() if "build" in s}

@@ -1,4 +1,4 @@
-"""`evenkeel alerts`: what fires, what was told to whom, silences, dead letters, a test."""
+"""`evenkeel alerts`: list, silence and acknowledge alerts; replay dead letters; test receivers."""
 
 from __future__ import annotations
 
@@ -25,52 +25,65 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
 
-    listing = verbs.add_parser("list", help="show alerts, recent changes, silences, dead letters")
+    listing = verbs.add_parser(
+        "list", help="show alerts, recent changes, silences and dead letters"
+    )
     _add_data_dir(listing)
-    listing.add_argument("--limit", type=int, default=20, help="recent changes to show")
+    listing.add_argument(
+        "--limit",
+        type=int,
+        default=20,
+        help="number of recent changes to show (default %(default)s)",
+    )
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(run=_run_list)
 
-    silence = verbs.add_parser("silence", help="keep alerts from the receivers for a while")
+    silence = verbs.add_parser("silence", help="stop notifying receivers for a while")
     silence.add_argument(
         "matchers",
         nargs="*",
         metavar="MATCHER",
-        help="""a label that the alerts have, such as slo=NAME, 'severity=~"page|ticket"',
+        help="""a label to match, such as slo=NAME, 'severity=~"page|ticket"',
         tenant!=acme; all must match""",
     )
-    silence.add_argument("--for", dest="duration", default="", help="default 1h, up to 30d")
+    silence.add_argument(
+        "--for", dest="duration", default="", help="how long (default 1h, at most 30d)"
+    )
     silence.add_argument("--from", dest="begin", default="", metavar="TIME", help="default now")
-    silence.add_argument("--until", default="", metavar="TIME", help="instead of --for")
-    silence.add_argument("--by", default="", help="who sets or ends it (default: your user name)")
-    silence.add_argument("--comment", default="", help="why, for the others")
-    silence.add_argument("--end", metavar="ID", help="end this silence instead")
+    silence.add_argument("--until", default="", metavar="TIME", help="end time, instead of --for")
+    silence.add_argument("--by", default="", help="who is silencing (default: your user name)")
+    silence.add_argument("--comment", default="", help="why, for everyone else on call")
+    silence.add_argument("--end", metavar="ID", help="end this silence early")
     _add_data_dir(silence)
     silence.set_defaults(run=_run_silence)
 
-    ack = verbs.add_parser("ack", help="take an alert on: it is not repeated to anybody")
-    ack.add_argument("slo", metavar="SLO", help="whose firing alerts")
-    ack.add_argument("--by", default="", help="who takes it on (default: your user name)")
-    ack.add_argument("--comment", default="", help="what is being done")
+    ack = verbs.add_parser("ack", help="acknowledge an alert and stop its reminders")
+    ack.add_argument("slo", metavar="SLO", help="the SLO whose firing alerts to acknowledge")
+    ack.add_argument("--by", default="", help="who is on it (default: your user name)")
+    ack.add_argument("--comment", default="", help="what you are doing about it")
     _add_data_dir(ack)
     ack.set_defaults(run=_run_ack)
 
-    replay = verbs.add_parser("replay", help="deliver dead letters again, under their ids")
-    replay.add_argument("--number", type=int, help="only this one, as `alerts list` numbers it")
-    replay.add_argument("--by", metavar="NAME", help="who, in the audit (default: the user's name)")
+    replay = verbs.add_parser("replay", help="retry dead letters under their original IDs")
+    replay.add_argument(
+        "--number", type=int, help="retry only this one, by its number in `alerts list`"
+    )
+    replay.add_argument(
+        "--by", metavar="NAME", help="name for the audit log (default: your user name)"
+    )
     _add_data_dir(replay)
     replay.set_defaults(run=_run_replay)
 
     test = verbs.add_parser("test", help="send a test notification to every receiver")
     test.add_argument("--slos", type=Path, required=True, metavar="FILE", help="the SLO file")
-    test.add_argument("--receiver", help="only this one")
+    test.add_argument("--receiver", help="test only this receiver")
     test.add_argument("--json", action="store_true", help="print JSON")
     test.set_defaults(run=_run_test)
 
 
 def _add_data_dir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data-dir", type=Path, help="the collector's folder (also EVENKEEL_DATA_DIR)"
+        "--data-dir", type=Path, help="the collector's data folder (also EVENKEEL_DATA_DIR)"
     )
 
 
@@ -131,7 +144,7 @@ def _run_ack(args: argparse.Namespace) -> int:
     order = read_order(Acknowledge, said)
     done = perform_locally(_book_path(args).parent, "acknowledge", order, time_ns())
     for alert in done["acknowledged"]:
-        print(f"{alert}: taken on by {order.by}")
+        print(f"{alert}: acknowledged by {order.by}")
     return 0
 
 
@@ -143,10 +156,9 @@ def _run_replay(args: argparse.Namespace) -> int:
 
     order = read_order(Replay, {"by": args.by or user_name(), "number": args.number})
     done = perform_locally(_book_path(args).parent, "replay", order, time_ns())
-    print(f"{done['replayed']} dead letters are due again; the running collector delivers them")
+    print(f"{done['replayed']} dead letters queued; the running collector will deliver them")
     if done["overtaken"]:
-        print(f"{done['overtaken']} were overtaken: their receivers have heard what came after;"
-              " they stay")  # fmt: skip
+        print(f"{done['overtaken']} kept: their receivers have had a later notification")
     return 0
 
 
@@ -179,7 +191,7 @@ def _run_test(args: argparse.Namespace) -> int:
 
 ALERTS = Command(
     name="alerts",
-    summary="list alerts, silence them, replay dead letters, test receivers",
+    summary="list, silence and acknowledge alerts; replay dead letters; test receivers",
     configure=_configure,
     extra="collector",
     keeps_private=True,

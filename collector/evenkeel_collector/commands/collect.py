@@ -11,12 +11,12 @@ EPILOG = """\
 examples:
   evenkeel collect
   evenkeel collect --data-dir /var/lib/evenkeel --slos slos.yaml
-  evenkeel collect --clickhouse @/run/secrets/clickhouse    its address and password in a file
+  evenkeel collect --clickhouse @/run/secrets/clickhouse    address and password from a file
   evenkeel collect --scrape http://127.0.0.1:8000
 
-Send OTLP to it with the standard variable, from any OpenTelemetry SDK:
+Point any OpenTelemetry SDK at it with the standard variable:
   OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318
-Read it with any ClickHouse client, read-only:
+Query it with any ClickHouse client (read-only):
   curl 'http://127.0.0.1:8123/?query=SELECT+count()+FROM+evenkeel.requests'
 """
 
@@ -28,10 +28,14 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
     parser.epilog = EPILOG
     parser.add_argument(
-        "--print-config", action="store_true", help="print the settings and their source, and exit"
+        "--print-config",
+        action="store_true",
+        help="print the effective settings and where each comes from, then exit",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print the addresses as one JSON line once ready"
+        "--json",
+        action="store_true",
+        help="print the listening addresses as one JSON line when ready",
     )
     add_flags(parser, CollectorSettings)
     add_flags(parser, RedactionSettings)
@@ -39,10 +43,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    # Whatever the user chose: numpy would start threads as it is imported, and writes are confined
-    # before the first one starts.
+    # Before numpy is imported, whatever the user chose: its import starts threads, and writes must
+    # be confined before the first thread starts.
     hand_down(BLAS_THREADS_VARIABLE, "1")
-    # The service brings uvicorn, grpc and the store's client: seconds that --help must not pay.
+    # Importing the service takes seconds, which --help should not.
     from evenkeel_collector.serve import foreground
 
     return foreground.run(args)
@@ -50,7 +54,7 @@ def _run(args: argparse.Namespace) -> int:
 
 COLLECT = Command(
     name="collect",
-    summary="Take in OTLP, store it, answer queries, evaluate SLOs.",
+    summary="Receive OTLP, store it, answer queries and evaluate SLOs.",
     configure=_configure,
     extra="collector",
     keeps_private=True,

@@ -52,26 +52,26 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_check(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    check = verbs.add_parser("check", help="validate an SLO file and say when it alerts")
+    check = verbs.add_parser("check", help="validate an SLO file and show when its alerts fire")
     check.add_argument("file", type=Path, metavar="FILE")
     check.add_argument("--json", action="store_true", help="print JSON")
     check.add_argument(
-        "--strict", action="store_true", help="refuse SLOs that evenkeel cannot evaluate"
+        "--strict", action="store_true", help="fail if evenkeel cannot evaluate one of the SLOs"
     )
     check.set_defaults(run=_run_check)
 
 
 def _add_windows(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     windows = verbs.add_parser(
-        "windows", help="show burn-rate factors, detection and reset times of a target"
+        "windows", help="show burn-rate factors and detection and reset times for a target"
     )
-    windows.add_argument("--period", default="30d", help="of the SLO (default %(default)s)")
-    windows.add_argument("--target", required=True, help="a fraction such as 0.999")
+    windows.add_argument("--period", default="30d", help="SLO period (default %(default)s)")
+    windows.add_argument("--target", required=True, help="target as a fraction, such as 0.999")
     windows.add_argument(
         "--error-rates",
         default="1,0.1,0.01,0.001",
         metavar="E,…",
-        help="constant error ratios to work out times for (default %(default)s)",
+        help="error ratios to compute detection times for (default %(default)s)",
     )
     windows.add_argument("--json", action="store_true", help="print JSON")
     windows.set_defaults(run=_run_windows)
@@ -175,7 +175,7 @@ _RATIO = re.compile(r"[\d./]{1,40}([eE][+-]?\d{1,2})?", re.ASCII)
 
 SLO = Command(
     name="slo",
-    summary="check SLO files, show alert windows, replay history, report",
+    summary="check SLO files, replay history, report on budgets",
     configure=_configure,
     extra="collector",
 )

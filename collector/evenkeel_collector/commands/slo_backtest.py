@@ -1,4 +1,4 @@
-"""`evenkeel slo backtest`: what an SLO would have sent over counted minutes or stored requests."""
+"""`evenkeel slo backtest`: replay counted minutes or stored requests against an SLO."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """One SLO's replay; `score` where incidents are marked."""
+    """One SLO's replay, with a score if incidents are marked."""
 
     slo: Slo
     replay: BacktestResult
@@ -33,23 +33,28 @@ class _Tried:
 
 
 def add_backtest(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb."""
-    backtest = verbs.add_parser("backtest", help="replay history against an SLO")
+    """Add the verb to the parser."""
+    backtest = verbs.add_parser(
+        "backtest", help="replay past events and list the alerts an SLO would have fired"
+    )
     backtest.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
-    backtest.add_argument("--name", help="which SLO, where the file has several")
+    backtest.add_argument("--name", help="the SLO to replay, if the file has several")
     source = backtest.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "--events", type=Path, metavar="CSV", help="columns minute (unix minutes), total, bad"
+        "--events",
+        type=Path,
+        metavar="CSV",
+        help="CSV with columns minute (Unix minutes), total, bad",
     )
     source.add_argument(
-        "--days", type=int, metavar="N", help="count the stored requests of the last N days"
+        "--days", type=int, metavar="N", help="replay the requests stored in the last N days"
     )
     backtest.add_argument(
         "--incidents",
         type=Path,
         metavar="CSV",
-        help="columns from, until, name: what should have alerted; added to the incidents that "
-        "`slo correct --reason incident` marked",
+        help="CSV with columns from, until, name: incidents that should have alerted, in addition "
+        "to those marked with `slo correct --reason incident`",
     )
     add_store_arguments(backtest)
     backtest.add_argument("--json", action="store_true", help="print JSON")
@@ -63,7 +68,7 @@ def _run_backtest(args: argparse.Namespace) -> int:
     file = read_slo_file(args.slo)
     if args.days is not None:
         check_days(args.days)
-    # Counts of yours need no metric source: any objective can be replayed with them.
+    # User-supplied counts need no metric source, so any objective can be replayed.
     known = list(file.slos)
     if args.events is not None:
         known += (slo for foreign in file.foreign for slo in foreign.slos)
@@ -72,7 +77,7 @@ def _run_backtest(args: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"{args.slo} has no SLO that evenkeel evaluates; evenkeel slo check says why"
         )
-    # A group's name begins with its definition's.
+    # A group's name begins with the name of its definition.
     definition = None if args.name is None else args.name.partition("/")[0]
     if definition is not None and definition not in names:
         raise ConfigurationError(f"{args.slo} has no SLO {args.name!r}, only {', '.join(names)}")

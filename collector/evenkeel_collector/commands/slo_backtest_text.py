@@ -1,4 +1,4 @@
-"""How `evenkeel slo backtest` shows a replay, to people and to programs."""
+"""Format a replay as text and JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenkeel.times import minute_text
 
 
 def alert_json(alert: AlertSpan) -> dict[str, Any]:
-    """Return an alert for a program; both minutes belong to it."""
+    """Return an alert as JSON; both of its minutes are inclusive."""
     return {
         "slo": alert.slo,
         "severity": alert.severity.value,
@@ -21,7 +21,7 @@ def alert_json(alert: AlertSpan) -> dict[str, Any]:
 
 
 def alert_text(alert: AlertSpan) -> str:
-    """Return an alert in a line: severity, from when to when, minutes."""
+    """Return one line: severity, start, end and length in minutes."""
     return (
         f"{alert.severity.value:6}  {_minute(alert.from_minute)} to {_minute(alert.to_minute)}  "
         f"({alert.to_minute - alert.from_minute + 1} min)"
@@ -29,7 +29,7 @@ def alert_text(alert: AlertSpan) -> str:
 
 
 def backtest_json(result: BacktestResult, score: BacktestScore | None = None) -> dict[str, Any]:
-    """Return the replay for a program; null where there is no data."""
+    """Return the replay as JSON; null where there is no data."""
     shown: dict[str, Any] = {
         "alerts": [alert_json(alert) for alert in result.alerts],
         "budget_left_ratio": result.budget_left_ratio,
@@ -55,7 +55,7 @@ def backtest_json(result: BacktestResult, score: BacktestScore | None = None) ->
 
 
 def backtest_text(result: BacktestResult, score: BacktestScore | None = None) -> str:
-    """Return the alerts of a replay, one a line, then SLI and budget, then the incidents."""
+    """Return one line per alert, then SLI and budget, then the incidents."""
     lines = [alert_text(alert) for alert in result.alerts] or ["no alert"]
     sli = "no data" if result.sli is None else f"{result.sli:.4%}"
     left = "no data" if result.budget_left_ratio is None else f"{result.budget_left_ratio:.2%} left"

@@ -1,4 +1,4 @@
-"""`evenkeel slo burned`: which requests spent an SLO's budget."""
+"""`evenkeel slo burned`: list the requests that spent an SLO's error budget."""
 
 from __future__ import annotations
 
@@ -22,18 +22,23 @@ _MOST_ROWS = 10_000
 
 
 def add_burned(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb."""
-    burned = verbs.add_parser("burned", help="list the requests that spent an SLO's budget")
+    """Add the verb to the parser."""
+    burned = verbs.add_parser("burned", help="list the requests that spent an SLO's error budget")
     burned.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
-    burned.add_argument("--name", required=True, metavar="SLO", help="which SLO")
-    burned.add_argument("--from", dest="from_", metavar="TIME", help="default: an hour ago")
-    burned.add_argument("--until", metavar="TIME", help="default: now")
-    burned.add_argument("--limit", type=int, default=20, help="worst first (default %(default)s)")
+    burned.add_argument("--name", required=True, metavar="SLO", help="the SLO")
+    burned.add_argument("--from", dest="from_", metavar="TIME", help="start (default: an hour ago)")
+    burned.add_argument("--until", metavar="TIME", help="end (default: now)")
+    burned.add_argument(
+        "--limit",
+        type=int,
+        default=20,
+        help="number of requests, worst first (default %(default)s)",
+    )
     burned.add_argument(
         "--url",
         type=address_argument,
         default="http://127.0.0.1:8123",
-        help="the store, or @FILE that holds its address (default %(default)s)",
+        help="store address, or @FILE to read it from a file (default %(default)s)",
     )
     burned.add_argument("--json", action="store_true", help="print JSON")
     burned.set_defaults(run=_run_burned)
@@ -71,7 +76,7 @@ def _run_burned(args: argparse.Namespace) -> int:
 
 
 def burned_text(store: Store, parts: Sequence[CountedIndicator], span: Span, limit: int) -> str:
-    """Return the bad requests of an SLO's parts, worst first, a line each, or that there is none.
+    """Return one line per bad request, worst first, or a line saying there are none.
 
     Raises:
         CannotMeasureError: If the store does not answer.
@@ -82,7 +87,7 @@ def burned_text(store: Store, parts: Sequence[CountedIndicator], span: Span, lim
     if rows:
         return "\n".join(_line(row) for row in rows)
     (causes,) = store.rows(_SLO / "slo_causes.sql", event_parameters(parts, span))
-    return "no request was bad" if causes["num_events"] else "no data: no request matched"
+    return "no bad requests" if causes["num_events"] else "no data: no requests matched"
 
 
 def _read(
@@ -101,7 +106,7 @@ def _span(args: argparse.Namespace) -> Span:
     to_ns = time_ns() if args.until is None else parse_time_ns(args.until)
     from_ns = to_ns - 3600 * 10**9 if args.from_ is None else parse_time_ns(args.from_)
     if from_ns >= to_ns:
-        raise ConfigurationError("--until does not lie after --from")
+        raise ConfigurationError("--until must be after --from")
     return Span(from_ns, to_ns)
 
 

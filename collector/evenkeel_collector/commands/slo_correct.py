@@ -1,4 +1,4 @@
-"""`evenkeel slo correct`: spans of time that do not count, with who and why."""
+"""`evenkeel slo correct`: exclude a time range from a budget, with who did it and why."""
 
 from __future__ import annotations
 
@@ -14,27 +14,34 @@ if TYPE_CHECKING:
 
 
 def add_correct(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb."""
-    correct = verbs.add_parser("correct", help="leave a span of time out of the budget")
+    """Add the verb to the parser."""
+    correct = verbs.add_parser("correct", help="exclude a time range from the error budget")
     what = correct.add_mutually_exclusive_group(required=True)
-    what.add_argument("--name", metavar="SLO", help="the SLO that is corrected")
+    what.add_argument("--name", metavar="SLO", help="the SLO to correct")
     what.add_argument("--all", action="store_true", help="correct every SLO")
-    what.add_argument("--list", action="store_true", help="show the corrections")
-    what.add_argument("--revoke", metavar="ID", help="take a correction back")
-    correct.add_argument("--from", dest="from_", metavar="TIME", help="such as 2026-11-20T10:00Z")
-    correct.add_argument("--until", metavar="TIME", help="not included; whole minutes count")
-    correct.add_argument("--reason", choices=("maintenance", "incident"), default="maintenance")
-    correct.add_argument("--by", help="who says so (default: your user name)")
-    correct.add_argument("--comment", default="", help="why, for who reads the budget later")
+    what.add_argument("--list", action="store_true", help="list the corrections")
+    what.add_argument("--revoke", metavar="ID", help="revoke a correction")
     correct.add_argument(
-        "--data-dir", type=Path, help="the collector's folder (also EVENKEEL_DATA_DIR)"
+        "--from",
+        dest="from_",
+        metavar="TIME",
+        help="start, such as 2026-11-20T10:00Z (rounded to whole minutes)",
+    )
+    correct.add_argument(
+        "--until", metavar="TIME", help="end, exclusive (rounded to whole minutes)"
+    )
+    correct.add_argument("--reason", choices=("maintenance", "incident"), default="maintenance")
+    correct.add_argument("--by", help="who made the correction (default: your user name)")
+    correct.add_argument("--comment", default="", help="why, for whoever reads the budget later")
+    correct.add_argument(
+        "--data-dir", type=Path, help="the collector's data folder (also EVENKEEL_DATA_DIR)"
     )
     correct.add_argument("--json", action="store_true", help="print JSON")
     correct.set_defaults(run=_run_correct)
 
 
 def book_path(data_dir: Path | None) -> Path:
-    """Return where the collector of a folder keeps its alerts and corrections."""
+    """Return the path of the database in which a collector keeps alerts and corrections."""
     from evenkeel.settings import load
     from evenkeel_collector.alerts.book import FILE_NAME
     from evenkeel_collector.serve.settings import CollectorSettings
@@ -43,7 +50,7 @@ def book_path(data_dir: Path | None) -> Path:
 
 
 def read_corrections(path: Path) -> tuple[Correction, ...]:
-    """Return the corrections of a collector's folder; none where it is elsewhere."""
+    """Return the corrections in a collector's data folder; none if the collector runs elsewhere."""
     from evenkeel_collector.alerts.book import AlertBook
     from evenkeel_collector.slo.corrections import Corrections
 
@@ -113,7 +120,7 @@ def _revoke(path: Path, args: argparse.Namespace) -> None:
 
     order = read_order(Revoke, {"by": args.by or user_name(), "id": args.revoke})
     perform_locally(path.parent, "revoke", order, time_ns())
-    print(f"correction {args.revoke} is revoked; the collector counts its events again")
+    print(f"correction {args.revoke} is revoked; its events count again")
 
 
 def _add(path: Path, args: argparse.Namespace) -> None:
@@ -125,14 +132,14 @@ def _add(path: Path, args: argparse.Namespace) -> None:
     if args.from_ is None or args.until is None:
         raise ConfigurationError("a correction needs --from and --until")
     if not args.all and not args.name:
-        raise ConfigurationError("--name is empty; every SLO is --all")
+        raise ConfigurationError("--name is empty; use --all for every SLO")
     if not args.comment.strip():
-        raise ConfigurationError("a correction needs a --comment that says why")
+        raise ConfigurationError("a correction needs a --comment saying why")
     said = {"by": args.by or user_name(), "slo": "" if args.all else args.name}
     said |= {"begin": args.from_, "end": args.until}
     order = read_order(Correct, {**said, "reason": args.reason, "comment": args.comment})
     done = perform_locally(path.parent, "correct", order, time_ns())
     print(
         f"correction {done['id']}: {said['slo'] or 'every SLO'} from {done['from']} "
-        f"until {done['until']} does not count; the next evaluation works it out anew"
+        f"until {done['until']} is excluded from the next evaluation on"
     )

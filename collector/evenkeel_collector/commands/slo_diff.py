@@ -1,4 +1,4 @@
-"""`evenkeel slo diff`: which alerts of the last days another SLO file would have sent."""
+"""`evenkeel slo diff`: compare the alerts two SLO files would have fired."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AlertDiff:
-    """What one SLO would have sent under one file and not under the other.
+    """How one SLO's alerts differ between two files.
 
     Attributes:
         name: The SLO's.
@@ -42,14 +42,16 @@ class AlertDiff:
 
 
 def add_diff(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb."""
-    diff = verbs.add_parser(
-        "diff", help="list the alerts that a changed SLO file would have sent, or spared"
-    )
-    diff.add_argument("old", type=Path, metavar="OLD", help="the SLO file in force")
-    diff.add_argument("new", type=Path, metavar="NEW", help="the SLO file to try")
+    """Add the verb to the parser."""
+    diff = verbs.add_parser("diff", help="compare the alerts two SLO files would have fired")
+    diff.add_argument("old", type=Path, metavar="OLD", help="the current SLO file")
+    diff.add_argument("new", type=Path, metavar="NEW", help="the SLO file to compare")
     diff.add_argument(
-        "--days", type=int, default=30, metavar="N", help="how far back (default %(default)s)"
+        "--days",
+        type=int,
+        default=30,
+        metavar="N",
+        help="days of history to replay (default %(default)s)",
     )
     add_store_arguments(diff)
     diff.add_argument("--json", action="store_true", help="print JSON")
@@ -66,7 +68,7 @@ def _run_diff(args: argparse.Namespace) -> int:
     before, after = (
         _replayed(args, [file[name] for name in changed if name in file]) for file in (old, new)
     )
-    # A grouped SLO is replayed as those of its groups.
+    # A grouped SLO is replayed once per group.
     replayed = [*before, *(name for name in after if name not in before)]
     diffs = [
         compare_alerts(
@@ -82,7 +84,7 @@ def _run_diff(args: argparse.Namespace) -> int:
 
 
 def _judged(slo: Slo | None) -> Slo | None:
-    """Return what of an SLO decides its alerts."""
+    """Return the parts of an SLO that decide its alerts."""
     return slo and replace(slo, title="", kept={}, labels={})
 
 
@@ -102,7 +104,7 @@ def compare_alerts(
     is_in_old: bool = True,
     is_in_new: bool = True,
 ) -> AlertDiff:
-    """Return which alerts of one SLO only one of two files would have sent."""
+    """Return the alerts that only one of two SLO files would have fired."""
     appear = tuple(alert for alert in new if not _has_like(alert, old))
     disappear = tuple(alert for alert in old if not _has_like(alert, new))
     return AlertDiff(name, appear, disappear, len(new) - len(appear), is_in_old, is_in_new)
@@ -118,7 +120,7 @@ def _has_like(alert: AlertSpan, others: Sequence[AlertSpan]) -> bool:
 
 
 def diff_json(diff: AlertDiff) -> dict[str, Any]:
-    """Return the differences for a program."""
+    """Return the differences as JSON."""
     from evenkeel_collector.commands.slo_backtest_text import alert_json
 
     return {
@@ -132,11 +134,11 @@ def diff_json(diff: AlertDiff) -> dict[str, Any]:
 
 
 def diff_text(diffs: Sequence[AlertDiff], days: int) -> str:
-    """Return the differences by SLO, + for what appears and - for what disappears; then a sum."""
+    """Return the differences per SLO (+ added, - removed), then a summary."""
     from evenkeel_collector.commands.slo_backtest_text import alert_text
 
     if not diffs:
-        return "no SLO differs"
+        return "no SLO changed"
     blocks = []
     for diff in diffs:
         note = "" if diff.is_in_old else " (new)"
@@ -144,7 +146,7 @@ def diff_text(diffs: Sequence[AlertDiff], days: int) -> str:
         signed = [("+", alert) for alert in diff.appear]
         signed += [("-", alert) for alert in diff.disappear]
         signed.sort(key=lambda pair: (pair[1].from_minute, pair[0]))
-        lines = [f"{sign} {alert_text(alert)}" for sign, alert in signed] or ["  no alert differs"]
+        lines = [f"{sign} {alert_text(alert)}" for sign, alert in signed] or ["  no alert changed"]
         blocks.append("\n".join([diff.name + note, *lines]))
     num_appear = sum(len(diff.appear) for diff in diffs)
     num_disappear = sum(len(diff.disappear) for diff in diffs)

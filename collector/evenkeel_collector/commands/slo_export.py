@@ -1,4 +1,4 @@
-"""`evenkeel slo export`: the rules of an SLO file for other systems."""
+"""`evenkeel slo export`: convert an SLO file for other systems."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from evenkeel.errors import ConfigurationError
 
 
 def add_export(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb."""
-    export = verbs.add_parser("export", help="print the SLOs for Prometheus or as OpenSLO")
+    """Add the verb to the parser."""
+    export = verbs.add_parser("export", help="export SLOs as Prometheus rules or OpenSLO")
     export.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
-    export.add_argument("--name", help="only this SLO")
+    export.add_argument("--name", help="export only this SLO")
     to = export.add_mutually_exclusive_group(required=True)
-    to.add_argument("--prometheus", action="store_true", help="recording and alerting rules")
-    to.add_argument("--openslo", action="store_true", help="OpenSLO v1 documents")
+    to.add_argument("--prometheus", action="store_true", help="print recording and alerting rules")
+    to.add_argument("--openslo", action="store_true", help="print OpenSLO v1 documents")
     export.add_argument(
-        "--events", metavar="METRIC", help="counter of valid events in place of the collector's"
+        "--events",
+        metavar="METRIC",
+        help="use this counter of valid events instead of the collector's",
     )
-    export.add_argument("--bad", metavar="METRIC", help="counter of bad events; with --events")
+    export.add_argument(
+        "--bad", metavar="METRIC", help="use this counter of bad events; requires --events"
+    )
     export.set_defaults(run=_run_export)
 
 
@@ -42,10 +46,12 @@ def _run_export(args: argparse.Namespace) -> int:
         print(openslo_documents(slos), end="")
         return 0
     if (args.events is None) != (args.bad is None):
-        raise ConfigurationError("--events and --bad belong together")
+        raise ConfigurationError("--events and --bad must be given together")
     counters = EventCounters() if args.events is None else EventCounters(args.events, args.bad)
     if len(slos) > 1 and "{" in counters.events + counters.bad:
-        raise ConfigurationError("a metric with braces counts one SLO: choose it with --name")
+        raise ConfigurationError(
+            "a metric with a selector counts a single SLO: choose it with --name"
+        )
     rules = file.rules if args.name is None else ()
     print(prometheus_rules(slos, counters, rules), end="")
     return 0

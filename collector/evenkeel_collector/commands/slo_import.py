@@ -1,4 +1,4 @@
-"""`evenkeel slo import`: SLO files of OpenSLO, Sloth and Pyrra as SLO documents of ours."""
+"""`evenkeel slo import`: convert OpenSLO, Sloth and Pyrra files to SLO files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from evenkeel.errors import ConfigurationError
 
 
 def add_import(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb."""
+    """Add the verb to the parser."""
     verb = verbs.add_parser(
         "import",
-        help="read a file of OpenSLO, Sloth or Pyrra and print it as an SLO file",
-        description="Prints an SLO file. What evenkeel cannot evaluate is kept in it and named "
-        "on standard error.",
+        help="convert an OpenSLO, Sloth or Pyrra file to an SLO file",
+        description="Print an SLO file. Anything evenkeel cannot evaluate is kept and listed on "
+        "standard error.",
     )
     verb.add_argument("file", type=Path, metavar="FILE")
     verb.add_argument(
-        "--strict", action="store_true", help="refuse SLOs that evenkeel cannot evaluate"
+        "--strict", action="store_true", help="fail if evenkeel cannot evaluate one of the SLOs"
     )
     verb.set_defaults(run=_run_import)
 

@@ -1,4 +1,4 @@
-"""`evenkeel slo report`: how each SLO did over a month or up to now."""
+"""`evenkeel slo report`: report on each SLO over a month or a period."""
 
 from __future__ import annotations
 
@@ -25,34 +25,37 @@ _LAST = "last"
 
 
 def add_report(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb."""
-    report = verbs.add_parser("report", help="say in Markdown or HTML how each SLO did")
+    """Add the verb to the parser."""
+    report = verbs.add_parser("report", help="report on each SLO in Markdown, HTML or JSON")
     report.add_argument("--slo", type=Path, required=True, metavar="FILE", help="the SLO file")
     span = report.add_mutually_exclusive_group()
-    span.add_argument("--period", default="30d", help="up to now (default %(default)s)")
+    span.add_argument("--period", default="30d", help="period up to now (default %(default)s)")
     span.add_argument(
         "--month",
         nargs="?",
         const=_LAST,
         metavar="YYYY-MM",
-        help="a calendar month; without a value the last whole one",
+        help="a calendar month (default: the last complete one)",
     )
     report.add_argument(
-        "--time-zone", default="UTC", metavar="ZONE", help="of days and months (default UTC)"
+        "--time-zone",
+        default="UTC",
+        metavar="ZONE",
+        help="time zone for days and months (default UTC)",
     )
     report.add_argument(
         "--url",
         type=address_argument,
         default="http://127.0.0.1:8123",
-        help="the store, or @FILE that holds its address (default %(default)s)",
+        help="store address, or @FILE to read it from a file (default %(default)s)",
     )
     report.add_argument(
         "--data-dir",
         type=Path,
-        help="the collector's folder, for its corrections (also EVENKEEL_DATA_DIR)",
+        help="the collector's data folder, to apply its corrections (also EVENKEEL_DATA_DIR)",
     )
     form = report.add_mutually_exclusive_group()
-    form.add_argument("--html", action="store_true", help="print a page in place of Markdown")
+    form.add_argument("--html", action="store_true", help="print an HTML page instead of Markdown")
     form.add_argument("--json", action="store_true", help="print JSON")
     report.set_defaults(run=_run_report)
 
@@ -89,10 +92,10 @@ def _run_report(args: argparse.Namespace) -> int:
 
 
 def month_span(text: str, zone: ZoneInfo, now_ns: int) -> Span:
-    """Return a month such as 2026-10 in a time zone, up to now at most; `last`: the one before.
+    """Return the span of a month such as 2026-10, or of `last` month, ending no later than now.
 
     Raises:
-        ConfigurationError: If it is no month, or has not begun.
+        ConfigurationError: If it is not a month, or has not begun.
     """
     from evenkeel.slo.query import Span
 
@@ -124,10 +127,10 @@ def _read_zone(text: str) -> ZoneInfo:
 
 
 def parse_period(text: str) -> Fraction:
-    """Return a `--period` in seconds.
+    """Parse `--period` into seconds.
 
     Raises:
-        ConfigurationError: If it is no duration.
+        ConfigurationError: If it is not a duration.
     """
     from evenkeel.durations import parse_duration_s
 

@@ -7,9 +7,9 @@ import json
 
 
 def add_templates(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb."""
-    templates = verbs.add_parser("templates", help="list SLOs and rules to start from, or show one")
-    templates.add_argument("--show", metavar="NAME", help="print this one, to put into a file")
+    """Add the verb to the parser."""
+    templates = verbs.add_parser("templates", help="list SLO and rule templates, or print one")
+    templates.add_argument("--show", metavar="NAME", help="print this template")
     templates.add_argument("--json", action="store_true", help="print JSON")
     templates.set_defaults(run=_run_templates)
 

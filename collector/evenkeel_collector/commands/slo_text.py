@@ -1,4 +1,4 @@
-"""How `evenkeel slo` shows windows, files and replays, to people and to programs."""
+"""Format windows, SLO files and replays as text and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evenkeel.slo.rules import Rule, Threshold
 def windows_json(
     windows: Sequence[AlertWindow], target: Fraction, error_ratios: Sequence[Fraction]
 ) -> list[dict[str, Any]]:
-    """Return one object a window pair; times are seconds, null where an alert never fires."""
+    """Return one object per window pair; times are in seconds, null if an alert never fires."""
     return [
         {
             "severity": window.severity.value,
@@ -47,7 +47,7 @@ def _float(value: Fraction | None) -> float | None:
 def windows_text(
     windows: Sequence[AlertWindow], target: Fraction, error_ratios: Sequence[Fraction]
 ) -> str:
-    """Return the windows as a table, with detection and reset times per error ratio."""
+    """Return a table of windows with detection and reset times per error ratio."""
     header = ["severity", "budget", "long", "short", "factor", "error limit"]
     header += [f"at {float(error):.4g}: detect, reset" for error in error_ratios]
     rows = [header]
@@ -65,13 +65,13 @@ def windows_text(
     lines = [_table(rows)]
     if any(window.error_limit(target) >= 1 for window in windows):
         lines.append(
-            "An error limit of 1 or more can never be exceeded: that pair never fires at this "
-            "target."
+            "An error threshold of 1 or more can never be exceeded: that window pair never fires "
+            "at this target."
         )
     if any(window.factor < 1 for window in windows):
         lines.append(
-            "A factor below 1 fires though the budget would last: the window is long for this "
-            "period."
+            "A factor below 1 fires even though the budget would last: the window is too long for "
+            "this period."
         )
     return "\n".join(lines)
 
@@ -84,7 +84,7 @@ def _detect_and_reset(window: AlertWindow, target: Fraction, error: Fraction) ->
 
 
 def check_text(file: SloFile) -> str:
-    """Return what a valid file says, and at which error ratio each SLO alerts."""
+    """Describe a valid file, including the error ratio at which each SLO alerts."""
     blocks = [_slo_text(slo, file.interval_s) for slo in file.slos]
     blocks += [_rule_text(rule) for rule in file.rules]
     blocks += [_inhibition_text(rule) for rule in file.inhibitions]
@@ -114,10 +114,10 @@ def _number(listed: Sequence[object], noun: str) -> str:
 
 
 def _receiver_text(receiver: Receiver) -> str:
-    # The host alone: the rest of a webhook's address is often its secret.
+    # Show only the host: the rest of a webhook's URL is often secret.
     host = urlsplit(receiver.url).hostname if receiver.url else "address is a secret"
     if receiver.type is ReceiverType.APPRISE and receiver.url:
-        # Where a host stands elsewhere, apprise's addresses often have a token.
+        # Where other URLs have a host, apprise's often have a token.
         host = urlsplit(receiver.url).scheme
     return f"{receiver.name} ({receiver.type}, {host})"
 
@@ -136,14 +136,14 @@ def _indicator_text(indicator: Indicator) -> str:
     limits = indicator.judged.items()
     good = indicator.metric.value
     if indicator.threshold_s is not None:
-        # `op: lt` is the float before the limit.
+        # `op: lt` is stored as the largest float below the limit.
         shown = f"{indicator.threshold_s:g}"
         side = "<" if indicator.threshold_s == nextafter(float(shown), -inf) else "<="
         good += f" {side} {shown} s"
     elif limits:
         good = " and ".join(f"{name} <= {seconds:g} s" for name, seconds in limits)
     text = (
-        f"{good}; for {indicator.selection or 'every request'}; "
+        f"{good}; for {indicator.selection or 'all requests'}; "
         f"error {indicator.error}, aborted {indicator.aborted}, shed {indicator.shed}"
     )
     if indicator.statuses:
@@ -176,7 +176,7 @@ def _slo_text(slo: Slo, interval_s: float) -> str:
         head += f" in {slo.calendar.zone.key}"
         head += f", counted from {slo.calendar.start}" if slo.calendar.start else ""
     if slo.scale != 1:
-        head += f"\n  all durations are scaled by {slo.scale}: this is for trying it out"
+        head += f"\n  all durations are scaled by {slo.scale}, for demonstration only"
     pending_s, keep_s = slo.pending_s * slo.scale, slo.keep_firing_s * slo.scale
     head += f"\n  alerts {_patience_text('the windows burn', pending_s, keep_s)}"
     head += f"; needs {_number_of(slo.min_bad, 'bad event')}"

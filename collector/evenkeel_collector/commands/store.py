@@ -21,36 +21,36 @@ examples:
   evenkeel store export parquet /backup/parquet --table requests --table spans
   evenkeel store replay-quarantine --data-dir /var/lib/evenkeel
 
-The collector must not run on the folder meanwhile. A ClickHouse server has its own BACKUP.
+Stop the collector first. For a ClickHouse server, use its own BACKUP statement.
 """
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    backup = commands.add_parser(
-        "backup", help="write the folder into one file, checksums included"
-    )
+    backup = commands.add_parser("backup", help="write the data folder to one file with checksums")
     backup.add_argument("file", type=Path, metavar="FILE")
-    restore = commands.add_parser("restore", help="check such a file, and make a folder of it")
+    restore = commands.add_parser("restore", help="verify a backup and restore it to a new folder")
     restore.add_argument("file", type=Path, metavar="FILE")
-    export = commands.add_parser("export", help="write tables as files that other tools read")
+    export = commands.add_parser("export", help="export tables as Parquet or other files")
     export.add_argument("format", choices=["parquet"])
     export.add_argument("folder", type=Path, metavar="FOLDER")
-    export.add_argument("--table", action="append", help="only this one; may be given again")
+    export.add_argument("--table", action="append", help="export only this table (repeatable)")
     replay = commands.add_parser(
         "replay-quarantine",
-        help="put what the store refused, and what can be read of damaged segments, back into the "
-        "log; the next start stores it",
+        help="move rejected rows and the readable part of damaged segments back into the log; the "
+        "next start stores them",
     )
     for each in (backup, restore, export, replay):
-        each.add_argument("--data-dir", type=Path, help="the collector's folder (default ./data)")
+        each.add_argument(
+            "--data-dir", type=Path, help="the collector's data folder (default ./data)"
+        )
         each.add_argument("--json", action="store_true", help="print one JSON object")
         each.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
-    # The store's client takes time to import that --help must not pay.
+    # The store's client is slow to import; --help should not wait for it.
     from evenkeel.settings import load
     from evenkeel_collector.serve.settings import CollectorSettings
     from evenkeel_collector.store.backup import back_up, restore
@@ -77,7 +77,7 @@ def _replay(data_dir: Path) -> Replayed:
     from evenkeel_collector.store.data_folder import ID_FILE, hold
 
     if not (data_dir / ID_FILE).exists():
-        raise ConfigurationError(f"{data_dir} (--data-dir) is no collector's folder")
+        raise ConfigurationError(f"{data_dir} (--data-dir) is not a collector's data folder")
     folder = hold(data_dir)
     try:
         return replay_quarantine(folder.log)
@@ -89,7 +89,7 @@ def _replay(data_dir: Path) -> Replayed:
 
 STORE = Command(
     name="store",
-    summary="Back up, restore and export the embedded store; replay its quarantine.",
+    summary="Back up, restore and export the embedded store, and replay its quarantine.",
     configure=_configure,
     extra="collector",
     keeps_private=True,

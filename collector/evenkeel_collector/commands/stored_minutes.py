@@ -1,4 +1,4 @@
-"""The minutes of SLOs' events over the last days, as a replay takes them."""
+"""Per-minute event counts of SLOs over the last days, ready to replay."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MOST_DAYS = 400
 
 @dataclass(frozen=True, slots=True)
 class StoredMinutes:
-    """What is stored of one SLO.
+    """The stored history of one SLO.
 
     Attributes:
         slo: The SLO.
-        minutes: Its events by unix minute, maintenance left out.
-        incidents: Those that were marked for it.
-        until: The first minute that is not over.
+        minutes: Its events by Unix minute, without maintenance.
+        incidents: Incidents marked for it.
+        until: The first minute that has not ended.
     """
 
     slo: Slo
@@ -39,25 +39,25 @@ class StoredMinutes:
 
 
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where the minutes come from: `--url` and `--data-dir`."""
+    """Add `--url` and `--data-dir`."""
     parser.add_argument(
         "--url",
         type=address_argument,
         default="http://127.0.0.1:8123",
-        help="the store, or @FILE that holds its address (default %(default)s)",
+        help="store address, or @FILE to read it from a file (default %(default)s)",
     )
     parser.add_argument(
         "--data-dir",
         type=Path,
-        help="the collector's folder, for its corrections (also EVENKEEL_DATA_DIR)",
+        help="the collector's data folder, to apply its corrections (also EVENKEEL_DATA_DIR)",
     )
 
 
 def check_days(days: int) -> None:
-    """Refuse a number of days that is none.
+    """Check a number of days.
 
     Raises:
-        ConfigurationError: If it is not from 1 to 400.
+        ConfigurationError: If it is not between 1 and 400.
     """
     if not 1 <= days <= _MOST_DAYS:
         raise ConfigurationError(f"--days is {days}, expected 1 to {_MOST_DAYS}")
@@ -66,7 +66,7 @@ def check_days(days: int) -> None:
 def stored_minutes(
     url: str, data_dir: Path | None, days: int, slos: Sequence[Slo]
 ) -> Iterator[StoredMinutes]:
-    """Count the stored requests of the last days by the minute, one SLO after the other.
+    """Yield the stored requests of the last days, counted per minute, for one SLO after another.
 
     A grouped SLO is counted for each of its groups.
 
@@ -108,7 +108,7 @@ def stored_minutes(
                 and c.until_ns > span.from_ns
                 and c.from_ns < span.to_ns
             ]
-            # An incident is what the SLO should alert on: only maintenance is left out.
+            # Incidents are what the SLO should alert on, so only maintenance is left out.
             others = [c for c in ours if c.reason != CorrectionReason.INCIDENT]
             minutes = count_buckets(store, slo, span, _MINUTE_NS, others)
             yield StoredMinutes(slo, minutes, incidents, to_ns // _MINUTE_NS)

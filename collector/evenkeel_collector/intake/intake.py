@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
+from evenkeel_collector.intake.pipeline import IntakePipeline
 from evenkeel_collector.intake.readiness import Readiness
 from evenkeel_collector.intake.signals import JSON, Parser, Signal
-from evenkeel_collector.intake.treatment import IntakePipeline
 from evenkeel_collector.log.repeats import digest_of
 from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog
 from evenkeel_collector.ports.access import (
@@ -68,7 +68,7 @@ class Intake:
 
     log: WriteAheadLog
     metrics: SelfMetrics
-    treatment: IntakePipeline
+    pipeline: IntakePipeline
     access: Access
     meter: TenantMeter
     memory: MemoryBudget
@@ -121,7 +121,7 @@ class Intake:
             storing.exception()
 
     def _check(
-        self, parse: Parser, body: bytes, tenant: str | None, treatment: IntakePipeline
+        self, parse: Parser, body: bytes, tenant: str | None, pipeline: IntakePipeline
     ) -> CheckedBody:
         """Return a checked body.
 
@@ -129,10 +129,10 @@ class Intake:
 
         Raises:
             MalformedError: If it cannot be read.
-            OverBudgetError: If it takes longer to redact than this treatment has time for.
+            OverBudgetError: If it takes longer to redact than this pipeline has time for.
         """
         try:
-            return parse(body, treatment, tenant)
+            return parse(body, pipeline, tenant)
         except (MalformedError, OverBudgetError):
             raise
         except Exception as error:
@@ -150,10 +150,10 @@ class Intake:
         digest: bytes,
     ) -> None:
         try:
-            checked = await _call(is_small, check, self.treatment.in_haste())
+            checked = await _call(is_small, check, self.pipeline.in_haste())
         except OverBudgetError:
             checked = await asyncio.get_running_loop().run_in_executor(
-                self.slow_lane, check, self.treatment
+                self.slow_lane, check, self.pipeline
             )
         await self.accept(checked, transport, digest)
 

@@ -130,7 +130,7 @@ class Scraper:
         return reason is None
 
     def _read_points(self, text: str, time_ns: int) -> list[Point]:
-        return self._intake.treatment.redact_points(read_page(text, time_ns))
+        return self._intake.pipeline.redact_points(read_page(text, time_ns))
 
     async def _read(self, target: ScrapeTarget) -> str:
         chunks: list[bytes] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evenkeel_collector.intake.canonical import CheckedBody, check_protobuf
 from evenkeel_collector.intake.otlp_json import check_json
 from evenkeel_collector.intake.otlp_metrics import check_metrics_json, check_metrics_protobuf
-from evenkeel_collector.intake.treatment import IntakePipeline
+from evenkeel_collector.intake.pipeline import IntakePipeline
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
@@ -32,21 +32,21 @@ SIGNALS = (
         path="/v1/traces",
         grpc_service=f"{_SERVICES}.trace.v1.TraceService",
         parsers={
-            PROTOBUF: lambda body, treatment, tenant: check_protobuf(
-                body, treatment.finish_for(tenant)
+            PROTOBUF: lambda body, pipeline, tenant: check_protobuf(
+                body, pipeline.finish_for(tenant)
             ),
-            JSON: lambda body, treatment, tenant: check_json(body, treatment.finish_for(tenant)),
+            JSON: lambda body, pipeline, tenant: check_json(body, pipeline.finish_for(tenant)),
         },
     ),
     Signal(
         path="/v1/metrics",
         grpc_service=f"{_SERVICES}.metrics.v1.MetricsService",
         parsers={
-            PROTOBUF: lambda body, treatment, tenant: check_metrics_protobuf(
-                body, tenant, treatment.redact_metrics
+            PROTOBUF: lambda body, pipeline, tenant: check_metrics_protobuf(
+                body, tenant, pipeline.redact_metrics
             ),
-            JSON: lambda body, treatment, tenant: check_metrics_json(
-                body, tenant, treatment.redact_metrics
+            JSON: lambda body, pipeline, tenant: check_metrics_json(
+                body, tenant, pipeline.redact_metrics
             ),
         },
     ),

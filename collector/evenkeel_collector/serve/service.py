@@ -18,10 +18,10 @@ from evenkeel.slo.file import read_slo_file
 from evenkeel.slo.model import Slo
 from evenkeel.store import check_url
 from evenkeel_collector.intake.intake import Intake
+from evenkeel_collector.intake.pipeline import IntakePipeline, bad_statuses_of, objectives_of
 from evenkeel_collector.intake.readiness import Readiness
 from evenkeel_collector.intake.sampling import Sampler
 from evenkeel_collector.intake.scraper import Scraper, read_targets
-from evenkeel_collector.intake.treatment import IntakePipeline, bad_statuses_of, objectives_of
 from evenkeel_collector.log.quarantine import replay_quarantine
 from evenkeel_collector.log.seal_policy import LogLimits
 from evenkeel_collector.log.write_ahead_log import WriteAheadLog
@@ -120,7 +120,7 @@ async def run(
         logger.warning(
             "anyone who reaches host=%s may send and query; give tokens (--access)", settings.host
         )
-    treatment = _make_treatment(settings, redaction or RedactionSettings(), metrics)
+    pipeline = _make_pipeline(settings, redaction or RedactionSettings(), metrics)
     if settings.clickhouse is not None:
         check_url(settings.clickhouse.get_secret_value())
     # From here on things are made, and threads started.
@@ -154,7 +154,7 @@ async def run(
         intake = Intake(
             log=log,
             metrics=metrics,
-            treatment=treatment,
+            pipeline=pipeline,
             access=access,
             meter=control.meter,
             memory=memory,
@@ -169,7 +169,7 @@ async def run(
             slo_file=settings.slos,
             dashboard_url=settings.dashboard_url,
             metrics=metrics.registry,
-            use_slos=partial(_follow_slos, storage, treatment),
+            use_slos=partial(_follow_slos, storage, pipeline),
             prompts_dir=settings.prompts_dir,
         )
         await _start_slos(stack, context, readiness)
@@ -224,7 +224,7 @@ def _bound_connections(wanted: int) -> int:
     return allowed
 
 
-def _make_treatment(
+def _make_pipeline(
     settings: CollectorSettings, redaction: RedactionSettings, metrics: SelfMetrics
 ) -> IntakePipeline:
     slos = read_slo_file(settings.slos).slos if settings.slos is not None else ()
@@ -276,8 +276,8 @@ def _connect_fresh(storage: Storage, log: WriteAheadLog) -> Client:
     return storage.connect()
 
 
-def _follow_slos(storage: Storage, treatment: IntakePipeline, slos: Sequence[Slo]) -> None:
-    treatment.use_slos(slos)
+def _follow_slos(storage: Storage, pipeline: IntakePipeline, slos: Sequence[Slo]) -> None:
+    pipeline.use_slos(slos)
     storage.rollups.use(slos)
 
 

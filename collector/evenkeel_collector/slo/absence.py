@@ -1,4 +1,4 @@
-"""The alert that an SLO has no data: nobody can then say that its objective is met."""
+"""Raise an alert when an SLO has no data, because then its objective cannot be judged."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ALERT_NAME = "SloNoData"
 
 
 def no_data_key(slo: Slo) -> tuple[str, str]:
-    """Return what identifies the alert."""
+    """Return the key of the alert."""
     return f"{slo.name}/no-data", Severity.TICKET.value
 
 
 def no_data_condition(track: Track, now_ns: int) -> Condition:
-    """Return whether the SLO's events have been missing for too long."""
+    """Return the condition that an SLO has had no events for too long."""
     slo = track.slo
     name, severity = no_data_key(slo)
     return Condition(

@@ -1,8 +1,8 @@
-"""Notices requests that reach the store long after their time, so that they are counted too.
+"""Finds requests that reach the store long after they ended, so that they are counted too.
 
-An exporter that batches for minutes brings rows that a cycle no longer looks for; one that was cut
-off, a store that was down or an import bring rows of hours or days ago. What came for an earlier
-time shows in the number of stored rows.
+An exporter that batches for minutes delivers rows that a cycle no longer looks for. An exporter
+that was cut off, a store that was down or an import deliver rows that are hours or days old. Late
+rows show up as a change in the number of stored rows per time bucket.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from evenkeel_collector.slo.track import SECOND_NS
 
 _HERE = Path(__file__).parent
 _WIDTH_NS = 300 * SECOND_NS
-# With the interval between cycles, what is late by 1 to 15 minutes counts after half a minute.
+# Together with the cycle interval, rows 1 to 15 minutes late are counted within half a minute.
 _RECENT_EVERY_NS = 15 * SECOND_NS
 _RECENT_WIDTH_NS = 15 * SECOND_NS
 _RECENT_NS = 960 * SECOND_NS
 
 
 class Arrivals:
-    """The number of stored requests by five minutes of their start, as it was when last looked at.
+    """The number of stored requests per five minutes of start time, as of the last check.
 
-    Only days whose number of requests has changed are looked at anew. Rows that went, by retention
-    or erasure, are no arrivals; on a day where as many went as came, those that came are not seen.
+    Only days whose number of requests changed are read again. Rows removed by retention or erasure
+    are not arrivals; if as many rows left a day as arrived, the arrivals go unnoticed.
     """
 
     def __init__(self, store: SloStore) -> None:
@@ -38,20 +38,20 @@ class Arrivals:
         self._latest = _Look()
 
     def since(self, from_ns: int, now_ns: int) -> int | None:
-        """Return the start of the oldest requests since the last committed look; None: none.
+        """Return the start time of the oldest late request since the last committed check, or None.
 
-        What began within the five minutes before that look, or later, is not looked at.
+        Requests that began within the five minutes before that check, or later, are ignored.
 
         Args:
-            from_ns: Older requests do not matter.
-            now_ns: The moment of this look.
+            from_ns: Ignore older requests.
+            now_ns: The time of this check.
 
         Raises:
-            StoreError: If the store is gone or refuses the query.
+            StoreError: If the store is unavailable or rejects the query.
         """
-        # A look that fails is not one that `commit` may take.
+        # `commit` must not accept a check that failed.
         committed = self._latest = self._committed
-        # Before the requests: what comes in between changes the number again.
+        # Read before the requests, so that rows arriving in between change the number again.
         rows = self._store.read(_HERE / "slo_arrival_days.sql", {})
         days = {row["day"]: row["num_requests"] for row in rows}
         changed = {day for day, number in days.items() if committed.days.get(day) != number}
@@ -80,14 +80,14 @@ class Arrivals:
         )
 
     def commit(self) -> None:
-        """Take what the last look found as counted."""
+        """Accept the last check: everything it found has been counted."""
         self._committed = self._latest
 
 
 class RecentArrivals:
-    """The number of stored requests by a quarter of a minute of their end, of the last 16 minutes.
+    """The number of stored requests per 15 seconds of end time, over the last 16 minutes.
 
-    One query that reads two columns; no count is made anew where nothing came late.
+    Reads two columns in one query; nothing is recounted if nothing arrived late.
     """
 
     def __init__(self, store: SloStore) -> None:
@@ -95,18 +95,18 @@ class RecentArrivals:
         self._committed = self._latest = _RecentLook()
 
     def is_due(self, now_ns: int) -> bool:
-        """Return whether the last committed look is long enough ago."""
+        """Return whether the last committed check is old enough to repeat."""
         return self._committed.at_ns is None or now_ns - self._committed.at_ns >= _RECENT_EVERY_NS
 
     def since(self, now_ns: int, late_ns: int) -> int | None:
-        """Return the oldest moment for which requests came since the committed look; None: none.
+        """Return the oldest time for which requests arrived since the committed check, or None.
 
         Args:
-            now_ns: The moment of this look.
-            late_ns: What ended within this time is read in any case.
+            now_ns: The time of this check.
+            late_ns: Requests that ended within this time are read anyway.
 
         Raises:
-            StoreError: If the store is gone or refuses the query.
+            StoreError: If the store is unavailable or rejects the query.
         """
         committed = self._latest = self._committed
         from_ns = (now_ns - _RECENT_NS) // _RECENT_WIDTH_NS * _RECENT_WIDTH_NS
@@ -127,7 +127,7 @@ class RecentArrivals:
         return min(late, default=None)
 
     def commit(self) -> None:
-        """Take what the last look found as counted."""
+        """Accept the last check: everything it found has been counted."""
         self._committed = self._latest
 
 
@@ -137,7 +137,7 @@ def _day(begin_ns: int) -> date:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Numbers of requests by day and by the start of five minutes; `at_ns` None: never looked."""
+    """Requests per day and per five minutes of start; `at_ns` is None before the first check."""
 
     at_ns: int | None = None
     days: Mapping[date, int] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class _RecentLook:
-    """Numbers of requests by bucket of their end; `at_ns` None: never looked."""
+    """Requests per bucket of end time; `at_ns` is None before the first check."""
 
     at_ns: int | None = None
     found: Mapping[int, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What lies around a breach: who is hit worst, when it began, and what changed before."""
+"""The circumstances of a breach: the worst-hit cohorts, when it began, and what changed before."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _MIN_EFFECT_RATIO = 0.1
 _MOST_MINUTES = 720
 _NUM_COHORTS = 3
 _MOST_GATES = 8
-# The baseline of a window is the time before it, this many times as long, and at least an hour.
+# The baseline of a window is the time before it: this many times as long, at least an hour.
 _BASELINE_WINDOWS = 6
 
 
 def read_background(
     slo: Slo, from_ns: int, to_ns: int, store: SloStore
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield what is known of the surroundings of the window that fired, fact by fact.
+    """Yield facts about the circumstances of the window that fired, one by one.
 
     Raises:
-        StoreError: If the store is gone or refuses a query; what was yielded before holds.
+        StoreError: If the store is unavailable or rejects a query; earlier facts remain valid.
     """
     before_ns = max(_BASELINE_WINDOWS * (to_ns - from_ns), 3600 * 10**9)
     recent = store.evidence(_HERE / "slo_cohorts.sql", slo, from_ns, to_ns)
@@ -45,14 +45,14 @@ def read_background(
 
 
 def what_changed(slo: Slo, to_ns: int, store: SloStore) -> Iterator[tuple[str, str | None]]:
-    """Yield the last prompt change, deploy and control action; None where there was none.
+    """Yield the last prompt change, deploy and control action; None for each that did not happen.
 
     Raises:
-        StoreError: If the store is gone or refuses a query; what was yielded before holds.
+        StoreError: If the store is unavailable or rejects a query; earlier facts remain valid.
     """
     yield "prompt_change", _prompt_change(slo, to_ns, store)
     try:
-        # Both scan a day of spans, which may take too long: the rest is told without them.
+        # Both scan a day of spans and may time out; the other facts must not depend on them.
         yield "last_deploy", _last_deploy(slo, to_ns, store)
         yield "control_action", _control_action(to_ns, store)
     except StoreError as error:
@@ -62,10 +62,10 @@ def what_changed(slo: Slo, to_ns: int, store: SloStore) -> Iterator[tuple[str, s
 def worst_cohorts(
     recent: Sequence[Mapping[str, Any]], baseline: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Return the cohorts with the most bad events beyond what their own past leads to expect.
+    """Return the cohorts with the most bad events beyond what their own past predicts.
 
-    Expected are events × the cohort's bad share in the baseline; without a past, none. A cohort
-    that is all of the traffic says nothing and is left out.
+    The prediction is events × the cohort's bad ratio in the baseline, or 0 without a past. A cohort
+    that makes up all of the traffic is uninformative and left out.
     """
     past = {(r["dimension"], r["cohort"]): r["bad_sum"] / r["total_sum"] for r in baseline}
     values: dict[str, int] = {}
@@ -90,7 +90,7 @@ def worst_cohorts(
 
 
 def nearest_change(minutes: Sequence[Mapping[str, Any]], fired_from_ns: int) -> str | None:
-    """Return the change of level nearest to where the window that fired begins."""
+    """Return the change point nearest to the start of the window that fired."""
     is_measured = bool(minutes) and all(row["value"] is not None for row in minutes)
     key = "value" if is_measured else "bad_ratio"
     changes = find_changes([row[key] for row in minutes], _MIN_EFFECT_RATIO)

@@ -1,4 +1,4 @@
-"""Carries out error-budget policies: alerts, labels and frozen promotions, by what is spent."""
+"""Applies error-budget policies: alerts, labels and frozen promotions, by the share spent."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from evenkeel_collector.alerts.state import Condition, Delays
 
 ALERT_NAME = "SloBudgetSpent"
 _SECOND_NS = 10**9
-# Shares are floats: a tenth that is spent exactly is a little less than 1 - 0.9.
+# Floating point: a budget of which exactly a tenth is spent has slightly less than 1 - 0.9 left.
 _ROUNDING = 1e-9
 
 
 def budget_keys(slo: Slo) -> set[tuple[str, str]]:
-    """Return what identifies the policy's alerts."""
+    """Return the keys of the policy's alerts."""
     return {
         (_subject(slo, step), step.severity.value) for step in slo.budget_policy if step.severity
     }
 
 
 def budget_conditions(slo: Slo, verdict: SloStatus) -> Iterator[Condition]:
-    """Yield, for each step that tells somebody, whether so much of the budget is spent."""
+    """Yield the condition of each notifying step: whether that much of the budget is spent."""
     for step in slo.budget_policy:
         if step.severity is None:
             continue
@@ -51,7 +51,7 @@ def budget_conditions(slo: Slo, verdict: SloStatus) -> Iterator[Condition]:
 
 def _describe(slo: Slo, step: BudgetStep, spent: str) -> Mapping[str, str]:
     period = format_duration(slo.scaled_period_s)
-    then = "; prompts are not promoted until it is less" if step.freezes_promotions else ""
+    then = "; prompt promotion is frozen until it drops" if step.freezes_promotions else ""
     return {
         "summary": f"{slo.title}: {spent} of the error budget is spent",
         "description": f"Of the budget of the last {period}, {spent} or more is spent{then}.",
@@ -60,7 +60,7 @@ def _describe(slo: Slo, step: BudgetStep, spent: str) -> Mapping[str, str]:
 
 
 def budget_labels(slo: Slo, verdict: SloStatus) -> dict[str, str]:
-    """Return the labels that the SLO's alerts get now; a later step's win."""
+    """Return the labels to add to the SLO's alerts; those of later steps win."""
     labels: dict[str, str] = {}
     for step in _reached(slo, verdict):
         labels |= step.labels
@@ -73,9 +73,9 @@ def promotion_freezes(
     before: Iterable[Freeze],
     now_ns: int,
 ) -> list[Freeze]:
-    """Return which SLOs freeze the promotion of which prompts.
+    """Return the prompts whose promotion is frozen, and by which SLOs.
 
-    An SLO that could not be judged, or has no events to tell by, keeps what it had.
+    An SLO that could not be judged, or has no events, keeps its previous freezes.
     """
     held: dict[str, list[Freeze]] = {}
     for freeze in before:

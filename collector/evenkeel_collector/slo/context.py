@@ -1,4 +1,4 @@
-"""What the collector hands to the parts that run inside it, such as SLO evaluation."""
+"""What the collector provides to components that run inside it, such as SLO evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CollectorContext:
-    """A running collector, as seen by a part inside it.
+    """A running collector, as seen by a component inside it.
 
     Attributes:
         connect: Returns a new client of the store, for the calling thread alone, that may read

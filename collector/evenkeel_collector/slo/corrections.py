@@ -1,4 +1,4 @@
-"""Corrections: spans of time that do not count towards an SLO, and who said so and why."""
+"""Corrections: time ranges excluded from an SLO, with the author and the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINUTE_NS = 60 * 10**9
 
 
 class CorrectionReason(StrEnum):
-    """Why events do not count."""
+    """Why a time range is excluded."""
 
     MAINTENANCE = "maintenance"
     INCIDENT = "incident"
@@ -21,19 +21,19 @@ class CorrectionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """The events of [from_ns, until_ns) do not count; whole minutes, so that no bucket is split.
+    """A correction that excludes events in [from_ns, until_ns), in whole minutes.
 
     Attributes:
         id: Unique.
-        slo: The SLO's name; '' for all of them.
+        slo: The SLO's name; '' means every SLO.
         from_ns: Unix nanoseconds, inclusive.
         until_ns: Unix nanoseconds, exclusive.
-        reason: What kind of time it was.
-        author: Who says so.
-        comment: Why, for who reads the budget later.
-        created_ns: When it was said.
-        revoked_ns: When it was taken back; None: it is in force.
-        revoked_by: Who took it back.
+        reason: The kind of exclusion.
+        author: Who made it.
+        comment: Why, for whoever reads the budget later.
+        created_ns: When it was made.
+        revoked_ns: When it was revoked; None while in force.
+        revoked_by: Who revoked it.
     """
 
     id: str
@@ -53,18 +53,18 @@ class Correction:
 
 
 class Corrections:
-    """The corrections of an alert book; nothing is ever deleted."""
+    """The corrections in an alert book; none is ever deleted."""
 
     def __init__(self, book: AlertBook) -> None:
         self._connection: sqlite3.Connection = book.connection
 
     def all(self) -> tuple[Correction, ...]:
-        """Return every correction, also revoked ones, oldest span first."""
+        """Return every correction, including revoked ones, oldest range first."""
         rows = self._connection.execute("SELECT * FROM corrections ORDER BY from_ns, id")
         return tuple(Correction(*row) for row in rows)
 
     def add(self, correction: Correction) -> None:
-        """Put a correction in force."""
+        """Add a correction."""
         self._connection.execute(
             "INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
             (
@@ -80,7 +80,7 @@ class Corrections:
         )
 
     def revoke(self, correction_id: str, author: str, now_ns: int) -> bool:
-        """Take a correction back; return whether it was in force."""
+        """Revoke a correction; return whether it was in force."""
         return (
             self._connection.execute(
                 "UPDATE corrections SET revoked_ns = ?, revoked_by = ?"
@@ -92,15 +92,15 @@ class Corrections:
 
 
 def corrections_of(slo: str, corrections: Iterable[Correction]) -> tuple[Correction, ...]:
-    """Return those in force for one SLO."""
+    """Return the corrections in force for one SLO."""
     return tuple(correction for correction in corrections if correction.applies_to(slo))
 
 
 def is_corrected(corrections: Iterable[Correction], from_ns: int, until_ns: int) -> bool:
-    """Return whether a bucket of time lies in a correction, or touches one."""
+    """Return whether a time bucket overlaps a correction."""
     return any(c.from_ns < until_ns and from_ns < c.until_ns for c in corrections)
 
 
 def whole_minutes(from_ns: int, until_ns: int) -> tuple[int, int]:
-    """Return the span widened to whole minutes."""
+    """Return the range widened to whole minutes."""
     return from_ns // MINUTE_NS * MINUTE_NS, -(-until_ns // MINUTE_NS) * MINUTE_NS

@@ -1,6 +1,6 @@
-"""Evaluates the SLOs of a file again and again from counts that it keeps in memory.
+"""Evaluates the SLOs of a file in cycles, from counts kept in memory.
 
-A cycle reads only the newest buckets from the store; a restart reads a whole period once.
+A cycle reads only the newest buckets; after a restart, the whole period is read once.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ ALERT_NAME = "SloBudgetBurn"
 
 
 class Evaluator:
-    """Everything that one thread needs to evaluate; not shared with another.
+    """Evaluates SLOs and rules; belongs to one thread.
 
     Args:
-        file: The SLO file in force.
-        store: Where requests are read and verdicts written.
-        book: Where alerts are kept.
-        dashboard_url: Where notifications lead, or None.
+        file: The current SLO file.
+        store: Reads requests and writes verdicts.
+        book: Keeps the alerts.
+        dashboard_url: What notifications link to, or None.
         record_failure: Called for each SLO that could not be read.
-        desk: Where the evidence of what fires is asked for.
-        long_read: Entered around a read of whole periods, which may take long.
+        desk: Accepts requests for evidence on firing alerts.
+        long_read: Entered around slow reads of whole periods.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Evaluator:
         self._latest_ns = 0
 
     def use_file(self, file: SloFile) -> None:
-        """Put another file in force; SLOs that did not change keep their counts."""
+        """Switch to another file; unchanged SLOs keep their counts."""
         self._written = self._file = file
         self._use_subjects()
 
@@ -81,7 +81,7 @@ class Evaluator:
         self._book.use_subjects([slo.name for slo in file.slos] + [r.name for r in file.rules])
 
     def _expand(self, now_ns: int) -> None:
-        """Have the file with the SLOs of groups in place of those that are grouped."""
+        """Replace each grouped SLO by the SLOs of its groups."""
         slos = self._groups.expand(self._written.slos, now_ns)
         if slos != self._file.slos:
             self._file = replace(self._written, slos=slos)
@@ -89,24 +89,24 @@ class Evaluator:
 
     @property
     def slos(self) -> Sequence[Slo]:
-        """The SLOs that are evaluated, those of groups among them."""
+        """The SLOs being evaluated, including those of groups."""
         return self._file.slos
 
     @property
     def groups_left_out(self) -> Mapping[str, int]:
-        """How many groups have no SLO because there are too many, by definition."""
+        """The number of groups per definition that are not evaluated because there are too many."""
         return self._groups.left_out
 
     def cycle(self, now_ns: int) -> Mapping[str, SloStatus]:
         """Evaluate once: read, judge, alert, write; return the verdicts by SLO.
 
-        An SLO whose requests cannot be read, or that has none to tell by, keeps its alerts; one
-        that fails alone is `unknown`, and an alert says so.
+        An SLO whose requests cannot be read, or that has none, keeps its alerts. An SLO that fails
+        alone becomes `unknown`, and an alert reports it.
 
         Raises:
             StoreError: If the verdicts cannot be written; the alerts are committed before.
         """
-        # A clock that is set back counts as standing still: buckets only ever move on.
+        # If the clock is set back, time stands still here: buckets only move forward.
         now_ns = self._latest_ns = max(now_ns, self._latest_ns)
         self._expand(now_ns)
         self._tracks.follow(self._file.slos, self._corrections.all(), now_ns)
@@ -146,7 +146,7 @@ class Evaluator:
 
     @property
     def is_store_gone(self) -> bool:
-        """Whether the last cycle could read nothing at all: it is none that was finished."""
+        """Whether the last cycle could read nothing at all, and so does not count as finished."""
         return self._tracks.is_store_gone
 
     def _failure_conditions(self, now_ns: int) -> list[Condition]:
@@ -198,7 +198,7 @@ class Evaluator:
 
     @property
     def counted(self) -> Mapping[str, Counts]:
-        """Events of each SLO since it is followed; these never fall."""
+        """Events of each SLO since its tracking began; never decreases."""
         return {track.slo.name: track.counted for track in self._tracks.all if not track.is_cold}
 
     def _write_status(self, verdicts: Mapping[str, SloStatus], now_ns: int) -> None:
@@ -215,10 +215,10 @@ class Evaluator:
                 self._tracks.clear(name)
 
     def _write_rows(self, rows: Sequence[Mapping[str, Any]], now_ns: int) -> list[str]:
-        """Write rows together; where that fails, in halves; return whose row was written.
+        """Write rows in one batch, or in halves if that fails; return the SLOs that were written.
 
         Raises:
-            StoreError: If the store is gone or refuses them.
+            StoreError: If the store is unavailable or rejects them.
         """
         if not rows:
             return []
@@ -227,7 +227,7 @@ class Evaluator:
         except Exception as error:
             if isinstance(error, StoreError):
                 raise
-            # No store refused this: a row holds what cannot be sent.
+            # Not rejected by the store: the row contains something that cannot be sent.
             if len(rows) == 1:
                 self._tracks.fail(rows[0]["slo"], error, now_ns)
                 return []
@@ -236,7 +236,7 @@ class Evaluator:
         return [row["slo"] for row in rows]
 
     def _state(self, slo: Slo, verdict: SloStatus) -> tuple[str, str | None]:
-        """Return the state and severity that `slo_status` shows, the most urgent one."""
+        """Return the most urgent state and severity, as shown in `slo_status`."""
         if not verdict.has_data:
             return "no_data", None
         for state in (State.FIRING, State.PENDING):
@@ -247,10 +247,10 @@ class Evaluator:
         return "ok", None
 
     def store_transitions(self) -> list[Transition]:
-        """Copy transitions that `alert_history` lacks, each under its own token.
+        """Copy transitions missing from `alert_history`, each under its own token.
 
         Raises:
-            StoreError: If the store is gone; they are copied later.
+            StoreError: If the store is unavailable; they are copied later.
         """
         transitions = self._book.transitions_to_store()
         for transition in transitions:
@@ -259,7 +259,7 @@ class Evaluator:
             except StoreError:
                 raise
             except Exception as error:
-                # It holds what cannot be sent; those behind it must not wait for it for ever.
+                # It cannot be sent; later transitions must not wait for it forever.
                 self._record_failure(error)
             self._book.mark_stored(transition.id)
         return transitions
@@ -269,7 +269,7 @@ def _finite(verdict: SloStatus) -> SloStatus:
     """Return the verdict.
 
     Raises:
-        StoreError: If it is made of counts that are no numbers.
+        StoreError: If its counts are not finite.
     """
     if not (isfinite(verdict.counts.total) and isfinite(verdict.counts.bad)):
         raise StoreError(f"counts are {verdict.counts.bad} bad of {verdict.counts.total} requests")

@@ -1,4 +1,4 @@
-"""What a notification says: how bad it is, where the time went, and which requests show it."""
+"""The content of a notification: how bad it is, where the time went, and example requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenkeel_collector.slo.background import read_background
 from evenkeel_collector.slo.store import SloStore
 
 _HERE = Path(__file__).parent
-# The phases that a metric's time consists of, in the order in which a request passes them.
+# The phases that make up each metric, in request order.
 _PHASES = {
     Metric.TTFT: ("queue", "prefill"),
     Metric.TPOT: ("decode",),
@@ -34,7 +34,7 @@ def describe(
     now_ns: int,
     dashboard_url: str | None,
 ) -> dict[str, str]:
-    """Return what is known without a query of an alert that fires: text for people, by fact."""
+    """Describe a firing alert without querying the store: one text per fact."""
     long, short = (format_duration(float(s)) for s in (burn.window.long_s, burn.window.short_s))
     annotations = {
         "summary": f"{slo.title}: the error budget burns {_times(burn.burn_long)} too fast",
@@ -62,12 +62,12 @@ def describe(
 def gather(
     slo: Slo, from_ns: int, to_ns: int, dashboard_url: str | None, store: SloStore
 ) -> dict[str, str]:
-    """Return the evidence of a window; of what cannot be read, `evidence` says why."""
+    """Return the evidence for a window; if some cannot be read, the fact `evidence` says why."""
     return collect(_facts(slo, from_ns, to_ns, store, dashboard_url))
 
 
 def collect(facts: Iterator[tuple[str, str | None]]) -> dict[str, str]:
-    """Return the facts that are known up to the first that cannot be read."""
+    """Return the facts up to the first that cannot be read."""
     found: dict[str, str] = {}
     try:
         found.update((name, text) for name, text in facts if text)
@@ -79,10 +79,10 @@ def collect(facts: Iterator[tuple[str, str | None]]) -> dict[str, str]:
 def read_evidence(
     slo: Slo, from_ns: int, to_ns: int, store: SloStore, dashboard_url: str | None
 ) -> dict[str, str]:
-    """Return what the store knows of the bad requests of a window, one fact a key.
+    """Return facts about the bad requests of a window, by key.
 
     Raises:
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is unavailable or rejects a query.
     """
     return {n: text for n, text in _facts(slo, from_ns, to_ns, store, dashboard_url) if text}
 
@@ -91,7 +91,7 @@ def _facts(
     slo: Slo, from_ns: int, to_ns: int, store: SloStore, dashboard_url: str | None
 ) -> Iterator[tuple[str, str | None]]:
     if any(member.indicator.metric is Metric.EVAL_PASS for member in slo.indicator.parts):
-        # Answers of evaluations, not requests: there are no phases and no cohorts of them.
+        # These are evaluation answers, not requests, so they have no phases or cohorts.
         return
     causes = store.evidence(_HERE / "slo_causes.sql", slo, from_ns, to_ns)[0]
     yield "bad_requests", bad_requests(causes)
@@ -106,21 +106,21 @@ def _facts(
 
 
 def phases_of(slo: Slo) -> tuple[str, ...]:
-    """Return the phases that the judged durations consist of, in a request's order."""
+    """Return the phases that make up the judged durations, in request order."""
     judged = {m for member in slo.indicator.parts for m in member.indicator.judged}
     used = {phase for metric in judged for phase in _PHASES[metric]}
     return tuple(phase for phase in _PHASES[Metric.E2E] if phase in used)
 
 
 def budget_left(left_ratio: float | None) -> str:
-    """Return the share of the budget that is left, or how much more than all of it is spent."""
+    """Describe the share of the budget left, or by how much it is overspent."""
     if left_ratio is not None and left_ratio < 0:
         return f"none: {1 - left_ratio:.3g} times the budget is spent"
     return _ratio(left_ratio)
 
 
 def budget_lasts(slo: Slo, left_ratio: float | None, burn: float | None) -> str:
-    """Return how long what is left of the budget lasts at a burn rate: left × period / rate."""
+    """Describe how long the rest of the budget lasts at a burn rate: left × period / rate."""
     if left_ratio is None or burn is None:
         return "no data"
     if left_ratio <= 0:
@@ -131,10 +131,10 @@ def budget_lasts(slo: Slo, left_ratio: float | None, burn: float | None) -> str:
 
 
 def ledger_cause(rows: Sequence[Mapping[str, Any]], phases: Sequence[str]) -> str | None:
-    """Return the ledger's cause that cost bad requests the most against good ones, or None.
+    """Describe the ledger cause that cost bad requests most compared to good ones, or return None.
 
-    Causes are `ttft.…` and `decode.…`: those count whose time the objective judges. Time that
-    nobody observed is no cause.
+    Only causes (`ttft.…`, `decode.…`) within the judged durations count. Unobserved time is not a
+    cause.
     """
     unwanted = {"ttft", "decode"} if phases else set()
     unwanted -= {"decode" if phase == "decode" else "ttft" for phase in phases}
@@ -157,7 +157,7 @@ def ledger_cause(rows: Sequence[Mapping[str, Any]], phases: Sequence[str]) -> st
 
 
 def bad_requests(causes: Mapping[str, Any]) -> str:
-    """Return how many requests were bad, and how many of these ended otherwise than well."""
+    """Describe how many requests were bad, and how many of them failed."""
     ended = ", ".join(
         f"{causes[f'num_{name}']} {word}"
         for name, word in (("error", "failed"), ("aborted", "aborted"), ("shed", "shed"))
@@ -167,10 +167,10 @@ def bad_requests(causes: Mapping[str, Any]) -> str:
 
 
 def top_cause(causes: Mapping[str, Any], phases: Sequence[str]) -> str | None:
-    """Return the phase in which bad requests lost the most time against good ones.
+    """Describe the phase in which bad requests lost most time compared to good ones.
 
-    The loss is the difference of the mean phase times. None where nothing was measured, or where
-    bad requests lost no time in any phase.
+    The loss is the difference between mean phase times. None if nothing was measured or bad
+    requests lost no time in any phase.
     """
     losses = {
         phase: causes[f"bad_{phase}_s"] - (causes[f"good_{phase}_s"] or 0.0)
@@ -190,7 +190,7 @@ def top_cause(causes: Mapping[str, Any], phases: Sequence[str]) -> str | None:
 
 
 def bad_by_prompt_size(sizes: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the bad requests by size of their prompt; None without any."""
+    """Describe bad requests by prompt size; None without any."""
     bad = [row for row in sizes if row["num_bad"]]
     return (
         "; ".join(
@@ -207,13 +207,13 @@ def _exemplar(row: Mapping[str, Any], dashboard_url: str | None) -> str:
     text = f"{row['request_id'] or row['trace_id']} ({row['status']}{measured}{prompt})"
     if dashboard_url is None:
         return text
-    # `at` tells the page where to look: the store is ordered by time.
+    # `at` tells the page which time to read: the store is ordered by time.
     query = {"trace_id": row["trace_id"], "at": row["time_ms"]}
     return f"{text} {dashboard_url.rstrip('/')}/request?{urlencode(query)}"
 
 
 def window_link(dashboard_url: str, slo: Slo, from_ns: int, to_ns: int) -> str:
-    """Return the page that shows the window that fired, narrowed as the SLO is."""
+    """Return a link to the page for the window that fired, filtered like the SLO."""
     filters = {name: slo.indicator.select.get(name) for name in ("model", "tenant", "slo_class")}
     query = {"from": rfc3339(from_ns), "to": rfc3339(to_ns), **filters}
     return f"{dashboard_url.rstrip('/')}/?{urlencode({k: v for k, v in query.items() if v})}"

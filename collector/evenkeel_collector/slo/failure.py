@@ -1,4 +1,4 @@
-"""The alert that an SLO or a rule cannot be evaluated, while others can."""
+"""Raise an alert when an SLO or rule cannot be evaluated while others can."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenkeel.slo.model import SloFile
 from evenkeel_collector.alerts.state import Condition, Delays
 
 ALERT_NAME = "SloEvaluationFailed"
-# More than these have one cause, and are told as one. A name of a file has no colon.
+# More failures than this have a common cause and share one alert. Names in a file have no colon.
 _MOST_ALONE = 10
 _ALL = "evenkeel:failures"
 _NUM_CYCLES = 3
@@ -19,7 +19,7 @@ _LISTED = 10
 
 
 def failure_keys(file: SloFile) -> set[tuple[str, str]]:
-    """Return what identifies the alerts of a file."""
+    """Return the keys of a file's alerts."""
     names = [slo.name for slo in file.slos] + [rule.name for rule in file.rules]
     return {(_key(name), Severity.TICKET.value) for name in names} | {(_ALL, Severity.TICKET.value)}
 
@@ -30,16 +30,16 @@ def failure_conditions(
     alerting: Collection[str],
     is_store_gone: bool,
 ) -> list[Condition]:
-    """Return whether SLOs and rules fail.
+    """Return the conditions that SLOs and rules are failing.
 
-    One alert each, after three cycles; one for all where more than ten fail. While the store is
-    gone nothing is said of any of them: that is the alert of the evaluation itself.
+    One alert each, after three cycles, or a single alert if more than ten fail. While the store is
+    unavailable there are none: the alert on the evaluation itself covers that.
 
     Args:
-        file: The SLO file in force.
-        failures: Why they fail, by name.
-        alerting: The keys of alerts that are pending or fire.
-        is_store_gone: Whether nothing at all can be read.
+        file: The current SLO file.
+        failures: The reason of each failure, by name.
+        alerting: The keys of pending and firing alerts.
+        is_store_gone: Whether the store is unavailable.
     """
     is_many = len(failures) > _MOST_ALONE
     wait_ns = int(_NUM_CYCLES * float(file.interval_s) * 1e9)
@@ -83,8 +83,8 @@ def _describe(name: str, reason: str) -> dict[str, str]:
     return {
         "summary": f"{name}: cannot be evaluated",
         "description": (
-            f"{reason}. Whether the objective is met is unknown; alerts of {name} stay as they "
-            "were. The others are evaluated."
+            f"{reason}. Whether the objective is met is unknown; alerts on {name} stay as they "
+            "were. Other SLOs are still evaluated."
         ),
         "silence": silence_command(name),
     }

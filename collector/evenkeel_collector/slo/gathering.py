@@ -1,4 +1,4 @@
-"""Gathers the evidence of what fires, beside the evaluation: neither waits for the other."""
+"""Gathers evidence on firing alerts, in parallel to the evaluation."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What one firing's evidence may take, and how long after the firing it is still worth the queries.
+# The time budget for one alert's evidence, and how long after firing it is still worth gathering.
 ALERT_S = 10.0
 OVERALL_S = 60.0
 LEAST_S = 1.0
 NUM_WORKERS = 2
 _POLL_S = 0.25
 _MOST_SHARED = 64
-# These say the same of every alert of a cycle, or of a model.
+# These facts are the same for every alert of a cycle, or of a model.
 _SHARED = ("deploys.sql", "control_actions.sql", "newest_eval_gates.sql", "prompt_changes.sql")
 _TOO_LATE = {ANNOTATION: f"not gathered: others took the {OVERALL_S:g} s that there are for it"}
 
 
 class EvidenceStore(SloStore):
-    """The store with a budget of time for each firing; what firings share is read once.
+    """The store with a time budget per alert; facts that alerts share are read once.
 
     Args:
-        client: Of the calling thread.
-        shared: What workers share.
+        client: A client for the calling thread.
+        shared: The cache that workers share.
     """
 
     def __init__(self, client: Client, shared: dict[Any, list[dict[str, Any]]]) -> None:
@@ -52,7 +52,7 @@ class EvidenceStore(SloStore):
         self._until_s = 0.0
 
     def begin(self, budget_s: float) -> None:
-        """Let the queries from now on take so many seconds, all of them together."""
+        """Start a new time budget, in seconds, for all queries that follow."""
         self._until_s = time.monotonic() + budget_s
 
     def _query(
@@ -66,8 +66,8 @@ class EvidenceStore(SloStore):
             return self._shared[key]
         left_s = self._until_s - time.monotonic()
         if left_s <= 0:
-            raise StoreError("the time that there is for one alert is used up")
-        # One thread each: evaluation and delivery need the other cores.
+            raise StoreError("the time budget for this alert is used up")
+        # Each worker is one thread: evaluation and delivery need the other cores.
         limits = {"max_execution_time": max(left_s, 0.1), "max_threads": 1}
         rows = super()._query(query, parameters, limits)
         if key is not None:
@@ -78,12 +78,12 @@ class EvidenceStore(SloStore):
 
 
 class Gatherer:
-    """The threads that gather evidence and complete with it what was committed without.
+    """Threads that gather evidence and add it to alerts already committed without.
 
     Args:
         connect: Returns a client of the store for the calling thread.
         book_path: The alert book; each thread opens its own connection.
-        desk: Where evidence is asked for.
+        desk: The queue of evidence requests.
         find_receivers: Returns the receivers of the SLO file in force, by name.
         stop: Ends the threads when it is set.
     """
@@ -116,7 +116,7 @@ class Gatherer:
         return threads
 
     def _guard(self, run: Callable[[AlertBook], None]) -> None:
-        """Run until stopped; whatever ends it is logged, and it begins anew."""
+        """Run until stopped; log any failure and restart."""
         while not self._stop.is_set():
             try:
                 book = AlertBook(self._book_path)
@@ -125,7 +125,7 @@ class Gatherer:
                 finally:
                     book.close()
             except Exception:
-                logger.exception("gathering evidence failed, beginning anew")
+                logger.exception("gathering evidence failed, restarting")
                 self._stop.wait(1.0)
 
     def _gather(self, book: AlertBook) -> None:
@@ -150,14 +150,14 @@ class Gatherer:
                 client.close()
 
     def _follow(self, book: AlertBook) -> None:
-        """Owe updates of what was sent already; give up what nobody gathers any more."""
+        """Queue updates of sent notifications; drop requests that no worker will handle."""
         evidence = EvidenceBook(book)
         while not self._stop.wait(_POLL_S):
             now_ns = time.time_ns()
             try:
                 evidence.update_receivers(self._find_receivers(), now_ns)
                 for alert_id, fired_ns in evidence.awaited().items():
-                    # After a restart its condition asks for it again, if it still holds.
+                    # After a restart its condition requests it again, if it still holds.
                     since_ns = max(fired_ns, self._began_ns)
                     if now_ns - since_ns > (OVERALL_S + 2 * ALERT_S) * 1e9:
                         self._add(evidence, alert_id, _TOO_LATE)
@@ -181,10 +181,10 @@ class Gatherer:
 def gather_one(
     request: EvidenceRequest, store: EvidenceStore, num_waiting: int = 0
 ) -> Mapping[str, str]:
-    """Return the evidence of one firing within its budget; why there is none otherwise.
+    """Return the evidence on one alert within its budget, or why there is none.
 
-    Where many wait, each gets its share of what is left, so that all have what matters most: the
-    facts that are read first.
+    If many are waiting, each gets an equal share of the remaining time, so that all get at least
+    the facts read first, which matter most.
     """
     left_s = request.asked_s + OVERALL_S - time.monotonic()
     if left_s <= 0:
@@ -194,6 +194,6 @@ def gather_one(
     try:
         return request.gather(store)
     except Exception as error:
-        # Odd data in one place is no reason to leave an alert waiting.
+        # Unexpected data must not leave an alert waiting.
         logger.exception("evidence cannot be gathered alert=%s", request.alert_id)
         return {ANNOTATION: f"not available: {error}"}

@@ -1,4 +1,4 @@
-"""Which groups the grouped SLOs of a file have, as requests come and go."""
+"""Tracks the groups of grouped SLOs as requests come and go."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenkeel_collector.slo.store import SloStore
 logger = logging.getLogger(__name__)
 
 _SECOND_NS = 10**9
-# New groups are looked for in the last minutes; whole periods are looked at for those that left.
+# New groups are looked up in the last minutes; groups that left, in whole periods.
 _LOOK_EVERY_NS = 10 * _SECOND_NS
 _LOOK_BACK_NS = 900 * _SECOND_NS
 _LONG_LOOK_EVERY_NS = 300 * _SECOND_NS
@@ -22,7 +22,7 @@ _LONG_LOOK_EVERY_NS = 300 * _SECOND_NS
 
 @dataclass(slots=True)
 class _Definition:
-    """A grouped SLO of the file, and the SLOs of its groups by their values."""
+    """A grouped SLO of the file and the SLOs of its groups, by group value."""
 
     slo: Slo
     grouping: Grouping
@@ -34,14 +34,14 @@ class _Definition:
 
 
 class Groups:
-    """The groups of each grouped SLO; a group leaves when a whole period had no request of it.
+    """The groups of each grouped SLO; a group leaves after a whole period without requests.
 
-    Those that are there keep their place: where there are more than the definition allows, the
-    busiest are taken at first, and later ones only as others leave.
+    Existing groups keep their slot: if there are more than the definition allows, the busiest are
+    taken first, and others only as slots become free.
 
     Args:
-        store: Where requests are.
-        record_failure: Called for each SLO whose groups could not be read; those known stay.
+        store: Where requests are stored.
+        record_failure: Called for each SLO whose groups could not be read; known groups stay.
     """
 
     def __init__(self, store: SloStore, record_failure: Callable[[Exception], None]) -> None:
@@ -52,16 +52,16 @@ class Groups:
 
     @property
     def unknown(self) -> frozenset[str]:
-        """Definitions whose groups were never read: nobody knows which of their alerts ended."""
+        """Definitions whose groups were never read: which of their alerts ended is unknown."""
         return frozenset(name for name, d in self._definitions.items() if not d.is_known)
 
     @property
     def left_out(self) -> Mapping[str, int]:
-        """How many groups have no SLO, by definition."""
+        """The number of groups per definition that are not evaluated."""
         return {name: each.num_left_out for name, each in self._definitions.items()}
 
     def expand(self, slos: Sequence[Slo], now_ns: int) -> tuple[Slo, ...]:
-        """Return SLOs with each grouped one replaced by those of its groups.
+        """Return the SLOs with each grouped one replaced by those of its groups.
 
         The same object is returned while nothing has changed.
         """
@@ -110,7 +110,7 @@ class Groups:
 
 
 def _take(definition: _Definition, seen: SeenGroups, is_long: bool) -> None:
-    """Add the groups that are new, as far as there is room."""
+    """Add new groups while there are free slots."""
     num_refused = 0
     for group in seen.groups:
         if group.values in definition.groups:
@@ -122,13 +122,13 @@ def _take(definition: _Definition, seen: SeenGroups, is_long: bool) -> None:
     num_left_out = seen.num_others + num_refused
     if num_left_out and not definition.num_left_out:
         logger.warning(
-            "an slo has more groups than maxGroups, the others are not evaluated: slo=%s groups=%d"
+            "an slo has more groups than maxGroups, the rest are not evaluated: slo=%s groups=%d"
             " left_out=%d",
             definition.slo.name,
             len(definition.groups),
             num_left_out,
         )
-    # The last minutes alone do not say how many there are.
+    # The last minutes alone do not show how many there are.
     definition.num_left_out = (
         num_left_out if is_long else max(definition.num_left_out, num_left_out)
     )

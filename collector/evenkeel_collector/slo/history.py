@@ -1,4 +1,4 @@
-"""Counts an SLO's events of a past span, as they are stored now."""
+"""Counts an SLO's events in a past time range, as stored now."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def count_buckets(
     width_ns: int,
     corrections: Sequence[Correction] = (),
 ) -> dict[int, Counts]:
-    """Return events by bucket, unix time // `width_ns`; those without any are absent.
+    """Return events per bucket (Unix time // `width_ns`); empty buckets are absent.
 
-    Read a day at a time. A bucket that a correction touches has no events. Where the SLO has
-    slices, `width_ns` is their length, and a bucket counts as its slice does.
+    Reads one day at a time. Buckets overlapping a correction are empty. If the SLO has time slices,
+    `width_ns` is their length, and a bucket counts as its slice does.
 
     Raises:
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is unavailable or rejects a query.
     """
     found: dict[int, Counts] = {}
     for member, part in zip(slo.indicator.parts, slo_parts(slo, width_ns), strict=True):

@@ -1,4 +1,4 @@
-"""What `/metrics` says of SLO evaluation and alert delivery."""
+"""Metrics of SLO evaluation and alert delivery, shown on `/metrics`."""
 
 from __future__ import annotations
 
@@ -21,68 +21,68 @@ class SloMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.evaluation_s = Summary(
             "evenkeel_slo_evaluation_seconds",
-            "Time that one evaluation of all SLOs took.",
+            "Duration of one evaluation of all SLOs.",
             registry=registry,
         )
         self.failures = Counter(
             "evenkeel_slo_evaluation_failures",
-            "SLOs whose requests could not be read, or whose verdict could not be written.",
+            "SLO evaluations that failed: requests not readable, or verdict not written.",
             registry=registry,
         )
         self.rejected_files = Counter(
             "evenkeel_slo_file_rejections",
-            "Changed SLO files that were wrong; the previous one stayed in force.",
+            "Changed SLO files that were invalid; the previous one stayed in force.",
             registry=registry,
         )
         self.deliveries = Counter(
             "evenkeel_alert_deliveries",
-            "Attempts to deliver: delivered, failed (retried), given up (dead, withdrawn), error.",
+            "Delivery attempts by result: delivered, failed (retried), dead, withdrawn, error.",
             ["outcome"],
             registry=registry,
         )
         self._sli = Gauge(
             "evenkeel_slo_sli_ratio",
-            "Good of valid requests over the period; absent without data.",
+            "Ratio of good to valid requests over the period; absent without data.",
             ["slo"],
             registry=registry,
         )
         self._budget_left = Gauge(
             "evenkeel_slo_budget_left_ratio",
-            "Error budget that is left of the period; absent without data.",
+            "Error budget left in the period; absent without data.",
             ["slo"],
             registry=registry,
         )
 
         self._events = Counter(
             "evenkeel_slo_events",
-            "Valid events of an SLO since the collector follows it, weighted.",
+            "Valid events of an SLO since the collector began tracking it, weighted.",
             ["slo"],
             registry=registry,
         )
         self._bad_events = Counter(
             "evenkeel_slo_bad_events",
-            "Bad events of an SLO since the collector follows it, weighted.",
+            "Bad events of an SLO since the collector began tracking it, weighted.",
             ["slo"],
             registry=registry,
         )
         self._shown: dict[str, Counts] = {}
         self._groups_left_out = Gauge(
             "evenkeel_slo_groups_left_out",
-            "Groups of a grouped SLO that are not evaluated, since there are more than maxGroups.",
+            "Groups of a grouped SLO that are not evaluated because there are more than maxGroups.",
             ["slo"],
             registry=registry,
         )
 
     def show_groups_left_out(self, left_out: Mapping[str, int]) -> None:
-        """Show how many groups have no SLO, by definition."""
+        """Set the number of groups per definition that are not evaluated."""
         self._groups_left_out.clear()
         for name, num in left_out.items():
             self._groups_left_out.labels(name).set(num)
 
     def show_events(self, counted: Mapping[str, Counts], slos: Iterable[Slo]) -> None:
-        """Count up to the newest counts; those of an SLO that began anew are added.
+        """Advance the counters to the newest counts, also after an SLO's tracking restarted.
 
-        Series of SLOs that are none of `slos` any more are removed.
+        Series of SLOs no longer in `slos` are removed.
         """
         for name in self._shown.keys() - {slo.name for slo in slos}:
             self._events.remove(name)
@@ -97,7 +97,7 @@ class SloMetrics:
             self._shown[name] = counts
 
     def show(self, verdicts: Mapping[str, SloStatus]) -> None:
-        """Show the newest verdicts; an SLO without data has no gauge, which is not 0."""
+        """Set the gauges to the newest verdicts; an SLO without data has no gauge (not 0)."""
         self._sli.clear()
         self._budget_left.clear()
         for name, verdict in verdicts.items():

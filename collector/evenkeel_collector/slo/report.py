@@ -1,4 +1,4 @@
-"""How each SLO did over a period, worked out anew from the requests in the store."""
+"""Reports on each SLO over a period, recomputed from the stored requests."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from evenkeel_collector.slo.corrections import Correction, corrections_of
 from evenkeel_collector.slo.history import RowReader, count_buckets
 
 _HERE = Path(__file__).parent
-# The days of every time zone are made of whole quarters of an hour.
+# Days of every time zone consist of whole quarters of an hour.
 _QUARTER_NS = 900 * 10**9
 _MINUTE_NS = 60 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """One alert that fired in the period; `ended_ns` is None while it does."""
+    """An alert that fired in the period; `ended_ns` is None while it is firing."""
 
     severity: str
     fired_ns: int
@@ -34,14 +34,14 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class SloResult:
-    """One SLO's events of the period, its days, its firings, and what was left out.
+    """One SLO's events in the period, in total and per day, its alerts and its corrections.
 
     Attributes:
-        slo: Whose.
+        slo: The SLO.
         counts: All events.
-        days: Events by local day, such as 2026-10-31; days without any are absent.
+        days: Events by local day, such as 2026-10-31; days without events are absent.
         firings: Alerts that fired in the period, oldest first.
-        corrections: Those in force that touch the period.
+        corrections: Corrections in force that overlap the period.
     """
 
     slo: Slo
@@ -52,17 +52,17 @@ class SloResult:
 
     @property
     def budget_left_ratio(self) -> float | None:
-        """Of a budget that covers the reported period; None without valid events."""
+        """The budget left, for a budget covering the reported period; None without valid events."""
         return budget_left_ratio(self.counts, self.slo.target)
 
     @property
     def num_firings(self) -> dict[str, int]:
-        """How often each severity of the SLO fired."""
+        """The number of times each severity fired."""
         fired = Counter(firing.severity for firing in self.firings)
         return {severity.value: fired[severity.value] for severity in self.slo.severities}
 
     def spent_by_day(self) -> list[tuple[str, float]]:
-        """Return each day with the share of the period's budget that was spent by its end.
+        """Return the share of the period's budget spent by the end of each day.
 
         The budget of the period is its events × (1 − target).
         """
@@ -76,7 +76,7 @@ class SloResult:
 
 @dataclass(frozen=True, slots=True)
 class SloReport:
-    """Every SLO of a file over [from_ns, to_ns), told in days of a time zone."""
+    """Every SLO of a file over [from_ns, to_ns), by day of a time zone."""
 
     from_ns: int
     to_ns: int
@@ -91,10 +91,10 @@ def measure(
     corrections: Sequence[Correction] = (),
     zone: tzinfo = UTC,
 ) -> SloReport:
-    """Return the report; events within corrections do not count.
+    """Compute the report; events within corrections do not count.
 
     Raises:
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is unavailable or rejects a query.
     """
     bounds = {"from_ns": span.from_ns, "to_ns": span.to_ns}
     history = store.rows(_HERE / "alert_history_between.sql", bounds)
@@ -122,7 +122,7 @@ def _count_days(
         width_ns = int(slo.slicing.length_s * 10**9)
     days: dict[str, Counts] = {}
     for bucket, counts in count_buckets(store, slo, span, width_ns, corrections).items():
-        # A bucket that begins before the span holds only events within it.
+        # A bucket that begins before the range holds only events within the range.
         start_ns = max(bucket * width_ns, span.from_ns)
         day = to_datetime(start_ns, zone).date().isoformat()
         before = days.get(day, Counts(0.0, 0.0))

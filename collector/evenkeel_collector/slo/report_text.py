@@ -1,4 +1,4 @@
-"""A report as JSON, Markdown and HTML."""
+"""Formats a report as JSON, Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LEFT_OUT = ("from", "until", "reason", "who", "why")
 
 
 def report_json(report: SloReport) -> dict[str, Any]:
-    """Return the report for a program; null where there is no data."""
+    """Return the report as JSON; null where there is no data."""
     return {
         "from": rfc3339(report.from_ns),
         "to": rfc3339(report.to_ns),
@@ -85,7 +85,7 @@ def report_markdown(report: SloReport) -> str:
 
 
 def report_html(report: SloReport) -> str:
-    """Return the report as one HTML page that needs nothing else."""
+    """Return the report as one self-contained HTML page."""
     title = f"SLO report, {_span(report)}"
     parts = [
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
@@ -161,7 +161,7 @@ def _left_out(report: SloReport, result: SloResult) -> list[tuple[str, ...]]:
 
 def _worst_day(result: SloResult) -> str:
     if not result.counts.total:
-        return "No data: no event matched."
+        return "No data: no events matched."
     bad = {day: counts for day, counts in result.days.items() if counts.bad}
     if not bad:
         return "No bad events."
@@ -198,7 +198,7 @@ def _html_table(
 
 
 def _burn_down(result: SloResult) -> str:
-    """Return what is left of the budget by day, from 100 % at the top; red line: spent."""
+    """Return a chart of the budget left by day, with 100 % at the top and a red line at 0."""
     spent = result.spent_by_day()
     if not spent:
         return ""

@@ -1,4 +1,4 @@
-"""Evaluates the rules of a file: reads their measures, and says which alerts hold."""
+"""Evaluates the rules of a file: reads their measurements and returns alert conditions."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ ALERT_NAME = "RequestRule"
 _SECOND_NS = 10**9
 _METRICS = {metric.value: metric for metric in DURATIONS}
 _ENDINGS = ("error_ratio", "aborted_ratio", "abandoned_ratio")
-# Windows of minutes and hours need no reading every few seconds.
+# Windows of minutes and hours need not be read every few seconds.
 EVERY_NS = 30 * _SECOND_NS
 
 
 class RuleEvaluator:
-    """Looks at each rule twice a minute.
+    """Evaluates each rule twice a minute.
 
     Args:
-        store: Where the measures are read.
+        store: Where measurements are read.
         record_failure: Called for each rule that could not be judged.
-        dashboard_url: Where notifications lead, or None.
+        dashboard_url: What notifications link to, or None.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RuleEvaluator:
         self._failures: dict[str, str] = {}
 
     def conditions(self, rules: Sequence[Rule], now_ns: int) -> list[Condition]:
-        """Return the conditions of the rules that are due; one that fails keeps its alert."""
+        """Return the conditions of the rules that are due; a rule that fails keeps its alert."""
         conditions = []
         for rule in rules:
             if now_ns < self._next_ns.get(rule.name, 0):
@@ -66,7 +66,7 @@ class RuleEvaluator:
             try:
                 conditions.append(self._condition(rule, self._judge(rule, now_ns), now_ns))
             except Exception as error:
-                # Odd data or a wrong rule: the other rules are judged all the same.
+                # Unexpected data or a wrong rule must not stop the other rules.
                 self._record_failure(StoreError(f"rule {rule.name!r}: {error}"))
                 self._failures[rule.name] = first_line(error, max_chars=500)
             else:
@@ -77,7 +77,7 @@ class RuleEvaluator:
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Why rules could not be judged when last looked at, by name."""
+        """Why rules could not be judged at the last attempt, by name."""
         return self._failures
 
     def _judge(self, rule: Rule, now_ns: int) -> RuleResult:
@@ -125,7 +125,7 @@ class RuleEvaluator:
 
 
 def _query(rule: Rule, from_ns: int, to_ns: int) -> tuple[Path, dict[str, Any]]:
-    """Return the query that a rule is judged by, and its parameters."""
+    """Return the query for a rule, and its parameters."""
     select = {column: rule.select.get(column, "") for column in SELECTOR_COLUMNS}
     span = {"from_ns": from_ns, "to_ns": to_ns}
     match rule.test:
@@ -150,7 +150,7 @@ def _query(rule: Rule, from_ns: int, to_ns: int) -> tuple[Path, dict[str, Any]]:
 
 
 def judged_by(rule: Rule, finding: RuleResult) -> Slo | None:
-    """Return the SLO whose bad requests are those that a rule is about; None where there is none.
+    """Return an SLO whose bad requests are those the rule is about, or None.
 
     A duration's quantile is judged by the rule's threshold, or by the new level of an anomaly.
     """

@@ -1,4 +1,4 @@
-"""Runs SLO evaluation and alert delivery beside the collector, each in a thread of its own."""
+"""Runs SLO evaluation and alert delivery inside the collector, each in its own thread."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FORGET_EVERY_NS = 3600 * 10**9
 
 
 class SloService:
-    """The running threads; without an SLO file there are none.
+    """The running threads; none without an SLO file.
 
     Raises:
         ConfigurationError: If the SLO file is wrong or the data folder cannot be used.
@@ -47,7 +47,7 @@ class SloService:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         if context.slo_file is None:
-            logger.info("no slo file given: nothing is evaluated")
+            logger.info("no slo file given, not evaluating any slos")
             return
         self._metrics = SloMetrics(context.metrics)
         self._file = WatchedFile(
@@ -84,13 +84,13 @@ class SloService:
         )
 
     async def close(self) -> None:
-        """Stop after the step under way; what is undelivered waits in the data folder."""
+        """Stop after the current step; undelivered notifications wait in the data folder."""
         self._stop.set()
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 
     def why_not(self) -> str | None:
-        """Return why SLOs are not evaluated any more; None if they are, or if there are none."""
+        """Return why SLOs are no longer evaluated; None if they are, or if there are none."""
         return self._heartbeat.why_not() if self._threads else None
 
     def _watch(self) -> None:
@@ -103,14 +103,14 @@ class SloService:
         )
 
     def _warn_of_lacks(self) -> None:
-        """Say at once what would otherwise be known only when it is wanted."""
+        """Warn at start about problems that would otherwise surface only during an incident."""
         steps = [step for slo in self._file.current.slos for step in slo.budget_policy]
         if self._context.prompts_dir is None and any(s.freezes_promotions for s in steps):
-            logger.warning("no promotion of prompts can be frozen: --prompts-dir is not given")
+            logger.warning("cannot freeze prompt promotions: --prompts-dir is not set")
         for receiver in self._file.current.receivers:
             lack = receiver.lack()
             if lack is not None:
-                logger.warning("receiver=%s cannot be told: %s", receiver.name, lack)
+                logger.warning("cannot notify receiver=%s: %s", receiver.name, lack)
 
     def _find_receivers(self) -> Mapping[str, Receiver]:
         return {receiver.name: receiver for receiver in self._file.current.receivers}
@@ -119,10 +119,10 @@ class SloService:
         self._metrics.deliveries.labels(outcome).inc()
 
     def _evaluate(self) -> None:
-        """Run cycles until stopped; a store that is gone is tried again, from the start."""
+        """Run cycles until stopped; if the store is unavailable, reconnect and start over."""
         failures = ErrorGuard(
             logger.error,
-            "slo evaluation failed, trying again error=%s",
+            "slo evaluation failed, retrying error=%s",
             expected=(EvenkeelError, sqlite3.Error),
             count=self._metrics.failures.inc,
         )
@@ -130,8 +130,8 @@ class SloService:
             try:
                 self._evaluate_connected(failures)
             except Exception as error:
-                # The thread's outermost guard: an alert that nobody evaluates is worse than a
-                # cycle that failed, so it counts, logs and begins anew.
+                # The thread's outermost guard: not evaluating alerts is worse than a
+                # failed cycle, so count it, log it and start over.
                 failures.record(error)
                 self._stop.wait(self._file.current.interval_s)
 
@@ -174,7 +174,7 @@ class SloService:
                 except (EvenkeelError, sqlite3.Error) as error:
                     failures.record(error)
                 if failures.num_errors == num_before and failures.clear():
-                    logger.info("slo evaluation works again")
+                    logger.info("slo evaluation recovered")
                 if now_ns >= next_forget_ns:
                     book.forget_before(now_ns - _KEEP_NS)
                     next_forget_ns = now_ns + _FORGET_EVERY_NS
@@ -188,16 +188,16 @@ class SloService:
     def _freeze_promotions(
         self, slos: Sequence[Slo], verdicts: Mapping[str, SloStatus], now_ns: int
     ) -> None:
-        """Write down which prompts may not be promoted, where that changed.
+        """Record which prompts may not be promoted, if that changed.
 
-        What the folder of prompts refuses is logged once, and is no failure of the evaluation.
+        Failures to write to the prompt registry are logged once and do not fail the evaluation.
         """
         folder = self._context.prompts_dir
         if folder is None:
             return
         before: list[Freeze] | None = None
         try:
-            # A file that is damaged is written anew.
+            # A damaged file is rewritten.
             with suppress(ConfigurationError):
                 before = read_freezes(folder)
             now = promotion_freezes(slos, verdicts, before or [], now_ns)
@@ -207,17 +207,17 @@ class SloService:
             self._freeze_error = ""
         except ConfigurationError as error:
             if str(error) != self._freeze_error:
-                logger.error("promotions cannot be frozen, trying again error=%s", error)
+                logger.error("cannot freeze promotions, retrying error=%s", error)
             self._freeze_error = str(error)
 
     def _deliver(self) -> None:
-        """Run the worker until stopped; should it ever end by itself, begin anew."""
+        """Run the worker until stopped; restart it if it fails."""
         while not self._stop.is_set():
             try:
                 asyncio.run(self._worker.run(self._stop))
             except Exception:
                 self._count_delivery("error")
-                logger.exception("alert delivery failed, beginning anew")
+                logger.exception("alert delivery failed, restarting")
                 self._stop.wait(self._file.current.interval_s)
 
 
@@ -226,7 +226,7 @@ def start(context: CollectorContext, policy: DeliveryPolicy | None = None) -> Sl
 
     Args:
         context: The running collector.
-        policy: How hard to try to deliver; the default one except in tests.
+        policy: Retry limits for delivery; None means the defaults.
 
     Raises:
         ConfigurationError: If the SLO file is wrong; nothing was started.

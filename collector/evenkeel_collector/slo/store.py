@@ -1,4 +1,4 @@
-"""What SLO evaluation reads from the store and writes to it."""
+"""Reads and writes the store for SLO evaluation."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 _ROWS = _HERE / "slo_rows.sql"
 _PIECE_NS = 86400 * 10**9
-# What slo_rows.sql has of patterns.
+# The placeholder for patterns in slo_rows.sql.
 _NO_PATTERNS = "CAST([], 'Array(UInt8)')"
 _FIGURES = ("sli", "budget_left_ratio", "factor", "long_s", "short_s", "burn_long", "burn_short")
 
 
 class SloStore:
-    """The store, as SLO evaluation uses it; belongs to the thread that made the client."""
+    """The store as SLO evaluation uses it; belongs to the thread that created the client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def counts(self, parts: Sequence[CountedIndicator], span: Span) -> list[Buckets]:
-        """Return the events of each part by bucket.
+        """Return the events of each part per bucket.
 
-        Each request is read once, a day at a time, however many parts there are; more often only
-        if they have more patterns than one read has room for.
+        Each request is read once, one day at a time, regardless of the number of parts; more often
+        only if they have more patterns than fit in one read.
 
         Raises:
-            StoreError: If the store is gone or refuses the query.
+            StoreError: If the store is unavailable or rejects the query.
         """
         found = [Buckets.covering(span, part.width_ns) for part in parts]
         of_requests = [i for i, part in enumerate(parts) if not _is_eval(part)]
@@ -78,10 +78,10 @@ class SloStore:
         return found
 
     def check(self, now_ns: int) -> None:
-        """Count nothing: whether any request could be counted.
+        """Check that requests can be read at all, without counting any.
 
         Raises:
-            StoreError: If the store is gone, or requests cannot be read at all.
+            StoreError: If the store is unavailable, or requests cannot be read.
         """
         self._read_rows(Span(now_ns, now_ns + 1, 0), wanted_values([]))
 
@@ -111,17 +111,17 @@ class SloStore:
         """Return the rows of one of the evidence queries.
 
         Raises:
-            StoreError: If the store is gone or refuses the query.
+            StoreError: If the store is unavailable or rejects the query.
         """
         rows = self._query(query, event_parameters(slo_parts(slo), Span(from_ns, to_ns)))
-        # A row that an older version wrote may make a mean that is none.
+        # A row written by an older version may yield a mean that is not a number.
         return [{key: _known(value) for key, value in row.items()} for row in rows]
 
     def read(self, query: Path, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the rows of any query.
 
         Raises:
-            StoreError: If the store is gone or refuses the query.
+            StoreError: If the store is unavailable or rejects the query.
         """
         return self._query(query, parameters)
 
@@ -143,15 +143,15 @@ class SloStore:
         """Insert one evaluation's rows.
 
         Raises:
-            StoreError: If the store is gone or refuses the rows.
+            StoreError: If the store is unavailable or rejects the rows.
         """
         self._insert("slo_status", rows, {})
 
     def write_transition(self, transition: Transition) -> None:
-        """Insert one transition; the same one again changes nothing.
+        """Insert one transition; idempotent.
 
         Raises:
-            StoreError: If the store is gone or refuses the row.
+            StoreError: If the store is unavailable or rejects the row.
         """
         figures = {name: transition.details.figures.get(name) for name in _FIGURES}
         is_over = transition.state in (State.RESOLVED, State.INACTIVE)
@@ -185,7 +185,7 @@ class SloStore:
                 settings=settings,
             )
         except DataError:
-            # Not the store's word: the client cannot send what a row holds.
+            # Raised by the client, not the store: it cannot send a value in the row.
             raise
         except (ClickHouseError, OSError) as error:
             raise _refusal(table, error) from error
@@ -218,7 +218,7 @@ def status_row(
 
 
 def unknown_row(slo: Slo, now_ns: int) -> dict[str, Any]:
-    """Return the row of `slo_status` of an SLO that could not be evaluated."""
+    """Return a row of `slo_status` for an SLO that could not be evaluated."""
     windows = ("severity", "factor", "long_s", "short_s", "burn_long", "burn_short")
     return {
         **_definition(slo, now_ns),

@@ -1,4 +1,4 @@
-"""The counts of one SLO in memory, brought up to date from what the store has new."""
+"""The in-memory counts of one SLO, updated incrementally from the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenkeel.slo.series import BucketSeries, SeriesEvaluator, SloStatus, bucket
 from evenkeel_collector.slo.corrections import Correction
 
 SECOND_NS = 10**9
-# A request's row arrives after its end: exporter, log, insert. Buckets this old are read again.
+# Rows arrive after a request ends (exporter, log, insert), so buckets this old are read again.
 LATE_NS = 60 * SECOND_NS
 LONG_LATE_NS = 900 * SECOND_NS
 NO_COUNTS = Counts(0.0, 0.0)
@@ -25,8 +25,8 @@ class Track:
 
     Args:
         slo: What is judged.
-        corrections: Spans of time whose events do not count.
-        now_ns: When it is first looked at.
+        corrections: Time ranges whose events do not count.
+        now_ns: When tracking begins.
     """
 
     def __init__(self, slo: Slo, corrections: Sequence[Correction], now_ns: int) -> None:
@@ -46,29 +46,29 @@ class Track:
 
     @property
     def parts(self) -> list[CountedIndicator]:
-        """What must be counted."""
+        """The parts to count."""
         return slo_parts(self.slo, self.width_ns)
 
     @property
     def is_cold(self) -> bool:
-        """Whether nothing was ever read."""
+        """Whether nothing has been read yet."""
         return self._read_until_ns is None
 
     def oldest_ns(self, now_ns: int) -> int:
-        """Return where the oldest bucket begins that matters at `now_ns`."""
+        """Return the start of the oldest bucket that matters at `now_ns`."""
         return (now_ns // self.width_ns - self._series.num_buckets + 1) * self.width_ns
 
     def first_bucket(self, now_ns: int, late_ns: int) -> int:
-        """Return the oldest bucket that must be read to be up to date at `now_ns`."""
+        """Return the oldest bucket to read to be up to date at `now_ns`."""
         oldest = self.oldest_ns(now_ns) // self.width_ns
         if self._read_until_ns is None:
-            # There is nothing of a group before its first request.
+            # A group has no events before its first request.
             since_ns = 0 if self.slo.group is None else self.slo.group.since_ns
             return max(oldest, since_ns // self.width_ns)
         return max((self._read_until_ns - late_ns) // self.width_ns, oldest)
 
     def take(self, first: int, now_ns: int, counts: Sequence[Buckets]) -> None:
-        """Make `counts`, one element a part, the buckets from `first` up to `now_ns`."""
+        """Replace the buckets from `first` up to `now_ns` by `counts`, one element per part."""
         end = now_ns // self.width_ns
         total, bad = np.zeros(end - first + 1), np.zeros(end - first + 1)
         for member, of_part in zip(self.slo.indicator.parts, counts, strict=True):
@@ -84,7 +84,7 @@ class Track:
                 events = self.slo.slicing.slice_of(Counts(float(total[place]), float(bad[place])))
                 total[place], bad[place] = events.total, events.bad
         if self._read_until_ns is None:
-            # Late rows may be older than what is read for the first time.
+            # Late rows may be older than the first read.
             num_before = max(first - self.oldest_ns(now_ns) // self.width_ns, 0)
             first -= num_before
             total, bad = (np.concatenate([np.zeros(num_before), each]) for each in (total, bad))
@@ -93,13 +93,13 @@ class Track:
         self._settle(end)
 
     def _settle(self, end: int) -> None:
-        """Move what no late row can change any more into the running count."""
+        """Move buckets that late rows can no longer change into the running count."""
         until = max(end - LONG_LATE_NS // self.width_ns, self._settled_until)
         new = self._series.sum(until - self._settled_until, until)
         self._settled = Counts(self._settled.total + new.total, self._settled.bad + new.bad)
         self._settled_until = until
         tail = self._series.sum(end - until, end)
-        # A counter never falls, whatever is corrected.
+        # A counter never decreases, even when corrections are added.
         self._counted = Counts(
             max(self._counted.total, self._settled.total + tail.total),
             max(self._counted.bad, self._settled.bad + tail.bad),
@@ -107,7 +107,7 @@ class Track:
 
     @property
     def counted(self) -> Counts:
-        """Events since this track began; never falls."""
+        """Events since tracking began; never decreases."""
         return self._counted
 
     def verdict(self, now_ns: int) -> SloStatus:
@@ -119,10 +119,10 @@ class Track:
         return self._judge.verdict(self._series, end, num_period)
 
     def is_without_data(self, now_ns: int) -> bool | None:
-        """Return whether there was no event for as long as the SLO allows.
+        """Return whether there has been no event for longer than the SLO allows.
 
-        None while that cannot be told: nothing came since this program started, and it started
-        less than that long ago.
+        None if unknown: nothing has arrived since this process started, and it has not run for
+        that long.
         """
         if not self.slo.scaled_no_data_s:
             return False

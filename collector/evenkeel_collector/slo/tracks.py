@@ -1,4 +1,4 @@
-"""Keeps the counts of all SLOs up to date: together while all is well, apart where one fails."""
+"""Keeps the counts of all SLOs up to date: in one query normally, separately if one fails."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from evenkeel_collector.slo.corrections import Correction, corrections_of
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.slo.track import LATE_NS, LONG_LATE_NS, SECOND_NS, Track
 
-# Rows are found by their start: a short look misses requests that lasted longer, a long look,
-# taken now and then, finds them.
+# Rows are found by start time: a short read misses requests that lasted longer, and an occasional
+# long read finds them.
 SHORT_LOOK_NS = 600 * SECOND_NS
 LONG_LOOK_EVERY_NS = 300 * SECOND_NS
-# An SLO that failed is tried again after 5 s, then after twice as long each time, up to a minute.
+# A failed SLO is retried after 5 s, doubling up to a minute.
 _RETRY_NS = 5 * SECOND_NS
 _MOST_RETRY_NS = 60 * SECOND_NS
-# Those that failed may take this long of a cycle, together.
+# Failed SLOs together may take this much of a cycle.
 _RETRIES_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class TrackFailure:
-    """Why an SLO cannot be evaluated; `next_ns` is when it is tried again."""
+    """Why an SLO cannot be evaluated; it is retried at `next_ns`."""
 
     reason: str
     num: int
@@ -37,9 +37,9 @@ class TrackFailure:
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """How far back a cycle reads, for requests and answers, and how long requests may last.
+    """How far back a cycle reads requests and answers, and how long requests may last.
 
-    `is_looked` and `is_long` say that arrivals of the last minutes, or all, were looked at.
+    `is_looked` and `is_long`: recent arrivals, or all of them, were checked.
     """
 
     late_ns: int = LATE_NS
@@ -50,12 +50,12 @@ class _Reach:
 
 
 class Tracks:
-    """One track an SLO.
+    """One track per SLO.
 
     Args:
         store: Where requests are counted.
-        record_failure: Called for each SLO that could not be read, and for a store that is gone.
-        long_read: Entered around a read of whole periods, which may take long.
+        record_failure: Called for each SLO that could not be read, and if the store is gone.
+        long_read: Entered around slow reads of whole periods.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Tracks:
 
     @property
     def is_store_gone(self) -> bool:
-        """Whether no SLO at all can be read."""
+        """Whether no SLO can be read at all."""
         return bool(self._is_gone)
 
     def follow(self, slos: Sequence[Slo], corrections: Sequence[Correction], now_ns: int) -> None:
-        """Keep a track an SLO; what changed, the SLO or its corrections, begins anew."""
+        """Track these SLOs; restart tracking where the SLO or its corrections changed."""
         kept = {track.slo.name: track for track in self._tracks}
         tracks = []
         for slo in slos:
@@ -109,10 +109,9 @@ class Tracks:
         self._failures = {n: f for n, f in self._failures.items() if n in names}
 
     def refresh(self, now_ns: int) -> list[Track]:
-        """Bring the counts up to date; return the tracks that are, those that cannot keep theirs.
+        """Update the counts; return the tracks that are up to date.
 
-        Tracks that only need the newest buckets share one query. Those that failed come last, one
-        by one.
+        Tracks that need only the newest buckets share one query. Failed ones come last, singly.
         """
         self._is_gone = None
         well = [track for track in self._tracks if track.slo.name not in self._failures]
@@ -151,10 +150,10 @@ class Tracks:
         return fresh
 
     def _reach(self, now_ns: int) -> _Reach:
-        """Return how far back this cycle reads.
+        """Return how far back this cycle must read.
 
-        Arrivals are looked at before the counts are read, so that a row in between is seen by the
-        next look.
+        Arrivals are checked before the counts are read, so that the next check sees rows that
+        arrive in between.
         """
         is_long = now_ns - self._looked_long_ns >= LONG_LOOK_EVERY_NS
         if not is_long and not self._recent.is_due(now_ns):
@@ -177,7 +176,7 @@ class Tracks:
     def _read_apart(
         self, tracks: Sequence[Track], now_ns: int, late_ns: int, look_ns: int
     ) -> list[Track]:
-        """Read tracks together; where that fails, in halves, until those that fail are found."""
+        """Read tracks in one query; if that fails, split in halves to isolate the failures."""
         if not tracks or self._is_gone:
             return []
         try:
@@ -219,7 +218,7 @@ class Tracks:
         return fresh
 
     def check_store(self, now_ns: int) -> bool:
-        """Return whether the store is gone for every SLO; asked once a cycle."""
+        """Return whether the store is unavailable for every SLO; checked once per cycle."""
         if self._is_gone is None:
             try:
                 self._store.check(now_ns)
@@ -230,11 +229,11 @@ class Tracks:
         return self._is_gone
 
     def forget(self, track: Track) -> None:
-        """Let a track begin anew, whose counts cannot be trusted."""
+        """Restart a track whose counts cannot be trusted."""
         self._tracks = [kept for kept in self._tracks if kept is not track]
 
     def fail(self, name: str, error: Exception, now_ns: int) -> None:
-        """Note that an SLO cannot be evaluated; the others go on."""
+        """Mark an SLO as failed; the others go on."""
         self._record_failure(error)
         before = self._failures.get(name)
         num = 0 if before is None else before.num + 1
@@ -242,7 +241,7 @@ class Tracks:
         self._failures[name] = TrackFailure(first_line(error, max_chars=500), num, now_ns + wait_ns)
 
     def clear(self, name: str) -> None:
-        """Note that an SLO was evaluated."""
+        """Mark an SLO as evaluated."""
         self._failures.pop(name, None)
 
 

@@ -1,4 +1,4 @@
-"""Watches the evaluation from outside its thread: whether cycles are still finished."""
+"""Watches from another thread whether evaluation cycles still complete."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from evenkeel_collector.alerts.state import Condition, Delays
 logger = logging.getLogger(__name__)
 
 ALERT_NAME = "SloEvaluationStalled"
-# A name of a file has no colon, so no SLO and no rule has this one.
+# Names in a file have no colon, so no SLO or rule has this name.
 STALLED = "evenkeel:evaluation"
 NUM_INTERVALS = 3
-# Intervals of a demo are shorter than the moments in which a busy machine stands still.
+# Demo intervals are shorter than the pauses of a busy machine.
 _LEAST_S = 5.0
-# A read of whole periods takes half a minute over 20 M requests, two on a busy machine.
+# Reading whole periods takes half a minute for 20 M requests, two minutes on a busy machine.
 _LONG_READ_S = 300.0
 _POLL_S = 1.0
 
 
 class Heartbeat:
-    """When the last cycle was finished; safe to use from several threads.
+    """When the last cycle completed; thread-safe.
 
     Args:
-        find_interval_s: Returns the seconds between cycles in force.
-        clock: Seconds that never go back.
+        find_interval_s: Returns the current cycle interval in seconds.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Heartbeat:
         self._long_since_s: float | None = None
 
     def beat(self) -> None:
-        """Note that a cycle was finished."""
+        """Record that a cycle completed."""
         self._last_s, self._has_finished = self._clock(), True
 
     @contextmanager
     def long_read(self) -> Iterator[None]:
-        """Allow for a read of whole periods, which is progress if it ends well."""
+        """Allow extra time for reading whole periods, which counts as progress if it succeeds."""
         self._long_since_s = self._clock()
         try:
             yield
@@ -61,20 +61,20 @@ class Heartbeat:
             self._long_since_s = None
 
     def why_not(self) -> str | None:
-        """Return why the evaluation counts as stalled; None while it goes on."""
+        """Return why the evaluation is considered stalled, or None if it is not."""
         now_s, long_since_s = self._clock(), self._long_since_s
         if long_since_s is not None and now_s - long_since_s < _LONG_READ_S:
             return None
         silent_s = now_s - self._last_s
         if silent_s < self._limit_s():
             return None
-        return f"no cycle of the slo evaluation was finished for {silent_s:.0f} s"
+        return f"no slo evaluation cycle completed for {silent_s:.0f} s"
 
     def _limit_s(self) -> float:
         return max(NUM_INTERVALS * self._find_interval_s(), _LEAST_S)
 
     def is_stalled(self) -> bool | None:
-        """Return whether the evaluation is stalled; None where only the next cycle will tell."""
+        """Return whether the evaluation is stalled; None if only the next cycle can tell."""
         if self.why_not() is not None:
             return True
         is_recent = self._clock() - self._last_s < self._limit_s()
@@ -90,8 +90,8 @@ def watch(
 ) -> None:
     """Raise an alert while the evaluation is stalled, until stopped.
 
-    It has a connection of its own and reads nothing from the store, so whatever the evaluation
-    hangs in does not hang it.
+    It has its own database connection and does not read the store, so nothing that blocks the
+    evaluation can block it.
     """
     while not stop.is_set():
         try:
@@ -103,15 +103,15 @@ def watch(
             finally:
                 book.close()
         except Exception:
-            # Such as a full disk: /readyz says it all the same.
-            logger.exception("the evaluation cannot be watched, trying again")
+            # For example on a full disk; /readyz reports the stall anyway.
+            logger.exception("cannot watch the slo evaluation, retrying")
             stop.wait(5.0)
 
 
 def look(
     engine: AlertEngine, heartbeat: Heartbeat, receivers: Sequence[Receiver], now_ns: int
 ) -> None:
-    """Step the alert once."""
+    """Update the alert once."""
     key = (STALLED, Severity.PAGE.value)
     holds = heartbeat.is_stalled()
     if not holds and key not in engine.alerts:
@@ -128,7 +128,7 @@ def _describe(reason: str) -> dict[str, str]:
         "summary": "SLOs are not evaluated",
         "description": (
             f"{reason[:1].upper()}{reason[1:]}: the store does not answer, or the evaluation "
-            "hangs. No SLO alerts until it goes on; the collector's log says more."
+            "hangs. SLO alerts are paused until it recovers; see the collector's log."
         ),
         "silence": silence_command(STALLED),
     }

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
+
+from evenkeel.store import read_query
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -21,7 +24,7 @@ READ_EVERY_S = 5.0
 # Longest that a read in hand is waited for at the end.
 IN_HAND_S = 5.0
 NAME = "evenkeel_collector_numbers_refused_total"
-_QUERY = "SELECT source, field, reason, sum(num) FROM refused_numbers GROUP BY ALL ORDER BY ALL"
+_QUERY = Path(__file__).parent / "numbers_refused.sql"
 
 
 class RefusedNumbers(Collector):
@@ -78,7 +81,7 @@ class RefusedNumbers(Collector):
         try:
             client = self._connect()
             try:
-                rows = client.query(_QUERY).result_rows
+                rows = client.query(read_query(_QUERY)).result_rows
             finally:
                 client.close()
         except (ClickHouseError, OSError) as error:

@@ -139,6 +139,7 @@ class AdmissionControl:
         accounts = self._quotas.begin(tenant, session, now_s)
         is_overdrawn = overdrawn is not None
         visit = Visit(name, now_s, now_s + limit_s, due_s, tenant, session, accounts, is_overdrawn)
+        visit.keeps_order = self.config.mode is not ControlMode.ACT
         self._visits[id(visit)] = visit
         return visit
 

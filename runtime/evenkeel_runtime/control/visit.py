@@ -45,6 +45,7 @@ class Visit:
         is_overdrawn: Whether one of them is used up, which a dry run lets pass.
         ticket: Its place at the gate; None before it asked for one.
         shadow: Its place at the gate of a dry run, at which nobody waits.
+        keeps_order: Whether vLLM is to serve it by its arrival, because control does not act.
         queued_s: When it began to wait there; None where it has not had to.
         gate_s: How long it waited, once its turn has come.
         entered_s: When its turn came; None before.
@@ -67,10 +68,16 @@ class Visit:
     entered_s: float | None = None
     is_streamed: bool | None = None
     has_first_token: bool = False
+    keeps_order: bool = False
 
     @property
     def priority(self) -> int:
-        """What vLLM orders it by, milliseconds of its deadline: lower goes first."""
+        """What vLLM orders it by, lower first: its deadline; its arrival if control does not act.
+
+        Milliseconds on one scale, so that a change of the mode puts nobody behind all who come.
+        """
+        if self.keeps_order:
+            return int(self.arrived_s * 1000)
         is_late = self.ticket is not None and self.ticket.standing is Standing.LATE
         return int((self.due_s + _LATE_S * is_late) * 1000)
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from evenkeel.store import Store
-from tests.integration.dashboard.running import (
+from tests.fixtures.dashboard_process import (
     CHROMIUM,
     CHROMIUM_ARGS,
     NUM_REQUESTS,

@@ -13,12 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.integration.dashboard.identity_provider import (
-    CLIENT_ID,
-    CLIENT_SECRET,
-    identity_provider,
-)
-from tests.integration.dashboard.running import (
+from tests.fixtures.dashboard_process import (
     SLO,
     SLOS,
     Platform,
@@ -29,6 +24,11 @@ from tests.integration.dashboard.running import (
     stop,
     wait_for,
     wait_until_stored,
+)
+from tests.fixtures.identity_provider import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    identity_provider,
 )
 
 pytestmark = pytest.mark.integration
@@ -42,9 +42,9 @@ def test_acknowledging_in_the_browser_is_written_down(platform: Platform, browse
     page.get_by_text("Acknowledge or silence").first.click()
     card = page.locator(".st-key-card-alert-0")
     card.get_by_label("your name, for the audit").fill("ann")
-    card.get_by_label("what is being done").fill("looking")
+    card.get_by_label("what you are doing about it").fill("looking")
     card.get_by_role("button", name="Acknowledge").click()
-    expect(page.get_by_text("taken on by ann")).to_be_visible()
+    expect(page.get_by_text("acknowledged by ann")).to_be_visible()
     assert_no_exception(page)
     page.close()
     listed = httpx.get(f"{platform.http_url}/api/alerts").json()

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from evenkeel.store import Store
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.frame.selection import Selection, format_time_ms
-from tests.integration.dashboard.running import (
+from tests.fixtures.dashboard_process import (
     NO_FILTER,
     RUN_ID,
     Platform,

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from evenkeel import spans
 from evenkeel.prompts.registry import digest
 from evenkeel.store import Store
-from tests.integration.dashboard.running import (
+from tests.fixtures.dashboard_process import (
     NEW_PROMPT,
     OLD_PROMPT,
     RUN_ID,
@@ -21,7 +21,7 @@ from tests.integration.dashboard.running import (
     assert_no_exception,
     opened,
 )
-from tests.integration.otlp_payload import trace_request
+from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
 
 pytestmark = pytest.mark.integration

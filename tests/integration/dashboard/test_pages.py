@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from evenkeel_dashboard.pages import PAGES
 from evenkeel_dashboard.pages.latency.model import Picked
-from tests.integration.dashboard.running import (
+from tests.fixtures.dashboard_process import (
     SLO,
     Platform,
     assert_no_exception,

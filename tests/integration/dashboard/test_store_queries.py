@@ -13,7 +13,7 @@ from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.query import Span, event_parameters, slo_parts
 from evenkeel.store import Store
 from evenkeel_dashboard.pages import PAGES
-from tests.integration.dashboard.running import NO_FILTER, NUM_REQUESTS, ROOT, RUN_ID, SLO, Platform
+from tests.fixtures.dashboard_process import NO_FILTER, NUM_REQUESTS, ROOT, RUN_ID, SLO, Platform
 from tests.queries import query
 
 pytestmark = pytest.mark.integration

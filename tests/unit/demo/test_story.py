@@ -10,23 +10,26 @@ from evenkeel_demo.traffic import DemoPhase
     ("elapsed_s", "phase"),
     [
         (0, DemoPhase.HEALTHY),
-        (24.9, DemoPhase.HEALTHY),
-        (25, DemoPhase.DISTURBED),
-        (50, DemoPhase.RECOVERED),
-        (1000, DemoPhase.RECOVERED),
+        (14.9, DemoPhase.HEALTHY),
+        (15, DemoPhase.CROWDED),
+        (32, DemoPhase.RECOVERED),
+        (42, DemoPhase.CONTROLLED),
+        (59, DemoPhase.POPULAR),
+        (1000, DemoPhase.POPULAR),
     ],
 )
 def test_phases(elapsed_s: float, phase: DemoPhase) -> None:
     assert Story(length_s=100).phase(elapsed_s) is phase
 
 
-def test_only_the_disturbed_phase_has_a_crowd() -> None:
+def test_the_two_crowds_are_alike() -> None:
     story = Story(length_s=100)
-    crowds = [story.rates(t).crowd_every_s is not None for t in range(0, 100, 5)]
-    assert crowds == [25 <= t < 50 for t in range(0, 100, 5)]
+    crowds = [t for t in range(100) if story.rates(t).crowd_every_s is not None]
+    assert crowds == [*range(15, 32), *range(42, 59)]
+    assert story.rates(20) == story.rates(50)
 
 
-def test_the_comparison_begins_after_the_recovery() -> None:
+def test_the_comparison_begins_after_the_crowds() -> None:
     story = Story(length_s=100)
-    assert not story.is_comparing(50)
-    assert story.is_comparing(60)
+    assert not story.is_comparing(60)
+    assert story.is_comparing(65)

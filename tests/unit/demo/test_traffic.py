@@ -12,6 +12,7 @@ from evenkeel_demo.traffic import (
     CROWD_S,
     CROWD_SIZES,
     ClientCounters,
+    DemoPhase,
     GoldenQuestion,
     Rates,
     Traffic,
@@ -34,8 +35,9 @@ async def _counted_after_a_stop() -> tuple[ClientCounters, int]:
     async with await asyncio.start_server(_answer_without_end, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         question = GoldenQuestion([{"role": "user", "content": "Where is my order?"}], "orders")
-        traffic = Traffic(f"http://127.0.0.1:{port}", "Be brief.", [question])
-        running = asyncio.create_task(traffic.run(lambda: Rates(per_s=100)))
+        traffic = Traffic(f"http://127.0.0.1:{port}", None, "Be brief.", [question])
+        rates = (DemoPhase.HEALTHY, Rates(per_s=100))
+        running = asyncio.create_task(traffic.run(lambda: rates))
         async with asyncio.timeout(120):
             while traffic.counters.in_flight < CHATS_AT_ONCE:
                 await asyncio.sleep(0.01)

@@ -1,7 +1,6 @@
 """The doctor: every extra is looked at, and a wrong argument is one line."""
 
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,7 @@ from evenkeel.doctor import (
     show,
 )
 from evenkeel.landlock import why_unavailable
-
-ROOT = Path(__file__).parents[3]
+from tests.checkout import ROOT
 
 
 def declared() -> dict[str, set[str]]:

@@ -107,7 +107,7 @@ def _show_active(
     level = "bad" if alert["state"] == "firing" else "warning"
     badges = markup.badge(f"{alert['state']}: {alert['severity']}", level)
     if taken_by:
-        badges += markup.badge(f"taken on by {taken_by}", "good")
+        badges += markup.badge(f"acknowledged by {taken_by}", "good")
     if silenced_for_s is not None:
         badges += markup.badge(f"silenced, {wording.seconds(silenced_for_s)} left", "unknown")
     elif alert["was_silenced"]:
@@ -153,7 +153,7 @@ def _show_actions(number: int, slo: str, taken_by: str | None) -> None:
             )
             silences = st.form_submit_button("Silence", key=f"silence-{number}")
         order = {"slo": slo, "comment": comment}
-        if acknowledges and perform("acknowledge", order, author, f"{slo} is taken on."):
+        if acknowledges and perform("acknowledge", order, author, f"{slo} is acknowledged."):
             st.rerun()
         if silences and perform(
             "silence", {**order, "duration": duration}, author, f"{slo} is silenced."

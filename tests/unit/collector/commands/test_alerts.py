@@ -123,7 +123,7 @@ def test_replay_makes_dead_letters_due_in_their_order(
 ) -> None:
     assert dead_letters(tmp_path, "delivered", "dead", "dead") == [2, 3]
     assert run(tmp_path, "replay") == 0
-    assert "2 dead letters are due again" in capsys.readouterr().out
+    assert "2 dead letters queued" in capsys.readouterr().out
     book = AlertBook(tmp_path / FILE_NAME)
     (first,) = Outbox(book).due(2**62)
     assert (first.notification_id, first.num_attempts) == ("a0-resolved", 0)
@@ -138,7 +138,7 @@ def test_replay_never_tells_of_a_firing_after_its_end(
     assert "dead letter 1 was overtaken" in capsys.readouterr().err
     assert run(tmp_path, "replay") == 0
     said = capsys.readouterr().out
-    assert "1 dead letters are due again" in said
-    assert "1 were overtaken" in said
+    assert "1 dead letters queued" in said
+    assert "1 kept: their receivers" in said
     assert run(tmp_path, "replay", "--number", "9") == 2
     assert "no dead letter has number 9" in capsys.readouterr().err

@@ -51,9 +51,9 @@ def test_differences_are_told_by_slo_in_order_of_time() -> None:
         "chat\n+ page    1970-01-01 01:00 to 1970-01-01 01:10  (11 min)\n"
         "- page    2023-03-28 10:40 to 2023-03-28 10:44  (5 min)",
         "new-one (new)\n+ page    2025-02-19 21:20 to 2025-02-19 21:29  (10 min)",
-        "same\n  no alert differs",
+        "same\n  no alert changed",
         "of the last 30 days: 2 would appear, 1 would disappear, 0 stay",
     ]
-    assert diff_text([], 7) == "no SLO differs"
+    assert diff_text([], 7) == "no SLO changed"
     shown = json.loads(json.dumps(diff_json(added)))
     assert (shown["is_in_old"], len(shown["appear"]), shown["num_stay"]) == (False, 1, 0)

@@ -65,7 +65,7 @@ def test_every_slo_and_rule_says_when_it_is_good_or_fires(tmp_path: Path) -> Non
     text = check_text(read_slo_file(path))
     chat, alive, both, *_ = text.split("\n\n")
     assert "  good: ttft <= 0.5 s and tpot <= 0.1 s; for model=support; error bad" in chat
-    assert "A factor below 1 fires though the budget would last" in chat
+    assert "A factor below 1 fires even though the budget would last" in chat
     assert "  alerts when the windows burn for 2m; when no longer, resolves 10m later" in chat
     assert "; needs 5 bad events, and a page 0.95 confidence\n" in chat
     assert "  without events it is never an alert\n" in chat
@@ -73,7 +73,7 @@ def test_every_slo_and_rule_says_when_it_is_good_or_fires(tmp_path: Path) -> Non
     assert "  without events for 6h: SloNoData\n" in alive
     assert "A factor below 1" not in alive
     assert "  good: weight 2: ttft <= 0.5 s and tpot <= 0.1 s; for model=support" in both
-    assert "  good: weight 1: availability; for every request" in both
+    assert "  good: weight 1: availability; for all requests" in both
     assert (
         "rule slow: ticket when ttft_p95_s is above 0.8 over 10m for tenant=acme, with 20" in text
     )

@@ -5,7 +5,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel_collector.intake.canonical import MalformedError, check_protobuf
-from tests.integration.otlp_payload import key_values, trace_request
+from tests.fixtures.otlp_payload import key_values, trace_request
 
 
 def attribute_after_check(value: Any) -> Any:

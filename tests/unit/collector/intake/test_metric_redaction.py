@@ -10,7 +10,7 @@ from evenkeel_collector.intake.metric_points import GAUGE, Point
 from evenkeel_collector.intake.metric_redaction import redact_metrics, redact_points
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
-from tests.integration.otlp_payload import key_values
+from tests.fixtures.otlp_payload import key_values
 
 REDACTOR = Redactor(load_rules(None), None)
 KINDS = ("gauge", "sum", "histogram", "exponential_histogram", "summary")

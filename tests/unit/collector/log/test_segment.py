@@ -21,7 +21,7 @@ from evenkeel_collector.log.segment import (
     read_file,
     time_of_whole,
 )
-from tests.integration.otlp_payload import old_segment
+from tests.fixtures.otlp_payload import old_segment
 
 NAME = "00000000000000000007-node"
 bodies_strategy = st.lists(st.binary(min_size=1, max_size=200), max_size=8)

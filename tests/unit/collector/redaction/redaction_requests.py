@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
-from tests.integration.otlp_payload import key_values
+from tests.fixtures.otlp_payload import key_values
 
 KEY = SecretStr("0123456789abcdef0123456789abcdef")
 RULES = load_rules()

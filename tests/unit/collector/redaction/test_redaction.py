@@ -16,7 +16,7 @@ from evenkeel_collector.redaction.redaction import MAX_KNOWN_NAMES, Redactor
 from evenkeel_collector.redaction.repeated_fields import MAX_DELETIONS
 from evenkeel_collector.redaction.rules import load_rules
 from evenkeel_collector.redaction.settings import RedactionSettings
-from tests.integration.otlp_payload import key_values
+from tests.fixtures.otlp_payload import key_values
 from tests.unit.collector.redaction.redaction_requests import (
     CONTENT,
     KEY,

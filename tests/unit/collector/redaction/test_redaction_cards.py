@@ -6,7 +6,7 @@ import pytest
 
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
-from tests.integration.otlp_payload import trace_request
+from tests.fixtures.otlp_payload import trace_request
 
 REDACTOR = Redactor(load_rules(), None)
 

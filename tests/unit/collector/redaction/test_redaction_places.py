@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.integration.otlp_payload import key_values
+from tests.fixtures.otlp_payload import key_values
 from tests.unit.collector.redaction.redaction_requests import REDACTOR, SECRET, only_span, request
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel_collector.redaction.redaction import Redactor
-from tests.integration.otlp_payload import key_values
+from tests.fixtures.otlp_payload import key_values
 from tests.unit.collector.redaction.redaction_requests import (
     CONTENT,
     KEY,

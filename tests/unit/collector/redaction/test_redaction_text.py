@@ -14,7 +14,7 @@ from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import Action, ValueRule
 from evenkeel.privacy.text import MAX_ROUNDS, RedactionTally, TextRedactor, Tokens
 from evenkeel_collector.redaction.rules import load_rules
-from evenkeel_collector.redaction.score import load_corpus, score
+from tests.fixtures.redaction_score import load_corpus, score
 
 CORPUS = load_corpus(Path(__file__).parent / "corpus.jsonl")
 RULES = load_rules()

@@ -79,7 +79,7 @@ def test_a_step_holds_from_its_share_on(
     assert [condition.holds for condition in found] == holding
     assert budget_labels(slo, verdict(bad)) == labels
     assert [c.labels["budget_spent"] for c in found] == ["50 %", "90 %", "100 %"]
-    assert "prompts are not promoted" in found[2].describe()["description"]
+    assert "prompt promotion is frozen" in found[2].describe()["description"]
     assert found[0].describe()["summary"] == "chat: 50 % of the error budget is spent"
 
 

@@ -37,7 +37,7 @@ def test_three_intervals_without_a_finished_cycle_are_a_stall() -> None:
     clock.now_s += 14.9
     assert heartbeat.why_not() is None
     clock.now_s += 0.1
-    assert heartbeat.why_not() == "no cycle of the slo evaluation was finished for 15 s"
+    assert heartbeat.why_not() == "no slo evaluation cycle completed for 15 s"
     heartbeat.beat()
     assert heartbeat.why_not() is None
 

@@ -9,8 +9,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import DEFAULT_RULES, Severity
 from evenkeel.slo.file import read_slo_file
 from evenkeel.slo.model import Metric, Treatment
-
-ROOT = Path(__file__).parents[4]
+from tests.checkout import ROOT
 
 GOOD = """\
 apiVersion: evenkeel/v1

@@ -13,8 +13,8 @@ from evenkeel.slo.arithmetic import Severity, WindowRule
 from evenkeel.slo.file import read_slo_file
 from evenkeel.slo.model import Indicator, Metric, Slo, Treatment
 from evenkeel.slo.openslo import openslo_documents, openslo_file
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parents[4]
 MORE = """---
 apiVersion: openslo/v1
 kind: SLO

@@ -227,6 +227,22 @@ def test_an_unknown_class_is_served_as_the_default_one() -> None:
     in_loop(scenario)
 
 
+@pytest.mark.parametrize("mode", [ControlMode.DRY_RUN, ControlMode.OFF])
+def test_control_that_does_not_act_leaves_the_order_of_arrival(mode: ControlMode) -> None:
+    async def scenario() -> None:
+        clock = Clock()
+        control = make(clock, mode=mode)
+        priorities = []
+        for slo_class in ("batch", "chat", "interactive", "batch"):
+            visit = control.arrive(Caller(slo_class=slo_class), 100_000)
+            control.queue(visit)
+            priorities.append(visit.priority)
+            clock.now_s += 0.25
+        assert priorities == sorted(set(priorities))
+
+    in_loop(scenario)
+
+
 def test_long_prompts_are_due_later_but_not_for_ever() -> None:
     async def scenario() -> None:
         control = make(Clock())

@@ -1,0 +1,134 @@
+"""What an alert says of its surroundings, from the real store."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenkeel.slo.file import read_slo_file
+from evenkeel.slo.query import Span, event_parameters, slo_parts
+from evenkeel.slo.receiver import Receiver, ReceiverType
+from evenkeel.times import to_datetime
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.outbox import Outbox
+from evenkeel_collector.delivery.payloads import make_posting
+from evenkeel_collector.slo.store import SloStore
+from tests.fixtures.slo_requests import NOW, SLOW, S, evaluator, insert, slo_text
+from tests.queries import query
+
+pytestmark = pytest.mark.integration
+
+LEDGER = {"ttft.prefill.others": 1.5, "ttft.queue.seats": 0.3, "decode.decode.own": 0.2}
+
+
+def insert_burn(client: Any) -> None:
+    """Good requests, then bad ones that waited for another's prefill."""
+    good = {"end_ns": NOW - 3 * S, "ledger": {"ttft.prefill.others": 0.1}}
+    insert(client, *(good | {"request_id": f"good-{i}"} for i in range(20)))
+    bad = {"end_ns": NOW - S // 2, "ledger": LEDGER} | SLOW
+    insert(client, *(bad | {"request_id": f"bad-{i}", "ttft_s": 2.0 + i} for i in range(10)))
+
+
+def insert_spans(client: Any, *spans: tuple[int, dict[str, str], dict[str, str]]) -> None:
+    client.insert(
+        "spans",
+        [
+            [to_datetime(NOW - age_s * S), "support", resource, attributes]
+            for age_s, resource, attributes in spans
+        ],
+        column_names=["Timestamp", "ServiceName", "ResourceAttributes", "SpanAttributes"],
+    )
+
+
+def instance(name: str, version: str) -> dict[str, str]:
+    return {"service.instance.id": name, "service.version": version, "host.name": "gpu-7"}
+
+
+def test_an_alert_says_what_changed_and_what_it_costs(client: Any, tmp_path: Path) -> None:
+    insert_burn(client)
+    insert_spans(
+        client,
+        (7200, instance("a", "1.4"), {}),
+        (600, instance("b", "1.5"), {}),
+        (5, instance("a", "1.4"), {"evenkeel.cache.change": "serve from 0.95 -> draft"}),
+        (900, instance("a", "1.4"), {"evenkeel.cache.change": "draft -> serve from 0.95"}),
+    )
+    evaluator(client, tmp_path, slo_text()).cycle(NOW)
+    book = AlertBook(tmp_path / "alerts.db")
+    notes = next(a for a in book.alerts() if a.severity == "page").details.annotations
+    assert notes["top_cause"] == (
+        "ttft.prefill.others: 1.50 s on average in bad requests, 100 ms in good ones "
+        "(82% of the time lost)"
+    )
+    assert notes["last_deploy"].startswith(
+        "support: a new instance on gpu-7, version 1.5 (before: 1.4) at 2026-11-20T09:50"
+    )
+    assert notes["control_action"].startswith("cache: serve from 0.95 -> draft at 2026-11-20T09:59")
+    # As a person in Slack sees it.
+    (letter, *_) = (x for x in Outbox(book).due(NOW + S) if x.status == "firing")
+    slack = Receiver("r", "https://hooks.slack.com/x", ReceiverType.SLACK)
+    blocks = json.loads(make_posting(slack, letter, NOW).body)["blocks"]
+    texts = [block["text"]["text"] for block in blocks if "text" in block]
+    heads = [text.splitlines()[0] for text in texts if text.startswith("*")]
+    wanted = ["*top cause*", "*last deploy*", "*control action*", "*exemplars*"]
+    assert [head for head in heads if head in wanted] == wanted
+    (exemplars,) = (text for text in texts if text.startswith("*exemplars*"))
+    assert exemplars.count("<http://127.0.0.1:8501/request?trace_id=") == 3
+    assert "|bad-9> (ok 11.00 s, prompt of 900 tokens)" in exemplars
+    fields = next(block["fields"] for block in blocks if "fields" in block)
+    assert any("10 of 30" in field["text"] for field in fields)
+    book.close()
+
+
+def test_missing_data_names_the_deploy_before_it(client: Any, tmp_path: Path) -> None:
+    insert(client, {"end_ns": NOW - 100 * S})
+    insert_spans(client, (3600, instance("a", "1.4"), {}), (120, instance("b", "1.5"), {}))
+    engine = evaluator(client, tmp_path, slo_text())
+    engine.cycle(NOW)
+    engine.cycle(NOW + 80 * S)
+    book = AlertBook(tmp_path / "alerts.db")
+    (alert,) = book.alerts()
+    book.close()
+    assert alert.details.labels["alertname"] == "SloNoData"
+    assert "version 1.5 (before: 1.4)" in alert.details.annotations["last_deploy"]
+
+
+def test_without_a_deploy_nothing_is_said(client: Any, tmp_path: Path) -> None:
+    insert_burn(client)
+    insert_spans(client, (600, instance("a", "1.4"), {}), (60, instance("a", "1.4"), {}))
+    other = [[to_datetime(NOW - 30 * S), "another-service", instance("z", "9"), {}]]
+    columns = ["Timestamp", "ServiceName", "ResourceAttributes", "SpanAttributes"]
+    client.insert("spans", other, column_names=columns)
+    evaluator(client, tmp_path, slo_text()).cycle(NOW)
+    book = AlertBook(tmp_path / "alerts.db")
+    for alert in book.alerts():
+        assert not {"last_deploy", "control_action"} & set(alert.details.annotations)
+    book.close()
+
+
+def test_a_rule_shows_the_requests_that_it_is_about(client: Any, tmp_path: Path) -> None:
+    insert_burn(client)
+    rule = "---\napiVersion: evenkeel/v1\nkind: Rule\nmetadata: {name: tail}\nspec:\n"
+    rule += "  threshold: {measure: ttft_p95_s, op: gt, value: 1, over: 15m}\n"
+    evaluator(client, tmp_path, slo_text(metric="availability") + rule).cycle(NOW)
+    book = AlertBook(tmp_path / "alerts.db")
+    (alert,) = book.alerts()
+    notes = alert.details.annotations
+    book.close()
+    assert notes["bad_requests"] == "10 of 30"
+    assert notes["top_cause"].startswith("ttft.prefill.others: 1.50 s")
+    assert notes["exemplars"].startswith("bad-9 (ok 11.00 s")
+    assert notes["dashboard"].startswith("http://127.0.0.1:8501/?")
+
+
+def test_which_requests_burned_the_budget_is_one_query(client: Any, tmp_path: Path) -> None:
+    insert_burn(client)
+    path = tmp_path / "slos.yaml"
+    path.write_text(slo_text())
+    (slo,) = read_slo_file(path).slos
+    parameters = event_parameters(slo_parts(slo), Span(NOW - 60 * S, NOW))
+    rows = SloStore(client).read(query("slo_burned"), {**parameters, "limit": 100})
+    assert [row["request_id"] for row in rows] == [f"bad-{i}" for i in reversed(range(10))]
+    assert {row["cause"] for row in rows} == {"ttft.prefill.others"}
+    assert [row["value_s"] for row in rows][:2] == [11.0, 10.0]

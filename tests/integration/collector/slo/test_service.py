@@ -1,0 +1,206 @@
+"""Evaluation and delivery as they run beside the collector."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from evenkeel.errors import ConfigurationError
+from evenkeel.prompts.freeze import read_freezes
+from evenkeel_collector.delivery.delivery import DeliveryPolicy
+from evenkeel_collector.slo import service as slo_service
+from evenkeel_collector.slo.context import CollectorContext
+from evenkeel_collector.store.storage import Storage
+from tests.fixtures.alert_receiver import Answer, serve_alerts
+from tests.fixtures.slo_requests import ALERTING, SLOW, insert, slo_text
+
+pytestmark = pytest.mark.integration
+
+QUICK = DeliveryPolicy(timeout_s=3.0, unit_s=0.01, poll_s=0.02)
+
+
+def context(storage: Storage, tmp_path: Path, text: str, url: str) -> CollectorContext:
+    path = tmp_path / "slos.yaml"
+    path.write_text(ALERTING.format(url=url) + text)
+    return CollectorContext(
+        storage.connect, tmp_path, path, "http://127.0.0.1:8501", CollectorRegistry()
+    )
+
+
+def statuses(severity: str) -> Callable[[list[Any]], list[str]]:
+    def select(received: list[Any]) -> list[str]:
+        # Late evidence is the same notification again, under its id.
+        told = {
+            r.notification_id: r.body["status"]
+            for r in received
+            if r.body["commonLabels"]["severity"] == severity
+        }
+        return list(told.values())
+
+    return select
+
+
+def ids(received: list[Any]) -> set[str]:
+    return {each.notification_id for each in received}
+
+
+async def test_the_service_tells_a_flaky_receiver_of_a_breach_and_its_end(
+    storage: Storage, client: Any, tmp_path: Path
+) -> None:
+    """In real time: bad requests, the page, good ones, the resolve; every retry under its id."""
+    page = statuses("page")
+    never = threading.Event()
+    with serve_alerts([Answer(500), Answer(500, held=never), Answer(503)]) as receiver:
+        service = slo_service.start(context(storage, tmp_path, slo_text(), receiver.url), QUICK)
+        try:
+            insert(client, *({"end_ns": time.time_ns()} | SLOW for _ in range(20)))
+            receiver.wait_for(lambda got: page(got) == ["firing"])
+            # Good ones keep coming: silence alone would not end the alert.
+            give_up_s = time.monotonic() + 120
+            while page(receiver.accepted()) != ["firing", "resolved"]:
+                assert time.monotonic() < give_up_s
+                insert(client, *({"end_ns": time.time_ns()} for _ in range(20)))
+                await asyncio.sleep(0.4)
+            # The ticket may be the one whose answer was held.
+            receiver.wait_for(lambda got: ids(got) == ids(receiver.received))
+        finally:
+            never.set()
+            await service.close()
+    by_id: dict[str, set[str]] = {}
+    for received in receiver.received:
+        by_id.setdefault(received.notification_id, set()).add(received.body["status"])
+    assert all(len(states) == 1 for states in by_id.values())
+    updates = len(receiver.accepted()) - len(by_id)
+    assert updates <= sum(states == {"firing"} for states in by_id.values())
+    assert len(receiver.received) == len(receiver.accepted()) + 3
+    last = {received.notification_id: received.body for received in receiver.accepted()}
+    firing = [body["alerts"][0] for body in last.values() if body["status"] == "firing"]
+    assert all("bad_requests" in alert["annotations"] for alert in firing)
+
+
+async def test_a_spent_budget_freezes_promotions_whatever_the_folder_is_like(
+    storage: Storage, client: Any, tmp_path: Path
+) -> None:
+    prompts = tmp_path / "prompts"
+    policy = "  budgetPolicy: [{spent: 1, freeze: prompts}]\n"
+    there = context(storage, tmp_path, slo_text() + policy, "http://127.0.0.1:9/")
+    # A file where the folder should be: nothing can be frozen, and all else goes on.
+    prompts.write_text("")
+    service = slo_service.start(replace(there, prompts_dir=prompts), QUICK)
+    cycles = "evenkeel_slo_evaluation_seconds_count"
+    try:
+        insert(client, *({"end_ns": time.time_ns()} | SLOW for _ in range(20)))
+        before = _value(there.metrics, cycles)
+        await _until(lambda: _value(there.metrics, cycles) > before + 2)
+        assert service.why_not() is None
+        assert _value(there.metrics, "evenkeel_slo_evaluation_failures_total") == 0
+        prompts.unlink()
+        prompts.mkdir()
+        (prompts / "frozen.json").write_text("{damaged")
+        await _until(lambda: "chat" in (prompts / "frozen.json").read_text())
+    finally:
+        await service.close()
+    assert [freeze.slo for freeze in read_freezes(prompts)] == ["chat"]
+
+
+async def test_a_wrong_file_is_refused_at_the_start_and_ignored_later(
+    storage: Storage, tmp_path: Path
+) -> None:
+    there = context(storage, tmp_path, "kind: nonsense\n", "http://127.0.0.1:9/")
+    with pytest.raises(ConfigurationError, match=r"slos\.yaml"):
+        slo_service.start(there, QUICK)
+
+    registry = CollectorRegistry()
+    good = context(storage, tmp_path, slo_text(), "http://127.0.0.1:9/")
+    running = CollectorContext(good.connect, tmp_path, good.slo_file, None, registry)
+    service = slo_service.start(running, QUICK)
+    try:
+        (tmp_path / "slos.yaml").write_text("kind: nonsense\n")
+        await _until(lambda: _value(registry, "evenkeel_slo_file_rejections_total") == 1.0)
+        before = _value(registry, "evenkeel_slo_evaluation_seconds_count")
+        await _until(lambda: _value(registry, "evenkeel_slo_evaluation_seconds_count") > before + 1)
+        assert _value(registry, "evenkeel_slo_file_rejections_total") == 1.0, "once a version"
+    finally:
+        await service.close()
+
+
+async def test_each_evaluation_sees_what_the_log_held_before_it(
+    storage: Storage, tmp_path: Path
+) -> None:
+    """Bad requests that are in the store only because an evaluation asked for them."""
+    num_asked = 0
+
+    def make_visible() -> None:
+        nonlocal num_asked
+        num_asked += 1
+        if num_asked == 1:
+            client = storage.connect()
+            insert(client, *({"end_ns": time.time_ns()} | SLOW for _ in range(20)))
+            client.close()
+
+    with serve_alerts([]) as receiver:
+        there = context(storage, tmp_path, slo_text(), receiver.url)
+        service = slo_service.start(replace(there, make_visible=make_visible), QUICK)
+        try:
+            receiver.wait_for(lambda got: statuses("page")(got) == ["firing"])
+        finally:
+            await service.close()
+    assert num_asked >= 1
+
+
+async def test_without_a_file_nothing_runs(storage: Storage, tmp_path: Path) -> None:
+    service = slo_service.start(
+        CollectorContext(storage.connect, tmp_path, None, None, CollectorRegistry()), QUICK
+    )
+    await service.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_store_that_hangs_is_said_by_the_watch_and_over_when_it_answers(
+    storage: Storage, tmp_path: Path
+) -> None:
+    hangs, released = threading.Event(), threading.Event()
+
+    def make_visible() -> None:
+        if hangs.is_set():
+            released.wait(120)
+
+    def stalled(received: list[Any]) -> list[str]:
+        return [
+            r.body["status"]
+            for r in received
+            if r.body["commonLabels"]["alertname"] == "SloEvaluationStalled"
+        ]
+
+    with serve_alerts([]) as receiver:
+        there = context(storage, tmp_path, slo_text(), receiver.url)
+        service = slo_service.start(replace(there, make_visible=make_visible), QUICK)
+        try:
+            await _until(lambda: _value(there.metrics, "evenkeel_slo_evaluation_seconds_count") > 0)
+            hangs.set()
+            await _until(lambda: service.why_not() is not None)
+            receiver.wait_for(lambda got: stalled(got) == ["firing"])
+            hangs.clear()
+            released.set()
+            receiver.wait_for(lambda got: stalled(got) == ["firing", "resolved"])
+            assert service.why_not() is None
+        finally:
+            released.set()
+            await service.close()
+
+
+def _value(registry: CollectorRegistry, name: str) -> float:
+    return registry.get_sample_value(name) or 0.0
+
+
+async def _until(is_met: Callable[[], bool], timeout_s: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not is_met():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)

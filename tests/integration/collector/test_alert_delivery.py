@@ -1,0 +1,406 @@
+"""Delivery over real HTTP: retries under one id, order, dead letters, and kill -9."""
+
+import asyncio
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bench.slo_kills import kill_again_and_again
+from evenkeel.slo.receiver import Receiver, ReceiverType
+from evenkeel_collector.alerts.book import AlertBook
+from evenkeel_collector.alerts.engine import AlertEngine
+from evenkeel_collector.alerts.message import alertmanager_body
+from evenkeel_collector.alerts.outbox import Outbox, QueuedNotification
+from evenkeel_collector.alerts.state import Condition, Delays
+from evenkeel_collector.delivery.address import ResolvedAddress
+from evenkeel_collector.delivery.attempt import deliver
+from evenkeel_collector.delivery.delivery import DeliveryPolicy, DeliveryWorker
+from evenkeel_collector.delivery.email import send_email
+from tests.fixtures.alert_receiver import Answer, serve_alerts
+
+pytestmark = pytest.mark.integration
+
+# A receiver that answers is always in time; one that does not costs a test so long.
+QUICK = DeliveryPolicy(timeout_s=3.0, unit_s=0.01, poll_s=0.01)
+NUM_KILLS = 25
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[AlertBook]:
+    book = AlertBook(tmp_path / "alerts.db")
+    yield book
+    book.close()
+
+
+@contextmanager
+def delivering(
+    path: Path, *receivers: Receiver, policy: DeliveryPolicy = QUICK
+) -> Iterator[list[str]]:
+    """Run a worker in a thread; yields the outcomes it counts."""
+    outcomes: list[str] = []
+    worker = DeliveryWorker(path, lambda: {r.name: r for r in receivers}, policy, outcomes.append)
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(worker.run(stop)))
+    thread.start()
+    try:
+        yield outcomes
+    finally:
+        stop.set()
+        thread.join()
+
+
+def observe(book: AlertBook, holds: bool, *receivers: Receiver) -> None:
+    condition = Condition("chat", "page", holds, Delays(), {"slo": "chat"}, {}, dict)
+    AlertEngine(book).observe([condition], receivers, time.time_ns())
+
+
+def poll(is_met: Callable[[], bool], timeout_s: float = 120.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not is_met():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def wait_until_done(book: AlertBook) -> None:
+    poll(lambda: not Outbox(book).count_by_state()["waiting"])
+
+
+def test_a_flaky_receiver_gets_firing_then_resolved_under_constant_ids(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    """An error, an answer that never comes, a request to wait, and then it works."""
+    never = threading.Event()
+    script = [Answer(500), Answer(200, held=never), Answer(503, headers={"Retry-After": "0"})]
+    with serve_alerts(script) as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        observe(book, True, receiver)
+        observe(book, False, receiver)
+        with delivering(tmp_path / "alerts.db", receiver):
+            wait_until_done(book)
+        never.set()
+    firing, resolved = [r.body["status"] for r in server.received[:4]], server.received[4]
+    assert firing == ["firing"] * 4
+    assert len({r.notification_id for r in server.received[:4]}) == 1
+    assert resolved.body["status"] == "resolved"
+    assert resolved.notification_id != server.received[0].notification_id
+    assert Outbox(book).count_by_state() == {"waiting": 0, "delivered": 2, "dead": 0}
+
+
+def test_retry_after_is_honoured(book: AlertBook, tmp_path: Path) -> None:
+    with serve_alerts([Answer(429, headers={"Retry-After": "1"})]) as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        observe(book, True, receiver)
+        with delivering(tmp_path / "alerts.db", receiver):
+            began = time.monotonic()
+            wait_until_done(book)
+    assert time.monotonic() - began >= 1.0
+    assert [r.status for r in server.received] == [429, 200]
+
+
+REFUSALS = [302, 400, 401, 403, 404, 410, 500]
+
+
+@pytest.mark.parametrize("status", REFUSALS)
+def test_a_page_is_tried_until_it_is_accepted(book: AlertBook, tmp_path: Path, status: int) -> None:
+    """Whatever it answers, and more often than any number of attempts that was a limit before."""
+    with serve_alerts([Answer(status)] * 30) as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        observe(book, True, receiver)
+        quick = replace(QUICK, unit_s=0.0005)
+        with delivering(tmp_path / "alerts.db", receiver, policy=quick) as outcomes:
+            wait_until_done(book)
+        assert len({r.notification_id for r in server.received}) == 1
+    assert outcomes == ["failed"] * 30 + ["delivered"]
+
+
+def test_after_a_long_outage_only_the_end_is_told(book: AlertBook, tmp_path: Path) -> None:
+    with serve_alerts([Answer(404)] * 3) as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        observe(book, True, receiver)
+        observe(book, False, receiver)
+        book.connection.execute("UPDATE outbox SET give_up_ns = 1 WHERE status = 'firing'")
+        with delivering(tmp_path / "alerts.db", receiver) as outcomes:
+            wait_until_done(book)
+        assert {r.body["status"] for r in server.received} == {"resolved"}
+        assert len({r.notification_id for r in server.received}) == 1
+    assert outcomes == ["withdrawn", "failed", "failed", "failed", "delivered"]
+
+
+def test_a_resolution_is_a_dead_letter_after_a_day_and_can_be_replayed(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    with serve_alerts([Answer(), Answer(401)]) as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        observe(book, True, receiver)
+        observe(book, False, receiver)
+        path = tmp_path / "alerts.db"
+        with delivering(path, receiver, policy=replace(QUICK, unit_s=1000.0)):
+            server.wait_for(lambda accepted: len(accepted) == 1)
+            poll(lambda: bool(book.connection.execute(
+                "SELECT 1 FROM outbox WHERE num_attempts = 1").fetchone()))  # fmt: skip
+        (give_up_ns,) = book.connection.execute(
+            "SELECT give_up_ns FROM outbox WHERE state = 'waiting'"
+        ).fetchone()
+        assert 23.9 < (give_up_ns - time.time_ns()) / 3600e9 <= 24.0
+        book.connection.execute("UPDATE outbox SET give_up_ns = 1 WHERE state = 'waiting'")
+        with delivering(path, receiver):
+            wait_until_done(book)
+            (dead,) = Outbox(book).dead()
+            assert (dead.status, dead.last_error) == ("resolved", "answered 401")
+            assert Outbox(book).replay(time.time_ns()) == 1
+            wait_until_done(book)
+        assert server.accepted()[-1].notification_id == dead.notification_id
+
+
+def test_what_waits_is_delivered_though_the_tree_names_its_options_otherwise(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    """A file that only changes how often a route repeats must not make a page a dead letter."""
+    with serve_alerts() as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        routed = replace(receiver, name="on-call [alone, repeat 4h]", base="on-call")
+        changed = replace(routed, name="on-call [alone, repeat 6h]")
+        observe(book, True, routed)
+        with delivering(tmp_path / "alerts.db", receiver, changed):
+            wait_until_done(book)
+        assert [r.status for r in server.received] == [200]
+    assert Outbox(book).count_by_state() == {"waiting": 0, "delivered": 1, "dead": 0}
+
+
+def test_too_many_requests_pauses_the_receiver_and_is_no_failure(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    """Six of them would open the breaker, which lets nothing through for 30,000 s here."""
+    script = [Answer(429, headers={"Retry-After": "0"})] * 20
+    with serve_alerts(script) as server:
+        receiver = Receiver("on-call", server.url, allow_private=True)
+        observe(book, True, receiver)
+        outbox = Outbox(book)
+        with delivering(tmp_path / "alerts.db", receiver, policy=replace(QUICK, unit_s=1e-4)):
+            wait_until_done(book)
+        assert [r.status for r in server.received] == [429] * 20 + [200]
+    assert outbox.count_by_state()["delivered"] == 1
+
+
+def observe_many(book: AlertBook, num: int, *receivers: Receiver) -> None:
+    conditions = [
+        Condition(f"slo-{i}", "page", True, Delays(), {"slo": f"slo-{i}"}, {}, dict)
+        for i in range(num)
+    ]
+    AlertEngine(book).observe(conditions, receivers, time.time_ns())
+
+
+@contextmanager
+def unanswering_port() -> Iterator[int]:
+    """Accept connections and never say a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=500) as server:
+        yield server.getsockname()[1]
+
+
+def test_no_receiver_starves_another(book: AlertBook, tmp_path: Path) -> None:
+    """Dead, refusing, silent over HTTP and SMTP: 150 alerts reach the healthy one all the same."""
+    with unanswering_port() as port, serve_alerts() as healthy, serve_alerts() as refusing:
+        refusing._script = [Answer(401)] * 10_000
+        receivers = (
+            Receiver("a-dead", "http://127.0.0.1:9/", allow_private=True),
+            Receiver("b-silent", f"http://127.0.0.1:{port}/", allow_private=True),
+            Receiver(
+                "c-mail",
+                f"smtp://127.0.0.1:{port}",
+                ReceiverType.EMAIL,
+                allow_private=True,
+                sender="a@example.com",
+                recipients=("b@example.com",),
+            ),
+            Receiver("d-refusing", refusing.url, allow_private=True),
+            Receiver("e-healthy", healthy.url, allow_private=True),
+        )
+        observe_many(book, 150, *receivers)
+        with delivering(tmp_path / "alerts.db", *receivers, policy=replace(QUICK, unit_s=1.0)):
+            healthy.wait_for(lambda accepted: len(accepted) == 150)
+        by_state = dict(
+            book.connection.execute(
+                "SELECT receiver, count(*) FROM outbox WHERE state = 'waiting' GROUP BY 1"
+            )
+        )
+    assert by_state == {"a-dead": 150, "b-silent": 150, "c-mail": 150, "d-refusing": 150}
+
+
+def test_a_receiver_that_left_the_file_leaves_a_dead_letter(
+    book: AlertBook, tmp_path: Path
+) -> None:
+    observe(book, True, Receiver("gone", "http://127.0.0.1:9/", allow_private=True))
+    with delivering(tmp_path / "alerts.db"):
+        wait_until_done(book)
+    assert Outbox(book).dead()[0].last_error == "the SLO file no longer has this receiver"
+
+
+def test_a_slow_receiver_does_not_hold_up_another(book: AlertBook, tmp_path: Path) -> None:
+    answers = threading.Event()
+    with serve_alerts([Answer(200, held=answers)]) as slow, serve_alerts() as fast:
+        receivers = (
+            Receiver("slow", slow.url, allow_private=True),
+            Receiver("fast", fast.url, allow_private=True),
+        )
+        observe(book, True, *receivers)
+        observe(book, False, *receivers)
+        with delivering(tmp_path / "alerts.db", *receivers):
+            fast.wait_for(lambda accepted: len(accepted) == 2)
+            # Not a second one before the first is answered.
+            assert {r.body["status"] for r in slow.received} <= {"firing"}
+            answers.set()
+            wait_until_done(book)
+
+
+def test_kill_9_loses_no_transition_and_changes_no_id(tmp_path: Path) -> None:
+    """The short form of `bench/slo_kills.py`, which says what each figure is."""
+    found = kill_again_and_again(tmp_path, NUM_KILLS, seed=7)
+    assert found.mistakes == (), found
+    assert found.num_transitions > NUM_KILLS, "killed before they did anything"
+    assert found.num_repeated > 0, "no answer was lost: nothing was put to the test"
+
+
+def test_an_address_inside_gets_nothing_unless_allowed(book: AlertBook, tmp_path: Path) -> None:
+    with serve_alerts() as server:
+        receiver = Receiver("on-call", server.url)
+        observe(book, True, receiver)
+        with delivering(tmp_path / "alerts.db", receiver):
+            poll(lambda: bool(Outbox(book).failing(0, 0)))
+        assert server.received == []
+        error = Outbox(book).failing(0, 0)["on-call"].error
+        assert error is not None
+        assert error.startswith("127.0.0.1 is no public address")
+        # It was a mistake of the file: the page still arrives when that is mended.
+        mended = replace(receiver, allow_private=True)
+        with delivering(tmp_path / "alerts.db", mended):
+            server.wait_for(lambda accepted: len(accepted) == 1)
+
+
+async def test_a_redirect_to_another_place_is_not_followed() -> None:
+    with serve_alerts() as inside, serve_alerts([Answer(307, headers={"Location": ""})]) as first:
+        first._script[0].headers["Location"] = inside.url
+        receiver = Receiver("on-call", first.url, allow_private=True)
+        notification = QueuedNotification(
+            1, "a-firing", "on-call", "firing", '{"x": 1}', 0, 0, None
+        )
+        async with httpx.AsyncClient() as client:
+            outcome = await deliver(client, receiver, notification, 5.0)
+        assert (outcome.is_refused, outcome.error) == (True, "answered 307")
+        assert inside.received == []
+
+
+class MailHandler(socketserver.StreamRequestHandler):
+    """As much of SMTP as a client needs to hand over one message."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 here\r\n")
+        while line := self.rfile.readline():
+            word = line.split()[0].upper() if line.split() else b""
+            if word == b"DATA":
+                self.wfile.write(b"354 go on\r\n")
+                data = b""
+                while not data.endswith(b"\r\n.\r\n"):
+                    data += self.rfile.readline()
+                self.server.messages.append(data.decode())  # type: ignore[attr-defined]
+            if word == b"QUIT":
+                self.wfile.write(b"221 bye\r\n")
+                return
+            self.wfile.write(b"250 fine\r\n")
+
+
+async def test_an_email_reaches_the_server() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailHandler) as server:
+        messages: list[str] = []
+        server.messages = messages  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            receiver = Receiver(
+                "mail",
+                f"smtp://127.0.0.1:{server.server_address[1]}",
+                ReceiverType.EMAIL,
+                allow_private=True,
+                sender="evenkeel@example.com",
+                recipients=("ann@example.com", "bob@example.com"),
+            )
+            body = alertmanager_body(
+                "mail", {"slo": "chat"}, {"summary": "It\nburns"}, 10**18, None, None
+            )
+            notification = QueuedNotification(1, "abc-firing", "mail", "firing", body, 0, 0, None)
+            async with httpx.AsyncClient() as client:
+                outcome = await deliver(client, receiver, notification, 5.0)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert outcome.is_delivered, outcome
+    (message,) = messages
+    assert "Subject: Alert: It burns" in message
+    assert "Message-ID: <abc-firing@evenkeel>" in message
+    assert "To: ann@example.com, bob@example.com" in message
+
+
+class SlowMailHandler(socketserver.StreamRequestHandler):
+    """Greets byte by byte and never comes to an end."""
+
+    def handle(self) -> None:
+        try:
+            while True:
+                self.wfile.write(b"2")
+                time.sleep(0.05)
+        except OSError:
+            pass  # the client gave up, as it should
+
+
+def test_a_mail_server_that_never_ends_its_answer_holds_no_thread() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), SlowMailHandler) as server:
+        server.daemon_threads = True
+        port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            receiver = Receiver("mail", f"smtp://127.0.0.1:{port}", ReceiverType.EMAIL)
+            target = ResolvedAddress("127.0.0.1", "127.0.0.1", port)
+            with pytest.raises(OSError, match=r".*"):
+                send_email(receiver, apprise_notification(), target, 0.5)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def apprise_notification(status: str = "firing") -> QueuedNotification:
+    body = alertmanager_body("r", {"slo": "chat"}, {"summary": "It burns"}, 10**18, None, None)
+    return QueuedNotification(1, f"abc-{status}", "r", status, body, 0, 0, None)
+
+
+async def test_apprise_delivers_and_refuses_addresses_inside() -> None:
+    with serve_alerts() as server:
+        host = server.url.removeprefix("http://")
+        allowed = Receiver("r", f"json://{host}", ReceiverType.APPRISE, allow_private=True)
+        by_name = f"json://{host.replace('127.0.0.1', 'localhost')}"
+        refused = Receiver("r", by_name, ReceiverType.APPRISE)
+        unknown = Receiver("r", "nosuch://service", ReceiverType.APPRISE, allow_private=True)
+        async with httpx.AsyncClient() as client:
+            outcomes = await asyncio.gather(
+                *(
+                    deliver(client, r, apprise_notification(), 60.0)
+                    for r in (allowed, refused, unknown)
+                )
+            )
+    assert [(o.is_delivered, o.is_refused) for o in outcomes] == [
+        (True, False),
+        (False, True),
+        (False, True),
+    ]
+    assert outcomes[1].error.startswith("apprise would connect to ")
+    assert outcomes[2].error == "apprise does not know this address"
+    (received,) = server.received
+    assert received.body["title"] == "Alert: It burns"
+    assert received.body["message"].endswith("id: abc-firing")

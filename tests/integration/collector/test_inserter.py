@@ -1,0 +1,59 @@
+"""The thread that stores segments, over the real embedded store."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.collector_process import ROOT, collector_environment
+
+pytestmark = pytest.mark.integration
+
+CLOSE_UNDER_AN_INSERT = """
+import sys, threading, time
+from pathlib import Path
+from evenkeel_collector.store.inserter import Inserter
+from evenkeel_collector.telemetry.metrics import SelfMetrics
+from evenkeel_collector.store.storage import open_embedded
+from evenkeel_collector.log.write_ahead_log import WriteAheadLog
+from tests.fixtures.otlp_payload import trace_request
+
+folder = Path(sys.argv[1])
+storage = open_embedded(folder / "store")
+log = WriteAheadLog(folder / "log", "node")
+log.append(trace_request(7).SerializeToString(), 7).result()
+log.close()
+with storage.gate.closed():
+    inserter = Inserter(log, storage, SelfMetrics())
+    while "inserting" not in {
+        frame.f_code.co_name for frame in frames(sys._current_frames()[inserter._thread.ident])
+    }:
+        time.sleep(0.01)
+    opened = threading.Event()
+    closing = threading.Thread(target=lambda: print(inserter.close(0.0), opened.is_set()))
+    closing.start()
+    # Long enough for a close that does not wait; one that does waits for five seconds.
+    closing.join(0.5)
+    opened.set()
+closing.join()
+client = storage.connect()
+print(client.query("SELECT count() FROM spans").first_row[0])
+client.close()
+storage.close()
+"""
+
+FRAMES = """
+def frames(frame):
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+"""
+
+
+def test_closing_waits_for_the_insert_in_hand(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FRAMES + CLOSE_UNDER_AN_INSERT, str(tmp_path)],
+        capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
+    )  # fmt: skip
+    assert done.stdout.split() == ["True", "True", "7"], done.stderr[-2000:]

@@ -1,0 +1,47 @@
+"""Requests that come one by one: stored when somebody looks, and not one by one."""
+
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fixtures.collector_process import (
+    PROTOBUF,
+    CollectorProcess,
+    post,
+    running_collector,
+    wait_for,
+)
+from tests.fixtures.otlp_payload import trace_request
+
+pytestmark = pytest.mark.integration
+
+REQUEST = {"evenkeel.status": "ok", "gen_ai.request.model": "m"}
+ROLLED = "SELECT sum(num_requests) FROM requests_1m"
+
+
+def send(collector: CollectorProcess) -> None:
+    body = trace_request(1, REQUEST).SerializeToString()
+    assert post(collector, body, PROTOBUF).status_code == 200
+
+
+def num_segments(collector: CollectorProcess) -> float:
+    (line,) = (
+        line
+        for line in httpx.get(f"{collector.http_url}/metrics").text.splitlines()
+        if line.startswith("evenkeel_collector_segments_stored_total ")
+    )
+    return float(line.split()[1])
+
+
+def test_what_nobody_reads_is_stored_at_once_for_the_first_who_asks(tmp_path: Path) -> None:
+    with running_collector(tmp_path) as collector:
+        begin_s = time.monotonic()
+        for _ in range(4):
+            send(collector)
+            time.sleep(0.6)
+        stored = num_segments(collector)
+        assert stored == 0 or time.monotonic() - begin_s > 20, "each was an insert of its own"
+        wait_for(lambda: collector.rows(ROLLED) == [(4,)], timeout_s=60)
+        wait_for(lambda: num_segments(collector) == stored + 1, timeout_s=60)

@@ -1,0 +1,223 @@
+"""Requests that vLLM itself, OpenInference, OpenLLMetry and plain GenAI clients trace."""
+
+import time
+from importlib.resources import files
+from typing import Any
+
+import httpx
+import pytest
+from vllm.tracing.utils import SpanAttributes as VllmAttributes
+
+from tests.fixtures.collector_process import CollectorProcess, wait_for
+from tests.fixtures.otlp_payload import trace_request
+
+pytestmark = pytest.mark.integration
+
+SECOND = 10**9
+
+
+VLLM = {
+    VllmAttributes.GEN_AI_LATENCY_TIME_TO_FIRST_TOKEN: 0.25,
+    VllmAttributes.GEN_AI_LATENCY_E2E: 1.5,
+    VllmAttributes.GEN_AI_LATENCY_TIME_IN_QUEUE: 0.125,
+    VllmAttributes.GEN_AI_USAGE_PROMPT_TOKENS: 100,
+    VllmAttributes.GEN_AI_USAGE_COMPLETION_TOKENS: 11,
+    VllmAttributes.GEN_AI_LATENCY_TIME_IN_MODEL_PREFILL: 0.0625,
+    VllmAttributes.GEN_AI_LATENCY_TIME_IN_MODEL_DECODE: 1.25,
+    VllmAttributes.GEN_AI_LATENCY_TIME_IN_MODEL_INFERENCE: 1.3125,
+    VllmAttributes.GEN_AI_REQUEST_ID: "cmpl-1",
+    VllmAttributes.GEN_AI_REQUEST_MAX_TOKENS: 64,
+    VllmAttributes.GEN_AI_REQUEST_TEMPERATURE: 0.5,
+}
+OPENINFERENCE = {
+    "openinference.span.kind": "LLM",
+    "llm.model_name": "gpt-x",
+    "llm.invocation_parameters": '{"temperature": 0.25}',
+    "llm.token_count.prompt": 20,
+    "llm.token_count.completion": 4,
+    "llm.token_count.prompt_details.cache_read": 16,
+    "session.id": "s-2",
+}
+OPENLLMETRY = {
+    "llm.request.type": "chat",
+    "gen_ai.system": "OpenAI",
+    "gen_ai.request.model": "gpt-y",
+    "gen_ai.response.id": "chatcmpl-3",
+    "gen_ai.usage.prompt_tokens": 30,
+    "gen_ai.usage.completion_tokens": 5,
+    "gen_ai.completion.0.finish_reason": "length",
+    "traceloop.prompt.key": "support",
+    "traceloop.prompt.version": 2,
+}
+GEN_AI = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "gpt-z",
+    "gen_ai.usage.input_tokens": 40,
+    "gen_ai.usage.output_tokens": 6,
+    "gen_ai.usage.cache_read.input_tokens": 0,
+    "gen_ai.response.finish_reasons": ["stop"],
+    "error.type": "timeout",
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "attributes", "expected"),
+    [
+        pytest.param(
+            "vllm",
+            "llm_request",
+            VLLM,
+            {
+                "model": "service of vllm", "request_id": "cmpl-1", "status": "ok",
+                "input_tokens": 100, "output_tokens": 11, "cached_tokens": None, "ttft_s": 0.25,
+                "e2e_s": 1.5, "queue_s": 0.125, "prefill_s": 0.0625, "decode_s": 1.25,
+                "tpot_s": 0.125, "max_tokens": 64, "temperature": 0.5, "finish_reason": None,
+            },
+            id="vLLM",
+        ),
+        pytest.param(
+            "openinference",
+            "ChatCompletion",
+            OPENINFERENCE,
+            {
+                "model": "gpt-x", "session_id": "s-2", "input_tokens": 20, "output_tokens": 4,
+                "cached_tokens": 16, "temperature": 0.25, "ttft_s": 0.5, "e2e_s": 2.0,
+                "tpot_s": None, "queue_s": None, "operation": "chat",
+            },
+            id="OpenInference",
+        ),
+        pytest.param(
+            "openllmetry",
+            "openai.chat",
+            OPENLLMETRY,
+            {
+                "model": "gpt-y", "request_id": "chatcmpl-3", "input_tokens": 30,
+                "output_tokens": 5, "prompt_name": "support", "prompt_version": "2",
+                "finish_reason": "length", "ttft_s": 0.5, "e2e_s": 2.0,
+            },
+            id="OpenLLMetry",
+        ),
+        pytest.param(
+            "gen_ai",
+            "chat gpt-z",
+            GEN_AI,
+            {
+                "model": "gpt-z", "status": "error", "error_type": "timeout", "cached_tokens": 0,
+                "input_tokens": 40, "output_tokens": 6, "finish_reason": "stop", "e2e_s": 2.0,
+            },
+            id="OpenTelemetry GenAI",
+        ),
+    ],
+)  # fmt: skip
+def test_a_request_of_another_instrumentation_is_a_row(
+    collector: CollectorProcess,
+    source: str,
+    name: str,
+    attributes: dict[str, Any],
+    expected: dict[str, Any],
+) -> None:
+    now_ns = time.time_ns()
+    request = trace_request(
+        1,
+        attributes,
+        name=name,
+        service=f"service of {source}",
+        start_ns=now_ns,
+        end_ns=now_ns + 2 * SECOND,
+    )
+    (span,) = request.resource_spans[0].scope_spans[0].spans
+    span.kind = 3
+    if source == "gen_ai":
+        span.status.code = 2
+    for chunk in ("First Token Stream Event", "llm.content.completion.chunk"):
+        if source in ("openinference", "openllmetry"):
+            span.events.add(name=chunk, time_unix_nano=now_ns + SECOND // 2)
+    post(collector, request.SerializeToString())
+    sql = "SELECT sum(num_requests) FROM requests_1m WHERE service = {s:String}"
+    wait_for(lambda: collector.rows(sql, {"s": span_service(source)}) == [(1,)])
+    client = collector.client()
+    (row,) = client.query(
+        "SELECT * FROM requests WHERE service = {s:String}",
+        parameters={"s": span_service(source)},
+    ).named_results()
+    client.close()
+    assert {key: row[key] for key in expected} == expected
+    assert row["source"] == source
+
+
+@pytest.mark.parametrize(
+    ("parameters", "model_name", "expected"),
+    [
+        pytest.param('{"model": "asked", "max_tokens": 7}', None, ("asked", 7), id="it failed"),
+        pytest.param('{"model": "asked"}', "answered-2026", ("asked", None), id="both are known"),
+        pytest.param('{"model": null}', "answered", ("answered", None), id="null"),
+        pytest.param("{", "answered", ("answered", None), id="no JSON"),
+        pytest.param(None, "answered", ("answered", None), id="nothing asked"),
+    ],
+)
+def test_an_openinference_request_has_the_model_that_was_asked_for(
+    collector: CollectorProcess,
+    request: pytest.FixtureRequest,
+    parameters: str | None,
+    model_name: str | None,
+    expected: tuple[str, int | None],
+) -> None:
+    attributes = {
+        "openinference.span.kind": "LLM",
+        "llm.invocation_parameters": parameters,
+        "llm.model_name": model_name,
+    }
+    service = request.node.callspec.id
+    given = {key: value for key, value in attributes.items() if value is not None}
+    body = trace_request(1, given, name="ChatCompletion", service=service)
+    body.resource_spans[0].scope_spans[0].spans[0].status.code = 2
+    post(collector, body.SerializeToString())
+    query = "SELECT model, max_tokens, status FROM requests WHERE service = {s:String}"
+    wait_for(lambda: collector.rows(query, {"s": service}) == [(*expected, "error")])
+
+
+def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
+    others = [
+        ("embed", {"openinference.span.kind": "EMBEDDING", "llm.model_name": "m"}),
+        ("chain", {"openinference.span.kind": "CHAIN"}),
+        ("tool", {"gen_ai.operation.name": "execute_tool", "gen_ai.request.model": "m"}),
+        ("llm_request", {"unrelated": 1}),
+        ("evenkeel.evaluation", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}),
+    ]
+    body = b"".join(
+        trace_request(1, attributes, name=name, service="none").SerializeToString()
+        for name, attributes in others
+    )
+    ours = trace_request(
+        1, {**GEN_AI, "evenkeel.status": "shed"}, name="chat", service="ours"
+    ).SerializeToString()
+    post(collector, body + ours)
+    wait_for(
+        lambda: collector.rows("SELECT count() FROM requests WHERE service = 'ours'") == [(1,)]
+    )
+    assert collector.rows("SELECT status, source FROM requests WHERE service = 'ours'") == [
+        ("shed", "evenkeel")
+    ]
+    assert collector.rows("SELECT count() FROM spans WHERE ServiceName = 'none'") == [(5,)]
+    assert collector.rows("SELECT count() FROM requests WHERE service = 'none'") == [(0,)]
+
+
+def test_the_names_are_those_that_vllm_uses() -> None:
+    sql = (files("evenkeel_collector.store") / "schema" / "0010_requests_of_others.sql").read_text(
+        encoding="utf-8"
+    )
+    missing = [name for name in VLLM if f"'{name}'" not in sql and "inference" not in name]
+    assert missing == []
+
+
+def span_service(source: str) -> str:
+    return f"service of {source}"
+
+
+def post(collector: CollectorProcess, body: bytes) -> None:
+    answer = httpx.post(
+        f"{collector.http_url}/v1/traces",
+        content=body,
+        headers={"content-type": "application/x-protobuf"},
+    )
+    assert answer.status_code == 200

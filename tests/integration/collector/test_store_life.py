@@ -1,0 +1,269 @@
+"""What becomes of stored rows over time: retention, upgrades, backups, exports."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pyarrow.parquet
+import pytest
+
+from tests.checkout import ROOT
+from tests.fixtures.collector_process import (
+    CollectorProcess,
+    collector_environment,
+    running_collector,
+    wait_for,
+)
+from tests.fixtures.otlp_payload import trace_request
+
+pytestmark = pytest.mark.integration
+
+PROTOBUF = {"content-type": "application/x-protobuf"}
+DAY_NS = 86400 * 10**9
+
+
+def send(collector: CollectorProcess, num_spans: int, tenant: str, days_ago: int) -> None:
+    body = trace_request(
+        num_spans,
+        {"evenkeel.status": "ok", "gen_ai.request.model": "m", "evenkeel.tenant": tenant},
+        start_ns=time.time_ns() - days_ago * DAY_NS,
+    ).SerializeToString()
+    answer = httpx.post(f"{collector.http_url}/v1/traces", content=body, headers=PROTOBUF)
+    assert answer.status_code == 200
+
+
+def run_program(data_dir: Path, program: str) -> str:
+    """Run a program with a client of the store of a collector that does not run."""
+    prelude = (
+        "import clickhouse_connect, sys\n"
+        "client = clickhouse_connect.get_client(interface='chdb', path=sys.argv[1],"
+        " database='evenkeel')\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", prelude + program, str(data_dir / "store")],
+        check=True, capture_output=True, text=True, env=collector_environment(),
+    )  # fmt: skip
+    return result.stdout
+
+
+def test_each_tenants_rows_go_when_their_time_has_come(tmp_path: Path) -> None:
+    config = tmp_path / "evenkeel.toml"
+    config.write_text('[collector]\nretention = "requests=30d, acme/requests=5d"\n')
+    by_tenant = "SELECT tenant, count() FROM requests GROUP BY tenant ORDER BY tenant"
+    with running_collector(tmp_path) as collector:
+        for tenant, days_ago in (("acme", 10), ("acme", 1), ("other", 10), ("other", 40)):
+            send(collector, 2, tenant, days_ago)
+        wait_for(lambda: collector.rows("SELECT count() FROM spans") == [(8,)])
+    run_program(tmp_path, "client.command('OPTIMIZE TABLE requests FINAL')")
+    with running_collector(tmp_path) as collector:
+        assert collector.rows(by_tenant) == [("acme", 2), ("other", 2)]
+        assert collector.rows("SELECT count() FROM spans") == [(8,)]
+        assert "retention changed" in collector.stderr()
+    (tmp_path / "stderr.txt").write_text("")
+    with running_collector(tmp_path) as collector:
+        assert "retention changed" not in collector.stderr()
+    config.write_text("")
+    with running_collector(tmp_path) as collector:
+        assert "table=requests ttl=none" in collector.stderr()
+        (ddl,) = collector.rows("SHOW CREATE TABLE requests")[0]
+        assert "TTL" not in ddl
+
+
+def test_a_store_of_the_previous_schema_is_upgraded_without_loss(tmp_path: Path) -> None:
+    program = (
+        "import clickhouse_connect, sys\n"
+        "from evenkeel_collector.store.migrations import migrate, read_migrations\n"
+        "path = sys.argv[1]\n"
+        "first = clickhouse_connect.get_client(interface='chdb', path=path)\n"
+        "first.command('CREATE DATABASE evenkeel ENGINE = Atomic')\n"
+        "client = clickhouse_connect.get_client(interface='chdb', path=path, database='evenkeel')\n"
+        "migrate(client, [each for each in read_migrations() if each.number < 10])\n"
+        'client.command("INSERT INTO spans (Timestamp, SpanId, SpanAttributes) VALUES (now64(9),'
+        " 'old', map('evenkeel.status', 'ok', 'gen_ai.request.model', 'm'))\")\n"
+    )
+    store = str(tmp_path / "store")
+    subprocess.run([sys.executable, "-c", program, store], check=True, env=collector_environment())
+    with running_collector(tmp_path) as collector:
+        send(collector, 1, "acme", 0)
+        wait_for(lambda: collector.rows("SELECT sum(num_requests) FROM requests_1m") == [(2,)])
+        rows = collector.rows(
+            "SELECT source, detail_probability, status FROM requests WHERE span_id = 'old'"
+        )
+        assert rows == [("evenkeel", 1.0, "ok")]
+
+
+OLD_STORE_WITH_LOG = """
+import sys
+import clickhouse_connect
+from pathlib import Path
+from evenkeel_collector.store.migrations import migrate, read_migrations
+from evenkeel_collector.store.storage import SEGMENT_SCHEMA, insert_segment
+from tests.fixtures.otlp_payload import old_segment, trace_request
+
+folder = Path(sys.argv[1])
+bodies = [
+    trace_request(1, {"evenkeel.status": "ok"}),
+    trace_request(2, {"openinference.span.kind": "LLM", "llm.model_name": "m"}),
+    trace_request(3, {"gen_ai.evaluation.name": "exact"}, name="evenkeel.evaluation"),
+    trace_request(4, {"evenkeel.steps.start_s": [0.5]}, name="evenkeel.engine.steps"),
+]
+segment = folder / "log" / "00000000000000000001-node.sealed"
+segment.parent.mkdir(parents=True)
+bodies = [body.SerializeToString() for body in bodies]
+segment.write_bytes(old_segment(1, bodies))
+path = str(folder / "store")
+first = clickhouse_connect.get_client(interface="chdb", path=path)
+first.command("CREATE DATABASE evenkeel ENGINE = Atomic")
+client = clickhouse_connect.get_client(interface="chdb", path=path, database="evenkeel")
+migrate(client, [each for each in read_migrations() if each.number < 28])
+with segment.open("rb") as file:
+    schema = {"format_schema": f"{SEGMENT_SCHEMA}:Segment"}
+    insert_segment(client, schema, segment.stem, file)
+"""
+
+
+def test_a_segment_that_an_older_version_stored_is_known_after_the_upgrade(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-c", OLD_STORE_WITH_LOG, str(tmp_path)],
+        check=True, env=collector_environment(), cwd=ROOT,
+    )  # fmt: skip
+    stored = ("spans", "requests", "eval_results", "engine_steps")
+    tables = ", ".join(f"(SELECT count() FROM {table})" for table in stored)
+    with running_collector(tmp_path) as collector:
+        assert collector.rows(f"SELECT {tables}") == [(10, 3, 3, 4)]
+        assert not list((tmp_path / "log").glob("*-node.sealed"))
+
+
+STORE_TWICE = """
+import sys
+from pathlib import Path
+from evenkeel_collector.log.segment import encode_segment
+from evenkeel_collector.store.storage import insert_segment_file, open_embedded
+from tests.fixtures.otlp_payload import trace_request
+
+folder = Path(sys.argv[1])
+bodies = [
+    trace_request(5, {"evenkeel.status": "ok", "gen_ai.request.model": "m"}),
+    trace_request(2, {"openinference.span.kind": "LLM", "llm.model_name": "m"}),
+    trace_request(1, name="evenkeel.evaluation"),
+]
+bodies = [body.SerializeToString() for body in bodies]
+(folder / "segment").write_bytes(encode_segment("one", 1_795_168_800_000_000_000, bodies))
+storage = open_embedded(folder / "store")
+client = storage.connect()
+for _ in range(2):
+    insert_segment_file(client, storage.insert_settings, "one", folder / "segment")
+tables = (
+    "count() FROM spans", "count() FROM requests", "sum(num_requests) FROM requests_1m",
+    "count() FROM eval_results",
+)
+print([client.query(f"SELECT {each}").first_row[0] for each in tables])
+"""
+
+
+def test_a_segment_of_the_first_start_is_known_at_the_next(tmp_path: Path) -> None:
+    # The first start makes the views, and changes the query of some.
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", STORE_TWICE, str(tmp_path)],
+            check=True, capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
+        )  # fmt: skip
+        assert done.stdout.strip() == "[8, 7, 7.0, 1]"
+
+
+CUT_OFF = """
+import shutil, sys
+from pathlib import Path
+store = Path(sys.argv[1]) / "store"
+num_parts = 0
+for table in store.glob("store/*/*/deduplication_logs"):
+    notes = sorted(table.glob("*.txt"))[-1].read_text().splitlines()
+    part = table.parent / notes[-1].split("\\t")[1] if notes else None
+    if part is not None and part.is_dir():
+        part.rename(part.with_name("tmp_insert_" + part.name))
+        num_parts += 1
+print(num_parts)
+"""
+
+
+def test_a_segment_whose_insert_was_cut_off_is_not_taken_for_stored(tmp_path: Path) -> None:
+    """The engine notes a part's token before it names the part: killed in between, it has none."""
+    outputs = []
+    for program in (STORE_TWICE, CUT_OFF, STORE_TWICE):
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path)],
+            check=True, capture_output=True, text=True, env=collector_environment(), cwd=ROOT,
+        )  # fmt: skip
+        outputs.append(done.stdout.strip())
+    assert outputs[0] == outputs[2] == "[8, 7, 7.0, 1]"
+    assert int(outputs[1]) >= 4, "spans, requests, requests_1m, eval_results"
+
+
+def run_store(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = (
+        "import sys\nfrom evenkeel.cli import _run\nfrom evenkeel.errors import EvenkeelError\n"
+        "from evenkeel_collector.commands.store import STORE\n"
+        "try:\n    sys.exit(_run([STORE], ['store', *sys.argv[1:]]))\n"
+        "except EvenkeelError as error:\n    sys.exit(print(error, file=sys.stderr) or 2)\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True, text=True, timeout=300, env=collector_environment(), check=False,
+    )  # fmt: skip
+
+
+def test_a_backup_is_a_whole_collector_again_and_exports_hold_every_row(tmp_path: Path) -> None:
+    data, backup, again = tmp_path / "data", tmp_path / "backup.tar", tmp_path / "again"
+    with running_collector(data) as collector:
+        send(collector, 30, "acme", 0)
+        send(collector, 20, "acme", 3)
+        wait_for(lambda: collector.rows("SELECT sum(num_requests) FROM requests_1h") == [(50,)])
+        busy = run_store("backup", str(backup), "--data-dir", str(data))
+        assert busy.returncode == 2
+        assert "another collector is using" in busy.stderr
+    (data / "log" / "quarantine").mkdir(exist_ok=True)
+    (data / "log" / "quarantine" / "x.damaged").write_bytes(b"kept")
+
+    done = run_store("backup", str(backup), "--data-dir", str(data), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"] > 20
+    assert run_store("backup", str(backup), "--data-dir", str(data)).returncode == 2
+
+    exported = run_store(
+        "export", "parquet", str(tmp_path / "out"), "--data-dir", str(data), "--json"
+    )
+    assert exported.returncode == 0, exported.stderr
+    files = sorted((tmp_path / "out" / "requests").iterdir())
+    assert len(files) == 2
+    assert sum(pyarrow.parquet.read_table(path).num_rows for path in files) == 50
+    rollup = pyarrow.parquet.read_table(next((tmp_path / "out" / "requests_1h").iterdir()))
+    assert "ttft_s" in rollup.column_names
+
+    restored = run_store("restore", str(backup), "--data-dir", str(again))
+    assert restored.returncode == 0, restored.stderr
+    assert run_store("restore", str(backup), "--data-dir", str(again)).returncode == 2
+    assert (again / "log" / "quarantine" / "x.damaged").read_bytes() == b"kept"
+    with running_collector(again) as collector:
+        assert collector.rows("SELECT count() FROM spans") == [(50,)]
+        send(collector, 1, "acme", 0)
+        wait_for(lambda: collector.rows("SELECT sum(num_requests) FROM requests_1h") == [(51,)])
+
+
+def test_a_damaged_backup_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    data, backup, again = tmp_path / "data", tmp_path / "backup.tar", tmp_path / "again"
+    with running_collector(data) as collector:
+        send(collector, 5, "acme", 0)
+    assert run_store("backup", str(backup), "--data-dir", str(data)).returncode == 0
+    whole = backup.read_bytes()
+    name = whole.index(b"collector-id")
+    (tmp_path / "changed.tar").write_bytes(whole[: name + 515] + b"?" + whole[name + 516 :])
+    (tmp_path / "cut.tar").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "other.tar").write_bytes(b"no tar at all")
+    for file in ("changed.tar", "cut.tar", "other.tar", "missing.tar"):
+        result = run_store("restore", str(tmp_path / file), "--data-dir", str(again))
+        assert result.returncode == 2, file
+        assert len(result.stderr.splitlines()) == 1
+        assert not again.exists()

@@ -1,0 +1,125 @@
+"""Repeats, kept answers, the drift sentinel, and two recorded runs compared."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.eval_place import NUM_ITEMS, ROOT, Place, serving_place
+
+pytestmark = pytest.mark.integration
+ACCURACY = ("--gate", "accuracy>=-5%")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with serving_place(tmp_path) as found:
+        yield found
+
+
+def test_repeats_are_asked_and_each_item_counts_once(place: Place) -> None:
+    process = place.start(*ACCURACY, "--repeats", "3")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 1, err
+    record = json.loads(out)
+    assert (record["num_items"], record["num_pairs"]) == (NUM_ITEMS, 3 * NUM_ITEMS)
+    overall = next(r for r in record["results"] if r["slice"] == "overall")
+    assert overall["num_pairs"] == NUM_ITEMS
+    assert overall["estimate"] == pytest.approx(-1 / 3)
+    assert set(place.answered().values()) == {3}
+
+
+def test_kept_answers_are_not_asked_again_and_never_timed(place: Place, tmp_path: Path) -> None:
+    kept = ("--answer-cache", str(tmp_path / "kept"))
+    first = json.loads(place.start(*ACCURACY, *kept, "--repeats", "2").communicate(timeout=300)[0])
+    assert first["num_cached"] == 0
+    before = place.answered()
+    second = place.start(*ACCURACY, *kept, "--repeats", "2", "--fresh")
+    record = json.loads(second.communicate(timeout=300)[0])
+    assert record["num_cached"] == 4 * NUM_ITEMS
+    assert place.answered() == before
+    assert record["baseline"]["ttft_s"]["p50"] is None
+    assert [r["estimate"] for r in record["results"]] == [r["estimate"] for r in first["results"]]
+    # A third repeat was never asked: it is not given the second one's answer.
+    third = place.start(*ACCURACY, *kept, "--repeats", "3", "--fresh")
+    assert json.loads(third.communicate(timeout=300)[0])["num_cached"] == 4 * NUM_ITEMS
+    assert set(place.answered().values()) == {3}
+    # With a gate on latency every call is made.
+    timed = place.start("--gate", "accuracy>=-5%, shift_ttft<=+50%", *kept, "--fresh")
+    assert json.loads(timed.communicate(timeout=300)[0])["num_cached"] == 0
+    assert set(place.answered().values()) == {4}
+
+
+def test_a_side_against_itself_does_not_get_its_own_kept_answers(
+    place: Place, tmp_path: Path
+) -> None:
+    (place.dataset / "b.toml").write_text('[prompt]\nversion = "2"\nsystem = "good"\n')
+    kept = ("--answer-cache", str(tmp_path / "kept"))
+    for calls in (2, 2):
+        process = place.start(*ACCURACY, *kept, "--allow-inconclusive", "--fresh")
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        assert set(place.answered().values()) == {calls}
+    assert json.loads(out)["num_cached"] == 2 * NUM_ITEMS
+
+
+def test_the_sentinel_is_asked_throughout_a_longer_run(tmp_path: Path) -> None:
+    with serving_place(tmp_path, num_items=120) as place:
+        process = place.start(*ACCURACY)
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 1, err
+        drift = json.loads(out)["drift"]
+        assert (drift["num_readings"], drift["num_errors"], drift["num_texts"]) == (12, 0, 1)
+        again = place.start(*ACCURACY)
+        assert again.communicate(timeout=300)[0] == out
+        assert place.sentinels() == 12
+
+
+def compare(place: Place, baseline: Path, candidate: Path, *flags: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "evenkeel", "eval", "compare", str(place.dataset)),
+            *("--baseline", str(baseline), "--candidate", str(candidate), *flags),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_recorded_runs_are_compared_without_a_call(place: Place, tmp_path: Path) -> None:
+    place.start(*ACCURACY).communicate(timeout=300)
+    other = tmp_path / "other"
+    (place.dataset / "b.toml").write_text('[prompt]\nversion = "3"\nsystem = "good"\n')
+    place.start(*ACCURACY, "--report", str(other)).communicate(timeout=300)
+    before = place.answered()
+    code, out, err = compare(place, other, place.report, "--json", "--report", str(tmp_path / "c"))
+    record = json.loads(out)
+    assert (code, record["verdict"]) == (1, "regressed"), err
+    assert record["results"][0]["estimate"] == pytest.approx(-1 / 3)
+    assert (tmp_path / "c" / "report.html").is_file()
+    code, out, _ = compare(place, place.report, other, "--gate", "accuracy>=-5%")
+    assert code == 0
+    assert "better" in out and "latency is not judged" in out
+    assert place.answered() == before
+    code, _, err = compare(place, other, place.report, "--gate", "shift_ttft<=+5%")
+    assert (code, "in accuracy and errors only" in err) == (2, True)
+    with (place.dataset / "echo.jsonl").open("a") as rows:
+        row = {"id": "new", "messages": [{"role": "user", "content": "say 9"}], "reference": "9"}
+        rows.write(json.dumps(row) + "\n")
+    code, _, err = compare(place, other, place.report)
+    assert (code, "asked other items" in err) == (2, True)
+
+
+def test_a_warm_cache_is_filled_before_each_measured_call(place: Place) -> None:
+    process = place.start(*ACCURACY, "--cache", "warm")
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 1, err
+    assert set(place.answered().values()) == {2}
+    assert json.loads(out)["cache"] == "warm"
