@@ -19,10 +19,10 @@ from evenkeel_evals.ask.answers import (
 )
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.ask.journal import FILE_NAME, Journal
+from evenkeel_evals.ask.judge_reply import JudgeReply
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.ask.scoring import score_checked
 from evenkeel_evals.ask.sentinel import SentinelAnswer
-from evenkeel_evals.ask.spoken_verdict import Spoken
 from evenkeel_evals.scorers.base import Label, LateCheck, Score
 
 FORMAT = 1
@@ -206,7 +206,7 @@ class RecordedRun:
         """Return what the judge said of a pair and could not be read, shortened."""
         return [said for (pair, _), said in self._unreadable.items() if pair == index]
 
-    def record_verdict(self, index: int, order: str, spoken: Spoken) -> None:
+    def record_verdict(self, index: int, order: str, spoken: JudgeReply) -> None:
         """Write down what the judge said."""
         self._write({"kind": "verdict", "pair": index, "order": order, **asdict(spoken)})
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evenkeel_evals.ask.client import Call, ChatClient
+from evenkeel_evals.ask.judge_reply import SHOWN, without_thoughts
 from evenkeel_evals.ask.sides import Side
-from evenkeel_evals.ask.spoken_verdict import SHOWN, without_thoughts
 from evenkeel_evals.dataset.dataset import Item
 from evenkeel_evals.scorers.base import LateCheck, Score
 

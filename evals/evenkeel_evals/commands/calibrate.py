@@ -27,7 +27,7 @@ from evenkeel_evals.compare.progress import ask_and_judge, make_console, show_pr
 from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
 from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_UNMEASURED
 from evenkeel_evals.judge.gates import parse_gates, with_errors
-from evenkeel_evals.judge.plan import Foresight, foresee
+from evenkeel_evals.judge.plan import GatePlan, plan_gates
 
 FILE_NAME = "calibration.json"
 
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     with show_progress(console, "judging resampled runs") as report:
         identity = (dataset.content_hash, side.content_hash)
         calibration = calibrate(gates, runs, identity, args.resamples, report)
-    plan = foresee(gates, len(items), calibration.to_assumptions())
+    plan = plan_gates(gates, len(items), calibration.to_assumptions())
     if args.report is not None:
         text = json.dumps(calibration.to_record(), indent=2) + "\n"
         (args.report / FILE_NAME).write_text(text, encoding="utf-8")
@@ -100,7 +100,7 @@ def _ask(
 
 
 def _print(
-    calibration: Calibration, plan: list[Foresight], folder: Path | None, console: Console
+    calibration: Calibration, plan: list[GatePlan], folder: Path | None, console: Console
 ) -> None:
     low, high = calibration.false_alarm_ci95
     lines = [

@@ -107,7 +107,6 @@ def run(args: argparse.Namespace) -> int:
         ),
     )
     if args.report is not None:
-        args.report.mkdir(parents=True, exist_ok=True)
         write_files(outcome, args.report, settings.dashboard_url)
     if args.json:
         print(json.dumps(outcome.to_record(), allow_nan=False))

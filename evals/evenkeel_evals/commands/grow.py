@@ -26,8 +26,8 @@ from evenkeel_evals.production.candidates import (
     Report,
     read_turns,
 )
-from evenkeel_evals.production.kept_embeddings import KeptEmbeddings
-from evenkeel_evals.production.likeness import EncodeAll
+from evenkeel_evals.production.duplicates import EncodeAll
+from evenkeel_evals.production.embedding_cache import EmbeddingCache
 
 _HERE = Path(__file__).parent
 NS_PER_S = 1_000_000_000
@@ -146,7 +146,7 @@ def kept_encoder(folder: Path, tell: Report) -> EncodeAll:
             texts, lambda done: tell("comparing meaning", done, len(texts))
         )
 
-    return KeptEmbeddings(folder, hash_model(), compute).encode_all
+    return EmbeddingCache(folder, hash_model(), compute).encode_all
 
 
 def _read_failures(

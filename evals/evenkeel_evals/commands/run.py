@@ -23,14 +23,14 @@ from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.ask.sides import load_side
 from evenkeel_evals.compare.calibration import read_assumptions
 from evenkeel_evals.compare.comparison import Comparison
-from evenkeel_evals.compare.late_checks import check_means
+from evenkeel_evals.compare.late_checks import require_check_tools
 from evenkeel_evals.compare.progress import ask_and_judge, make_console
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
 from evenkeel_evals.judge.gates import PreferenceGate, parse_gates, with_errors
 from evenkeel_evals.judge.latency_split import trace_ids
 from evenkeel_evals.judge.looks import StoppingRule
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import foresee, refuse_hopeless
+from evenkeel_evals.judge.plan import plan_gates, refuse_undecidable
 from evenkeel_evals.judge.slice_verdicts import Judgement
 from evenkeel_evals.production.recorded_traffic import NAME
 from evenkeel_evals.production.traffic_items import load_traffic
@@ -61,17 +61,17 @@ def run(args: argparse.Namespace) -> int:
     )
     items = spread(dataset.items, args.limit)
     judge = None if args.judge is None else load_judge(args.judge, settings.url)
-    check_means(items, judge, args.allow_python)
+    require_check_tools(items, judge, args.allow_python)
     # With --json, standard output holds the one object and nothing else.
     console = make_console(stderr=args.json)
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
-    plan = foresee(gates, len(items), read_assumptions(args.calibration))
+    plan = plan_gates(gates, len(items), read_assumptions(args.calibration))
     console.print(f"what {len(items)} pairs can detect:", highlight=False)
     for line in plan:
         console.print(f"  {line.describe()}", markup=False, highlight=False)
     if not args.allow_inconclusive:
-        refuse_hopeless(plan)
+        refuse_undecidable(plan)
     comparison = Comparison(
         settings=settings,
         gates=gates,
@@ -93,11 +93,7 @@ def run(args: argparse.Namespace) -> int:
         answer_cache=None if args.answer_cache is None else AnswerCache(args.answer_cache),
         folder=args.dataset,
     )
-    comparison.looks()
-    if comparison.num_repeats > 1 and comparison.mode is StoppingRule.ANYTIME:
-        raise ConfigurationError("--mode anytime asks each item once; remove --repeats")
-    if comparison.judge is None and any(isinstance(gate, PreferenceGate) for gate in gates):
-        raise ConfigurationError("a gate on preference needs a judge; give --judge FILE")
+    _refuse_impossible(comparison)
     with open_journal(args.report, is_fresh=args.fresh) or nullcontext() as journal:
         recorded = RecordedRun(journal)
         title = f"asking {sides[0].name} and {sides[1].name}"
@@ -105,6 +101,16 @@ def run(args: argparse.Namespace) -> int:
         _read_server_times(comparison, recorded, judgement)
         outcome = comparison.conclude(recorded, judgement)
         return _publish(outcome, recorded, comparison, args, console)
+
+
+def _refuse_impossible(comparison: Comparison) -> None:
+    comparison.looks()
+    if comparison.num_repeats > 1 and comparison.mode is StoppingRule.ANYTIME:
+        raise ConfigurationError("--mode anytime asks each item once; remove --repeats")
+    if comparison.judge is None and any(
+        isinstance(gate, PreferenceGate) for gate in comparison.gates
+    ):
+        raise ConfigurationError("a gate on preference needs a judge; pass --judge FILE")
 
 
 def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:

@@ -24,7 +24,7 @@ from evenkeel_evals.ask.run import (
     new_run_id,
     repeat_lost,
 )
-from evenkeel_evals.ask.run_checks import CheckMeans, identify_checks, make_checks, open_checks
+from evenkeel_evals.ask.run_checks import CheckTools, identify_checks, make_checks, open_checks
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.ask.sentinel import find_drift, sentinel_calls_at
 from evenkeel_evals.ask.settings import EvalSettings
@@ -34,12 +34,12 @@ from evenkeel_evals.compare.late_checks import needs_judge
 from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gates import Gate, LatencyGate, PreferenceGate
-from evenkeel_evals.judge.guard import find_lost, repeats_for
 from evenkeel_evals.judge.latency_split import split_latency
 from evenkeel_evals.judge.looks import StoppingRule, judge_look, plan_looks
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import Foresight
+from evenkeel_evals.judge.plan import GatePlan
 from evenkeel_evals.judge.preferences import JudgeQuality, quality
+from evenkeel_evals.judge.repeated_items import find_lost, repeats_for
 from evenkeel_evals.judge.slice_verdicts import Judgement, Look
 from evenkeel_evals.report.spans import NO_ENDPOINT
 from evenkeel_evals.stats.verdict import Verdict
@@ -73,7 +73,7 @@ class Comparison:
     planned: Sequence[PlannedPair]
     cache: CacheMode
     warmup: int
-    plan: Sequence[Foresight]
+    plan: Sequence[GatePlan]
     allows_inconclusive: bool
     judge: PairJudge | None = None
     mode: StoppingRule = StoppingRule.FIXED
@@ -230,7 +230,7 @@ class Comparison:
                 if len(recorded.pairs(planned)) < len(planned):
                     await ask_all(client, known, planned, options, recorded, report)
                 # Afterwards, not meanwhile: the judge's load must not be measured along.
-                await make_checks(recorded, planned, self._check_means(tell))
+                await make_checks(recorded, planned, self._check_tools(tell))
                 await self._ask_judge(recorded, planned, tell)
                 judgement = self._judge_look(recorded, look)
                 if judgement is not None and judgement.is_conclusive:
@@ -260,9 +260,9 @@ class Comparison:
             secret = self.settings.api_key
         return self._client(secret.get_secret_value() if secret else None, tell)
 
-    def _check_means(self, tell: Callable[[str], None]) -> CheckMeans:
+    def _check_tools(self, tell: Callable[[str], None]) -> CheckTools:
         concurrency = self.settings.concurrency
-        return CheckMeans(self.folder, self.judge, concurrency, lambda: self._judge_client(tell))
+        return CheckTools(self.folder, self.judge, concurrency, lambda: self._judge_client(tell))
 
     async def _ask_judge(
         self,

@@ -10,8 +10,8 @@ from enum import StrEnum
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.effects import measure, worth_of
 from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, LatencyGate
+from evenkeel_evals.judge.measure import measure, value_of
 from evenkeel_evals.judge.repeated_items import has_repeats, measure_items
 from evenkeel_evals.judge.slice_verdicts import Judgement, Look, judge
 from evenkeel_evals.stats.betting import anytime_p
@@ -97,8 +97,8 @@ def _measure_anytime(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Ef
     if effect.estimate is None or effect.p_worse is None:
         return effect
     if isinstance(gate, AccuracyGate | ErrorGate):
-        worth, sign = worth_of(gate), -1.0 if isinstance(gate, ErrorGate) else 1.0
-        both = [(pair, worth(pair)) for pair in pairs]
+        value, sign = value_of(gate), -1.0 if isinstance(gate, ErrorGate) else 1.0
+        both = [(pair, value(pair)) for pair in pairs]
         gains = _by_cluster([(p, sign * (w[1] - w[0])) for p, w in both if w is not None])
         return replace(
             effect,

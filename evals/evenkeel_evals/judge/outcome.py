@@ -16,7 +16,7 @@ from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.decision import Decision
 from evenkeel_evals.judge.latency_split import LatencySplit
 from evenkeel_evals.judge.looks import StoppingRule
-from evenkeel_evals.judge.plan import Foresight
+from evenkeel_evals.judge.plan import GatePlan
 from evenkeel_evals.judge.slice_verdicts import GateResult
 
 
@@ -51,7 +51,7 @@ class Outcome:
     seed: int
     concurrency: int
     cache: CacheMode
-    plan: Sequence[Foresight]
+    plan: Sequence[GatePlan]
     decision: Decision
     engines: Mapping[str, str | None] = field(default_factory=dict)
     num_interruptions: int = 0

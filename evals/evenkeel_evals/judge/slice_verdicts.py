@@ -9,8 +9,8 @@ from typing import Any
 
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.effects import measure
 from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, is_more, name_of
+from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.stats.multiplicity import holm
 from evenkeel_evals.stats.verdict import Verdict
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.dataset.dataset import Dataset
-from evenkeel_evals.production.likeness import EncodeAll, KnownQuestions, fingerprint
+from evenkeel_evals.production.duplicates import EncodeAll, KnownQuestions, fingerprint
 from evenkeel_evals.scorers.base import make_scorer
 from evenkeel_evals.scorers.rules import scrub
 

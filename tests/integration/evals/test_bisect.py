@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.collector_process import CollectorProcess
-from tests.fixtures.eval_place import ROOT, serving_place
+from tests.fixtures.eval_setup import ROOT, serving_setup
 from tests.fixtures.production_traffic import send, storing_content
 
 pytestmark = pytest.mark.integration
@@ -43,7 +43,7 @@ def test_the_setting_that_moved_the_answers_is_named(
     send(collector, [(f"say {i}", f"say {i}") for i in range(60)])
     (tmp_path / "good.toml").write_text('[prompt]\nsystem = "good"\n')
     (tmp_path / "changes.toml").write_text(CHANGES)
-    with serving_place(tmp_path) as place:
+    with serving_setup(tmp_path) as place:
         command = [
             *(sys.executable, "-m", "evenkeel", "eval", "bisect", str(tmp_path / "changes.toml")),
             *("--gate", "accuracy>=-6%", "--store-url", collector.query_url, "--url", place.url),

@@ -13,7 +13,7 @@ import pytest
 
 from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
 from tests.fixtures.collector_process import CollectorProcess, running_collector
-from tests.fixtures.eval_place import ROOT, serving_place
+from tests.fixtures.eval_setup import ROOT, serving_setup
 from tests.fixtures.production_traffic import send
 
 pytestmark = pytest.mark.integration
@@ -116,7 +116,7 @@ def test_recorded_requests_are_the_items_of_a_run(
     collector: CollectorProcess, tmp_path: Path
 ) -> None:
     send(collector, [(f"say {i}", f"say {i}") for i in range(80)], tenant="replayed")
-    with serving_place(tmp_path) as place:
+    with serving_setup(tmp_path) as place:
         words = [
             *("run", "--traffic", collector.query_url, "--limit", "60", "--url", place.url),
             *("--baseline", str(place.dataset / "a.toml"), "--warmup", "0"),
@@ -136,4 +136,4 @@ def test_a_run_takes_a_dataset_or_traffic(tmp_path: Path) -> None:
     sides = ("--baseline", "a.toml", "--candidate", "b.toml")
     for source in ((), (str(tmp_path), "--traffic", "x.jsonl")):
         code, _, err = evenkeel_eval("run", *source, *sides)
-        assert (code, "give a dataset's folder, or --traffic" in err) == (2, True)
+        assert (code, "give either a dataset folder or --traffic" in err) == (2, True)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.eval_place import CONCURRENCY, NUM_ITEMS, ROOT, Place, serving_place
+from tests.fixtures.eval_setup import CONCURRENCY, NUM_ITEMS, ROOT, Place, serving_setup
 
 pytestmark = pytest.mark.integration
 
 
 def test_rubrics_and_preference_are_asked_once_per_text(tmp_path: Path) -> None:
-    with serving_place(tmp_path) as place:
+    with serving_setup(tmp_path) as place:
         rows = [
             json.loads(line) for line in (place.dataset / "echo.jsonl").read_text().splitlines()
         ]
@@ -65,7 +65,7 @@ def rubrics_of(place: Place) -> dict[str, int]:
 def test_a_run_killed_between_answers_and_checks_goes_on_to_the_same_verdict(
     tmp_path: Path,
 ) -> None:
-    with serving_place(tmp_path) as place:
+    with serving_setup(tmp_path) as place:
         path = place.dataset / "echo.jsonl"
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         for row in rows:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from evenkeel_evals.judge.guard import repeats_for
-from tests.fixtures.eval_place import CONCURRENCY, NUM_ITEMS, ROOT, Place, serving_place
+from evenkeel_evals.judge.repeated_items import repeats_for
+from tests.fixtures.eval_setup import CONCURRENCY, NUM_ITEMS, ROOT, Place, serving_setup
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    with serving_place(tmp_path) as found:
+    with serving_setup(tmp_path) as found:
         yield found
 
 

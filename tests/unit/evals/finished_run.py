@@ -10,7 +10,7 @@ from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gates import Gate, parse_gates
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import foresee
+from evenkeel_evals.judge.plan import plan_gates
 from evenkeel_evals.judge.preferences import JudgeQuality
 from evenkeel_evals.judge.slice_verdicts import judge
 
@@ -38,7 +38,7 @@ def finish(
         seed=0,
         concurrency=4,
         cache=CacheMode.ISOLATED,
-        plan=foresee(gates, len(pairs)),
+        plan=plan_gates(gates, len(pairs)),
         decision=decide(judgement, 0.05, allows_inconclusive, judge_quality, broken_items),
         engines={"A": "0.32.0", "B": None},
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset
 from evenkeel_evals.production.candidates import CandidateFile, ProductionFailure, read_turns
-from evenkeel_evals.production.likeness import KnownQuestions
+from evenkeel_evals.production.duplicates import KnownQuestions
 
 QUESTION = "How do I reset my password?"
 

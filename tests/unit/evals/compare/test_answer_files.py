@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_evals.compare import given_answers
-from evenkeel_evals.compare.given_answers import GivenAnswers, read_answers
+from evenkeel_evals.compare import answer_files
+from evenkeel_evals.compare.answer_files import AnswerFile, read_answers
 
 
-def read(lines: list[Any], folder: Path, name: str = "a.jsonl") -> GivenAnswers:
+def read(lines: list[Any], folder: Path, name: str = "a.jsonl") -> AnswerFile:
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     (folder / name).write_text("\n".join(texts), encoding="utf-8")
     return read_answers(folder / name)
@@ -155,9 +155,9 @@ def test_a_log_of_inspect(tmp_path: Path) -> None:
 def test_files_are_bounded(
     content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(given_answers, "MAX_FILE_BYTES", 4_000)
-    monkeypatch.setattr(given_answers, "MAX_LINE_BYTES", 2_000)
-    monkeypatch.setattr(given_answers, "MAX_ANSWERS", 2)
+    monkeypatch.setattr(answer_files, "MAX_FILE_BYTES", 4_000)
+    monkeypatch.setattr(answer_files, "MAX_LINE_BYTES", 2_000)
+    monkeypatch.setattr(answer_files, "MAX_ANSWERS", 2)
     (tmp_path / "a.jsonl").write_bytes(content)
     with pytest.raises(ConfigurationError, match=message):
         read_answers(tmp_path / "a.jsonl")
@@ -170,8 +170,8 @@ VALUES = st.recursive(
 )
 KEYS = st.sampled_from(
     [
-        *given_answers.ID_KEYS,
-        *given_answers.TEXT_KEYS,
+        *answer_files.ID_KEYS,
+        *answer_files.TEXT_KEYS,
         "error",
         "usage",
         "ttft_s",
