@@ -30,6 +30,7 @@ from evenkeel_evals.compare.late_checks import (
     ask_rubrics,
     needs_judge,
     require_check_tools,
+    require_judge,
     run_python,
 )
 from evenkeel_evals.compare.progress import make_console, show_progress
@@ -68,17 +69,10 @@ def run(args: argparse.Namespace) -> int:
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
     judge = None if args.judge is None else load_judge(args.judge, settings.url)
+    require_judge(gates, judge)
     has_preference = any(isinstance(gate, PreferenceGate) for gate in gates)
-    if has_preference and judge is None:
-        raise ConfigurationError("a gate on preference needs a judge; pass --judge FILE")
     files = [read_answers(path) for path in (args.baseline, args.candidate)]
-    items = [item for item in dataset.items if any(item.id in file.answers for file in files)]
-    if not items:
-        first = next(iter(files[0].answers))
-        raise ConfigurationError(
-            f"no answer has the id of an item in {args.dataset}; the first item is "
-            f"{dataset.items[0].id!r:.80}, the first answer in {args.baseline} {first!r:.80}"
-        )
+    items = _find_items(dataset, files, args)
     require_check_tools(items, judge, args.allow_python)
     warnings = [*dataset.problems, *find_mismatches(dataset, items, files)]
     if judge is not None and not has_preference and not needs_judge(items):
@@ -118,6 +112,24 @@ def run(args: argparse.Namespace) -> int:
         if any(isinstance(gate, LatencyGate) for gate in gates):
             print("latency is as recorded: the comparison is only fair if the two sides took turns")
     return outcome.decision.exit_code
+
+
+def _find_items(
+    dataset: Dataset, files: Sequence[AnswerFile], args: argparse.Namespace
+) -> list[Item]:
+    """Return the items that a file answers.
+
+    Raises:
+        ConfigurationError: If there are none.
+    """
+    items = [item for item in dataset.items if any(item.id in file.answers for file in files)]
+    if not items:
+        first = next(iter(files[0].answers))
+        raise ConfigurationError(
+            f"no answer has the id of an item in {args.dataset}; the first item is "
+            f"{dataset.items[0].id!r:.80}, the first answer in {args.baseline} {first!r:.80}"
+        )
+    return items
 
 
 def to_record(outcome: Outcome, warnings: Sequence[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 from rich.console import Console
@@ -23,14 +24,14 @@ from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.ask.sides import load_side
 from evenkeel_evals.compare.calibration import read_assumptions
 from evenkeel_evals.compare.comparison import Comparison
-from evenkeel_evals.compare.late_checks import require_check_tools
+from evenkeel_evals.compare.late_checks import require_check_tools, require_judge
 from evenkeel_evals.compare.progress import ask_and_judge, make_console
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
-from evenkeel_evals.judge.gates import PreferenceGate, parse_gates, with_errors
+from evenkeel_evals.judge.gates import parse_gates, with_errors
 from evenkeel_evals.judge.latency_split import trace_ids
 from evenkeel_evals.judge.looks import StoppingRule
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import plan_gates, refuse_undecidable
+from evenkeel_evals.judge.plan import GatePlan, plan_gates, refuse_undecidable
 from evenkeel_evals.judge.slice_verdicts import Judgement
 from evenkeel_evals.production.recorded_traffic import NAME
 from evenkeel_evals.production.traffic_items import load_traffic
@@ -62,27 +63,22 @@ def run(args: argparse.Namespace) -> int:
     items = spread(dataset.items, args.limit)
     judge = None if args.judge is None else load_judge(args.judge, settings.url)
     require_check_tools(items, judge, args.allow_python)
+    require_judge(gates, judge)
     # With --json, standard output holds the one object and nothing else.
     console = make_console(stderr=args.json)
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
     plan = plan_gates(gates, len(items), read_assumptions(args.calibration))
-    console.print(f"what {len(items)} pairs can detect:", highlight=False)
-    for line in plan:
-        console.print(f"  {line.describe()}", markup=False, highlight=False)
+    _print_plan(plan, len(items), console)
     if not args.allow_inconclusive:
         refuse_undecidable(plan)
+    is_anytime = StoppingRule(args.mode) is StoppingRule.ANYTIME
     comparison = Comparison(
         settings=settings,
         gates=gates,
         dataset=dataset,
         sides=sides,
-        planned=interleave(
-            items,
-            settings.seed,
-            args.repeats,
-            keeps_clusters=StoppingRule(args.mode) is StoppingRule.ANYTIME,
-        ),
+        planned=interleave(items, settings.seed, args.repeats, keeps_clusters=is_anytime),
         cache=CacheMode(args.cache),
         warmup=settings.concurrency if args.warmup is None else args.warmup,
         plan=plan,
@@ -93,24 +89,23 @@ def run(args: argparse.Namespace) -> int:
         answer_cache=None if args.answer_cache is None else AnswerCache(args.answer_cache),
         folder=args.dataset,
     )
-    _refuse_impossible(comparison)
+    comparison.looks()
+    if comparison.num_repeats > 1 and is_anytime:
+        raise ConfigurationError("--mode anytime asks each item once; remove --repeats")
     with open_journal(args.report, is_fresh=args.fresh) or nullcontext() as journal:
         recorded = RecordedRun(journal)
         title = f"asking {sides[0].name} and {sides[1].name}"
         judgement = ask_and_judge(comparison, recorded, title, console, args)
         _read_server_times(comparison, recorded, judgement)
-        outcome = comparison.conclude(recorded, judgement)
-        return _publish(outcome, recorded, comparison, args, console)
+        return _publish(
+            comparison.conclude(recorded, judgement), recorded, comparison, args, console
+        )
 
 
-def _refuse_impossible(comparison: Comparison) -> None:
-    comparison.looks()
-    if comparison.num_repeats > 1 and comparison.mode is StoppingRule.ANYTIME:
-        raise ConfigurationError("--mode anytime asks each item once; remove --repeats")
-    if comparison.judge is None and any(
-        isinstance(gate, PreferenceGate) for gate in comparison.gates
-    ):
-        raise ConfigurationError("a gate on preference needs a judge; pass --judge FILE")
+def _print_plan(plan: Sequence[GatePlan], num_pairs: int, console: Console) -> None:
+    console.print(f"what {num_pairs} pairs can detect:", highlight=False)
+    for line in plan:
+        console.print(f"  {line.describe()}", markup=False, highlight=False)
 
 
 def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:

@@ -16,6 +16,7 @@ from evenkeel_evals.ask.python_checks import PythonChecks
 from evenkeel_evals.ask.rubric_judge import RubricQuestion, ask_all
 from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.dataset.dataset import Item
+from evenkeel_evals.judge.gates import Gate, PreferenceGate
 from evenkeel_evals.judge.preferences import JudgeQuality, quality
 from evenkeel_evals.scorers.base import Context, LateCheck, Score
 from evenkeel_evals.scorers.late import PYTHON, RUBRIC
@@ -71,6 +72,16 @@ def require_check_tools(
             raise ConfigurationError(
                 f"item {found[0].id!r:.80}{others}: {kind} assertions {wanted}"
             )
+
+
+def require_judge(gates: Sequence[Gate], judge: PairJudge | None) -> None:
+    """Make sure that a gate on preference has a judge.
+
+    Raises:
+        ConfigurationError: If there is such a gate and no judge.
+    """
+    if judge is None and any(isinstance(gate, PreferenceGate) for gate in gates):
+        raise ConfigurationError("a gate on preference needs a judge; pass --judge FILE")
 
 
 def needs_judge(items: Sequence[Item]) -> bool:

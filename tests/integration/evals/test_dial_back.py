@@ -116,19 +116,19 @@ def test_recorded_requests_are_the_items_of_a_run(
     collector: CollectorProcess, tmp_path: Path
 ) -> None:
     send(collector, [(f"say {i}", f"say {i}") for i in range(80)], tenant="replayed")
-    with serving_setup(tmp_path) as place:
+    with serving_setup(tmp_path) as setup:
         words = [
-            *("run", "--traffic", collector.query_url, "--limit", "60", "--url", place.url),
-            *("--baseline", str(place.dataset / "a.toml"), "--warmup", "0"),
-            *("--candidate", str(place.dataset / "b.toml"), "--otlp-endpoint", "none"),
-            *("--gate", "accuracy>=-5%", "--allow-inconclusive", "--report", str(place.report)),
+            *("run", "--traffic", collector.query_url, "--limit", "60", "--url", setup.url),
+            *("--baseline", str(setup.dataset / "a.toml"), "--warmup", "0"),
+            *("--candidate", str(setup.dataset / "b.toml"), "--otlp-endpoint", "none"),
+            *("--gate", "accuracy>=-5%", "--allow-inconclusive", "--report", str(setup.report)),
         ]
         code, (record,), err = evenkeel_eval(*words)
         assert code in (0, 1), err
         assert record["dataset"]["name"] == "traffic" and record["num_pairs"] == 60
         _, (again,), _ = evenkeel_eval(*words)
         assert again["run_id"] == record["run_id"]
-    kept = (place.report / "traffic" / "traffic.jsonl").read_text().splitlines()
+    kept = (setup.report / "traffic" / "traffic.jsonl").read_text().splitlines()
     assert len(kept) == 60
 
 

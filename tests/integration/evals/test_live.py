@@ -72,8 +72,8 @@ def test_a_known_share_is_scored_and_stored(collector: CollectorProcess, tmp_pat
     ]
     turns += [("unseen", None)] * 8
     send(collector, turns)
-    with serving_setup(tmp_path) as place:
-        code, windows, err = live(collector, tmp_path, "calm", place.url)
+    with serving_setup(tmp_path) as setup:
+        code, windows, err = live(collector, tmp_path, "calm", setup.url)
     assert code == 0, err
     busy = [w for w in windows if w["num_requests"]]
     assert sum(w["num_requests"] for w in busy) == 48
@@ -180,8 +180,8 @@ def test_a_window_is_evaluated_once_and_drift_is_an_alert(
 ) -> None:
     mail = "Write to kim [at] home"
     send(collector, [(f"Question {i}", mail) for i in range(150)], tenant="leaky")
-    with serving_setup(tmp_path) as place:
-        config = CONFIG.format(name="leak", url=place.url)
+    with serving_setup(tmp_path) as setup:
+        config = CONFIG.format(name="leak", url=setup.url)
         leak = config.replace('name = "pii"', 'name = "safety"\nban = ["kim"]')
         (tmp_path / "leak.toml").write_text(leak)
         command = [

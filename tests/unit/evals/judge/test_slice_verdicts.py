@@ -108,7 +108,7 @@ def test_swapping_the_sides_turns_the_evidence_round(make_pair) -> None:  # type
 def test_too_few_pairs_are_inconclusive_and_say_so(make_pair) -> None:  # type: ignore[no-untyped-def]
     pairs = noisy(make_pair, 30, 3.0)
     effect = measure(GATES[1], pairs, 0)
-    assert (effect.estimate, effect.note) == (None, "30 of at least 72 pairs")
+    assert (effect.estimate, effect.note) == (None, "30 of the 72 pairs needed")
     assert verdicts(pairs)["p95_ttft", OVERALL] is Verdict.INCONCLUSIVE
 
 
