@@ -213,7 +213,7 @@ def test_a_window_is_evaluated_once_and_drift_is_an_alert(
 def test_mistakes_in_the_file_are_named(collector: CollectorProcess, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     for text, complaint in [
-        ('name = "x"\n', "nothing would be seen"),
+        ('name = "x"\n', "nothing would be scored"),
         ('name = "x"\nstrata = ["colour"]\n[[scorer]]\nname = "pii"\n', "strata"),
         ('name = "x"\n[[scorer]]\nname = "exact"\n', "exact"),
         ('name = "x"\nprobability = 2\n[[scorer]]\nname = "pii"\n', "probability"),
