@@ -132,7 +132,10 @@ def _add_run(verbs: Any) -> None:
     add_limit(run)
     add_asking(run)
     add(
-        "--warmup", type=int, metavar="N", help="discard the first N pairs (default: --concurrency)"
+        "--warmup",
+        type=int,
+        metavar="N",
+        help="ask N pairs first and discard them (default: --concurrency)",
     )
     add(
         "--mode",
