@@ -49,7 +49,7 @@ def send_spans(batch: list[ReadableSpan], endpoint: str) -> str | None:
         delivery = deliver(send_batch, encode_spans(part).SerializeToString(), len(part))
         if not delivery.is_done or delivery.num_rejected:
             why = delivery.reason or f"{delivery.num_rejected} spans rejected"
-            return f"the collector at {hide_password(endpoint)} rejected the results ({why})"
+            return f"the collector at {hide_password(endpoint)} did not accept the results ({why})"
     return None
 
 

@@ -97,7 +97,7 @@ def test_a_missing_collector_is_one_line_at_once() -> None:
     # The exporter of the SDK would try again for a minute.
     started = time.perf_counter()
     problem = send(finish(3), "http://127.0.0.1:9")
-    assert problem is not None and problem.startswith("no collector answers at http://127.0.0.1:9")
+    assert problem is not None and problem.startswith("no collector is answering at http://127.0.0.1:9")
     assert "\n" not in problem
     assert time.perf_counter() - started < 45
 
@@ -108,5 +108,5 @@ def test_a_collector_that_refuses_is_named(
     receiver.status = 400
     problem = send(finish(3), f"http://127.0.0.1:{receiver.server_port}/v1/traces")
     address = f"http://127.0.0.1:{receiver.server_port}"
-    assert problem == f"the collector at {address} did not take the results (HTTP 400)"
+    assert problem == f"the collector at {address} did not accept the results (HTTP 400)"
     assert capsys.readouterr().err == ""
