@@ -22,7 +22,7 @@ from typing import Any
 
 from evenkeel.embedding import Encoder
 from evenkeel_runtime.request.hook import EngineReader, RequestHook
-from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineFacts, HttpRequest
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.cached_engine import CachedEngine
@@ -167,7 +167,7 @@ async def run_once(
     reader = EngineReader(
         is_streamed=lambda params: False,
         record_output=lambda run, output: 0,
-        read_facts=lambda run: EngineFacts(),
+        read_engine=lambda run, seen: None,
         find_times=lambda request_id: [],
         find_beam_search=lambda request_id: None,
     )

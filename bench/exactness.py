@@ -44,7 +44,6 @@ ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "HF_HUB_OFFLINE": "1",
-    "EVENKEEL_SPECULATION_RAISE_INTERNAL_ERRORS": "true",
 }
 _MAX_DRAFT = {"num_speculative_tokens": DEPTH}
 _NGRAM = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2, **_MAX_DRAFT}

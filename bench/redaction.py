@@ -29,7 +29,7 @@ from evenkeel.privacy.budget import CpuBudget
 from evenkeel.privacy.phone import PhoneCheck
 from evenkeel.privacy.rules import compile_bytes
 from evenkeel.privacy.text import RedactionTally, TextRedactor, Tokens
-from evenkeel.spans import RequestRecord
+from evenkeel.request_record import RequestRecord
 from evenkeel_collector.redaction.redaction import Redactor
 from evenkeel_collector.redaction.rules import load_rules
 from tests.fixtures.redaction_score import load_corpus, score

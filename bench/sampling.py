@@ -21,6 +21,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel import spans
+from evenkeel.request_record import RequestRecord
 from evenkeel_collector.intake.sampling import LatencyObjective, SampledRequest, Sampler
 
 NUM_SPANS = 512
@@ -84,7 +85,10 @@ def estimate(probability: float, num_draws: int) -> dict[str, float]:
         for _ in range(1000):
             is_slow = rng.random() < SLOW_RATIO
             stall_s = rng.expovariate(1.0) * (2.0 if is_slow else 0.1)
-            attributes: dict[str, Any] = {spans.STATUS: "ok", spans.TTFT_S: 1.0 if is_slow else 0.1}
+            attributes: dict[str, Any] = {
+                spans.STATUS: "ok",
+                "evenkeel.ttft_s": 1.0 if is_slow else 0.1,
+            }
             decision = sampler.decide(SampledRequest(rng.randbytes(16), "", attributes))
             stalls.append(stall_s)
             total += decision.detail_weight * stall_s
@@ -110,7 +114,7 @@ def build() -> bytes:
     message = ExportTraceServiceRequest()
     scope_spans = message.resource_spans.add().scope_spans.add()
     for _ in range(NUM_SPANS):
-        record = spans.RequestRecord(
+        record = RequestRecord(
             request_id=f"chatcmpl-{rng.randbytes(16).hex()}",
             model="support-4m",
             tenant="acme",

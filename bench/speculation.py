@@ -168,7 +168,6 @@ def main() -> int:
         "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "HF_HUB_OFFLINE": "1",
-        "EVENKEEL_SPECULATION_RAISE_INTERNAL_ERRORS": "true",
     }
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory(prefix="ek-") as folder:

@@ -9,7 +9,6 @@ docs/configuration.md. A secret may be `@PATH` in all of them (`evenkeel.secret_
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.secret_text import SecretAddress, read_secret, warn_of_command_line, write_secret
+from evenkeel.toml_file import read_toml
 
 FILE_NAME = "evenkeel.toml"
 DATA_DIR_VARIABLE = "EVENKEEL_DATA_DIR"
@@ -294,10 +294,7 @@ def _read_environment(cls: type[Settings], environment: Mapping[str, str]) -> di
 def _read_section(name: str, path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
-    try:
-        section: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")).get(name, {})
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+    section: dict[str, Any] = read_toml(path).get(name, {})
     return section
 
 

@@ -6,8 +6,7 @@ GenAI names follow the OpenTelemetry semantic conventions (gen_ai.*); what they 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from enum import StrEnum
 
 SCOPE_NAME = "evenkeel"
@@ -51,20 +50,6 @@ ROUTE = "evenkeel.route"
 PROMPT_NAME = "evenkeel.prompt.name"
 PROMPT_VERSION = "evenkeel.prompt.version"
 STATUS = "evenkeel.status"
-WASTED_TOKENS = "evenkeel.wasted_tokens"
-QUEUE_S = "evenkeel.queue_s"
-PREFILL_S = "evenkeel.prefill_s"
-DECODE_S = "evenkeel.decode_s"
-TTFT_S = "evenkeel.ttft_s"
-TPOT_S = "evenkeel.tpot_s"
-ITL_P50_S = "evenkeel.itl_p50_s"
-ITL_P99_S = "evenkeel.itl_p99_s"
-STALL_S = "evenkeel.stall_s"
-E2E_S = "evenkeel.e2e_s"
-DRAFTED_TOKENS = "evenkeel.drafted_tokens"
-ACCEPTED_TOKENS = "evenkeel.accepted_tokens"
-DRAFTED_BY_POSITION = "evenkeel.drafted_by_position"
-ACCEPTED_BY_POSITION = "evenkeel.accepted_by_position"
 # Followed by the source of the drafts; the same by position, of that source alone.
 DRAFTED_PREFIX = "evenkeel.drafted."
 ACCEPTED_PREFIX = "evenkeel.accepted."
@@ -84,31 +69,12 @@ CACHE_LIMIT = "evenkeel.cache.limit"
 CACHE_CHANGE = "evenkeel.cache.change"
 COMPRESSION_VERDICT = "evenkeel.compression.verdict"
 COMPRESSION_SAVED_TOKENS = "evenkeel.compression.saved_tokens"
-EMISSION_TIME_S = "evenkeel.emission_time_s"
-EMISSION_TOKENS = "evenkeel.emission_tokens"
 EMISSION_DRAFTED = "evenkeel.emission_drafted"
 EMISSION_ACCEPTED = "evenkeel.emission_accepted"
 SAMPLE_WEIGHT = "evenkeel.sample_weight"
 LEDGER_PREFIX = "evenkeel.ledger."
-# What the ledger says besides: how steps were shared out, the model's error, the requests that
-# cost it most, the prefix cache.
 LEDGER_SHARED_BY = "evenkeel.ledger_shared_by"
 LEDGER_ERROR_RATIO = "evenkeel.ledger_error_ratio"
-RIVAL_REQUEST_IDS = "evenkeel.rivals.request_ids"
-RIVAL_COST_S = "evenkeel.rivals.cost_s"
-RIVAL_PREFILL_TOKENS = "evenkeel.rivals.prefill_tokens"
-RIVAL_DECODE_TOKENS = "evenkeel.rivals.decode_tokens"
-PREFIX_MISS = "evenkeel.prefix.miss"
-PREFIX_MISSED_TOKENS = "evenkeel.prefix.missed_tokens"
-PREFIX_COST_S = "evenkeel.prefix.cost_s"
-PREFIX_LOST_TOKENS = "evenkeel.prefix.lost_tokens"
-PREFIX_EVICTED_S = "evenkeel.prefix.evicted_s"
-PREFIX_EVICTED_BY = "evenkeel.prefix.evicted_by"
-PREFIX_DIVERGED_AT = "evenkeel.prefix.diverged_at"
-PREFIX_UNSTABLE_TOKENS = "evenkeel.prefix.unstable_tokens"
-CANCEL_STEPS = "evenkeel.cancel.steps"
-CANCEL_TOKENS = "evenkeel.cancel.tokens"
-CANCEL_S = "evenkeel.cancel_s"
 
 # On a SPAN_CANARY: a greedy answer that was made again without drafts.
 CANARY_RESULT = "evenkeel.canary.result"
@@ -186,117 +152,3 @@ class Status(StrEnum):
     ERROR = "error"
     ABORTED = "aborted"
     SHED = "shed"
-
-
-@dataclass(slots=True)
-class RequestRecord:
-    """One LLM request as its span says it: most are columns of `requests`; None without a value.
-
-    Durations are seconds, `emission_time_s` is seconds since arrival, positions count from the
-    first drafted token; `cache` holds span attributes by their full names. Filled by the runtime,
-    by the simulator and by nobody else.
-    """
-
-    request_id: str
-    model: str
-    operation: str = "chat"
-    status: Status = Status.OK
-    finish_reason: str | None = None
-    error_type: str | None = None
-    http_status: int | None = None
-    tenant: str | None = None
-    session_id: str | None = None
-    slo_class: str | None = None
-    route: str | None = None
-    prompt_name: str | None = None
-    prompt_version: str | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    wasted_tokens: int | None = None
-    queue_s: float | None = None
-    prefill_s: float | None = None
-    decode_s: float | None = None
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    itl_p50_s: float | None = None
-    itl_p99_s: float | None = None
-    stall_s: float | None = None
-    e2e_s: float | None = None
-    drafted_tokens: int | None = None
-    accepted_tokens: int | None = None
-    drafted_by_position: list[int] = field(default_factory=list)
-    accepted_by_position: list[int] = field(default_factory=list)
-    drafts_by_source: Mapping[str, tuple[list[int], list[int]]] = field(default_factory=dict)
-    response_cache: str | None = None
-    cache: Mapping[str, AttributeValue] = field(default_factory=dict)
-    emission_time_s: list[float] = field(default_factory=list)
-    emission_tokens: list[int] = field(default_factory=list)
-    emission_drafted: list[int] = field(default_factory=list)
-    emission_accepted: list[int] = field(default_factory=list)
-    ledger: Mapping[str, float] = field(default_factory=dict)
-    sample_weight: float = 1.0
-    input_messages: str | None = None
-    output_messages: str | None = None
-
-    def to_attributes(self) -> dict[str, AttributeValue]:
-        """Return the span attributes of this record; what has no value has no attribute."""
-        attributes: dict[str, AttributeValue] = {PROVIDER: "vllm", STATUS: self.status.value}
-        for name, attribute in _ATTRIBUTE_OF_FIELD.items():
-            value = getattr(self, name)
-            if value is not None and value != []:
-                attributes[attribute] = value
-        attributes[RESPONSE_MODEL] = self.model
-        if self.finish_reason is not None:
-            attributes[FINISH_REASONS] = [self.finish_reason]
-        for source, (drafted, accepted) in self.drafts_by_source.items():
-            attributes[DRAFTED_PREFIX + source] = drafted
-            attributes[ACCEPTED_PREFIX + source] = accepted
-        for cause, seconds in self.ledger.items():
-            attributes[LEDGER_PREFIX + cause] = seconds
-        attributes.update(self.cache)
-        return attributes
-
-
-_ATTRIBUTE_OF_FIELD = {
-    "request_id": REQUEST_ID,
-    "model": REQUEST_MODEL,
-    "operation": OPERATION,
-    "error_type": ERROR_TYPE,
-    "http_status": HTTP_STATUS,
-    "tenant": TENANT,
-    "session_id": CONVERSATION_ID,
-    "slo_class": SLO_CLASS,
-    "route": ROUTE,
-    "prompt_name": PROMPT_NAME,
-    "prompt_version": PROMPT_VERSION,
-    "max_tokens": REQUEST_MAX_TOKENS,
-    "temperature": REQUEST_TEMPERATURE,
-    "input_tokens": INPUT_TOKENS,
-    "output_tokens": OUTPUT_TOKENS,
-    "cached_tokens": CACHED_TOKENS,
-    "wasted_tokens": WASTED_TOKENS,
-    "queue_s": QUEUE_S,
-    "prefill_s": PREFILL_S,
-    "decode_s": DECODE_S,
-    "ttft_s": TTFT_S,
-    "tpot_s": TPOT_S,
-    "itl_p50_s": ITL_P50_S,
-    "itl_p99_s": ITL_P99_S,
-    "stall_s": STALL_S,
-    "e2e_s": E2E_S,
-    "drafted_tokens": DRAFTED_TOKENS,
-    "accepted_tokens": ACCEPTED_TOKENS,
-    "drafted_by_position": DRAFTED_BY_POSITION,
-    "accepted_by_position": ACCEPTED_BY_POSITION,
-    "response_cache": RESPONSE_CACHE,
-    "emission_time_s": EMISSION_TIME_S,
-    "emission_tokens": EMISSION_TOKENS,
-    "emission_drafted": EMISSION_DRAFTED,
-    "emission_accepted": EMISSION_ACCEPTED,
-    "sample_weight": SAMPLE_WEIGHT,
-    "input_messages": INPUT_MESSAGES,
-    "output_messages": OUTPUT_MESSAGES,
-}

@@ -45,6 +45,17 @@ def chromium() -> str:
     pytest.skip("no chromium on the PATH; install it to run the browser tests")
 
 
+@pytest.fixture
+def no_internal_error(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail a test in which a hook caught an error of its own; one that provokes it clears `caplog`.
+
+    The runtime's hooks log such errors with their traceback, and go on.
+    """
+    yield
+    caught = [r for r in caplog.get_records("call") if r.exc_info]
+    assert [r.getMessage() for r in caught if r.name.startswith("evenkeel_runtime")] == []
+
+
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorProcess]:
     """A real collector with its default settings; modules that need others override it."""

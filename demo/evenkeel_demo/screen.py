@@ -150,9 +150,11 @@ def describe_crowds(crowds: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _describe_notification(notification: ReceivedAlert) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(notification.at))
+    # The summary says how it was when the alert fired.
+    summary = f" {notification.summary}" if notification.status == "firing" else ""
     return (
         f"{when}  webhook: {notification.name} {notification.status} "
-        f"({notification.severity}) {notification.summary}"
+        f"({notification.severity}){summary}"
     )
 
 

@@ -105,6 +105,8 @@ def _start(
         platform.wait_ready(part, START_TIMEOUT_S)
         screen.say(f"{part.name} ready after {time.monotonic() - began_s:.0f} s")
     platform.start(parts.live_evaluation(place))
+    if options.has_dashboard:
+        screen.say(f"dashboard: {place.url(place.ports.dashboard)}")
 
 
 class _Stage:

@@ -14,21 +14,28 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.freeze import check_not_frozen
 from evenkeel.synced_text import replace_text
+from evenkeel.toml_file import read_toml_file
 
 DRAFT = "draft"
 LABELS = ("production", "canary")
 DIGITS = 12
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _VERSION = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
+
+
+class _PromptFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    system: str
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,18 +200,11 @@ class PromptRegistry:
         return stack[-2] if len(stack) > 1 else None
 
     def _read(self, name: str, path: Path) -> PromptVersion:
-        try:
-            record: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
+        if not path.exists():
             known = ", ".join(self.names()) or "none"
-            raise ConfigurationError(f"{path} is not there; prompts here: {known}") from error
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(f"{path} cannot be read: {error}") from error
-        unknown = set(record) - {"system", "description"}
-        if unknown or not isinstance(record.get("system"), str):
-            what = f"unknown key {min(unknown)!r}" if unknown else "no text under 'system'"
-            raise ConfigurationError(f'{path}: {what}; expected system = "…" and a description')
-        return PromptVersion(name, digest(record["system"]), record["system"])
+            raise ConfigurationError(f"{path} is not there; prompts here: {known}")
+        prompt = read_toml_file(path, _PromptFile)
+        return PromptVersion(name, digest(prompt.system), prompt.system)
 
 
 def _checked(name: str) -> str:

@@ -9,6 +9,8 @@ from fractions import Fraction
 from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.yaml_source import Value
 
+# Every alert has these of its own.
+OWN_LABELS = ("alertname", "slo", "severity", "service")
 _MAX_STEPS = 10
 
 
@@ -29,17 +31,13 @@ class BudgetStep:
     freezes_promotions: bool = False
 
 
-def read_budget_policy(value: Value, own_labels: tuple[str, ...]) -> tuple[BudgetStep, ...]:
+def read_budget_policy(value: Value) -> tuple[BudgetStep, ...]:
     """Return the steps of `budgetPolicy`, the least spent first.
-
-    Args:
-        value: The list.
-        own_labels: Labels that evenkeel sets itself.
 
     Raises:
         ConfigurationError: On a step that does nothing, two of one share, or anything unknown.
     """
-    steps = [_read_step(element, own_labels) for element in value.items()]
+    steps = value.each(_read_step)
     if not 1 <= len(steps) <= _MAX_STEPS:
         raise value.complaint(f"budgetPolicy has {len(steps)} steps, expected 1 to {_MAX_STEPS}")
     if len({step.spent_ratio for step in steps}) < len(steps):
@@ -47,21 +45,31 @@ def read_budget_policy(value: Value, own_labels: tuple[str, ...]) -> tuple[Budge
     return tuple(sorted(steps, key=lambda step: step.spent_ratio))
 
 
-def _read_step(element: Value, own_labels: tuple[str, ...]) -> BudgetStep:
-    section = element.section()
-    spent_value = section.required("spent")
-    alert, labels_value, freeze = (section.optional(k) for k in ("alert", "labels", "freeze"))
-    section.close()
-    spent = spent_value.number("a share of the budget such as 0.5")
-    if not 0 < spent <= 100:
-        raise spent_value.error("a share of the budget such as 0.5")
-    labels = {} if labels_value is None else labels_value.section().texts()
-    for label in own_labels:
-        if labels_value is not None and label in labels:
-            raise labels_value.complaint(f"label {label!r} is set by evenkeel")
-    if freeze is not None:
-        freeze.choice("prompts")
-    if alert is None and not labels and freeze is None:
+def _read_step(element: Value) -> BudgetStep:
+    share = "a share of the budget such as 0.5"
+    with element.section() as section:
+        step = BudgetStep(
+            section.read("spent", Value.number, share, lambda spent: 0 < spent <= 100),
+            section.read_or("alert", None, Value.choice, *Severity),
+            section.read_or("labels", {}, read_labels),
+            section.read_or("freeze", None, Value.choice, "prompts") is not None,
+        )
+    if step.severity is None and not step.labels and not step.freezes_promotions:
         raise element.complaint("a step of budgetPolicy names one of alert, labels and freeze")
-    severity = None if alert is None else Severity(alert.choice(*Severity))
-    return BudgetStep(spent, severity, labels, freeze is not None)
+    return step
+
+
+def read_labels(value: Value) -> dict[str, str]:
+    """Return labels that go on alerts; of several values, one text with commas.
+
+    Raises:
+        ConfigurationError: If evenkeel sets one itself.
+    """
+    found = {
+        name: ",".join(label.texts()) if label.is_list else label.text()
+        for name, label in value.by_key().items()
+    }
+    for name in OWN_LABELS:
+        if name in found:
+            raise value.complaint(f"label {name!r} is set by evenkeel")
+    return found

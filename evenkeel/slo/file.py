@@ -7,25 +7,27 @@ in our own words.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf, nextafter
 from pathlib import Path
+from typing import TypeVar
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity, WindowRule, default_rules
-from evenkeel.slo.budget_policy import read_budget_policy
+from evenkeel.slo.budget_policy import read_budget_policy, read_labels
 from evenkeel.slo.file_document import Documents, no_documents, sorted_documents, why_foreign
-from evenkeel.slo.file_objective import duration_s, read_indicator, read_objective, read_period
+from evenkeel.slo.file_objective import Objective, read_indicator, read_objective, read_period
 from evenkeel.slo.file_receiver import read_receivers
 from evenkeel.slo.file_routing import (
-    read_inhibitions,
+    read_inhibition,
     read_maintenance,
     read_routing,
     read_time_intervals,
 )
 from evenkeel.slo.file_rule import read_rule
-from evenkeel.slo.model import ForeignSlo, Indicator, Metric, Slo, SloFile
+from evenkeel.slo.model import ForeignSlo, Indicator, Method, Metric, Slo, SloFile
 from evenkeel.slo.receiver import Receiver
 from evenkeel.slo.routing import InhibitRule, Maintenance
 from evenkeel.slo.rules import Rule
@@ -36,8 +38,8 @@ ALERTING_ANNOTATION = "evenkeel/alerting"
 BUDGET_ANNOTATION = "evenkeel/budgetPolicy"
 TARGET_ANNOTATION = "evenkeel/target"
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
-_OWN_LABELS = ("alertname", "slo", "severity", "service")
 _SHORTEST_WINDOW_S = Fraction(1)
+Read = TypeVar("Read")
 
 
 def read_slo_file(path: Path) -> SloFile:
@@ -111,24 +113,21 @@ class _Alerting:
 def _read_alerting(section: Section | None) -> _Alerting:
     if section is None:
         return _Alerting()
-    spec = section.required("spec").section()
-    section.close()
-    interval = spec.optional("interval")
-    interval_s = Fraction(5) if interval is None else duration_s(interval)
-    if interval is not None and not Fraction(1, 10) <= interval_s <= 3600:
-        raise interval.error("between 100ms and 1h")
-    scale = _scale(spec.optional("scale"))
-    listed = spec.optional("receivers")
-    receivers = () if listed is None else tuple(read_receivers(listed))
-    inhibited = spec.optional("inhibit")
-    inhibitions = () if inhibited is None else tuple(read_inhibitions(inhibited))
-    intervals = read_time_intervals(spec.optional("timeIntervals"))
-    kept, root = spec.optional("maintenance"), spec.optional("route")
-    maintenance = () if kept is None else tuple(read_maintenance(kept))
-    if root is not None:
-        receivers = read_routing(root, receivers, intervals)
-    spec.close()
-    return _Alerting(float(interval_s), scale or Fraction(1), receivers, inhibitions, maintenance)
+    with section, section.required("spec").section() as spec:
+        interval_s = spec.read_or("interval", Fraction(5), _interval_s)
+        scale = spec.read_or("scale", Fraction(1), _scale)
+        receivers = spec.read_or("receivers", (), read_receivers)
+        inhibitions = spec.read_or("inhibit", (), Value.each, read_inhibition)
+        intervals = read_time_intervals(spec.optional("timeIntervals"))
+        maintenance = spec.read_or("maintenance", (), Value.each, read_maintenance)
+        receivers = spec.read_or("route", receivers, read_routing, receivers, intervals)
+    return _Alerting(float(interval_s), scale, receivers, inhibitions, maintenance)
+
+
+def _interval_s(value: Value) -> Fraction:
+    if not Fraction(1, 10) <= value.duration_s() <= 3600:
+        raise value.error("between 100ms and 1h")
+    return value.duration_s()
 
 
 def _indicator_value(spec: Value, objective: Value, references: _References) -> Value:
@@ -159,24 +158,60 @@ def _read_slos(section: Section, references: _References) -> tuple[list[Slo], li
         reason = reason.removeprefix(f"SLO {name!r}: ")
         replayed = _counted_elsewhere(name, spec_value, references.scale)
         return [], [ForeignSlo(name, reason, section.value.plain(), replayed)]
-    draft, annotations = _read_metadata(metadata_value, name)
-    section.close()
-
-    spec = spec_value.section()
-    description, service = spec.optional("description"), spec.optional("service")
-    method = spec.optional("budgetingMethod")
-    for taken in ("indicator", "indicatorRef"):
-        spec.optional(taken)
-    objectives = list(spec.required("objectives").items())
-    if not objectives:
-        raise spec_value.complaint("objectives is empty, expected at least one")
-    window = spec.optional("timeWindows") or spec.required("timeWindow")
-    policies, alerting = spec.optional("alertPolicies"), spec.optional("alerting")
-    budget = spec.optional("budgetPolicy")
-    spec.close()
+    with section, metadata_value.section() as metadata, spec_value.section() as spec:
+        metadata.required("name")
+        title = metadata.read_or("displayName", None, _unless_empty, Value.text) or name
+        labels = metadata.read_or("labels", None, _unless_empty, read_labels) or {}
+        annotations = metadata.read_or("annotations", None, _unless_empty, Value.by_key) or {}
+        description, service = spec.optional("description"), spec.optional("service")
+        for taken in _OF_OBJECTIVES:
+            spec.optional(taken)
+        policies, alerting = spec.optional("alertPolicies"), spec.optional("alerting")
+        budget = spec.optional("budgetPolicy")
     alerting = _or_stored(alerting, annotations.pop(ALERTING_ANNOTATION, None), ALERTING_ANNOTATION)
     budget = _or_stored(budget, annotations.pop(BUDGET_ANNOTATION, None), BUDGET_ANNOTATION)
     exact = annotations.pop(TARGET_ANNOTATION, None)
+    draft = replace(
+        _draft(name, references.scale),
+        title=title,
+        labels=labels | ({} if service is None else {"service": service.text()}),
+        budget_policy=() if budget is None else read_budget_policy(budget),
+        kept=_kept(annotations, description, policies, references.documents.notes),
+    )
+    slos = []
+    for slo, element, objective in _each_objective(draft, spec_value):
+        indicator_value = _indicator_value(spec_value, element, references)
+        indicator = read_indicator(indicator_value, objective.threshold, references.indicators)
+        if objective.is_strict and indicator.threshold_s is not None:
+            # Durations are floats: below a limit is up to the float before it.
+            indicator = replace(indicator, threshold_s=nextafter(indicator.threshold_s, -inf))
+        if slo.name != name and objective.title is not None:
+            slo = replace(slo, title=f"{draft.title}: {objective.title.text()}")
+        target = slo.target if exact is None else _exact(exact)
+        slo = replace(slo, indicator=indicator, target=target)
+        slos.append(
+            _checked(slo if alerting is None else _with_alerting(slo, alerting), spec_value)
+        )
+    return slos, []
+
+
+# Read once more for each objective.
+_OF_OBJECTIVES = (
+    "budgetingMethod", "indicator", "indicatorRef", "objectives", "timeWindows", "timeWindow",
+)  # fmt: skip
+
+
+def _unless_empty(value: Value, read: Callable[[Value], Read]) -> Read | None:
+    return None if value.is_empty else read(value)
+
+
+def _kept(
+    annotations: Mapping[str, Value],
+    description: Value | None,
+    policies: Value | None,
+    notes: list[str],
+) -> dict[str, object]:
+    """Return what is written again on export and used for nothing."""
     kept: dict[str, object] = {}
     if annotations:
         kept["metadata.annotations"] = {key: value.plain() for key, value in annotations.items()}
@@ -184,39 +219,39 @@ def _read_slos(section: Section, references: _References) -> tuple[list[Slo], li
         kept["spec.description"] = description.plain()
     if policies is not None:
         kept["spec.alertPolicies"] = policies.plain()
-        references.documents.notes.append(
+        notes.append(
             str(policies.complaint("alertPolicies is kept, not used: alerting says when it alerts"))
         )
-    labels = dict(draft.labels) | ({} if service is None else {"service": service.text()})
-    period = read_period(window)
-    slos = []
-    for number, element in enumerate(objectives, 1):
+    return kept
+
+
+def _draft(name: str, scale: Fraction) -> Slo:
+    """Return an SLO that lacks its objective."""
+    nothing = Indicator(Metric.AVAILABILITY, None)
+    return Slo(name, name, nothing, Fraction(0), Fraction(0), (), scale)
+
+
+def _each_objective(draft: Slo, spec: Value) -> Iterator[tuple[Slo, Value, Objective]]:
+    """Yield an SLO for each objective, without its indicator, and what it was read from."""
+    with_objectives = spec.section()
+    elements = list(with_objectives.required("objectives").items())
+    if not elements:
+        raise spec.complaint("objectives is empty, expected at least one")
+    windows = with_objectives.optional("timeWindows")
+    period = read_period(windows or with_objectives.required("timeWindow"))
+    method = with_objectives.read_or("budgetingMethod", Method.OCCURRENCES, Value.choice, *Method)
+    for number, element in enumerate(elements, 1):
         objective = read_objective(element, method)
-        indicator_value = _indicator_value(spec_value, element, references)
-        indicator = read_indicator(indicator_value, objective.threshold, references.indicators)
-        if objective.is_strict and indicator.threshold_s is not None:
-            # Durations are floats: below a limit is up to the float before it.
-            indicator = replace(indicator, threshold_s=nextafter(indicator.threshold_s, -inf))
-        shown = element.at("displayName")
-        is_one = len(objectives) == 1
-        slo = Slo(
-            name=name if is_one else f"{name}-{number}",
-            title=draft.title if is_one or shown is None else f"{draft.title}: {shown.text()}",
-            indicator=indicator,
-            target=objective.target if exact is None else _exact(exact),
+        slo = replace(
+            draft,
+            name=draft.name if len(elements) == 1 else f"{draft.name}-{number}",
+            target=objective.target,
             period_s=period.length_s,
             rules=default_rules(period.length_s),
-            scale=references.scale,
-            labels=labels,
             slicing=objective.slicing,
             calendar=period.calendar,
-            budget_policy=() if budget is None else read_budget_policy(budget, _OWN_LABELS),
-            kept=kept,
         )
-        if alerting is not None:
-            slo = _with_alerting(slo, alerting.section())
-        slos.append(_checked(slo, spec_value))
-    return slos, []
+        yield slo, element, objective
 
 
 def _or_stored(given: Value | None, stored: Value | None, name: str) -> Value | None:
@@ -230,70 +265,17 @@ def _or_stored(given: Value | None, stored: Value | None, name: str) -> Value | 
 
 def _counted_elsewhere(name: str, spec: Value, scale: Fraction) -> tuple[Slo, ...]:
     """Return the objectives of an SLO that is not evaluated; none if they cannot be read."""
-    objectives, window = spec.at("objectives"), spec.at("timeWindow") or spec.at("timeWindows")
-    if objectives is None or window is None:
-        return ()
-    slos = []
     try:
-        period = read_period(window)
-        elements = list(objectives.items())
-        for number, element in enumerate(elements, 1):
-            objective = read_objective(element, spec.at("budgetingMethod"))
-            of_name = name if len(elements) == 1 else f"{name}-{number}"
-            slo = Slo(
-                of_name,
-                of_name,
-                Indicator(Metric.AVAILABILITY, None),
-                objective.target,
-                period.length_s,
-                default_rules(period.length_s),
-                scale,
-                slicing=objective.slicing,
-                calendar=period.calendar,
-            )
-            slos.append(_checked(slo, spec))
+        return tuple(
+            _checked(replace(slo, title=slo.name), spec)
+            for slo, *_ in _each_objective(_draft(name, scale), spec)
+        )
     except ConfigurationError:
         return ()
-    return tuple(slos)
-
-
-@dataclass(frozen=True, slots=True)
-class _Metadata:
-    title: str
-    labels: dict[str, str]
-
-
-def _read_metadata(value: Value, name: str) -> tuple[_Metadata, dict[str, Value]]:
-    section = value.section()
-    section.required("name")
-    title, labels = section.optional("displayName"), section.optional("labels")
-    annotations = section.optional("annotations")
-    section.close()
-    return (
-        _Metadata(
-            name if title is None or title.is_empty else title.text(),
-            {} if labels is None or labels.is_empty else _labels(labels),
-        ),
-        {} if annotations is None or annotations.is_empty else annotations.section().values(),
-    )
-
-
-def _labels(value: Value) -> dict[str, str]:
-    labels = {
-        key: ",".join(e.text() for e in label.items()) if label.is_list else label.text()
-        for key, label in value.section().values().items()
-    }
-    for label in _OWN_LABELS:
-        if label in labels:
-            raise value.complaint(f"label {label!r} is set by evenkeel")
-    return labels
 
 
 def _exact(value: Value) -> Fraction:
-    target = value.number("a fraction such as 2/3")
-    if not 0 < target < 1:
-        raise value.error("a fraction such as 2/3")
-    return target
+    return value.number("a fraction such as 2/3", lambda n: 0 < n < 1)
 
 
 def _checked(slo: Slo, spec_value: Value) -> Slo:
@@ -310,69 +292,50 @@ def _checked(slo: Slo, spec_value: Value) -> Slo:
     if slo.calendar is not None and slo.scale != 1:
         raise spec_value.complaint("a calendar period cannot be scaled")
     if slo.indicator.prompts is None and any(s.freezes_promotions for s in slo.budget_policy):
-        raise (spec_value.at("budgetPolicy") or spec_value).complaint(
-            "freeze: prompts needs a prompt_name in select that is a value or a list, or none"
+        raise spec_value.complaint(
+            "freeze: prompts needs a prompt_name in select that is a value or a list, or none",
+            "budgetPolicy",
         )
     return slo
 
 
-def _with_alerting(slo: Slo, section: Section) -> Slo:
-    pending, keep = section.optional("for"), section.optional("keepFiringFor")
-    scale, listed = section.optional("scale"), section.optional("windows")
-    min_bad, confidence = section.optional("minBad"), section.optional("confidence")
-    no_data = section.optional("noData")
-    section.close()
-    rules = slo.rules if listed is None else tuple(_read_rule(e) for e in listed.items())
-    if listed is not None and not rules:
-        raise listed.complaint("windows is empty; leave it out for the default ones")
-    return replace(
-        slo,
-        rules=rules,
-        scale=_scale(scale) or slo.scale,
-        pending_s=Fraction(0) if pending is None else duration_s(pending),
-        keep_firing_s=Fraction(0) if keep is None else duration_s(keep),
-        min_bad=1 if min_bad is None else _whole(min_bad),
-        confidence=None if confidence is None else _confidence(confidence),
-        no_data_s=None if no_data is None else _no_data(no_data),
-    )
+def _with_alerting(slo: Slo, value: Value) -> Slo:
+    whole = "a whole number of at least 1"
+    confident = "a fraction from 0.5 to below 1, such as 0.95"
+    with value.section() as section:
+        rules = section.read_or("windows", slo.rules, Value.each, _read_rule)
+        if not rules:
+            raise value.complaint("windows is empty; leave it out for the default ones", "windows")
+        return replace(
+            slo,
+            rules=rules,
+            scale=section.read_or("scale", slo.scale, _scale),
+            pending_s=section.read_or("for", Fraction(0), Value.duration_s),
+            keep_firing_s=section.read_or("keepFiringFor", Fraction(0), Value.duration_s),
+            min_bad=int(
+                section.read_or("minBad", 1, Value.number, whole, lambda n: n.denominator == 1 <= n)
+            ),
+            confidence=section.read_or(
+                "confidence", None, Value.number, confident, lambda n: Fraction(1, 2) <= n < 1
+            ),
+            no_data_s=section.read_or("noData", None, _no_data),
+        )
 
 
 def _read_rule(value: Value) -> WindowRule:
-    section = value.section()
-    severity = Severity(section.required("severity").choice(*Severity))
-    budget_value, long, short = (section.required(key) for key in ("budget", "long", "short"))
-    section.close()
-    budget = budget_value.number("a share of the budget such as 0.02")
-    if not 0 < budget <= 1:
-        raise budget_value.error("a share of the budget such as 0.02")
-    long_s, short_s = duration_s(long), duration_s(short)
-    if short_s > long_s:
+    share = "a share of the budget such as 0.02"
+    with value.section() as section:
+        severity = section.read("severity", Value.choice, *Severity)
+        budget = section.read("budget", Value.number, share, lambda n: 0 < n <= 1)
+        long, short = section.required("long"), section.required("short")
+    if short.duration_s() > long.duration_s():
         raise short.error(f"at most the long window, {long.text()}")
-    return WindowRule(severity, budget, long_s, short_s)
+    return WindowRule(severity, budget, long.duration_s(), short.duration_s())
 
 
-def _scale(value: Value | None) -> Fraction | None:
-    if value is None:
-        return None
-    scale = value.number("a fraction such as 1/60")
-    if not 0 < scale <= 1:
-        raise value.error("above 0 and at most 1, such as 1/60")
-    return scale
-
-
-def _whole(value: Value) -> int:
-    number = value.number("a whole number of at least 1")
-    if number.denominator != 1 or number < 1:
-        raise value.error("a whole number of at least 1")
-    return int(number)
-
-
-def _confidence(value: Value) -> Fraction:
-    confidence = value.number("a fraction such as 0.95")
-    if not Fraction(1, 2) <= confidence < 1:
-        raise value.error("a fraction from 0.5 to below 1, such as 0.95")
-    return confidence
+def _scale(value: Value) -> Fraction:
+    return value.number("above 0 and at most 1, such as 1/60", lambda n: 0 < n <= 1)
 
 
 def _no_data(value: Value) -> Fraction:
-    return Fraction(0) if value.text() == "never" else duration_s(value)
+    return Fraction(0) if value.text() == "never" else value.duration_s()

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
-from evenkeel.durations import parse_duration_s
-from evenkeel.errors import ConfigurationError
 from evenkeel.slo.calendar import Calendar, CalendarUnit
 from evenkeel.slo.file_select import read_grouping, read_selection, read_statuses
 from evenkeel.slo.model import (
@@ -42,7 +40,8 @@ class Objective:
     target: Fraction
     threshold: Value | None
     slicing: Slicing | None
-    is_strict: bool = False
+    is_strict: bool
+    title: Value | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,61 +52,52 @@ class Period:
     calendar: Calendar | None = None
 
 
-def read_objective(element: Value, method_value: Value | None) -> Objective:
+def read_objective(element: Value, method: Method) -> Objective:
     """Return one element of `objectives`.
 
     Raises:
         ConfigurationError: If its target is no fraction, or what it says of time slices does not
             fit the budgeting method.
     """
-    section = element.section()
-    for name in ("displayName", "indicator", "indicatorRef", "ratioMetrics"):
-        section.optional(name)
-    target = _read_target(section)
-    op, threshold = section.optional("op"), section.optional("value")
-    slice_target, window = (
-        section.optional("timeSliceTarget"),
-        section.optional("timeSliceWindow"),
-    )
-    section.close()
-    if op is not None:
-        op.choice(*OPERATORS)
-    is_strict = op is not None and op.text() == "lt"
-    method = Method.OCCURRENCES if method_value is None else Method(method_value.choice(*Method))
+    with element.section() as section:
+        for name in ("indicator", "indicatorRef", "ratioMetrics"):
+            section.optional(name)
+        title = section.optional("displayName")
+        target, threshold = _read_target(section), section.optional("value")
+        op = section.read_or("op", "lte", Value.choice, *OPERATORS)
+        slice_target, length = (
+            section.optional(name) for name in ("timeSliceTarget", "timeSliceWindow")
+        )
+    slicing = None
     if method is Method.OCCURRENCES:
-        for value in (slice_target, window):
+        for value in (slice_target, length):
             if value is not None:
                 raise value.complaint(f"{value.name} belongs to a budgetingMethod of time slices")
-        return Objective(target, threshold, None, is_strict)
-    length_s = Fraction(60) if window is None else duration_s(window)
-    if method is Method.RATIO_TIMESLICES:
-        if slice_target is not None:
+    else:
+        if method is Method.RATIO_TIMESLICES and slice_target is not None:
             raise slice_target.complaint("timeSliceTarget belongs to Timeslices: here ratios count")
-        return Objective(target, threshold, Slicing(method, length_s), is_strict)
-    if slice_target is None:
-        raise element.complaint(f"Timeslices needs {element.name}.timeSliceTarget")
-    slicing = Slicing(method, length_s, _fraction(slice_target))
-    return Objective(target, threshold, slicing, is_strict)
+        if method is Method.TIMESLICES and slice_target is None:
+            raise element.complaint(f"Timeslices needs {element.name}.timeSliceTarget")
+        slicing = Slicing(
+            method,
+            Fraction(60) if length is None else length.duration_s(),
+            None if slice_target is None else _fraction(slice_target),
+        )
+    return Objective(target, threshold, slicing, op == "lt", title)
 
 
 def _read_target(section: Section) -> Fraction:
     percent = section.optional("targetPercent")
     if percent is None:
-        return _fraction(section.required("target"))
-    number = percent.number("a percentage such as 99.5")
-    if not 0 < number < 100:
-        raise percent.error("a percentage such as 99.5")
-    target = section.optional("target")
-    if target is not None and _fraction(target) != number / 100:
+        return section.read("target", _fraction)
+    target = percent.number("a percentage such as 99.5", lambda n: 0 < n < 100) / 100
+    if section.read_or("target", target, _fraction) != target:
         raise percent.complaint("target and targetPercent differ; give one")
-    return number / 100
+    return target
 
 
 def _fraction(value: Value) -> Fraction:
-    fraction = value.number("a fraction such as 0.995")
-    if not 0 < fraction < 1:
-        raise value.error("a fraction such as 0.995")
-    return fraction
+    return value.number("a fraction such as 0.995", lambda n: 0 < n < 1)
 
 
 def read_indicator(
@@ -123,50 +113,43 @@ def read_indicator(
     Raises:
         ConfigurationError: On an unknown metric, a threshold too many or too few.
     """
-    section = _unwrapped(value).section()
-    composite, limits, metric_value = (
-        section.optional(key) for key in ("composite", "all", "metric")
-    )
-    given = [v for v in (composite, limits, metric_value) if v is not None]
-    if len(given) != 1:
-        raise section.value.complaint("give one of metric, all and composite")
-    if threshold is not None and (composite is not None or limits is not None):
-        raise threshold.complaint("value belongs to a single metric, not to all or composite")
-    group_by, most = section.optional("groupBy"), section.optional("maxGroups")
-    if composite is not None:
-        section.close()
-        members = _read_members(composite, others)
-        grouping = read_grouping(group_by, most, ())
-        return Indicator(Metric.COMPOSITE, None, members=members, grouping=grouping)
-    if limits is not None:
-        metric, threshold_s, joint = Metric.JOINT, None, _read_limits(limits)
-    else:
-        metric = Metric(given[0].choice(*_WRITTEN_METRICS))
-        threshold_s, joint = _read_threshold(metric, given[0], threshold), {}
-    columns = EVAL_SELECTOR_COLUMNS if metric is Metric.EVAL_PASS else SELECTOR_COLUMNS
-    select, filters = read_selection(section.optional("select"), columns)
-    statuses_value = section.optional("httpStatus")
-    # Tokens of a request that failed were drafted and cached like any other.
-    usual = Treatment.MEASURED if metric in TOKEN_RATIOS else Treatment.BAD
-    error, aborted, shed = (_treatment(section.optional(k), usual) for k in _TREATED)
-    section.close()
-    if metric is Metric.EVAL_PASS and (filters or statuses_value or group_by):
-        raise section.value.complaint(
+    value = _unwrapped(value)
+    with value.section() as section:
+        composite, limits, single = (
+            section.optional(name) for name in ("composite", "all", "metric")
+        )
+        given = [each for each in (composite, limits, single) if each is not None]
+        if len(given) != 1:
+            raise value.complaint("give one of metric, all and composite")
+        if threshold is not None and single is None:
+            raise threshold.complaint("value belongs to a single metric, not to all or composite")
+        group_by, most = section.optional("groupBy"), section.optional("maxGroups")
+        if composite is not None:
+            members = _read_members(composite, others)
+            grouping = read_grouping(group_by, most, ())
+            return Indicator(Metric.COMPOSITE, None, members=members, grouping=grouping)
+        metric = Metric.JOINT if single is None else single.choice(*_WRITTEN_METRICS)
+        columns = EVAL_SELECTOR_COLUMNS if metric is Metric.EVAL_PASS else SELECTOR_COLUMNS
+        select, filters = read_selection(section.optional("select"), columns)
+        # Tokens of a request that failed were drafted and cached like any other.
+        usual = Treatment.MEASURED if metric in TOKEN_RATIOS else Treatment.BAD
+        indicator = Indicator(
+            metric,
+            None if single is None else _read_threshold(metric, single, threshold),
+            select,
+            section.read_or("error", usual, Value.choice, *Treatment),
+            section.read_or("aborted", usual, Value.choice, *Treatment),
+            section.read_or("shed", usual, Value.choice, *Treatment),
+            {} if limits is None else _read_limits(limits),
+            filters=filters,
+            statuses=read_statuses(section.optional("httpStatus")),
+            grouping=read_grouping(group_by, most, tuple(select)),
+        )
+    if metric is Metric.EVAL_PASS and (filters or indicator.statuses or group_by):
+        raise value.complaint(
             "eval_pass selects single values; its answers have no httpStatus and no groups"
         )
-    return Indicator(
-        metric, threshold_s, select, error, aborted, shed, joint,
-        filters=filters,
-        statuses=read_statuses(statuses_value),
-        grouping=read_grouping(group_by, most, tuple(select)),
-    )  # fmt: skip
-
-
-_TREATED = ("error", "aborted", "shed")
-
-
-def _treatment(value: Value | None, usual: Treatment) -> Treatment:
-    return usual if value is None else Treatment(value.choice(*Treatment))
+    return indicator
 
 
 def _unwrapped(value: Value) -> Value:
@@ -197,50 +180,45 @@ def _read_threshold(metric: Metric, at: Value, threshold: Value | None) -> float
 
 
 def _seconds(value: Value) -> float:
-    seconds = value.number("seconds such as 0.5")
-    if seconds <= 0:
-        raise value.error("seconds such as 0.5")
-    return float(seconds)
+    return float(value.number("seconds such as 0.5", lambda n: n > 0))
 
 
 def _read_limits(value: Value) -> dict[Metric, float]:
-    section = value.section()
-    limits = {
-        metric: _seconds(limit)
-        for metric in DURATIONS
-        if (limit := section.optional(metric.value)) is not None
-    }
-    section.close()
+    with value.section() as section:
+        read = {metric: section.read_or(metric.value, None, _seconds) for metric in DURATIONS}
+    limits = {metric: limit for metric, limit in read.items() if limit is not None}
     if not limits:
         raise value.complaint(f"all is empty; name some of {', '.join(DURATIONS)}")
     return limits
 
 
 def _read_members(value: Value, others: Mapping[str, Indicator]) -> tuple[Member, ...]:
-    members = []
-    for element in value.items():
-        section = element.section()
-        written, weight_value = section.optional("indicator"), section.optional("weight")
-        threshold = section.optional("value")
+    members = value.each(lambda element: _read_member(element, others))
+    if len(members) < 2:
+        raise value.complaint("a composite has at least two members")
+    return members
+
+
+def _read_member(element: Value, others: Mapping[str, Indicator]) -> Member:
+    with element.section() as section:
+        written, threshold = section.optional("indicator"), section.optional("value")
+        weight = section.read_or(
+            "weight",
+            Fraction(1),
+            Value.number,
+            "a weight from 0.000001 to 1000000",
+            lambda n: Fraction(1, 10**6) <= n <= 10**6,
+        )
         if written is None:
             name = section.required("slo")
             found = others.get(name.text())
             if found is None or found.members or threshold is not None:
                 raise name.error("the name of a plain SLO further up in the file")
-            indicator = replace(found, grouping=None)
-        else:
-            indicator = read_indicator(written, threshold, {})
-            if indicator.grouping is not None:
-                raise written.complaint("groupBy belongs to the composite, not to a member")
-        section.close()
-        expected = "a weight from 0.000001 to 1000000"
-        weight = Fraction(1) if weight_value is None else weight_value.number(expected)
-        if weight_value is not None and not Fraction(1, 10**6) <= weight <= 10**6:
-            raise weight_value.error(expected)
-        members.append(Member(indicator, weight))
-    if len(members) < 2:
-        raise value.complaint("a composite has at least two members")
-    return tuple(members)
+            return Member(replace(found, grouping=None), weight)
+        indicator = read_indicator(written, threshold, {})
+        if indicator.grouping is not None:
+            raise written.complaint("groupBy belongs to the composite, not to a member")
+        return Member(indicator, weight)
 
 
 def read_period(value: Value) -> Period:
@@ -252,64 +230,46 @@ def read_period(value: Value) -> Period:
     elements = list(value.items())
     if len(elements) != 1:
         raise value.complaint(f"timeWindow has {len(elements)} elements, expected one")
-    section = elements[0].section()
-    calendar_value, rolling = section.optional("calendar"), section.optional("isRolling")
-    unit, count = section.optional("unit"), section.optional("count")
-    duration = section.required("duration") if unit is None else None
-    section.close()
-    is_rolling = calendar_value is None
-    if rolling is not None:
-        is_rolling = rolling.choice("true", "false") == "true"
-        if not is_rolling and calendar_value is None:
-            raise rolling.complaint("a period that is not rolling needs calendar.timeZone")
-    at, (number, letter) = _length(duration, unit, count)
-    if is_rolling:
-        if calendar_value is not None:
-            raise calendar_value.complaint("a rolling period has no calendar")
+    with elements[0].section() as section:
+        calendar_value, rolling = section.optional("calendar"), section.optional("isRolling")
+        unit, number = section.optional("unit"), section.read_or("count", 1, _whole)
+        at = section.required("duration") if unit is None else unit
+    is_rolling = calendar_value is None if rolling is None else rolling.flag()
+    if rolling is not None and not is_rolling and calendar_value is None:
+        raise rolling.complaint("a period that is not rolling needs calendar.timeZone")
+    if is_rolling and calendar_value is not None:
+        raise calendar_value.complaint("a rolling period has no calendar")
+    if unit is None:
+        match = _LENGTH.fullmatch(at.text())
+        number, letter = (int(match[1]), match[2]) if match else (0, "")
+    else:
+        letter = _V1ALPHA_UNITS.get(unit.text().capitalize(), "")
+        if not letter:
+            raise unit.error(" or ".join(_V1ALPHA_UNITS))
+    if calendar_value is not None:
+        calendar = _read_calendar(at, number, letter, calendar_value)
+        period = Period(calendar.nominal_s, calendar)
+    elif number and letter not in _SECONDS:
         # Months and longer roll by their nominal length.
-        is_calendar_unit = letter in (CalendarUnit.MONTH, CalendarUnit.QUARTER, CalendarUnit.YEAR)
-        nominal = Calendar(CalendarUnit(letter), ZoneInfo("UTC")) if is_calendar_unit else None
-        period_s = duration_s(at) if nominal is None and unit is None else Fraction(0)
-        if nominal is not None:
-            period_s = nominal.nominal_s * number
-        elif unit is not None:
-            period_s = Fraction(_V1ALPHA_SECONDS[letter] * number)
-        if period_s > 400 * 86400:
-            raise at.error("at most 400d")
-        return Period(period_s)
-    assert calendar_value is not None
-    calendar = _read_calendar(at, number, letter, calendar_value)
-    if calendar.nominal_s > 400 * 86400:
+        period = Period(Calendar(CalendarUnit(letter), ZoneInfo("UTC"), number).nominal_s)
+    else:
+        period = Period(Fraction(_SECONDS[letter] * number) if number else at.duration_s())
+    if period.length_s > 400 * 86400:
         raise at.error("at most 400d")
-    return Period(calendar.nominal_s, calendar)
+    return period
 
 
-# What v1alpha writes in words, as OpenSLO v1's letters.
+# What v1alpha writes in words, as OpenSLO v1's letters; two spellings are found, Day and day.
 _V1ALPHA_UNITS = {
     "Second": "s", "Minute": "m", "Hour": "h", "Day": "d", "Week": "w", "Month": "M",
     "Quarter": "Q", "Year": "Y",
 }  # fmt: skip
-_V1ALPHA_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
 _LENGTH = re.compile(r"(\d{1,4})([dwMQYm])", re.ASCII)
 
 
-def _length(
-    duration: Value | None, unit: Value | None, count: Value | None
-) -> tuple[Value, tuple[int, str]]:
-    """Return the value that says the length, how many units it has, and the unit's letter."""
-    if duration is not None:
-        match = _LENGTH.fullmatch(duration.text())
-        return duration, (int(match[1]), match[2]) if match and int(match[1]) else (0, "")
-    assert unit is not None
-    number = Fraction(1) if count is None else count.number("a whole number such as 30")
-    if number.denominator != 1 or number < 1:
-        assert count is not None
-        raise count.error("a whole number such as 30")
-    # Two spellings are found, Day and day.
-    letter = _V1ALPHA_UNITS.get(unit.text().capitalize())
-    if letter is None:
-        raise unit.error(" or ".join(_V1ALPHA_UNITS))
-    return unit, (int(number), letter)
+def _whole(value: Value) -> int:
+    return int(value.number("a whole number such as 30", lambda n: n.denominator == 1 <= n))
 
 
 def _read_calendar(at: Value, number: int, letter: str, value: Value) -> Calendar:
@@ -319,16 +279,12 @@ def _read_calendar(at: Value, number: int, letter: str, value: Value) -> Calenda
         raise at.error(
             "a calendar period such as " + ", ".join(f"1{unit}" for unit in CalendarUnit)
         )
-    section = value.section()
-    zone, start_value = section.required("timeZone"), section.optional("startTime")
-    section.close()
-    start = None if start_value is None else _start(start_value)
+    with value.section() as section:
+        zone = section.read("timeZone", Value.zone)
+        start = section.read_or("startTime", None, _start)
     if start is None and number > 1:
         raise at.complaint(f"{at.name} is {at.text()}: several units need calendar.startTime")
-    try:
-        return Calendar(CalendarUnit(letter), ZoneInfo(zone.text()), number, start)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise zone.error("an IANA time zone such as Europe/Berlin") from None
+    return Calendar(CalendarUnit(letter), zone, number, start)
 
 
 def _start(value: Value) -> datetime:
@@ -339,15 +295,3 @@ def _start(value: Value) -> datetime:
     if start is None or start.tzinfo is not None or not 1970 <= start.year <= 2200:
         raise value.error("a local time such as 2026-01-01 00:00:00, without a zone")
     return start
-
-
-def duration_s(value: Value) -> Fraction:
-    """Return the seconds of a duration.
-
-    Raises:
-        ConfigurationError: If it is none.
-    """
-    try:
-        return parse_duration_s(value.text())
-    except ConfigurationError:
-        raise value.error("a duration such as 30d, 1h, 5m, 90s or 250ms") from None

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from datetime import time
 from fractions import Fraction
 from pathlib import Path
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file_objective import duration_s
 from evenkeel.slo.mute_time import MuteTime
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType, Secret
 from evenkeel.slo.yaml_source import Value
@@ -31,75 +27,62 @@ GROUPING_THEMSELVES = (
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
-def read_receivers(listed: Value) -> Iterable[Receiver]:
-    """Yield the receivers.
+def read_receivers(listed: Value) -> tuple[Receiver, ...]:
+    """Return the receivers.
 
     Raises:
         ConfigurationError: On a wrong address, a key too few, or a name that comes twice.
     """
-    seen: set[str] = set()
+    receivers: dict[str, Receiver] = {}
     for element in listed.items():
-        receiver = _read_receiver(element, seen)
-        seen.add(receiver.name)
-        yield receiver
+        receiver = _read_receiver(element)
+        if receiver.name in receivers:
+            raise element.complaint(f"receiver {receiver.name!r} comes twice", "name")
+        receivers[receiver.name] = receiver
+    return tuple(receivers.values())
 
 
-def _read_receiver(element: Value, seen: set[str]) -> Receiver:
-    section = element.section()
-    name, kind_value = section.required("name"), section.optional("type")
-    if name.text() in seen:
-        raise name.complaint(f"receiver {name.text()!r} comes twice")
-    kind = (
-        ReceiverType.WEBHOOK
-        if kind_value is None
-        else ReceiverType(kind_value.choice(*ReceiverType))
-    )
-    url, url_from = section.optional("url"), section.optional("urlFrom")
-    if url is not None and url_from is not None:
-        raise url_from.complaint("give url or urlFrom, not both")
-    if url is None and url_from is None and kind not in _USUAL_URLS:
-        url = section.required("url")
-    if url is not None:
-        _check(url, kind)
-    secrets, allow = section.optional("secrets"), section.optional("allowPrivate")
-    severities, repeat = section.optional("severities"), section.optional("repeat")
-    mute_times, group = section.optional("muteTimes"), section.optional("group")
-    sender, recipients = section.optional("from"), section.optional("to")
-    resolved, spelled_otherwise = (
-        section.optional("sendResolved"),
-        section.optional("send_resolved"),
-    )
-    section.close()
-    if resolved is not None and spelled_otherwise is not None:
-        raise resolved.complaint("give sendResolved or send_resolved, not both")
-    resolved = resolved or spelled_otherwise
-    if kind in _KEYED and secrets is None:
-        raise element.complaint(f"receiver {name.text()!r}: {kind} needs secrets")
-    if group is not None and kind in GROUPING_THEMSELVES:
-        raise group.complaint(
-            f"receiver {name.text()!r}: {kind} is told of each alert and groups by itself"
+def _read_receiver(element: Value) -> Receiver:
+    with element.section() as section:
+        name = section.read("name", Value.text)
+        kind = section.read_or("type", ReceiverType.WEBHOOK, Value.choice, *ReceiverType)
+        url, url_from = section.optional("url"), section.optional("urlFrom")
+        resolved, snake = section.optional("sendResolved"), section.optional("send_resolved")
+        group = section.optional("group")
+        if url is not None and url_from is not None:
+            raise url_from.complaint("give url or urlFrom, not both")
+        if url is None and url_from is None and kind not in _USUAL_URLS:
+            url = section.required("url")
+        if url is not None:
+            _check(url, kind)
+        if resolved is not None and snake is not None:
+            raise resolved.complaint("give sendResolved or send_resolved, not both")
+        resolved = resolved or snake
+        receiver = Receiver(
+            name=name,
+            url=_USUAL_URLS.get(kind, "") if url is None else url.text(),
+            type=kind,
+            url_secret=None if url_from is None else _read_secret(url_from),
+            secrets=section.read_or("secrets", (), Value.each, _read_secret),
+            allow_private=section.read_or("allowPrivate", False, Value.flag),
+            severities=section.read_or(
+                "severities", (), Value.each, lambda each: str(each.choice(*Severity))
+            ),
+            repeat_s=section.read_or("repeat", Fraction(0), Value.duration_s),
+            group=None if group is None else _read_grouping(group),
+            mute_times=section.read_or("muteTimes", (), Value.each, read_mute_time),
+            sends_resolved=resolved is None or resolved.flag(),
+            sender=section.read_or("from", "", Value.text),
+            recipients=section.read_or("to", (), Value.texts),
         )
-    if kind is ReceiverType.EMAIL and (sender is None or recipients is None):
-        raise element.complaint(f"receiver {name.text()!r}: email needs from and to")
-    return Receiver(
-        name=name.text(),
-        url=_USUAL_URLS.get(kind, "") if url is None else url.text(),
-        type=kind,
-        url_secret=None if url_from is None else _read_secret(url_from),
-        secrets=() if secrets is None else tuple(_read_secret(s) for s in secrets.items()),
-        allow_private=allow is not None and allow.choice("true", "false") == "true",
-        severities=()
-        if severities is None
-        else tuple(s.choice(*Severity) for s in severities.items()),
-        repeat_s=Fraction(0) if repeat is None else duration_s(repeat),
-        group=None if group is None else _read_grouping(group),
-        mute_times=()
-        if mute_times is None
-        else tuple(read_mute_time(mute) for mute in mute_times.items()),
-        sends_resolved=resolved is None or resolved.choice("true", "false") == "true",
-        sender="" if sender is None else sender.text(),
-        recipients=() if recipients is None else tuple(r.text() for r in recipients.items()),
-    )
+    of = f"receiver {receiver.name!r}: {kind}"
+    if kind in _KEYED and element.at("secrets") is None:
+        raise element.complaint(f"{of} needs secrets")
+    if group is not None and kind in GROUPING_THEMSELVES:
+        raise group.complaint(f"{of} is told of each alert and groups by itself")
+    if kind is ReceiverType.EMAIL and None in (element.at("from"), element.at("to")):
+        raise element.complaint(f"{of} needs from and to")
+    return receiver
 
 
 def _check(url: Value, kind: ReceiverType) -> None:
@@ -107,69 +90,56 @@ def _check(url: Value, kind: ReceiverType) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9]*://.+", url.text()):
             raise url.error("an address that apprise knows, such as ntfy://HOST/TOPIC")
         return
-    if kind is not ReceiverType.EMAIL:
-        check_url(url.text(), url.error("an http or https address with a host"))
-        return
-    parts = urlsplit(url.text())
-    if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
-        raise url.error("smtp://HOST:PORT or smtps://HOST:PORT")
-
-
-def check_url(url: str, error: ConfigurationError) -> None:
-    """Raise `error` unless `url` is an http or https address with a host."""
+    schemes, expected = ("http", "https"), "an http or https address with a host"
+    if kind is ReceiverType.EMAIL:
+        schemes, expected = ("smtp", "smtps"), "smtp://HOST:PORT or smtps://HOST:PORT"
     try:
-        parts = urlsplit(url)
-        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(url.text())
+        is_good = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_good = False
     if not is_good:
-        raise error
+        raise url.error(expected)
 
 
 def _read_secret(value: Value) -> Secret:
-    section = value.section()
-    variable, file = section.optional("env"), section.optional("file")
-    section.close()
+    with value.section() as section:
+        variable = section.read_or("env", None, Value.text)
+        file = section.read_or("file", None, Value.text)
     if (variable is None) == (file is None):
         raise value.complaint("a secret is {env: VARIABLE} or {file: PATH}, never the text itself")
-    if variable is not None:
-        return Secret(variable=variable.text())
-    assert file is not None
-    return Secret(file=Path(file.text()))
+    return Secret(variable, None if file is None else Path(file))
 
 
 def _read_grouping(value: Value) -> AlertGrouping:
-    section = value.section()
-    by, wait, interval = (
-        section.required("by"),
-        section.optional("wait"),
-        section.optional("interval"),
-    )
-    section.close()
-    labels = tuple(label.text() for label in by.items())
-    if not labels or len(set(labels)) < len(labels):
-        raise by.complaint("by lists the labels that make a group, each once, such as [slo]")
-    return AlertGrouping(
-        labels,
-        Fraction(30) if wait is None else duration_s(wait),
-        Fraction(300) if interval is None else duration_s(interval),
-    )
+    with value.section() as section:
+        by = section.required("by")
+        labels = by.texts()
+        if not labels or len(set(labels)) < len(labels):
+            raise by.complaint("by lists the labels that make a group, each once, such as [slo]")
+        return AlertGrouping(
+            labels,
+            section.read_or("wait", Fraction(30), Value.duration_s),
+            section.read_or("interval", Fraction(300), Value.duration_s),
+        )
 
 
 def read_mute_time(value: Value) -> MuteTime:
     """Return a span such as `{days: [sat], from: '22:00', until: '06:00', timeZone: UTC}`."""
-    section = value.section()
-    days, zone = section.optional("days"), section.required("timeZone")
-    from_, until = section.required("from"), section.required("until")
-    section.close()
-    weekdays = range(7) if days is None else [_DAYS.index(d.choice(*_DAYS)) for d in days.items()]
-    try:
-        return MuteTime(tuple(weekdays), _clock(from_), _clock(until), ZoneInfo(zone.text()))
-    except (ZoneInfoNotFoundError, OSError):
-        raise zone.error("an IANA time zone such as Europe/Berlin") from None
+    with value.section() as section:
+        return MuteTime(
+            section.read_or("days", tuple(range(7)), Value.each, _read_day),
+            section.read("from", _read_clock),
+            section.read("until", _read_clock),
+            section.read("timeZone", Value.zone),
+        )
 
 
-def _clock(value: Value) -> time:
+def _read_day(value: Value) -> int:
+    return _DAYS.index(value.choice(*_DAYS))
+
+
+def _read_clock(value: Value) -> time:
     try:
         return time.fromisoformat(value.text())
     except ValueError:

@@ -5,20 +5,19 @@ The keys of the tree and of an inhibition by matchers are those of Alertmanager'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from evenkeel.durations import format_duration
 from evenkeel.errors import ConfigurationError
 from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file_objective import duration_s
 from evenkeel.slo.file_receiver import GROUPING_THEMSELVES, read_mute_time
 from evenkeel.slo.matchers import Matcher, Operator, check_selective, parse_matchers
 from evenkeel.slo.mute_time import MuteTime
 from evenkeel.slo.receiver import AlertGrouping, Receiver, routed_name
 from evenkeel.slo.routing import InhibitRule, Maintenance, Route
-from evenkeel.slo.yaml_source import Section, Value
+from evenkeel.slo.yaml_source import Value
 
 _DEEPEST = 20
 _MOST_ROUTES = 1_000
@@ -35,68 +34,60 @@ def read_time_intervals(listed: Value | None) -> dict[str, tuple[MuteTime, ...]]
     """
     found: dict[str, tuple[MuteTime, ...]] = {}
     for element in () if listed is None else listed.items():
-        section = element.section()
-        name, times = section.required("name"), section.required("times")
-        section.close()
-        if name.text() in found:
-            raise name.complaint(f"time interval {name.text()!r} comes twice")
-        found[name.text()] = tuple(read_mute_time(time) for time in times.items())
+        with element.section() as section:
+            name = section.required("name")
+            if name.text() in found:
+                raise name.complaint(f"time interval {name.text()!r} comes twice")
+            found[name.text()] = section.read("times", Value.each, read_mute_time)
     return found
 
 
-def read_maintenance(listed: Value) -> Iterable[Maintenance]:
-    """Yield the maintenance windows.
+def read_maintenance(element: Value) -> Maintenance:
+    """Return a maintenance window.
 
     Raises:
         ConfigurationError: On matchers of everything, or a window without a time.
     """
-    for element in listed.items():
-        section = element.section()
-        matchers = _matchers(section.required("matchers"))
-        times, comment = section.required("times"), section.optional("comment")
-        section.close()
-        try:
-            check_selective(matchers)
-        except ConfigurationError as error:
-            raise element.complaint(str(error)) from error
-        spans = tuple(read_mute_time(time) for time in times.items())
-        if not spans:
-            raise times.complaint("times is empty")
-        yield Maintenance(matchers, spans, "" if comment is None else comment.text())
+    with element.section() as section:
+        matchers = section.read("matchers", _matchers)
+        spans = section.read("times", Value.each, read_mute_time)
+        comment = section.read_or("comment", "", Value.text)
+    try:
+        check_selective(matchers)
+    except ConfigurationError as error:
+        raise element.complaint(str(error)) from error
+    if not spans:
+        raise element.complaint("times is empty", "times")
+    return Maintenance(matchers, spans, comment)
 
 
-def read_inhibitions(listed: Value) -> Iterable[InhibitRule]:
-    """Yield the inhibitions: by severity within an SLO, or by matchers.
+def read_inhibition(element: Value) -> InhibitRule:
+    """Return an inhibition: by severity within an SLO, or by matchers.
 
     Raises:
         ConfigurationError: On a severity that withholds itself, or matchers that are none.
     """
-    for element in listed.items():
-        section = element.section()
-        source, target = section.optional("source"), section.optional("target")
+    with element.section() as section:
+        source, target, equal = (section.optional(k) for k in ("source", "target", "equal"))
         sources, targets = section.optional("source_matchers"), section.optional("target_matchers")
-        equal = section.optional("equal")
         if sources is not None or targets is not None:
-            rule = InhibitRule(
-                _matchers(section.required("source_matchers") if sources is None else sources),
-                _matchers(section.required("target_matchers") if targets is None else targets),
-                () if equal is None else tuple(label.text() for label in equal.items()),
-            )
             for value in (source, target):
                 if value is not None:
                     raise value.complaint("give source and target, or matchers, not both")
-        else:
-            source = section.required("source") if source is None else source
-            target = section.required("target") if target is None else target
-            rule = by_severity(
-                Severity(source.choice(*Severity)), Severity(target.choice(*Severity))
+            return InhibitRule(
+                _matchers(sources or section.required("source_matchers")),
+                _matchers(targets or section.required("target_matchers")),
+                () if equal is None else equal.texts(),
             )
-            if rule.source == rule.target:
-                raise element.complaint("an alert cannot withhold its own severity")
-            if equal is not None:
-                raise equal.complaint("equal needs source_matchers and target_matchers")
-        section.close()
-        yield rule
+        rule = by_severity(
+            (source or section.required("source")).choice(*Severity),
+            (target or section.required("target")).choice(*Severity),
+        )
+        if rule.source == rule.target:
+            raise element.complaint("an alert cannot withhold its own severity")
+        if equal is not None:
+            raise equal.complaint("equal needs source_matchers and target_matchers")
+        return rule
 
 
 def by_severity(source: Severity, target: Severity) -> InhibitRule:
@@ -112,7 +103,7 @@ def by_severity(source: Severity, target: Severity) -> InhibitRule:
 class _Options:
     """What children inherit; None where the receiver's own holds."""
 
-    receiver: str
+    receiver: Value
     by: tuple[str, ...] | None = None
     wait_s: Fraction = Fraction(30)
     interval_s: Fraction = Fraction(300)
@@ -149,44 +140,34 @@ def _read_route(value: Value, inherited: _Options | None, tree: _Tree, depth: in
     tree.num_routes += 1
     if depth > _DEEPEST or tree.num_routes > _MOST_ROUTES:
         raise value.complaint(f"routes are nested up to {_DEEPEST} deep, {_MOST_ROUTES} in all")
-    section = value.section()
-    matchers, continues = section.optional("matchers"), section.optional("continue")
-    if inherited is None:
-        for unexpected in (matchers, continues):
-            if unexpected is not None:
-                raise unexpected.complaint("the root of the routes takes every alert")
-    options = _read_options(section, inherited, tree)
-    mutes = _times(section.optional("mute_time_intervals"), tree.intervals)
-    active = _times(section.optional("active_time_intervals"), tree.intervals)
-    routes = section.optional("routes")
-    section.close()
-    name = _use(tree, options, mutes, active)
-    return Route(
-        name,
-        () if matchers is None else _matchers(matchers),
-        continues is not None and continues.choice("true", "false") == "true",
-        ()
-        if routes is None
-        else tuple(_read_route(child, options, tree, depth + 1) for child in routes.items()),
-    )
-
-
-def _read_options(section: Section, inherited: _Options | None, tree: _Tree) -> _Options:
-    named = section.required("receiver") if inherited is None else section.optional("receiver")
-    if named is not None and named.text() not in tree.receivers:
-        raise named.complaint(f"the file has no receiver {named.text()!r}")
-    if inherited is None:
-        assert named is not None
-        inherited = _Options(named.text())
-    by, wait = section.optional("group_by"), section.optional("group_wait")
-    interval, repeat = section.optional("group_interval"), section.optional("repeat_interval")
-    return _Options(
-        inherited.receiver if named is None else named.text(),
-        inherited.by if by is None else tuple(label.text() for label in by.items()),
-        inherited.wait_s if wait is None else duration_s(wait),
-        inherited.interval_s if interval is None else duration_s(interval),
-        inherited.repeat_s if repeat is None else duration_s(repeat),
-    )
+    with value.section() as section:
+        matchers, continues = section.optional("matchers"), section.optional("continue")
+        if inherited is None:
+            for unexpected in (matchers, continues):
+                if unexpected is not None:
+                    raise unexpected.complaint("the root of the routes takes every alert")
+            inherited = _Options(section.required("receiver"))
+        options = _Options(
+            section.optional("receiver") or inherited.receiver,
+            section.read_or("group_by", inherited.by, Value.texts),
+            section.read_or("group_wait", inherited.wait_s, Value.duration_s),
+            section.read_or("group_interval", inherited.interval_s, Value.duration_s),
+            section.read_or("repeat_interval", inherited.repeat_s, Value.duration_s),
+        )
+        if options.receiver.text() not in tree.receivers:
+            raise options.receiver.complaint(
+                f"the file has no receiver {options.receiver.text()!r}"
+            )
+        mutes = _times(section.optional("mute_time_intervals"), tree.intervals)
+        active = _times(section.optional("active_time_intervals"), tree.intervals)
+        return Route(
+            _use(tree, options, mutes, active),
+            () if matchers is None else _matchers(matchers),
+            continues is not None and continues.flag(),
+            section.read_or(
+                "routes", (), Value.each, lambda child: _read_route(child, options, tree, depth + 1)
+            ),
+        )
 
 
 def _use(
@@ -196,7 +177,7 @@ def _use(
     active: Mapping[str, tuple[MuteTime, ...]],
 ) -> str:
     """Return the name under which the receiver stands with these options."""
-    own = tree.receivers[options.receiver]
+    own = tree.receivers[options.receiver.text()]
     group = own.group
     if options.by is not None and own.type not in GROUPING_THEMSELVES:
         # All labels: no two alerts are alike, so each is told alone.
@@ -233,6 +214,6 @@ def _times(listed: Value | None, known: TimeIntervals) -> dict[str, tuple[MuteTi
 
 def _matchers(listed: Value) -> tuple[Matcher, ...]:
     try:
-        return parse_matchers([value.text() for value in listed.items()])
+        return parse_matchers(listed.texts())
     except ConfigurationError as error:
         raise listed.complaint(str(error)) from error

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 from evenkeel.slo.arithmetic import Severity
-from evenkeel.slo.file_objective import duration_s
 from evenkeel.slo.file_select import read_select
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.rules import (
@@ -31,87 +31,88 @@ def read_rule(section: Section) -> Rule:
     Raises:
         ConfigurationError: On anything missing, unknown or out of range.
     """
-    metadata, spec_value = section.required("metadata").section(), section.required("spec")
-    name_value, title = metadata.required("name"), metadata.optional("displayName")
-    labels = metadata.optional("labels")
-    section.close()
-    metadata.close()
-    name = name_value.text()
-    if not _NAME.fullmatch(name):
-        raise name_value.error("lower-case letters, digits and dashes, 63 at most")
+    with section, section.required("metadata").section() as metadata:
+        spec_value, name = section.required("spec"), metadata.read("name", _read_name)
+        title = metadata.read_or("displayName", name, Value.text)
+        labels = metadata.read_or("labels", {}, Value.text_by_key)
     section.value.subject = spec_value.subject = f"rule {name!r}"
-    spec = spec_value.section()
-    severity = spec.optional("severity")
-    tests = [spec.optional(kind) for kind in ("threshold", "anomaly", "absence", "gauge")]
-    given = [test for test in tests if test is not None]
-    select = spec.optional("select")
-    pending, keep = spec.optional("for"), spec.optional("keepFiringFor")
-    spec.optional("description")
-    spec.close()
+    with spec_value.section() as spec:
+        severity = spec.read_or("severity", Severity.TICKET, Value.choice, *Severity)
+        given = [each for kind in _TESTS if (each := spec.optional(kind)) is not None]
+        select, pending = (
+            spec.optional("select"),
+            spec.read_or("for", Fraction(0), Value.duration_s),
+        )
+        keep = spec.read_or("keepFiringFor", Fraction(0), Value.duration_s)
+        spec.optional("description")
     if len(given) != 1:
         raise spec_value.complaint("give one of threshold, anomaly, absence and gauge")
     selected = read_select(select, SELECTOR_COLUMNS)
     if select is not None and given[0].name == "gauge" and set(selected) - {"model"}:
         raise select.complaint("a gauge is an engine's: select takes model alone, see where")
-    return Rule(
-        name=name,
-        title=name if title is None else title.text(),
-        severity=Severity.TICKET if severity is None else Severity(severity.choice(*Severity)),
-        test=_read_test(given[0]),
-        select=selected,
-        labels={} if labels is None else labels.section().texts(),
-        pending_s=duration_s(pending) if pending else Fraction(0),
-        keep_firing_s=duration_s(keep) if keep else Fraction(0),
+    with given[0].section() as section:
+        test = _TESTS[given[0].name](section)
+    return Rule(name, title, severity, test, selected, labels, pending, keep)
+
+
+def _read_name(value: Value) -> str:
+    if not _NAME.fullmatch(value.text()):
+        raise value.error("lower-case letters, digits and dashes, 63 at most")
+    return value.text()
+
+
+def _read_absence(section: Section) -> Absence:
+    return Absence(section.read("after", Value.duration_s))
+
+
+def _read_threshold(section: Section) -> Threshold:
+    return Threshold(
+        section.read("measure", Value.choice, *MEASURES, *CACHE_MEASURES),
+        section.read("op", Value.choice, "gt", "lt"),
+        float(section.read("value", Value.number, "a number")),
+        section.read("over", Value.duration_s),
+        int(section.read_or("minRequests", 20, Value.number, "a whole number")),
     )
 
 
-def _read_test(value: Value) -> Test:
-    section = value.section()
-    test: Test
-    if value.name == "absence":
-        test = Absence(duration_s(section.required("after")))
-    elif value.name == "threshold":
-        least = section.optional("minRequests")
-        test = Threshold(
-            section.required("measure").choice(*MEASURES, *CACHE_MEASURES),
-            section.required("op").choice("gt", "lt"),
-            float(section.required("value").number("a number")),
-            duration_s(section.required("over")),
-            20 if least is None else int(least.number("a whole number")),
-        )
-    elif value.name == "gauge":
-        per = section.optional("per")
-        divisor = None if per is None else per.section()
-        test = Gauge(
-            _read_source(section),
-            None if divisor is None else _read_source(divisor),
-            section.required("op").choice("gt", "lt"),
-            float(section.required("value").number("a number")),
-            duration_s(section.required("over")),
-        )
-        if divisor is not None:
-            divisor.close()
-    else:
-        direction = section.optional("direction")
-        over = section.required("over")
-        over_s = duration_s(over)
-        if not 1200 <= over_s <= 43200:
-            raise over.error("20m to 12h: change points are searched in its minutes")
-        recent = section.optional("recent")
-        effect = section.required("minEffect")
-        if effect.number("a ratio such as 0.2") <= 0:
-            raise effect.error("a ratio such as 0.2")
-        test = Anomaly(
-            section.required("measure").choice(*MEASURES),
-            over_s,
-            over_s / 2 if recent is None else duration_s(recent),
-            float(effect.number("a ratio such as 0.2")),
-            "up" if direction is None else direction.choice("up", "down", "any"),
-        )
-    section.close()
-    return test
+def _read_gauge(section: Section) -> Gauge:
+    return Gauge(
+        _read_source(section),
+        section.read_or("per", None, _read_divisor),
+        section.read("op", Value.choice, "gt", "lt"),
+        float(section.read("value", Value.number, "a number")),
+        section.read("over", Value.duration_s),
+    )
+
+
+def _read_divisor(value: Value) -> GaugeSource:
+    with value.section() as section:
+        return _read_source(section)
 
 
 def _read_source(section: Section) -> GaugeSource:
-    metric, where = section.required("metric"), section.optional("where")
-    return GaugeSource(metric.text(), {} if where is None else where.section().texts())
+    return GaugeSource(
+        section.read("metric", Value.text), section.read_or("where", {}, Value.text_by_key)
+    )
+
+
+def _read_anomaly(section: Section) -> Anomaly:
+    over = section.required("over")
+    over_s = over.duration_s()
+    if not 1200 <= over_s <= 43200:
+        raise over.error("20m to 12h: change points are searched in its minutes")
+    return Anomaly(
+        section.read("measure", Value.choice, *MEASURES),
+        over_s,
+        section.read_or("recent", over_s / 2, Value.duration_s),
+        float(section.read("minEffect", Value.number, "a ratio such as 0.2", lambda n: n > 0)),
+        section.read_or("direction", "up", Value.choice, "up", "down", "any"),
+    )
+
+
+_TESTS: dict[str, Callable[[Section], Test]] = {
+    "threshold": _read_threshold,
+    "anomaly": _read_anomaly,
+    "absence": _read_absence,
+    "gauge": _read_gauge,
+}

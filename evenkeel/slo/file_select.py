@@ -46,42 +46,38 @@ def read_selection(
     """
     if value is None:
         return {}, ()
-    section = value.section()
     select: dict[str, str] = {}
     filters: list[Filter] = []
-    for column in columns:
-        wanted = section.optional(column)
-        if wanted is None:
-            continue
-        if wanted.is_list:
+    with value.section() as section:
+        for column in columns:
+            wanted = section.optional(column)
+            if wanted is None:
+                continue
+            if wanted.is_section:
+                filters += _read_conditions(wanted, column)
+                continue
             values = _read_values(wanted)
             if len(values) == 1:
                 select[column] = values[0]
             else:
                 filters.append(_checked(Filter(column, SelectOperator.IN, values), wanted))
-        elif wanted.is_section:
-            filters += _read_conditions(wanted, column)
-        else:
-            select[column] = wanted.text()
-    section.close()
     if len(filters) > MOST_FILTERS:
         raise value.complaint(f"at most {MOST_FILTERS} conditions")
     return select, tuple(filters)
 
 
 def _read_conditions(value: Value, column: str) -> list[Filter]:
-    section = value.section()
-    given = [(test, section.optional(test.value)) for test in SelectOperator]
-    section.close()
     filters = []
-    for test, wanted in given:
-        if wanted is None:
-            continue
-        if test in (SelectOperator.IN, SelectOperator.NOT):
-            values = _read_values(wanted) if wanted.is_list else (wanted.text(),)
-        else:
-            values = (_read_pattern(wanted, column),)
-        filters.append(_checked(Filter(column, test, values), wanted))
+    with value.section() as section:
+        for test in SelectOperator:
+            wanted = section.optional(test.value)
+            if wanted is None:
+                continue
+            if test in (SelectOperator.IN, SelectOperator.NOT):
+                values = _read_values(wanted)
+            else:
+                values = (_read_pattern(wanted, column),)
+            filters.append(_checked(Filter(column, test, values), wanted))
     if not filters:
         raise value.complaint(f"{column} is empty; give {', '.join(SelectOperator)}")
     return filters
@@ -96,7 +92,9 @@ def _checked(given: Filter, value: Value) -> Filter:
 
 
 def _read_values(value: Value) -> tuple[str, ...]:
-    values = tuple(dict.fromkeys(element.text() for element in value.items()))
+    if not value.is_list:
+        return (value.text(),)
+    values = tuple(dict.fromkeys(value.texts()))
     if not values or len(values) > MOST_VALUES or max(map(len, values)) > LONGEST_VALUE:
         raise value.complaint(
             f"{value.name} is a list of 1 to {MOST_VALUES} values, {LONGEST_VALUE} characters each"
@@ -126,7 +124,7 @@ def read_grouping(
             raise most_value.complaint("maxGroups belongs to groupBy")
         return None
     columns: list[str] = []
-    for element in value.items() if value.is_list else (value,):
+    for element in value.listed():
         name = element.choice(*SELECTOR_COLUMNS, *_SHORT_COLUMNS)
         column = _SHORT_COLUMNS.get(name, name)
         if column in columns or column in selected:
@@ -135,9 +133,11 @@ def read_grouping(
         columns.append(column)
     if not columns:
         raise value.complaint(f"groupBy is empty; name some of {', '.join(SELECTOR_COLUMNS)}")
-    most = USUAL_GROUPS if most_value is None else most_value.number("a whole number")
-    if most_value is not None and (not 1 <= most <= MOST_GROUPS or most.denominator != 1):
-        raise most_value.error(f"1 to {MOST_GROUPS}")
+    if most_value is None:
+        return Grouping(tuple(columns), USUAL_GROUPS)
+    most = most_value.number(
+        f"1 to {MOST_GROUPS}", lambda n: n.denominator == 1 <= n <= MOST_GROUPS
+    )
     return Grouping(tuple(columns), int(most))
 
 
@@ -149,15 +149,12 @@ def read_statuses(value: Value | None) -> tuple[StatusRange, ...]:
     """
     if value is None:
         return ()
-    section = value.section()
-    given = [(treatment, section.optional(treatment.value)) for treatment in Treatment]
-    section.close()
-    ranges = [
-        _read_range(element, treatment)
-        for treatment, codes in given
-        if codes is not None
-        for element in (codes.items() if codes.is_list else (codes,))
-    ]
+    with value.section() as section:
+        ranges = [
+            _read_range(element, treatment)
+            for treatment in Treatment
+            for element in section.read_or(treatment.value, (), Value.listed)
+        ]
     if not ranges:
         raise value.complaint(f"httpStatus is empty; give {', '.join(Treatment)}")
     try:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from evenkeel.slo.budget_policy import OWN_LABELS
 from evenkeel.slo.file import read_slo_file
 from evenkeel.slo.openslo import dump_documents, openslo_file
 from evenkeel.slo.yaml_source import Value, read_documents
@@ -26,9 +27,6 @@ _VLLM_METRICS = {
 _SERIES = re.compile(r"([a-zA-Z_:][\w:]*?)_(?:bucket|count)\{([^{}]*)\}")
 _MATCHER = re.compile(r'\s*(\w+)\s*=\s*"([^"\\]*)"\s*')
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
-
-
-_OWN_LABELS = ("alertname", "slo", "severity", "service")
 
 
 def imported_file(path: Path) -> tuple[str, tuple[str, ...], int]:
@@ -62,7 +60,7 @@ def _without_our_labels(document: dict[str, Any]) -> Iterator[str]:
     """Take labels that every alert has of its own out of a document; yield a note of each."""
     metadata = document["metadata"]
     labels: dict[str, str] = metadata.get("labels", {})
-    for name in [name for name in labels if name in _OWN_LABELS]:
+    for name in [name for name in labels if name in OWN_LABELS]:
         value = labels.pop(name)
         # The service is said once more beside.
         if name != "service" or value != document["spec"].get("service", value):
@@ -145,8 +143,8 @@ def _sloth(spec: Value) -> Iterator[dict[str, Any]]:
         else:
             raise sli.complaint("sli has none of events, raw and plugin")
         all_labels = {
-            **(labels.section().texts() if labels is not None else {}),
-            **(own.section().texts() if own is not None else {}),
+            **(labels.text_by_key() if labels is not None else {}),
+            **(own.text_by_key() if own is not None else {}),
         }
         yield _document(
             name=_as_name(f"{service}-{name}"),
@@ -168,7 +166,7 @@ def _pyrra(value: Value) -> dict[str, Any]:
     spec = spec_value.section()
     indicator = spec.required("indicator")
     labels = metadata.at("labels")
-    written = {} if labels is None else labels.section().texts()
+    written = {} if labels is None else labels.text_by_key()
     objective: dict[str, Any] = {}
     ours = _ours(indicator)
     if ours is not None:
@@ -261,10 +259,7 @@ def _source(kind: str, spec: object) -> dict[str, Any]:
 
 
 def _percent(value: Value) -> Fraction:
-    percent = value.number("a percentage such as 99.9")
-    if not 0 < percent < 100:
-        raise value.error("a percentage such as 99.9")
-    return percent / 100
+    return value.number("a percentage such as 99.9", lambda n: 0 < n < 100) / 100
 
 
 def _as_name(text: str) -> str:

@@ -1,8 +1,4 @@
-"""Judges many SLOs over the same rows at once, in vectors.
-
-`slo_rows` reads each request once; the view `slo_judged` says the same in SQL, for evidence and
-reports, and a test holds the two against each other.
-"""
+"""Judges many SLOs over the same rows at once, in vectors: `slo_rows` reads each request once."""
 
 from __future__ import annotations
 
@@ -14,13 +10,20 @@ import numpy as np
 import re2
 from numpy.typing import NDArray
 
-from evenkeel.slo.model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Treatment
-from evenkeel.slo.query import STATUS_KINDS, CountedIndicator, Span, status_ranges
+from evenkeel.slo.good_events import (
+    TOKEN_COLUMNS,
+    is_known,
+    is_treated,
+    judge_durations,
+    treatments_of_endings,
+)
+from evenkeel.slo.model import DURATIONS, SELECTOR_COLUMNS, Indicator, Treatment
+from evenkeel.slo.query import CountedIndicator, Span, status_ranges
 from evenkeel.slo.selection import MOST_STATUS, Filter
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-_NUMBERS = (*(m.value for m in DURATIONS), "drafted", "accepted", "input", "cached", "weight")
+_NUMBERS = (*DURATIONS, *(each for pair in TOKEN_COLUMNS.values() for each in pair), "weight")
 # What one read has room for: the length of `matched` is one byte of 7 bits.
 MOST_PATTERNS = 127
 # Selections are kept up to so many times the rows; others are made anew.
@@ -90,7 +93,7 @@ def matched_sql(patterns: Sequence[Pattern], quote: Callable[[str], str]) -> str
         f"ifNull(match(requests.{column}, {quote(pattern)}), {int(bool(re2.search(pattern, '')))})"
         for column, pattern in patterns
     ]
-    return f"[{', '.join(found)}]"
+    return f"CAST([{', '.join(found)}], 'Array(UInt8)')"
 
 
 def read_together(parts: Sequence[CountedIndicator]) -> list[list[int]]:
@@ -214,58 +217,34 @@ def judge(
     indicator: Indicator, columns: Mapping[str, NDArray[np.generic]]
 ) -> tuple[Floats, Floats]:
     """Return what each row weighs as a valid and as a bad event; 0 where it is none."""
-    # The last: what the caller got wrong is nobody's event.
-    treatments = (
-        Treatment.MEASURED, indicator.error, indicator.aborted, indicator.shed, Treatment.EXCLUDED,
-    )  # fmt: skip
+    treatments = treatments_of_endings(indicator)
     ending = columns["ending"].astype(np.int64)
-    is_bad = np.array([t is Treatment.BAD for t in treatments])[ending]
-    is_in = np.array([t is not Treatment.EXCLUDED for t in treatments])[ending]
+    is_bad = np.array([each is Treatment.BAD for each in treatments])[ending]
+    is_out = np.array([each is Treatment.EXCLUDED for each in treatments])[ending]
     if indicator.statuses:
-        kind = _status_kinds(indicator)[columns["http_status"].astype(np.int64)]
-        is_bad = np.where(kind > 0, kind == STATUS_KINDS[Treatment.BAD], is_bad)
-        is_in = np.where(kind > 0, kind != STATUS_KINDS[Treatment.EXCLUDED], is_in)
+        by_status = _status_treatments(indicator)[columns["http_status"].astype(np.int64)]
+        is_bad = is_treated(Treatment.BAD, is_bad, by_status)
+        is_out = is_treated(Treatment.EXCLUDED, is_out, by_status)
     number = {name: columns[name].astype(np.float64, copy=False) for name in _NUMBERS}
     weight = number["weight"]
-    if indicator.metric in (Metric.ACCEPTANCE, Metric.CACHE_HIT):
-        whole, part = (
-            ("drafted", "accepted")
-            if indicator.metric is Metric.ACCEPTANCE
-            else (
-                "input",
-                "cached",
-            )
-        )
-        is_valid = is_in & (number[whole] > 0) & ~np.isnan(number[part])
-        total = np.where(is_valid, weight * number[whole], 0.0)
-        share = np.minimum(number[part], number[whole])
-        missed = np.where(is_valid, weight * (number[whole] - share), 0.0)
+    if indicator.metric in TOKEN_COLUMNS:
+        num, num_good = (number[column] for column in TOKEN_COLUMNS[indicator.metric])
+        is_valid = ~is_out & (num > 0) & is_known(num_good)
+        total = np.where(is_valid, weight * num, 0.0)
+        missed = np.where(is_valid, weight * (num - np.minimum(num_good, num)), 0.0)
         return total, np.where(is_bad, total, missed)
-    is_missed, is_judged = _judge_durations(indicator, number, ending)
-    is_valid = is_in & (is_bad | is_judged)
+    is_valid = ~is_out
+    if indicator.judged:
+        durations = {metric: number[metric] for metric in DURATIONS}
+        is_missed, is_judged = judge_durations(durations, indicator.judged, ending > 0)
+        is_valid &= is_bad | is_judged
+        is_bad = is_bad | is_missed
     total = np.where(is_valid, weight, 0.0)
-    return total, np.where(is_bad | is_missed, total, 0.0)
+    return total, np.where(is_bad, total, 0.0)
 
 
-def _status_kinds(indicator: Indicator) -> NDArray[np.uint8]:
-    kinds = np.zeros(MOST_STATUS + 1, dtype=np.uint8)
-    for first, last, kind in status_ranges(indicator):
-        kinds[first : last + 1] = kind
-    return kinds
-
-
-def _judge_durations(
-    indicator: Indicator, number: Mapping[str, Floats], ending: NDArray[np.int64]
-) -> tuple[Bools, Bools]:
-    limits = indicator.judged
-    is_missed = np.zeros(len(ending), dtype=bool)
-    is_judged = np.full(len(ending), not limits)
-    for metric, limit in limits.items():
-        value = number[metric.value]
-        if metric is Metric.TTFT:
-            # Without a first token, a request that lasted longer than the limit has missed it.
-            waited = np.isnan(value) & (ending > 0) & (number["e2e"] > limit)
-            value = np.where(waited, number["e2e"], value)
-        is_missed |= value > limit
-        is_judged |= ~np.isnan(value)
-    return is_missed, is_judged
+def _status_treatments(indicator: Indicator) -> NDArray[np.uint8]:
+    numbers = np.zeros(MOST_STATUS + 1, dtype=np.uint8)
+    for first, last, number in status_ranges(indicator):
+        numbers[first : last + 1] = number
+    return numbers

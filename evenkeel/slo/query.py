@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 
+from evenkeel.slo.good_events import TREATMENT_NUMBERS
 from evenkeel.slo.model import (
     DURATIONS,
     EVAL_SELECTOR_COLUMNS,
@@ -19,10 +20,6 @@ from evenkeel.slo.model import (
 
 # A request that takes longer is not seen by a query that reads its end; see slo_judged.
 MAX_REQUEST_NS = 3600 * 10**9
-
-
-# 0 is a status that no range has.
-STATUS_KINDS = {Treatment.MEASURED: 1, Treatment.BAD: 2, Treatment.EXCLUDED: 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +98,7 @@ def _flat_statuses(indicators: Sequence[Indicator]) -> dict[str, object]:
         "status_slo": [place for place, _ in found],
         "status_first": [each.first for _, each in found],
         "status_last": [each.last for _, each in found],
-        "status_kind": [STATUS_KINDS[Treatment(each.treatment)] for _, each in found],
+        "status_kind": [TREATMENT_NUMBERS[Treatment(each.treatment)] for _, each in found],
     }
 
 
@@ -111,9 +108,9 @@ def filter_parameters(indicator: Indicator) -> dict[str, object]:
 
 
 def status_ranges(indicator: Indicator) -> list[list[int]]:
-    """Return how HTTP statuses count, each as [first, last, kind]; STATUS_KINDS says which."""
+    """Return how HTTP statuses count, each as [first, last, TREATMENT_NUMBERS]."""
     return [
-        [each.first, each.last, STATUS_KINDS[Treatment(each.treatment)]]
+        [each.first, each.last, TREATMENT_NUMBERS[Treatment(each.treatment)]]
         for each in indicator.statuses
     ]
 

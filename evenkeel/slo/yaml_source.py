@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
 
+from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError, first_line
 
 _MAX_BYTES = 1 << 20
@@ -22,6 +24,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # Counted as a reader meets them: what an alias repeats counts again.
 _MAX_NODES = 100_000
 _MAX_DEPTH = 64
+Word = TypeVar("Word", bound=str)
+Result = TypeVar("Result")
+Default = TypeVar("Default")
+P = ParamSpec("P")
 # A decimal, or a ratio that holds any of these; an exponent of nine digits would be worked out in
 # full.
 _NUMBER = re.compile(
@@ -46,11 +52,12 @@ class Value:
         """Return the error «name is value, expected …»."""
         return self.complaint(f"{self.name} is {self._shown()}, expected {expected}")
 
-    def complaint(self, message: str) -> ConfigurationError:
-        """Return an error that ends with this value's file and line."""
+    def complaint(self, message: str, key: str | None = None) -> ConfigurationError:
+        """Return an error that ends with the file and the line of this value, or of a key in it."""
         prefix = f"{self.subject}: " if self.subject else ""
+        place = self if key is None else self.at(key) or self
         return ConfigurationError(
-            f"{prefix}{message} ({self.path}:{self.node.start_mark.line + 1})"
+            f"{prefix}{message} ({self.path}:{place.node.start_mark.line + 1})"
         )
 
     def text(self) -> str:
@@ -59,20 +66,63 @@ class Value:
             raise self.error("text")
         return str(self.node.value)
 
-    def number(self, expected: str) -> Fraction:
+    def number(
+        self, expected: str, is_good: Callable[[Fraction], bool] = lambda _: True
+    ) -> Fraction:
         """Return a number exactly as written; `expected` says which in the error."""
         try:
             if isinstance(self.node, yaml.ScalarNode) and _NUMBER.fullmatch(self.node.value):
-                return Fraction(self.node.value)
+                number = Fraction(self.node.value)
+                if is_good(number):
+                    return number
         except ZeroDivisionError:
             pass
         raise self.error(expected)
 
-    def choice(self, *allowed: str) -> str:
-        """Return one of the allowed words."""
-        if isinstance(self.node, yaml.ScalarNode) and self.node.value in allowed:
-            return str(self.node.value)
+    def duration_s(self) -> Fraction:
+        """Return the seconds of a duration."""
+        try:
+            return parse_duration_s(self.text())
+        except ConfigurationError:
+            raise self.error("a duration such as 30d, 1h, 5m, 90s or 250ms") from None
+
+    def zone(self) -> ZoneInfo:
+        """Return a time zone by its name."""
+        try:
+            return ZoneInfo(self.text())
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise self.error("an IANA time zone such as Europe/Berlin") from None
+
+    def choice(self, *allowed: Word) -> Word:
+        """Return one of the allowed words, or the member of an enumeration that is written so."""
+        for word in allowed:
+            if word == self.node.value:
+                return word
         raise self.error(" or ".join(allowed))
+
+    def flag(self) -> bool:
+        """Return whether this is true, not false."""
+        return self.choice("true", "false") == "true"
+
+    def listed(self) -> list[Value]:
+        """Return the elements of a list, or this as the only one."""
+        return list(self.items()) if self.is_list else [self]
+
+    def texts(self) -> tuple[str, ...]:
+        """Return a list of texts."""
+        return self.each(Value.text)
+
+    def each(self, read: Callable[[Value], Result]) -> tuple[Result, ...]:
+        """Return a list, each element as `read` returns it."""
+        return tuple(read(element) for element in self.items())
+
+    def by_key(self) -> dict[str, Value]:
+        """Return everything in a mapping."""
+        return self.section().left
+
+    def text_by_key(self) -> dict[str, str]:
+        """Return a mapping with text under every key."""
+        return {name: value.text() for name, value in self.by_key().items()}
 
     def items(self) -> Iterator[Value]:
         """Yield the elements of a list."""
@@ -158,37 +208,51 @@ class Value:
 
 
 class Section:
-    """A mapping whose keys are taken one by one; `close` refuses those that nobody took.
+    """A mapping whose keys are taken one by one; at the end of a `with`, one left is refused.
 
     Raises:
         ConfigurationError: If the value is no mapping or a key comes twice.
     """
 
     def __init__(self, value: Value) -> None:
-        if not isinstance(value.node, yaml.MappingNode):
+        if not value.is_section:
             raise value.error("a mapping")
         self.value = value
-        self._left: dict[str, Value] = {}
-        self._known: list[str] = []
+        self.left: dict[str, Value] = {}
+        # In the order of the messages; a key may be taken at a second try.
+        self._known: dict[str, None] = {}
         for key, node in value.node.value:
             name = str(key.value)
-            child = Value(node, value.path, name, value.subject)
             at_key = Value(key, value.path, name, value.subject)
             if not isinstance(key, yaml.ScalarNode):
                 raise at_key.complaint("a key must be a word")
-            if name in self._left:
+            if name in self.left:
                 raise at_key.complaint(f"{name} comes twice")
-            self._left[name] = child
+            self.left[name] = Value(node, value.path, name, value.subject)
 
-    @property
-    def names(self) -> list[str]:
-        """The keys that nobody took yet."""
-        return list(self._left)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+
+    def close(self) -> None:
+        """Refuse what nobody took.
+
+        Raises:
+            ConfigurationError: If a key is left; names the ones that exist.
+        """
+        for name, value in self.left.items():
+            value.subject = self.value.subject
+            raise value.complaint(
+                f"{name} is not a key of {self.value.name}; known: {', '.join(self._known)}"
+            )
 
     def optional(self, name: str) -> Value | None:
         """Take a key that may be absent."""
-        self._known.append(name)
-        return self._left.pop(name, None)
+        self._known[name] = None
+        return self.left.pop(name, None)
 
     def required(self, name: str) -> Value:
         """Take a key that must be there."""
@@ -197,29 +261,27 @@ class Section:
             raise self.value.complaint(f"{name} is missing from {self.value.name}")
         return value
 
-    def texts(self) -> dict[str, str]:
-        """Take every key, each with text."""
-        taken = {name: value.text() for name, value in self._left.items()}
-        self._left.clear()
-        return taken
+    def read(
+        self,
+        name: str,
+        read: Callable[Concatenate[Value, P], Result],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> Result:
+        """Take a key that must be there, as `read` returns it."""
+        return read(self.required(name), *args, **named)
 
-    def values(self) -> dict[str, Value]:
-        """Take every key."""
-        taken = dict(self._left)
-        self._left.clear()
-        return taken
-
-    def close(self) -> None:
-        """Refuse what nobody took.
-
-        Raises:
-            ConfigurationError: If a key is left; names the ones that exist.
-        """
-        for name, value in self._left.items():
-            value.subject = self.value.subject
-            raise value.complaint(
-                f"{name} is not a key of {self.value.name}; known: {', '.join(self._known)}"
-            )
+    def read_or(
+        self,
+        name: str,
+        default: Default,
+        read: Callable[Concatenate[Value, P], Result],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> Result | Default:
+        """Take a key that may be absent, as `read` returns it, or the default."""
+        value = self.optional(name)
+        return default if value is None else read(value, *args, **named)
 
 
 def read_documents(path: Path) -> list[Value]:

@@ -21,6 +21,7 @@ from tests.fixtures.otlp_payload import key_values, mutate, trace_request
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json"}
+PROBLEM = "application/problem+json"
 TRACES, METRICS, FEEDBACK = "/v1/traces", "/v1/metrics", "/v1/feedback"
 SERVICE = "opentelemetry.proto.collector"
 GRPC_METHODS = {
@@ -185,6 +186,9 @@ def complaint(body: Body, status: int, headers: Mapping[str, str], content: byte
     try:
         if kind == "application/x-protobuf":
             message = Status.FromString(content).message
+        elif kind == PROBLEM and body.path == FEEDBACK:
+            message = json.loads(content)["detail"]
+            return None if message else f"status {status} without a reason"
         elif kind == "application/json":
             message = json.loads(content)["message"]
         else:

@@ -1,4 +1,4 @@
-"""Rows that an older version stored with numbers that are none: they stop no query and no SLO."""
+"""Rows of another writer with numbers that are none: they stop no query and no SLO."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import clickhouse_connect
 import pytest
 
 from evenkeel.errors import EvenkeelError
@@ -18,7 +17,6 @@ from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.evaluator import Evaluator
 from evenkeel_collector.slo.evidence import read_evidence
 from evenkeel_collector.slo.store import SloStore
-from evenkeel_collector.store.migrations import migrate, read_migrations
 from evenkeel_collector.store.storage import Storage, open_embedded
 from tests.fixtures.dashboard_process import NO_FILTER
 from tests.hostile.test_numbers import SECOND_NS, SLOS
@@ -27,8 +25,8 @@ from tests.queries import query
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
-# A store of the version before the rule, in which each table has a row that it would refuse.
 NO_CORRECTIONS: dict[str, list[int]] = {"corrected_from_ns": [], "corrected_to_ns": []}
+# In each table a row that its view would refuse.
 BAD_ROWS = (
     "INSERT INTO requests (time, model, service, status, e2e_s, ttft_s, queue_s, sample_weight,"
     " detail_probability, drafted_tokens, accepted_tokens, input_tokens, ledger, emission_time_s,"
@@ -45,7 +43,6 @@ BAD_ROWS = (
     "INSERT INTO engine_state (time, name, kind, value, sum, bounds, bucket_counts)"
     " SELECT now64(9), 'm', 'gauge', nan, inf, [nan], [1, 2]",
     "INSERT INTO slo_status (time, slo, good, total, sli) SELECT now64(9), 'fast', nan, inf, nan",
-    # Only what an older version let through: sums and percentiles of rollups.
     "INSERT INTO requests_1m (minute, model, queue_sum_s, num_queue) SELECT"
     " toStartOfMinute(now()), 'm', inf, 2",
 )
@@ -72,51 +69,16 @@ def numbers_of(client: Any) -> list[tuple[str, str, float]]:
     return found
 
 
-def make_old_store(path: Path) -> None:
-    before = clickhouse_connect.get_client(interface="chdb", path=str(path))
-    before.command("CREATE DATABASE evenkeel ENGINE = Atomic")
-    client = clickhouse_connect.get_client(interface="chdb", path=str(path), database="evenkeel")
-    migrate(client, [each for each in read_migrations() if each.number < 30])
+@pytest.fixture(scope="module")
+def hostile_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    storage = open_embedded(tmp_path_factory.mktemp("hostile") / "store")
+    client = storage.connect()
     for statement in BAD_ROWS:
         client.command(statement)
     assert len(numbers_of(client)) > 15
     client.close()
-    before.close()
-
-
-@pytest.fixture(scope="module")
-def old_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    path = tmp_path_factory.mktemp("old") / "store"
-    make_old_store(path)
-    storage = open_embedded(path)
     yield storage
     storage.close()
-
-
-def test_rows_of_an_older_version_become_harmless(old_store: Storage) -> None:
-    client = old_store.connect()
-    try:
-        # The series of a request is shown as it is; no query computes with it across requests.
-        left = [each for each in numbers_of(client) if each[1] != "emission_time_s"]
-        assert left == []
-        (row,) = client.query("SELECT sum(sample_weight), max(e2e_s) FROM requests").result_rows
-        assert row == (4.0, None)
-        percentiles = client.query(
-            "SELECT quantilesTDigestMerge(0.5, 0.95, 0.99)(e2e_s) FROM requests_1m"
-        ).first_row[0]
-        assert not any(value > 1e6 for value in percentiles)
-    finally:
-        client.close()
-
-
-@pytest.fixture(scope="module")
-def hostile_store(old_store: Storage) -> Iterator[Storage]:
-    """The same rows, written into the new tables by whoever else writes there."""
-    client = old_store.connect()
-    for statement in BAD_ROWS:
-        client.command(statement)
-    client.close()
-    yield old_store
 
 
 def parameters_of(name: str) -> dict[str, object]:

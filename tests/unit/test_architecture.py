@@ -43,7 +43,7 @@ ROOMS = {
         "engine": ["wire"],
         "exporter": ["ledger", "wire"],
         "ledger": ["wire"],
-        "request": ["asgi", "compression", "control", "ledger", "speculation", "wire"],
+        "request": ["asgi", "compression", "control", "speculation", "wire"],
         "response_cache": ["asgi", "request", "text", "wire"],
         "serve": [
             "adapter",
@@ -77,7 +77,7 @@ ROOMS = {
         "delivery": ["alerts"],
         "intake": ["log", "ports", "redaction", "telemetry"],
         "log": [],
-        "operators": ["alerts", "intake", "log", "ports", "slo"],
+        "operators": ["alerts", "intake", "ports", "slo"],
         "ports": ["telemetry"],
         "query": ["ports", "store", "telemetry"],
         "redaction": [],
@@ -264,7 +264,8 @@ TABLES = sorted(
         name
         for path in (ROOT / "collector" / "evenkeel_collector" / "store").rglob("*.sql")
         for name in re.findall(
-            r"CREATE (?:TABLE|VIEW) (?:IF NOT EXISTS )?(\w+)", path.read_text(encoding="utf-8")
+            r"CREATE (?:OR REPLACE )?(?:TABLE|VIEW) (?:IF NOT EXISTS )?(\w+)",
+            path.read_text(encoding="utf-8"),
         )
     }
 )

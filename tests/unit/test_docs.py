@@ -10,6 +10,7 @@ import pytest
 
 from evenkeel import spans
 from evenkeel.cli import build_parser, find_commands
+from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel.settings import Settings, find_settings
 from evenkeel.settings_flags import show_default
 from tests.checkout import ROOT
@@ -28,6 +29,48 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 MODULES = read_modules(ROOT)
 
 
+def table_of_columns() -> str:
+    lines = ["| column | type | attribute | unit and meaning |", "|---|---|---|---|"]
+    for field in REQUEST_FIELDS.values():
+        if field.column is not None:
+            row = f"| `{field.name}` | {field.column} | `{field.attribute}` | {field.meaning} |"
+            lines.append(row)
+    return "\n".join(lines)
+
+
+def table_of_attributes() -> str:
+    lines = ["| attribute | unit and meaning |", "|---|---|"]
+    for field in REQUEST_FIELDS.values():
+        if field.column is None:
+            lines.append(f"| `{field.attribute}` | {field.meaning} |")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "heading", "table"),
+    [
+        ("data-model.md", "columns of requests", table_of_columns()),
+        ("metrics.md", "attributes of a request", table_of_attributes()),
+    ],
+)
+def test_the_fields_of_a_request_are_documented(
+    name: str, heading: str, table: str, request: pytest.FixtureRequest
+) -> None:
+    assert table_in(ROOT / "docs" / name, heading, table, request) == table, "run `make golden`"
+
+
+def table_in(page: Path, heading: str, table: str, request: pytest.FixtureRequest) -> str:
+    """Return the table between the comments of a page, rewritten first if that is asked for."""
+    text = page.read_text(encoding="utf-8")
+    block = re.compile(rf"(<!-- {heading}: .* -->\n)([^<]*?)\n?(<!-- end -->)")
+    if request.config.getoption("--rewrite-golden"):
+        text = block.sub(lambda found: f"{found[1]}{table}\n{found[3]}", text)
+        page.write_text(text, encoding="utf-8")
+    found = block.search(text)
+    assert found is not None, f"{page.name} has no place for the {heading}"
+    return found[2]
+
+
 def test_every_span_attribute_is_defined() -> None:
     attributes = {
         value
@@ -36,6 +79,7 @@ def test_every_span_attribute_is_defined() -> None:
         and isinstance(value, str)
         and re.match(r"(evenkeel|gen_ai|error)\.", value)
     }
+    attributes |= {field.attribute for field in REQUEST_FIELDS.values() if field.column is not None}
     metrics = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert sorted(a for a in attributes if f"`{a}" not in metrics) == []
 
@@ -107,15 +151,8 @@ def settings_table(cls: type[Settings]) -> str:
 @pytest.mark.parametrize("section", settings_classes())
 def test_every_setting_is_documented(section: str, request: pytest.FixtureRequest) -> None:
     page = ROOT / "docs" / "configuration.md"
-    text = page.read_text(encoding="utf-8")
-    block = re.compile(rf"(<!-- settings of {section}: .* -->\n)([^<]*?)\n?(<!-- end -->)")
     table = settings_table(settings_classes()[section])
-    if request.config.getoption("--rewrite-golden"):
-        text = block.sub(lambda found: f"{found[1]}{table}\n{found[3]}", text)
-        page.write_text(text, encoding="utf-8")
-    found = block.search(text)
-    assert found is not None, f"docs/configuration.md has no place for [{section}]"
-    assert found[2] == table, "run `make golden`"
+    assert table_in(page, f"settings of {section}", table, request) == table, "run `make golden`"
 
 
 @pytest.mark.parametrize("section", settings_classes())

@@ -112,7 +112,7 @@ def _run_silence(args: argparse.Namespace) -> int:
     from time import time_ns
 
     from evenkeel.audit import user_name
-    from evenkeel_collector.operators.actions import ACTIONS, perform_locally, read_order
+    from evenkeel_collector.operators.actions import ACTIONS, perform_locally, read_model
 
     if bool(args.matchers) == (args.end is not None):
         raise ConfigurationError(
@@ -125,7 +125,7 @@ def _run_silence(args: argparse.Namespace) -> int:
         said |= {"begin": args.begin, "end": args.until, "comment": args.comment}
     else:
         said["id"] = args.end
-    order = read_order(ACTIONS[name][0], said)
+    order = read_model(ACTIONS[name][0], said)
     done = perform_locally(_book_path(args).parent, name, order, time_ns())
     if args.end is not None:
         print(f"silence {args.end} ended")
@@ -138,10 +138,10 @@ def _run_ack(args: argparse.Namespace) -> int:
     from time import time_ns
 
     from evenkeel.audit import user_name
-    from evenkeel_collector.operators.actions import Acknowledge, perform_locally, read_order
+    from evenkeel_collector.operators.actions import Acknowledge, perform_locally, read_model
 
     said = {"slo": args.slo, "by": args.by or user_name(), "comment": args.comment}
-    order = read_order(Acknowledge, said)
+    order = read_model(Acknowledge, said)
     done = perform_locally(_book_path(args).parent, "acknowledge", order, time_ns())
     for alert in done["acknowledged"]:
         print(f"{alert}: acknowledged by {order.by}")
@@ -152,9 +152,9 @@ def _run_replay(args: argparse.Namespace) -> int:
     from time import time_ns
 
     from evenkeel.audit import user_name
-    from evenkeel_collector.operators.actions import Replay, perform_locally, read_order
+    from evenkeel_collector.operators.actions import Replay, perform_locally, read_model
 
-    order = read_order(Replay, {"by": args.by or user_name(), "number": args.number})
+    order = read_model(Replay, {"by": args.by or user_name(), "number": args.number})
     done = perform_locally(_book_path(args).parent, "replay", order, time_ns())
     print(f"{done['replayed']} dead letters queued; the running collector will deliver them")
     if done["overtaken"]:

@@ -116,9 +116,9 @@ def _revoke(path: Path, args: argparse.Namespace) -> None:
     from time import time_ns
 
     from evenkeel.audit import user_name
-    from evenkeel_collector.operators.actions import Revoke, perform_locally, read_order
+    from evenkeel_collector.operators.actions import Revoke, perform_locally, read_model
 
-    order = read_order(Revoke, {"by": args.by or user_name(), "id": args.revoke})
+    order = read_model(Revoke, {"by": args.by or user_name(), "id": args.revoke})
     perform_locally(path.parent, "revoke", order, time_ns())
     print(f"correction {args.revoke} is revoked; its events count again")
 
@@ -127,7 +127,7 @@ def _add(path: Path, args: argparse.Namespace) -> None:
     from time import time_ns
 
     from evenkeel.audit import user_name
-    from evenkeel_collector.operators.actions import Correct, perform_locally, read_order
+    from evenkeel_collector.operators.actions import Correct, perform_locally, read_model
 
     if args.from_ is None or args.until is None:
         raise ConfigurationError("a correction needs --from and --until")
@@ -137,7 +137,7 @@ def _add(path: Path, args: argparse.Namespace) -> None:
         raise ConfigurationError("a correction needs a --comment saying why")
     said = {"by": args.by or user_name(), "slo": "" if args.all else args.name}
     said |= {"begin": args.from_, "end": args.until}
-    order = read_order(Correct, {**said, "reason": args.reason, "comment": args.comment})
+    order = read_model(Correct, {**said, "reason": args.reason, "comment": args.comment})
     done = perform_locally(path.parent, "correct", order, time_ns())
     print(
         f"correction {done['id']}: {said['slo'] or 'every SLO'} from {done['from']} "

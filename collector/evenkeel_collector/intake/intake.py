@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from google.rpc import code_pb2
 
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel_collector.intake.canonical import CheckedBody, MalformedError
@@ -26,6 +28,7 @@ from evenkeel_collector.ports.access import (
     UnauthenticatedError,
     secret_of,
 )
+from evenkeel_collector.ports.body import MediaTypeError
 from evenkeel_collector.ports.decompress import BadEncodingError, TooLargeError
 from evenkeel_collector.ports.memory_budget import BusyError, MemoryBudget
 from evenkeel_collector.ports.tenant_limits import RateLimitedError, TenantMeter
@@ -44,21 +47,27 @@ DEFAULT_MEMORY_FACTOR = 3
 # A refusal quotes what was sent.
 MAX_MESSAGE = 500
 
-# What refuses a request, and its name on /metrics.
-Refusal = (
-    MalformedError | TooLargeError | BadEncodingError | LogFullError | LogWriteError | BusyError
-    | RateLimitedError | UnauthenticatedError | ForbiddenError
-)  # fmt: skip
-REASONS: Mapping[type[Exception], str] = {
-    MalformedError: "malformed",
-    TooLargeError: "too_large",
-    BadEncodingError: "bad_encoding",
-    LogFullError: "log_full",
-    LogWriteError: "log_write",
-    BusyError: "busy",
-    RateLimitedError: "rate",
-    UnauthenticatedError: "unauthenticated",
-    ForbiddenError: "forbidden",
+
+class RefusalCodes(NamedTuple):
+    """How a refusal is reported: its reason on /metrics, its HTTP status, its google.rpc code."""
+
+    reason: str
+    status: int
+    rpc_code: int
+
+
+# What refuses a request.
+REFUSALS: Mapping[type[Exception], RefusalCodes] = {
+    MalformedError: RefusalCodes("malformed", 400, code_pb2.INVALID_ARGUMENT),
+    BadEncodingError: RefusalCodes("bad_encoding", 400, code_pb2.INVALID_ARGUMENT),
+    UnauthenticatedError: RefusalCodes("unauthenticated", 401, code_pb2.UNAUTHENTICATED),
+    ForbiddenError: RefusalCodes("forbidden", 403, code_pb2.PERMISSION_DENIED),
+    TooLargeError: RefusalCodes("too_large", 413, code_pb2.RESOURCE_EXHAUSTED),
+    MediaTypeError: RefusalCodes("content_type", 415, code_pb2.INVALID_ARGUMENT),
+    RateLimitedError: RefusalCodes("rate", 429, code_pb2.RESOURCE_EXHAUSTED),
+    LogFullError: RefusalCodes("log_full", 503, code_pb2.UNAVAILABLE),
+    LogWriteError: RefusalCodes("log_write", 503, code_pb2.UNAVAILABLE),
+    BusyError: RefusalCodes("busy", 503, code_pb2.UNAVAILABLE),
 }
 
 
@@ -179,13 +188,23 @@ class Intake:
     def count_rejected(self, transport: str, error: Exception) -> None:
         """Count a request that was not acknowledged, by reason."""
         self.readiness.record(error)
-        reason = REASONS.get(type(error), "other")
+        reason = REFUSALS[type(error)].reason
         self.metrics.requests_rejected.labels(transport, reason).inc()
 
 
 async def _call(is_small: bool, function: Callable[..., T], *args: Any) -> T:
     """Return what a function says of a body: at once of a small one, else beside the event loop."""
     return function(*args) if is_small else await asyncio.to_thread(function, *args)
+
+
+def response_headers(error: Exception) -> dict[str, str]:
+    """Return the HTTP headers that go with a refusal: when to retry, or how to authenticate."""
+    status = REFUSALS[type(error)].status
+    if isinstance(error, RateLimitedError):
+        return {"retry-after": str(error.retry_after_s)}
+    if status == 503:
+        return {"retry-after": str(RETRY_AFTER_S)}
+    return {"www-authenticate": "Bearer"} if status == 401 else {}
 
 
 def message_of(error: Exception) -> str:

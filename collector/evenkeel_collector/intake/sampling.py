@@ -25,6 +25,7 @@ from typing import Any
 
 from evenkeel import spans
 from evenkeel.errors import ConfigurationError
+from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel_collector.redaction.repeated_fields import remove
 
 DETAIL_PROBABILITY = "evenkeel.detail_probability"
@@ -40,19 +41,11 @@ TRACE_ID_BYTES = 16
 
 # Columns of `requests` that an objective may judge or select by.
 ATTRIBUTE_OF_COLUMN: Mapping[str, str] = {
-    "ttft_s": spans.TTFT_S,
-    "tpot_s": spans.TPOT_S,
-    "itl_p50_s": spans.ITL_P50_S,
-    "itl_p99_s": spans.ITL_P99_S,
-    "stall_s": spans.STALL_S,
-    "e2e_s": spans.E2E_S,
-    "queue_s": spans.QUEUE_S,
-    "model": spans.REQUEST_MODEL,
-    "tenant": spans.TENANT,
-    "slo_class": spans.SLO_CLASS,
-    "route": spans.ROUTE,
-    "prompt_name": spans.PROMPT_NAME,
-    "prompt_version": spans.PROMPT_VERSION,
+    name: REQUEST_FIELDS[name].attribute
+    for name in (
+        *("ttft_s", "tpot_s", "itl_p50_s", "itl_p99_s", "stall_s", "e2e_s", "queue_s"),
+        *("model", "tenant", "slo_class", "route", "prompt_name", "prompt_version"),
+    )
 }
 
 

@@ -1,1 +1,1 @@
-"""What operators may do through the API, and how it is listed."""
+"""The HTTP API of operators and applications: what it shows, what it may change, and its audit."""

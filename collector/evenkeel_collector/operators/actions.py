@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,6 +26,7 @@ from evenkeel_collector.slo.corrections import (
     whole_minutes,
 )
 
+M = TypeVar("M", bound=BaseModel)
 Author = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=2_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -71,7 +72,7 @@ class EndSilence(Order):
 class Replay(Order):
     """Make one dead letter due again, or all of them."""
 
-    number: int | None = None
+    number: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
 
 
 class Correct(Order):
@@ -210,7 +211,7 @@ ACTIONS: Mapping[str, tuple[type[Order], Callable[[AlertBook, Any, int], dict[st
 """The actions by the last part of their path."""
 
 
-def read_order(model: type[Order], said: Mapping[str, object]) -> Order:
+def read_model(model: type[M], said: Mapping[str, object]) -> M:
     """Return an order from what was said on the command line.
 
     Raises:
@@ -219,9 +220,13 @@ def read_order(model: type[Order], said: Mapping[str, object]) -> Order:
     try:
         return model.model_validate(dict(said))
     except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{where}: {first['msg']}") from error
+        raise ConfigurationError(first_mistake(error.errors(include_input=False))) from error
+
+
+def first_mistake(errors: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first of Pydantic's errors in one line that names the field."""
+    where = ".".join(str(part) for part in errors[0]["loc"])
+    return f"{where or 'body'}: {errors[0]['msg']}"
 
 
 def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:

@@ -10,15 +10,15 @@ import base64
 import binascii
 import hashlib
 import hmac
-import tomllib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.toml_file import read_toml_file
 
 DEFAULT_LIMITS = "default"
 
@@ -87,14 +87,7 @@ def read_access_file(path: Path | None) -> AccessFile:
     """
     if path is None:
         return AccessFile()
-    try:
-        file = AccessFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{path} (--access) cannot be read: {error}") from error
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{path} (--access): {where}: {first['msg']}") from error
+    file = read_toml_file(path, AccessFile, "--access", secrets=frozenset({"token"}))
     digests = [token.sha256.lower() for token in file.token]
     if len(set(digests)) < len(digests):
         raise ConfigurationError(f"{path} (--access): two tokens are the same")

@@ -27,6 +27,10 @@ class DisconnectedError(Exception):
     """The client left before its request was whole: there is nobody to answer."""
 
 
+class MediaTypeError(Exception):
+    """The Content-Type is not one that is accepted here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """One HTTP answer."""
@@ -75,6 +79,11 @@ async def answer_http(answer: Answer, scope: Scope, receive: Receive, send: Send
 def read_headers(scope: Scope) -> dict[str, str]:
     """Return the request's headers by lower-case name."""
     return {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+
+
+def media_type_of(headers: Mapping[str, str]) -> str:
+    """Return the media type of a body, without its parameters; "" if none is given."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def read_body(receive: Receive, limit_bytes: int) -> bytes:

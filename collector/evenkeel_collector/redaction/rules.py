@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.privacy.rules import Action, RulesTable, ValueRule, read_values
+from evenkeel.toml_file import read_toml
 
 BUILT_IN = "rules.toml"
 CONTENT = "content"
@@ -63,7 +64,7 @@ def load_rules(path: Path | None = None) -> Rules:
     )
     tables["value"] = read_values()
     if path is not None:
-        _lay_over(tables, _read(path), path)
+        _lay_over(tables, read_toml(path), path)
     try:
         keys = [KeyRule(name=name, **fields) for name, fields in tables["key"].items()]
         values = [ValueRule(name=name, **fields) for name, fields in tables["value"].items()]
@@ -87,13 +88,6 @@ def _problem(error: ValidationError | TypeError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     return f"{error.title} {where}: {first['msg']} (value {str(first.get('input'))[:80]!r})"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"redaction rules {path} cannot be read: {error}") from error
 
 
 def _lay_over(tables: dict[str, Any], added: Mapping[str, Any], path: Path) -> None:

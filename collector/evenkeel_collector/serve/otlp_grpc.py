@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,16 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_collector.intake.canonical import MalformedError
 from evenkeel_collector.intake.intake import (
     DEFAULT_MEMORY_FACTOR,
-    REASONS,
+    REFUSALS,
     RETRY_AFTER_S,
     Intake,
     message_of,
 )
 from evenkeel_collector.intake.signals import PROTOBUF, SIGNALS, Signal
-from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError
-from evenkeel_collector.ports.access import ForbiddenError, UnauthenticatedError
 from evenkeel_collector.ports.connections import HANDSHAKE_S, IDLE_S
-from evenkeel_collector.ports.decompress import BadEncodingError, TooLargeError
-from evenkeel_collector.ports.memory_budget import BusyError
+from evenkeel_collector.ports.decompress import TooLargeError
 from evenkeel_collector.ports.tenant_limits import RateLimitedError
 from evenkeel_collector.ports.tls import Tls
 
@@ -38,17 +33,7 @@ COUNTED_FACTOR = 4
 # A sender connects again after this long; what keeps a call open longer is cut off.
 MAX_AGE_S = 600
 GRACE_S = 60
-CODES: Mapping[type[Exception], grpc.StatusCode] = {
-    MalformedError: grpc.StatusCode.INVALID_ARGUMENT,
-    BadEncodingError: grpc.StatusCode.INVALID_ARGUMENT,
-    UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
-    ForbiddenError: grpc.StatusCode.PERMISSION_DENIED,
-    TooLargeError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    RateLimitedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    LogFullError: grpc.StatusCode.UNAVAILABLE,
-    LogWriteError: grpc.StatusCode.UNAVAILABLE,
-    BusyError: grpc.StatusCode.UNAVAILABLE,
-}
+CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +56,10 @@ class _Exporter:
                 raise TooLargeError(f"message is larger than {self.max_body_bytes} bytes")
             with self.intake.memory.lease(len(body) * DEFAULT_MEMORY_FACTOR):
                 await self.intake.take(self.signal, PROTOBUF, body, tenant, TRANSPORT)
-        except tuple(REASONS) as error:
+        except tuple(REFUSALS) as error:
             self.intake.count_rejected(TRANSPORT, error)
-            code, message = CODES[type(error)], message_of(error)
+            code = CODES[REFUSALS[type(error)].rpc_code]
+            message = message_of(error)
             # A tuple: grpc.aio takes no other sequence.
             trailer: tuple[tuple[str, bytes], ...] = ()
             if isinstance(error, RateLimitedError):

@@ -25,7 +25,8 @@ from evenkeel_collector.intake.scraper import Scraper, read_targets
 from evenkeel_collector.log.quarantine import replay_quarantine
 from evenkeel_collector.log.seal_policy import LogLimits
 from evenkeel_collector.log.write_ahead_log import WriteAheadLog
-from evenkeel_collector.operators.api import OperatorApi
+from evenkeel_collector.operators.api import build_api
+from evenkeel_collector.operators.service import OperatorService
 from evenkeel_collector.ports.access import Access
 from evenkeel_collector.ports.access_reload import AccessControl
 from evenkeel_collector.ports.connections import (
@@ -183,12 +184,12 @@ async def run(
 
         await grpc_server.start()
         stack.push_async_callback(grpc_server.stop, GRPC_GRACE_S)
+        hosts = KnownHosts(settings.host, settings.allowed_hosts)
         app = OtlpHttpApp(
             intake,
             settings.max_http_body_bytes,
             readiness.why_not,
-            OperatorApi(context, access, intake),
-            KnownHosts(settings.host, settings.allowed_hosts),
+            build_api(OperatorService(context, intake), hosts),
         )
         places = Connections("http", max_connections, metrics)
         await _start(stack, HttpServer(app, http_socket, places, tls))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from evenkeel.causes import describe_cause
 from evenkeel.durations import format_duration
 from evenkeel.errors import StoreError
 from evenkeel.slo.matchers import silence_command
@@ -151,8 +152,8 @@ def ledger_cause(rows: Sequence[Mapping[str, Any]], phases: Sequence[str]) -> st
     loss, bad_s, good_s = losses[cause]
     share = loss / sum(other for other, _, _ in losses.values())
     return (
-        f"{cause}: {_seconds(bad_s)} on average in bad requests, {_seconds(good_s)} in good ones "
-        f"({share:.0%} of the time lost)"
+        f"{describe_cause(cause)}: {_seconds(bad_s)} in bad requests, {_seconds(good_s)} in good "
+        f"ones ({share:.0%} of the time lost)"
     )
 
 

@@ -2,13 +2,9 @@
 -- RowBinary: evenkeel/slo/judgement.py reads them in this order. What does not exist is NaN. A
 -- selected column is the place of its value in the wanted ones, 0 where none of them wants it.
 SELECT
-    -- Ranges are those of store/number_ranges.py: rows of an older version may be beyond them.
-    toInt64(toUnixTimestamp64Nano(time) + toInt64(ifNull(if(e2e_s BETWEEN 0 AND 1000000, e2e_s, 0), 0) * 1e9))
-        AS end_ns,
-    -- 4: the caller's own mistake, see slo_judged.
-    toUInt8(if(status = 'error'
-            AND ifNull(http_status BETWEEN 400 AND 499 AND http_status NOT IN (408, 429), 0), 4,
-        indexOf(['error', 'aborted', 'shed'], status))) AS ending,
+    -- end_ns, ending and weight are those of evenkeel/slo/good_events.py.
+    toInt64($end_ns) AS end_ns,
+    toUInt8($ending) AS ending,
     toFloat64(ifNull(ttft_s, nan)) AS ttft,
     toFloat64(ifNull(tpot_s, nan)) AS tpot,
     toFloat64(ifNull(itl_p99_s, nan)) AS itl,
@@ -18,7 +14,7 @@ SELECT
     toFloat64(ifNull(accepted_tokens, nan)) AS accepted,
     toFloat64(ifNull(input_tokens, nan)) AS input,
     toFloat64(ifNull(cached_tokens, nan)) AS cached,
-    toFloat64(if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1)) AS weight,
+    toFloat64($weight) AS weight,
     toUInt32(indexOf({model:Array(String)}, toString(requests.model))) AS model_code,
     toUInt32(indexOf({tenant:Array(String)}, ifNull(toString(requests.tenant), ''))) AS tenant_code,
     toUInt32(indexOf({slo_class:Array(String)}, ifNull(toString(requests.slo_class), '')))
@@ -29,8 +25,7 @@ SELECT
     toUInt32(indexOf({prompt_version:Array(String)}, ifNull(toString(requests.prompt_version), '')))
         AS prompt_version_code,
     toUInt16(ifNull(if(http_status BETWEEN 100 AND 599, http_status, 0), 0)) AS http_status,
-    -- Where SLOs have patterns, store.py asks whether each matches, in place of none.
-    CAST([], 'Array(UInt8)') AS matched
+    $matched AS matched
 FROM requests
 WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - {max_request_ns:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')

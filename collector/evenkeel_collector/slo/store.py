@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 
 from evenkeel.errors import StoreError, first_line
+from evenkeel.slo.good_events import fill
 from evenkeel.slo.judgement import (
     Buckets,
     Pattern,
@@ -29,8 +30,7 @@ from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import Transition
 from evenkeel_collector.alerts.message import fingerprint
 from evenkeel_collector.alerts.state import State
-from evenkeel_collector.store.sql import quote
-from evenkeel_collector.store.view_change import MAX_QUERY_SIZE
+from evenkeel_collector.store.sql import MAX_QUERY_SIZE, quote
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 _ROWS = _HERE / "slo_rows.sql"
 _PIECE_NS = 86400 * 10**9
-# The placeholder for patterns in slo_rows.sql.
-_NO_PATTERNS = "CAST([], 'Array(UInt8)')"
 _FIGURES = ("sli", "budget_left_ratio", "factor", "long_s", "short_s", "burn_long", "burn_short")
 
 
@@ -86,9 +84,7 @@ class SloStore:
         self._read_rows(Span(now_ns, now_ns + 1, 0), wanted_values([]))
 
     def _read_rows(self, span: Span, wanted: Wanted, patterns: Sequence[Pattern] = ()) -> bytes:
-        query = read_query(_ROWS)
-        if patterns:
-            query = query.replace(_NO_PATTERNS, matched_sql(patterns, quote))
+        query = fill(read_query(_ROWS), matched=matched_sql(patterns, quote))
         parameters = {
             **wanted,
             "from_ns": span.from_ns,

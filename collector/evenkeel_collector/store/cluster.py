@@ -23,7 +23,10 @@ REPLICA_ARGUMENTS = f"'/clickhouse/tables/{{{{shard}}}}/{DATABASE}/{{name}}', '{
 EVERYWHERE_ARGUMENTS = f"'/clickhouse/tables/{DATABASE}/{{name}}', '{{{{shard}}}}-{{{{replica}}}}'"
 
 _CREATE_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
-_CREATE_VIEW = re.compile(r"CREATE (MATERIALIZED )?VIEW IF NOT EXISTS (\w+)(?: TO (\w+))?")
+_CREATE_VIEW = re.compile(
+    r"(?P<head>CREATE (?:MATERIALIZED |OR REPLACE )?VIEW (?:IF NOT EXISTS )?\w+)"
+    r"(?: TO (?P<to>\w+))?"
+)
 _ALTER = re.compile(r"ALTER TABLE (\w+)")
 _OF_ROWS = re.compile(r"\s(MODIFY SETTING|(ADD|MATERIALIZE) PROJECTION|UPDATE|DELETE)\s")
 _RENAME_VIEW = re.compile(r"RENAME TABLE \w+ TO \w+(, \w+ TO \w+)*")
@@ -82,8 +85,7 @@ class ClusterSchema:
         )
 
     def _create_view(self, statement: str, match: re.Match[str]) -> str:
-        kind, name, target = match[1] or "", match[2], match[3]
-        head = f"CREATE {kind}VIEW IF NOT EXISTS {name} ON CLUSTER '{self.cluster}'"
+        head, target = f"{match['head']} ON CLUSTER '{self.cluster}'", match["to"]
         if target is None:
             # A plain view reads all shards.
             return head + statement[match.end() :]

@@ -1,27 +1,30 @@
-"""How the rollups judge a request: SQL for many objectives at once.
+"""How the store judges requests by many objectives at once: in the rollups, and in `slo_judged`.
 
-Objectives are elements of constant arrays, not expressions of their own: the engine reads a view's
-query anew at each insert, and that takes half a millisecond an expression. What no objective uses
-is left out. The third place that says what a good request is, after `slo_judged` and
-evenkeel/slo/judgement.py; a test holds the three against each other.
+The rule is that of evenkeel/slo/good_events.py. In the rollups, objectives are elements of constant
+arrays, not expressions of their own: the engine reads a view's query anew at each insert, and that
+takes half a millisecond per expression. What no objective uses is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 
+from evenkeel.slo.good_events import (
+    DURATION_COLUMNS,
+    TOKEN_COLUMNS,
+    Sql,
+    fill,
+    has_waited,
+    is_treated,
+    judge_durations,
+    treatments_of_endings,
+)
 from evenkeel.slo.model import DURATIONS, SELECTOR_COLUMNS, Indicator, Metric, Treatment
-from evenkeel.slo.query import STATUS_KINDS, status_ranges
+from evenkeel.slo.query import status_ranges
 from evenkeel_collector.store.sql import quote
 
-COLUMN_OF_METRIC = {
-    Metric.TTFT: "ttft_s",
-    Metric.TPOT: "tpot_s",
-    Metric.ITL: "itl_p99_s",
-    Metric.STALL: "stall_s",
-    Metric.E2E: "e2e_s",
-}
 NO_EVENTS = "CAST(map(), 'Map(String, Float64)')"
 
 
@@ -59,13 +62,12 @@ def _judged(counted: Sequence[Counted]) -> str:
         "errors": _array(str(_endings(each, Treatment.BAD)) for each in counted),
         "left_out": _array(str(_endings(each, Treatment.EXCLUDED)) for each in counted),
     }
-    is_error, is_left_out = "bitTest(errors, ending)", "bitTest(left_out, ending)"
+    is_error, is_left_out = Sql("bitTest(errors, ending)"), Sql("bitTest(left_out, ending)")
     if any(each.indicator.statuses for each in counted):
         arguments["statuses"] = _array(str(status_ranges(each.indicator)) for each in counted)
-        kind = f"arrayFirst(each -> {_STATUS} BETWEEN each[1] AND each[2], statuses)[3]"
-        bad, excluded = STATUS_KINDS[Treatment.BAD], STATUS_KINDS[Treatment.EXCLUDED]
-        is_error = f"if({kind} > 0, {kind} = {bad}, {is_error})"
-        is_left_out = f"if({kind} > 0, {kind} = {excluded}, {is_left_out})"
+        treatment = Sql(f"arrayFirst(each -> {_STATUS} BETWEEN each[1] AND each[2], statuses)[3]")
+        is_error = is_treated(Treatment.BAD, is_error, treatment)
+        is_left_out = is_treated(Treatment.EXCLUDED, is_left_out, treatment)
     conditions = [f"NOT {is_left_out}"]
     if any(each.indicator.filters for each in counted):
         arguments["is_selected"] = _array(_filters(each.indicator) for each in counted)
@@ -77,37 +79,33 @@ def _judged(counted: Sequence[Counted]) -> str:
             conditions.append(
                 f"(want_{column} = '' OR want_{column} = ifNull(toString(requests.{column}), ''))"
             )
-    judged, missed = [], []
-    for metric in DURATIONS:
-        if any(metric in each.indicator.judged for each in counted):
-            name, column = f"max_{metric.value}", f"requests.{COLUMN_OF_METRIC[metric]}"
-            arguments[name] = _array(_number(each.indicator.judged.get(metric)) for each in counted)
-            is_over = f"ifNull({column} > {name}, 0)"
-            if metric is Metric.TTFT:
-                # Without a first token, a request that lasted longer has missed the limit.
-                waited = f"(ending > 0 AND ifNull(requests.e2e_s > {name}, 0))"
-                is_over = f"ifNull({column} > {name}, {waited})"
-                judged.append(f"{name} < inf AND (isNotNull({column}) OR {waited})")
-            else:
-                judged.append(f"{name} < inf AND isNotNull({column})")
-            missed.append(is_over)
-    is_judged = " OR ".join([*judged, "is_always"])
     arguments["is_always"] = _array(
         str(int(each.indicator.metric is Metric.AVAILABILITY)) for each in counted
     )
-    is_bad = " OR ".join([is_error, *missed])
-    share = f"multiIf({is_bad}, (0., weight), {is_judged}, (weight, 0.), (0., 0.))"
-    tokens = [m for m in _TOKENS if any(each.indicator.metric is m for each in counted)]
-    if tokens:
-        arguments["unit"] = _array(str(_UNITS.get(each.indicator.metric, 0)) for each in counted)
-        for metric in tokens:
-            whole, part = _TOKENS[metric]
-            share = (
-                f"if(unit = {_UNITS[metric]}, if(isNull({whole}) OR isNull({part}), (0., 0.),"
-                f" if({is_error}, (0., weight * assumeNotNull({whole})),"
-                f" (weight * assumeNotNull(least({part}, {whole})),"
-                f" weight * assumeNotNull({whole} - least({part}, {whole}))))), {share})"
+    is_bad, is_judged = is_error, Sql("is_always")
+    limits = {}
+    for metric in DURATIONS:
+        if any(metric in each.indicator.judged for each in counted):
+            limits[metric] = Sql(f"max_{metric}")
+            arguments[f"max_{metric}"] = _array(
+                _number(each.indicator.judged.get(metric)) for each in counted
             )
+    if limits:
+        durations = {m: Sql(f"requests.{column}") for m, column in DURATION_COLUMNS.items()}
+        missed, judged = judge_durations(durations, limits, Sql("ending > 0"))
+        is_bad, is_judged = is_bad | missed, is_judged | judged
+    share = f"multiIf({is_bad}, (0., weight), {is_judged}, (weight, 0.), (0., 0.))"
+    units = [m for m in TOKEN_COLUMNS if any(each.indicator.metric is m for each in counted)]
+    if units:
+        arguments["unit"] = _array(quote(each.indicator.metric) for each in counted)
+    for metric in units:
+        num, num_good = (f"requests.{column}" for column in TOKEN_COLUMNS[metric])
+        share = (
+            f"if(unit = '{metric}', if(isNull({num}) OR isNull({num_good}), (0., 0.),"
+            f" if({is_error}, (0., weight * assumeNotNull({num})),"
+            f" (weight * assumeNotNull(least({num_good}, {num})),"
+            f" weight * assumeNotNull({num} - least({num_good}, {num}))))), {share})"
+        )
     valid = " AND ".join(conditions)
     return (
         f"arrayMap(({', '.join(arguments)}) -> if({valid}, {share}, (0., 0.)),"
@@ -116,11 +114,25 @@ def _judged(counted: Sequence[Counted]) -> str:
 
 
 _STATUS = "ifNull(requests.http_status, 0)"
-_TOKENS = {
-    Metric.ACCEPTANCE: ("requests.drafted_tokens", "requests.accepted_tokens"),
-    Metric.CACHE_HIT: ("requests.input_tokens", "requests.cached_tokens"),
-}
-_UNITS = {Metric.ACCEPTANCE: 1, Metric.CACHE_HIT: 2}
+
+
+def judged_view() -> str:
+    """Return the statement that makes `slo_judged`, whose parameters are the objectives."""
+    durations = {metric: Sql(column) for metric, column in DURATION_COLUMNS.items()}
+    limits = {metric: Sql(f"{metric}_limit") for metric in DURATIONS}
+    is_unfinished, treatment = Sql("ending > 0"), Sql("status_treatment")
+    is_missed, is_judged = judge_durations(durations, limits, is_unfinished)
+    tokens = [(metric, *columns) for metric, columns in TOKEN_COLUMNS.items()]
+    return fill(
+        (files("evenkeel_collector.store") / "slo_judged.sql").read_text(encoding="utf-8"),
+        is_bad=is_treated(Treatment.BAD, Sql("treatment = 'bad'"), treatment),
+        is_excluded=is_treated(Treatment.EXCLUDED, Sql("treatment = 'excluded'"), treatment),
+        is_missed=is_missed,
+        is_judged=is_judged,
+        has_waited=has_waited(durations, limits[Metric.TTFT], is_unfinished),
+        token_events=", ".join(f"unit = '{metric}', {num}" for metric, num, _ in tokens),
+        good_tokens=", ".join(f"unit = '{metric}', {good}" for metric, _, good in tokens),
+    )
 
 
 def _filters(indicator: Indicator) -> str:
@@ -138,11 +150,8 @@ def _filters(indicator: Indicator) -> str:
 
 
 def _endings(counted: Counted, treatment: Treatment) -> int:
-    """Return the endings treated so, as bits: 1 error, 2 aborted, 3 shed, 4 a caller's mistake."""
-    indicator = counted.indicator
-    treatments = (
-        None, indicator.error, indicator.aborted, indicator.shed, Treatment.EXCLUDED,
-    )  # fmt: skip
+    """Return the endings treated so, as bits."""
+    treatments = treatments_of_endings(counted.indicator)
     return sum(1 << bit for bit, each in enumerate(treatments) if each is treatment)
 
 

@@ -1,32 +1,45 @@
-"""Brings the store's tables up to date: numbered SQL files, applied in order and recorded."""
+"""Changes the store's tables and views: numbered migrations, applied in order and recorded.
+
+A migration is a file `NNNN_name.sql`, or a folder of that name whose `.sql` files are its parts.
+The first one makes all tables; a store from before it is not opened.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_collector.store.view_change import Render, name_views_back, run_statement
+from evenkeel_collector.store.sql import MAX_QUERY_SIZE
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 logger = logging.getLogger(__name__)
 
-_FILE_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
+Render = Callable[[str], list[str]]
+
+_NAME = re.compile(r"(\d{4})_(\w+?)(\.sql)?")
+# Of the last of the migrations that the first one replaced: it made the same tables.
+_REPLACED = "8a2430c6a0536443fc203eed99d3a1f5c7b6a04ad34faa5a7e2038d5dac47d4f"
 _TABLE = """CREATE TABLE IF NOT EXISTS schema_migrations (
     number UInt32, name String, checksum String, applied_at DateTime64(3, 'UTC')
 ) ENGINE = MergeTree ORDER BY number"""
 
+# After `ALTER TABLE … MODIFY QUERY`, the engine gives a view's inserts another token than before,
+# until the view is renamed or the engine starts again (docs/decisions/0173).
+_CHANGE = re.compile(r"^ALTER TABLE (\w+) MODIFY QUERY\s", re.MULTILINE)
+_AWAY = "__changed"
+
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One numbered file; its statements are safe to repeat after a crash in the middle."""
+    """A numbered change; its statements are safe to repeat after a crash in the middle."""
 
     number: int
     name: str
@@ -34,7 +47,7 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """The file's SHA-256, so that a change of an applied file is noticed."""
+        """Its SHA-256, so that a change of an applied migration is noticed."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
     @property
@@ -44,26 +57,26 @@ class Migration:
 
 
 def read_migrations() -> list[Migration]:
-    """Return the files in `collector/schema`, by number.
+    """Return the migrations of this version, by number.
 
     Raises:
-        ConfigurationError: If two files share a number.
+        ConfigurationError: If two of them share a number.
     """
     migrations = []
-    for file in (files("evenkeel_collector.store") / "schema").iterdir():
-        if match := _FILE_NAME.fullmatch(file.name):
-            sql = file.read_text(encoding="utf-8")
+    for entry in (files("evenkeel_collector.store") / "schema").iterdir():
+        if match := _NAME.fullmatch(entry.name):
+            parts = [entry] if match[3] else sorted(entry.iterdir(), key=lambda part: part.name)
+            sql = "\n".join(part.read_text(encoding="utf-8") for part in parts)
             migrations.append(Migration(int(match[1]), match[2], sql))
     migrations.sort(key=lambda migration: migration.number)
     numbers = [migration.number for migration in migrations]
     if len(set(numbers)) < len(numbers):
-        raise ConfigurationError(f"two files in collector/schema share a number: {numbers}")
+        raise ConfigurationError(f"two migrations in store/schema share a number: {numbers}")
     return migrations
 
 
 def migrate(
     client: Client,
-    migrations: Sequence[Migration] | None = None,
     render: Render = lambda statement: [statement],
     table: str = _TABLE,
     before_upgrade: Callable[[], None] = lambda: None,
@@ -72,28 +85,34 @@ def migrate(
 
     Args:
         client: Of the store, with the database in place.
-        migrations: All there are; None: those of this version.
         render: What to run in place of a statement, such as a cluster's form of it.
         table: The statement that makes the table of what was applied.
         before_upgrade: Called if the store has rows and lacks a migration.
 
     Raises:
-        ConfigurationError: If the store was made by another version of the same files.
+        ConfigurationError: If the store was made by another version of the same migrations, or is
+            older than the first of them.
     """
     client.command(table)
     rows = client.query("SELECT number, checksum FROM schema_migrations").result_rows
     applied: dict[int, str] = dict(rows)
-    migrations = read_migrations() if migrations is None else migrations
-    newest = max(applied, default=0)
-    if newest > max(migration.number for migration in migrations):
+    migrations = read_migrations()
+    oldest, newest = migrations[0].number, max(applied, default=0)
+    if newest > migrations[-1].number:
         raise ConfigurationError(
             f"the store has migration {newest:04d}, made by a newer evenkeel; "
             "upgrade, or use another --data-dir"
         )
+    if applied and newest < oldest:
+        raise ConfigurationError(
+            f"the store ends with migration {newest:04d}, and this evenkeel opens stores from "
+            f"{oldest:04d} on; use another --data-dir"
+        )
     name_views_back(client, render)
     missing = [migration for migration in migrations if migration.number not in applied]
     for migration in migrations:
-        if applied.get(migration.number, migration.checksum) != migration.checksum:
+        known = applied.get(migration.number, migration.checksum)
+        if known not in (migration.checksum, _REPLACED):
             raise ConfigurationError(
                 f"migration {migration.number:04d}_{migration.name} has changed since this store "
                 "was made; use another --data-dir"
@@ -114,3 +133,30 @@ def migrate(
 
 def _now(client: Client) -> object:
     return client.query("SELECT now64(3, 'UTC')").first_row[0]
+
+
+def run_statement(client: Client, statement: str, render: Render) -> None:
+    """Run a statement; if it changes a view's query, the view keeps its tokens.
+
+    Args:
+        client: Of the store.
+        statement: Without its semicolon.
+        render: Returns what to run in its place, such as a cluster's form of it.
+    """
+    statements = render(statement)
+    if match := _CHANGE.search(statement):
+        name, away = match[1], match[1] + _AWAY
+        statements += render(f"RENAME TABLE {name} TO {away}, {away} TO {name}")
+    for each in statements:
+        client.command(each, settings={"max_query_size": MAX_QUERY_SIZE})
+
+
+def name_views_back(client: Client, render: Render) -> None:
+    """Give the views their names that a `run_statement` cut off in its middle left renamed."""
+    rows = client.query(
+        "SELECT name FROM system.tables"
+        f" WHERE database = currentDatabase() AND endsWith(name, '{_AWAY}')"
+    ).result_rows
+    for (name,) in rows:
+        for each in render(f"RENAME TABLE {name} TO {name.removesuffix(_AWAY)}"):
+            client.command(each)

@@ -1,6 +1,6 @@
 """Which numbers the store takes, by table and column: finite, and within a range.
 
-The views of migration 0030 hold these ranges as literals, and docs/data-model.md shows them; tests
+The views of the schema hold these ranges as literals, and docs/data-model.md shows them; tests
 hold all three against each other. A number that a sender gave and that is not taken is absent from
 its column, named in the row's `refused_numbers`, and counted in the table of the same name.
 """

@@ -3,12 +3,10 @@
 -- the same as that of requests that stand for themselves alone. Phases are those of requests that got
 -- a token.
 WITH
-    if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1) AS weight,
+    $weight AS weight,
     toUInt32(round(weight)) AS whole_weight,
     isNotNull(requests.ttft_s) AS has_token,
-    -- 4: the caller's own mistake, see slo_judged.
-    if(status = 'error' AND ifNull(http_status BETWEEN 400 AND 499 AND http_status NOT IN (408, 429), 0),
-        4, indexOf(['error', 'aborted', 'shed'], status)) AS ending
+    $ending AS ending
 SELECT
     toStartOfMinute(time) AS minute,
     model,

@@ -1,4 +1,4 @@
-"""What the rollups keep: sets the views that fill them, and counts old requests anew.
+"""What the rollups keep: sets the views that judge requests, and counts old requests anew.
 
 The events of objectives are counted as requests are stored, by the rollup's own view: exact, once,
 whatever comes late. When objectives change, the view is set anew and the requests already stored
@@ -8,21 +8,22 @@ takes the insert gate: senders go on to be answered, from the log.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from importlib.resources import files
-from string import Template
 from typing import TYPE_CHECKING
 
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from evenkeel.errors import StoreError, first_line
+from evenkeel.slo.good_events import fill
 from evenkeel.slo.model import Slo
-from evenkeel_collector.store.insert_gate import InsertGate
-from evenkeel_collector.store.judgement import Counted, events_of
+from evenkeel_collector.store.judgement import Counted, events_of, judged_view
+from evenkeel_collector.store.migrations import Render, name_views_back, run_statement
 from evenkeel_collector.store.objectives import (
     CountedSlo,
     counted_slos,
@@ -30,12 +31,7 @@ from evenkeel_collector.store.objectives import (
     read_objectives,
     write_objectives,
 )
-from evenkeel_collector.store.view_change import (
-    MAX_QUERY_SIZE,
-    Render,
-    name_views_back,
-    run_statement,
-)
+from evenkeel_collector.store.sql import MAX_QUERY_SIZE
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -47,10 +43,44 @@ DIGESTS = (
     "decode_s",
 )  # fmt: skip
 KEYS = "minute, model, tenant, slo_class, route, prompt_name, prompt_version, service"
-PHASES = "queue_sum_s, prefill_sum_s, decode_sum_s, num_queue, num_prefill, num_decode"
-NUM_PHASES = "num_queue + num_prefill + num_decode"
 EVENTS = "slo_good, slo_bad"
 _STATE = "quantilesTDigest(0.5, 0.95, 0.99)"
+
+
+class InsertGate:
+    """Lets any number of inserts pass at once, or none while rollups are counted anew."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._num_inside = 0
+        self._is_closed = False
+
+    @contextlib.contextmanager
+    def inserting(self) -> Iterator[None]:
+        """Wait while the gate is closed; it does not close before the block ends."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_closed)
+            self._num_inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._num_inside -= 1
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def closed(self) -> Iterator[None]:
+        """Close the gate, and wait until nobody is inside."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_closed)
+            self._is_closed = True
+            self._changed.wait_for(lambda: not self._num_inside)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_closed = False
+                self._changed.notify_all()
 
 
 class Rollups:
@@ -79,12 +109,8 @@ class Rollups:
         with self._lock, self._client() as client:
             self._number, self._in_force = read_objectives(client)
             with self._gate.closed():
+                run_statement(client, judged_view(), self._render)
                 self._set_views(client, self._in_force)
-                if self._number == 0:
-                    # Requests from before the rollups had phases.
-                    self._count_stored(client, PHASES, [], only_empty=NUM_PHASES)
-                    self._number = 1
-                    write_objectives(client, 1, [CountedSlo("", "", 0.0, "")])
 
     def use(self, slos: Sequence[Slo]) -> bool:
         """Count the events of these SLOs from now on, and of all that is stored.
@@ -106,7 +132,7 @@ class Rollups:
                     # What is in force goes on being counted until the new set is written.
                     self._set_views(client, [*self._in_force, *new])
                     if new:
-                        self._count_stored(client, EVENTS, parts_of(new))
+                        self._count_stored(client, parts_of(new))
                     write_objectives(client, self._number + 1, wanted)
                     self._number += 1
                     self._in_force = wanted
@@ -124,17 +150,8 @@ class Rollups:
             run_statement(client, statement, self._render)
         self._are_views_set = True
 
-    def _count_stored(
-        self, client: Client, columns: str, parts: Sequence[Counted], only_empty: str = ""
-    ) -> None:
-        """Add columns of the requests that are stored, a day at a time; hours follow by view.
-
-        Args:
-            client: Of the store.
-            columns: Which; all others are as of no request.
-            parts: The objectives.
-            only_empty: An expression whose sum is 0 on the days that are to be counted.
-        """
+    def _count_stored(self, client: Client, parts: Sequence[Counted]) -> None:
+        """Add the events of the requests that are stored, a day at a time; hours follow by view."""
         num_rows, first, last = client.query(
             "SELECT count(), min(time), max(time) FROM requests"
         ).first_row
@@ -143,20 +160,12 @@ class Rollups:
         day, query = _day(first), _minute_query(parts)
         while day <= last:
             span = f"BETWEEN '{day:%Y-%m-%d %H:%M:%S}' AND '{day:%Y-%m-%d} 23:59:59.999999999'"
-            minutes = f"minute BETWEEN '{day:%Y-%m-%d} 00:00:00' AND '{day:%Y-%m-%d} 23:59:59'"
-            is_empty = (
-                not only_empty
-                or not client.query(
-                    f"SELECT sum({only_empty}) FROM requests_1m WHERE {minutes}"
-                ).first_row[0]
+            client.command(
+                f"INSERT INTO requests_1m ({KEYS}, {EVENTS}) SELECT {KEYS}, {EVENTS} FROM (\n"
+                + query.replace("FROM requests\n", f"FROM requests\nWHERE time {span}\n")
+                + ") SETTINGS insert_deduplicate = 0",
+                settings={"max_query_size": MAX_QUERY_SIZE},
             )
-            if is_empty:
-                client.command(
-                    f"INSERT INTO requests_1m ({KEYS}, {columns}) SELECT {KEYS}, {columns} FROM (\n"
-                    + query.replace("FROM requests\n", f"FROM requests\nWHERE time {span}\n")
-                    + ") SETTINGS insert_deduplicate = 0",
-                    settings={"max_query_size": MAX_QUERY_SIZE},
-                )
             day += timedelta(days=1)
 
     def _client(self) -> _Connection:
@@ -220,7 +229,7 @@ def _hour_query() -> str:
 def _fill(name: str, digests: Sequence[str], events: Mapping[str, str]) -> str:
     text = (files("evenkeel_collector.store") / name).read_text(encoding="utf-8")
     lines = [line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("--")]
-    return Template("".join(lines)).substitute(digests=",\n    ".join(digests), **events)
+    return fill("".join(lines), digests=",\n    ".join(digests), **events)
 
 
 def _day(time: datetime) -> datetime:

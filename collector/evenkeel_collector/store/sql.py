@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Bytes of a statement: the values and patterns of all objectives stand in it, several times.
+MAX_QUERY_SIZE = 1 << 26
+
 
 def quote(text: str) -> str:
     """Return a text as a literal."""

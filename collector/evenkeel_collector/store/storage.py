@@ -19,9 +19,8 @@ from evenkeel.secret_text import hide_password
 from evenkeel.store import DATABASE, check_url
 from evenkeel_collector.log.recovery import recover
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
-from evenkeel_collector.store.insert_gate import InsertGate
 from evenkeel_collector.store.migrations import migrate, read_migrations
-from evenkeel_collector.store.rollups import Rollups
+from evenkeel_collector.store.rollups import InsertGate, Rollups
 from evenkeel_collector.store.sql import quote
 from evenkeel_collector.store.unfinished_inserts import forget_unfinished_inserts
 
@@ -106,7 +105,7 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
         anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
         anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")
         client = connect()
-        migrate(client, before_upgrade=partial(_store_log, client, insert_settings, log))
+        migrate(client, before_upgrade=partial(store_log, client, insert_settings, log))
         client.close()
         gate = InsertGate()
         rollups = Rollups(connect, gate)
@@ -154,15 +153,15 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
             **PLAIN_SLASHES,
             **_known_settings(client, SHORT_ANALYSIS),
         }
-        store_log = partial(_store_log, client, insert_settings, log)
+        before_upgrade = partial(store_log, client, insert_settings, log)
         if schema is None:
-            migrate(client, before_upgrade=store_log)
+            migrate(client, before_upgrade=before_upgrade)
         else:
             migrate(
                 client,
                 render=schema.render,
                 table=migrations_table(schema.cluster),
-                before_upgrade=store_log,
+                before_upgrade=before_upgrade,
             )
         client.close()
         gate = InsertGate()
@@ -217,7 +216,7 @@ def insert_segment_file(
         )
 
 
-def _store_log(client: Client, insert_settings: Mapping[str, str], log: Path | None) -> None:
+def store_log(client: Client, insert_settings: Mapping[str, str], log: Path | None) -> None:
     """Store what the log holds through the views that may have stored it already.
 
     Where a migration puts a table between two others, the tokens behind it are no longer those of

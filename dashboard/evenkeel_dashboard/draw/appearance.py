@@ -155,7 +155,7 @@ def theme_options() -> dict[str, str]:
         "theme.baseRadius": "8px",
         "theme.baseFontSize": "15",
         "theme.showWidgetBorder": "true",
-        "theme.headingFontWeights": "[650,620,600,600,600,600]",
+        "theme.headingFontWeights": "[600,600,600,600,600,600]",
         "theme.headingFontSizes": '["1.6rem","1.25rem","1.05rem","1rem","0.95rem","0.9rem"]',
     }
     for name, colours in (("light", LIGHT), ("dark", DARK)):

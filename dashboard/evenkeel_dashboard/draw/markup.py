@@ -27,6 +27,7 @@ class Cell:
         html: Safe markup in place of the text.
         level: good, warning, bad or "" for none.
         wraps: Whether long text breaks into lines.
+        title: Shown on hover, such as the internal name of what the text says in words.
     """
 
     text: str = ""
@@ -35,6 +36,7 @@ class Cell:
     html: str = ""
     level: str = ""
     wraps: bool = False
+    title: str = ""
 
 
 def verdict_banner(verdict: StateSummary, as_of: str) -> str:
@@ -97,7 +99,7 @@ def _slo(tile: SloTile, colours: Palette, is_chosen: bool) -> str:
     facts = (
         ("SLI", tile.sli),
         ("budget left", tile.budget_left),
-        (f"burn, alerts at {tile.alerts_at}", tile.burn),
+        (f"burn rate, alerts at {tile.alerts_at}", tile.burn),
     )
     numbers = "".join(
         f'<div><div class="ek-label">{escape(label)}</div>'
@@ -192,7 +194,8 @@ def _cell(cell: Cell) -> str:
     if cell.href:
         inner = _anchor(inner, cell.href)
     level = (f" ek-{cell.level}" if cell.level else "") + (" ek-wrap" if cell.wraps else "")
-    return f"<td{_number_class(cell.is_number, level)}>{inner}</td>"
+    title = f' title="{escape(cell.title)}"' if cell.title else ""
+    return f"<td{_number_class(cell.is_number, level)}{title}>{inner}</td>"
 
 
 def link(text: str, href: str) -> str:

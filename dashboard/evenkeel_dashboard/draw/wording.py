@@ -109,6 +109,11 @@ def short_moment_ms(unix_ms: int) -> str:
     return f"{to_datetime(unix_ms * 10**6):%d %b %H:%M:%S}"
 
 
+def short_minute_ms(unix_ms: int) -> str:
+    """Return Unix milliseconds as a day and minute in UTC, if only the minute is known."""
+    return f"{to_datetime(unix_ms * 10**6):%d %b %H:%M}"
+
+
 def span_of(duration_s: float) -> str:
     """Return the length of a range in words: 15 min, 6 h, 30 d."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):

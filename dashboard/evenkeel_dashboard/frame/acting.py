@@ -24,7 +24,7 @@ def author_field(key: str) -> str:
     if who:
         return who
     name = st.text_input(
-        "your name, for the audit",
+        "your name, for the audit log",
         value=st.session_state.get(_AUTHOR, ""),
         key=f"{key}-by",
         max_chars=100,
@@ -37,7 +37,7 @@ def author_field(key: str) -> str:
 def perform(name: str, order: Mapping[str, Any], author: str, done: str) -> bool:
     """Have the collector do it, say what came of it, and return whether it was done."""
     if not author:
-        st.error("Say who does it: it is written down.")
+        st.error("Enter your name: actions are recorded in the audit log.")
         return False
     try:
         act(settings().collector_url, name, identity().token, {**order, "by": author})

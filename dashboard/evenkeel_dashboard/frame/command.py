@@ -23,7 +23,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
     parser.epilog = _EPILOG
     parser.add_argument(
-        "--print-config", action="store_true", help="print the settings and their source, and end"
+        "--print-config",
+        action="store_true",
+        help="print the effective settings and where each comes from, then exit",
     )
     add_flags(parser, DashboardSettings)
     parser.set_defaults(run=_run)
@@ -50,7 +52,7 @@ def _run(args: argparse.Namespace) -> int:
 
 DASHBOARD = Command(
     name="dashboard",
-    summary="look at requests, SLOs, alerts and evaluations in a browser",
+    summary="serve the dashboard: requests, SLOs, alerts and evaluations in a browser",
     configure=_configure,
     extra="dashboard",
     keeps_private=True,

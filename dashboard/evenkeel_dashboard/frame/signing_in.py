@@ -64,7 +64,7 @@ def _ask_for_token() -> bool:
         st.form("sign-in", border=False),
     ):
         st.html('<div class="ek-title">Sign in<small>with a token of the collector</small></div>')
-        name = st.text_input("your name, for the audit", autocomplete="username", max_chars=100)
+        name = st.text_input("your name, for the audit log", autocomplete="username", max_chars=100)
         token = st.text_input("token", type="password", autocomplete="current-password")
         is_sent = st.form_submit_button("Sign in", type="primary")
     if not is_sent:
@@ -90,8 +90,13 @@ def _ask_provider(users: Path | None) -> bool:
     try:
         token = token_of(email, read_users(users))
         if not email or token is None:
-            st.html(markup.hint("You are not among the users", f"{email or 'No e-mail'}: ask for "
-                                "an entry in the file given with --users."))  # fmt: skip
+            who = email or "No e-mail"
+            st.html(
+                markup.hint(
+                    "You are not in the list of users",
+                    f"{who}: ask for an entry in the file given with --users.",
+                )
+            )
             st.button("Sign out", on_click=st.logout)
             return False
         st.session_state[_IDENTITY] = _vouched(email, token)

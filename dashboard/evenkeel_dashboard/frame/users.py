@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.secret_text import read_secret
 from evenkeel.settings import read_environment
+from evenkeel.toml_file import read_toml_file
 
 
 class _Strict(BaseModel):
@@ -54,14 +54,7 @@ def read_users(path: Path | None) -> Mapping[str, User]:
     """
     if path is None:
         raise ConfigurationError("sign-in with OIDC needs --users FILE: who reads with which token")
-    try:
-        file = _UserFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{path} (--users) cannot be read: {error}") from error
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{path} (--users): {where}: {first['msg']}") from error
+    file = read_toml_file(path, _UserFile, "--users", secrets=frozenset({"user"}))
     return {user.email.lower(): user for user in file.user}
 
 

@@ -129,13 +129,17 @@ def _example_links(exemplars: str, params: Mapping[str, str]) -> str:
 def change_cells(
     changes: Sequence[Row], actions: Sequence[Row], params: Mapping[str, str]
 ) -> list[list[Cell]]:
-    """Return what changed, the newest first: prompts and models with a link to compare them."""
+    """Return what changed, the newest first: prompts and models with a link to compare them.
+
+    When a prompt or a model was first seen is known to the minute.
+    """
     found = []
     for row in changes:
         name, _, version = row["name"].rpartition("@")
         if row["kind"] == "server":
             ids = short_id(row["before"]), short_id(version)
-            found.append((int(row["first_ms"]), f"another instance of {name}", *ids, Cell("")))
+            what = f"another instance of {name}"
+            found.append((int(row["first_ms"]), True, what, *ids, Cell("")))
             continue
         is_prompt = row["kind"] == "prompt"
         before = f"{name}@{row['before']}" if is_prompt else row["before"]
@@ -143,6 +147,7 @@ def change_cells(
         found.append(
             (
                 int(row["first_ms"]),
+                False,
                 f"{row['kind']} {name}" if is_prompt else "model",
                 row["before"],
                 version if is_prompt else row["name"],
@@ -152,15 +157,18 @@ def change_cells(
     for row in actions:
         said = control(row)
         words = f"{said.change}: {said.reason or 'no reason given'} ({said.effect})"
-        found.append((row["time_ms"], f"control {said.lever}", "", words, Cell("")))
+        found.append((row["time_ms"], True, f"control {said.lever}", "", words, Cell("")))
     found.sort(key=lambda change: -change[0])
     return [
         [
-            Cell(wording.short_moment_ms(at_ms)),
+            Cell(
+                wording.short_moment_ms(at_ms) if is_exact else wording.short_minute_ms(at_ms),
+                title="" if is_exact else "in this minute",
+            ),
             Cell(what),
             Cell(before or "–"),
             Cell(after, wraps=True),
             more,
         ]
-        for at_ms, what, before, after, more in found
+        for at_ms, is_exact, what, before, after, more in found
     ]

@@ -84,7 +84,8 @@ def objective_words(row: Row) -> str:
         else f"with {_WORDS.get(row['objective'], row['objective'])}"
     )
     limit = "" if row["threshold_s"] is None else f" ≤ {wording.seconds(row['threshold_s'])}"
-    scaled = "" if row["scale"] == 1 else " (scaled)"
+    scale = float(row["scale"])
+    scaled = "" if scale == 1 else f" (demo: time runs {1 / scale:.0f}× faster)"
     period = format_duration(round(row["period_s"]))
     return f"{wording.percent(row['target'])} {measure}{limit} over {period}{scaled}"
 

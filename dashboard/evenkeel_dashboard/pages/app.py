@@ -10,7 +10,8 @@ from evenkeel_dashboard.frame.signing_in import require, sign_out_button
 from evenkeel_dashboard.frame.zoom import scripts
 from evenkeel_dashboard.pages import PAGES
 
-st.set_page_config(page_title="evenkeel", page_icon=str(LOGO.with_name("icon.svg")), layout="wide")
+ICON = str(LOGO.with_name("icon.svg"))
+st.set_page_config(page_title="evenkeel", page_icon=ICON, layout="wide")
 st.logo(str(LOGO), size="large", icon_image=str(LOGO))
 st.html(style(colours()))
 chosen = st.navigation(
@@ -22,6 +23,7 @@ chosen = st.navigation(
     ],
     position="top",
 )
+st.set_page_config(page_title=f"{chosen.title} · evenkeel", page_icon=ICON, layout="wide")
 carry_selection()
 scripts()
 if require():

@@ -10,7 +10,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 from opentelemetry.proto.trace.v1.trace_pb2 import Status as SpanStatus
 
 from evenkeel import spans
-from evenkeel.spans import AttributeValue, RequestRecord, Status
+from evenkeel.request_record import RequestRecord
+from evenkeel.spans import AttributeValue, Status
 from evenkeel_demo.simulate.requests import SimulatedRequest
 
 SERVICE_NAME = "evenkeel-simulator"

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenkeel.latency import Emissions, measure
-from evenkeel.spans import RequestRecord, Status
+from evenkeel.request_record import RequestRecord
+from evenkeel.spans import Status
 
 BLOCK_SIZE = 1024
 """Requests generated at once; each block has a random stream of its own."""

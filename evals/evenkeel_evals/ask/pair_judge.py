@@ -9,11 +9,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evenkeel.toml_file import read_toml_file
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.ask.client import Call, ChatClient
 from evenkeel_evals.ask.judge_reply import SHOWN, JudgeReply, read_choice
 from evenkeel_evals.ask.sides import Side, base_url
-from evenkeel_evals.dataset.toml_file import read_toml_file
 
 DEFAULT_CRITERIA = (
     "Which answer serves the person who asked better? Correct facts come before everything else; "

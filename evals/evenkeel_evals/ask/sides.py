@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.registry import PromptRegistry, PromptVersion
+from evenkeel.toml_file import first_problem, read_toml_file
 from evenkeel_evals.dataset.dataset import Item
-from evenkeel_evals.dataset.toml_file import first_problem, read_toml_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.toml_file import read_toml_file
 from evenkeel_evals.ask.sides import (
     ServeConfig,
     Side,
@@ -18,7 +19,6 @@ from evenkeel_evals.ask.sides import (
     read_sampling,
     resolve_prompt,
 )
-from evenkeel_evals.dataset.toml_file import read_toml_file
 
 
 @dataclass(frozen=True, slots=True)

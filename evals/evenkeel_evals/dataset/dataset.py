@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenkeel.errors import ConfigurationError, MissingPartError
+from evenkeel.toml_file import read_toml_file
 from evenkeel_evals.dataset.lock import compare, hash_items, read_lock
 from evenkeel_evals.scorers.base import Scorer, make_scorer
 
@@ -100,7 +100,7 @@ def load_dataset(folder: Path) -> Dataset:
     """
     items_path = find_items_file(folder)
     card_path = items_path.with_suffix(".toml")
-    card = _read_card(card_path)
+    card = read_toml_file(card_path, _Card)
     try:
         content = items_path.read_bytes()
     except OSError as error:
@@ -158,17 +158,6 @@ def find_items_file(folder: Path) -> Path:
             f"{folder} holds {len(found)} .jsonl files, expected {named.name} or exactly one"
         )
     return found[0]
-
-
-def _read_card(path: Path) -> _Card:
-    try:
-        return _Card.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}") from error
-    except ValidationError as error:
-        raise ConfigurationError(f"{path}: {_first_problem(error)}") from error
 
 
 def _read_items(file_name: str, lines: Sequence[bytes]) -> tuple[list[Item], list[str]]:

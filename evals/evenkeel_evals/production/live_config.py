@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from evenkeel.durations import parse_duration_s
 from evenkeel.errors import ConfigurationError
+from evenkeel.toml_file import read_toml_file
 from evenkeel_evals.ask.pair_judge import DEFAULT_CRITERIA
 from evenkeel_evals.ask.sides import Side, base_url
-from evenkeel_evals.dataset.toml_file import read_toml_file
 from evenkeel_evals.production.live_sample import SamplingPlan
 from evenkeel_evals.scorers.base import Scorer, make_scorer
 

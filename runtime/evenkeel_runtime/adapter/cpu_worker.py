@@ -15,12 +15,10 @@ from typing import Any
 from vllm.v1.sample.logits_processor import BUILTIN_LOGITS_PROCESSORS, LogitsProcessors
 from vllm.v1.worker.cpu_worker import CPUWorker
 
-from evenkeel.settings import load
 from evenkeel_runtime.adapter.sampled_places import TargetDistributions, find_target_distributions
 from evenkeel_runtime.adapter.verification_kernels import mend_kernels
 from evenkeel_runtime.speculation.draftable import withhold_drafts
 from evenkeel_runtime.speculation.sampled_watch import WATCH_ATTRIBUTE, SampledWatch
-from evenkeel_runtime.speculation.settings import SpeculationSettings
 
 logger = logging.getLogger(__name__)
 
@@ -133,5 +131,3 @@ class PlainStepWorker(ExactWorker):
         """Go on without the watch; the first error is the last one."""
         self._evenkeel_watch = None
         logger.error("sampled tokens are not watched any more: %r", error, exc_info=error)
-        if load(SpeculationSettings, {}).settings.raise_internal_errors:
-            raise error

@@ -52,7 +52,6 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._evenkeel_raises = False
         try:
             self._evenkeel_limiter = self._start_limiter()
             self._evenkeel_recorder = self._start_recorder()
@@ -132,7 +131,6 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
 
     def _start_recorder(self) -> StepRecorder | None:
         settings = load(StepSettings, {}).settings
-        self._evenkeel_raises = settings.raise_internal_errors
         end_with_parent()
         if settings.socket is None:
             logger.warning("engine steps are not recorded: %s is not set", SOCKET_VARIABLE)
@@ -162,8 +160,6 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
             # What could not be packed cannot be packed now.
             with suppress(Exception):
                 recorder.close()
-        if self._evenkeel_raises:
-            raise error
 
 
 class AsyncLedgerScheduler(LedgerScheduler, AsyncScheduler):  # type: ignore[misc]

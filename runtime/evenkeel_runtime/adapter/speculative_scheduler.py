@@ -345,8 +345,6 @@ class SpeculativeScheduler(LedgerScheduler):
         self.evenkeel_speculation = None
         self._evenkeel_errors += 1
         logger.error("nothing is drafted any more, requests go on: %r", error, exc_info=error)
-        if self._evenkeel_settings.raise_internal_errors:
-            raise error
 
 
 class AsyncSpeculativeScheduler(SpeculativeScheduler, AsyncLedgerScheduler):

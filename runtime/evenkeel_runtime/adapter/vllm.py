@@ -21,8 +21,8 @@ from evenkeel.errors import ConfigurationError, EvenkeelError
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
 from evenkeel_runtime.adapter.refused_flags import refuse_parsed_flags
 from evenkeel_runtime.request.hook import EngineReader
-from evenkeel_runtime.request.trace import EngineFacts, EngineRun, EngineTimes
-from evenkeel_runtime.wire.observation import pack_tokens
+from evenkeel_runtime.request.trace import EngineRun, EngineTimes
+from evenkeel_runtime.wire.observation import Observation, pack_tokens
 
 # Seconds that responses may still take once the engine has stopped.
 _GRACE_S = 1
@@ -162,7 +162,7 @@ def make_reader(find_engine: Callable[[], Any], strips_speculation: bool) -> Eng
         states = [processor.request_states.get(internal_id) for internal_id in internal_ids]
         return [state.stats for state in states if state is not None and state.stats is not None]
 
-    return EngineReader(is_streamed, record_output, read_facts, find_times, find_beam_search)
+    return EngineReader(is_streamed, record_output, read_engine, find_times, find_beam_search)
 
 
 def find_beam_search(request_id: str) -> str | None:
@@ -184,35 +184,26 @@ def _record_end(run: EngineRun, completion: Any) -> None:
         run.accepted_by_step = (run.accepted_by_step or []) + list(metrics.per_step_accepted)
 
 
-def read_facts(run: EngineRun) -> EngineFacts:
+def read_engine(run: EngineRun, seen: Observation) -> None:
     """Read a run that is over: from its last output, or, aborted before one, from the engine."""
     output = run.last_output
     if output is None:
-        return _facts_of_aborted(run, list(run.engine_times))
-    metrics = getattr(output, "metrics", None)
-    times = [metrics] if metrics is not None else []
-    num_tokens = sum(run.emission_tokens) if run.is_streamed else run.num_final_tokens
-    generated = sum(t.num_generation_tokens for t in run.engine_times)
-    return EngineFacts(
-        input_tokens=len(output.prompt_token_ids) if output.prompt_token_ids is not None else None,
-        output_tokens=max(num_tokens, generated),
-        cached_tokens=getattr(output, "num_cached_tokens", None),
-        scheduled_ns=_earliest(t.scheduled_ts for t in times),
-        first_token_ns=_earliest(t.first_token_ts for t in times),
-        last_token_ns=_latest(t.last_token_ts for t in times),
-        prompt=pack_tokens(output.prompt_token_ids or ()),
-    )
-
-
-def _facts_of_aborted(run: EngineRun, times: list[EngineTimes]) -> EngineFacts:
-    if not times:
-        return EngineFacts()
-    return EngineFacts(
-        output_tokens=sum(t.num_generation_tokens for t in times),
-        scheduled_ns=_earliest(t.scheduled_ts for t in times),
-        first_token_ns=_earliest(t.first_token_ts for t in times),
-        last_token_ns=_latest(t.last_token_ts for t in times),
-    )
+        times = list(run.engine_times)
+        if times:
+            seen.output_tokens = sum(t.num_generation_tokens for t in times)
+    else:
+        metrics = getattr(output, "metrics", None)
+        times = [metrics] if metrics is not None else []
+        num_tokens = sum(run.emission_tokens) if run.is_streamed else run.num_final_tokens
+        generated = sum(t.num_generation_tokens for t in run.engine_times)
+        prompt = output.prompt_token_ids
+        seen.input_tokens = None if prompt is None else len(prompt)
+        seen.output_tokens = max(num_tokens, generated)
+        seen.cached_tokens = getattr(output, "num_cached_tokens", None)
+        seen.prompt = pack_tokens(prompt or ())
+    seen.scheduled_ns = _earliest(t.scheduled_ts for t in times)
+    seen.first_token_ns = _earliest(t.first_token_ts for t in times)
+    seen.last_token_ns = _latest(t.last_token_ts for t in times)
 
 
 def make_token_counter(engine: Any) -> Callable[[str], int]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.toml_file import read_toml_file
 
 
 class CompressionPolicy(BaseModel):
@@ -40,13 +39,4 @@ def read_compression(path: Path) -> CompressionPolicy:
     Raises:
         ConfigurationError: If it cannot be read, or a key or a value in it is wrong.
     """
-    try:
-        return CompressionPolicy(**tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"compression file {path} cannot be read: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(
-            f"{path}: {name}: {first['msg']} (value {first['input']!r})"
-        ) from error
+    return read_toml_file(path, CompressionPolicy)

@@ -45,7 +45,3 @@ class StepSettings(Settings):
         ge=0,
         description="most prefix-cache blocks remembered, to tell a lost hit from a new prompt",
     )
-    raise_internal_errors: bool = Field(
-        default=False,
-        description="raise the hook's own errors instead of switching it off; for tests",
-    )

@@ -9,14 +9,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 from evenkeel.guard import ErrorGuard
-from evenkeel.spans import SPAN_DECODE
-from evenkeel_runtime.exporter.record import find_ttft_s
+from evenkeel_runtime.exporter.record import FinishedRequest
 from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.exporter.step_reader import DEFAULT_WAIT_S, StepReader
 from evenkeel_runtime.exporter.why_answers import WhyStore
 from evenkeel_runtime.ledger.charges import Ledger, RequestTimes
 from evenkeel_runtime.ledger.explanation import Explanation, describe
-from evenkeel_runtime.ledger.phases import find_phases, token_times
 from evenkeel_runtime.ledger.prefix_story import PrefixTeller
 from evenkeel_runtime.wire.observation import Observation
 from evenkeel_runtime.wire.snapshot import EngineFigures, Exemplar, Histogram, Snapshot
@@ -53,24 +51,22 @@ class Explainer:
         )
         self._lock = threading.Lock()
 
-    def explain(self, batch: Sequence[Observation]) -> list[Explanation | None]:
-        """Return the explanation of each request; None where the engine said nothing of it."""
-        asked = [self._ask(seen) for seen in batch]
-        return [self._explain(seen, answer) for seen, answer in zip(batch, asked, strict=True)]
+    def explain(self, requests: Sequence[FinishedRequest]) -> None:
+        """Give each request its explanation; None where the engine said nothing of it."""
+        asked = [self._ask(request) for request in requests]
+        for request, answer in zip(requests, asked, strict=True):
+            request.explanation = self._explain(request.seen, answer)
 
-    def keep(
-        self, seen: Observation, explanation: Explanation | None, trace_id: bytes, span_id: bytes
-    ) -> None:
-        """Count a request, and keep its explanation for `/why`; its span is built by now."""
+    def keep(self, request: FinishedRequest) -> None:
+        """Count a complete request, and keep its explanation for `/why`."""
         try:
-            ttft_s, e2e_s = find_ttft_s(seen), (seen.end_ns - seen.arrival_ns) / 1e9
-            decode_s = next((p.seconds for p in find_phases(seen) if p.name == SPAN_DECODE), None)
-            trace, span = trace_id.hex(), span_id.hex()
-            answer = describe(seen, explanation, trace, ttft_s, decode_s)
-            self._store.put(seen.request_id, seen.caller.tenant, answer)
+            seen, trace, span = request.seen, request.trace_id.hex(), request.span_id.hex()
+            self._store.put(
+                seen.request_id, seen.tenant, describe(seen, request.explanation, trace)
+            )
             time_s = (seen.arrival_unix_ns + seen.end_ns - seen.arrival_ns) / 1e9
             with self._lock:
-                for histogram, value in ((self._ttft, ttft_s), (self._e2e, e2e_s)):
+                for histogram, value in ((self._ttft, seen.ttft_s), (self._e2e, seen.e2e_s)):
                     if value is not None:
                         histogram.add(Exemplar(value, trace, span, time_s))
         except Exception as error:
@@ -96,15 +92,15 @@ class Explainer:
                 e2e=self._e2e,
             )
 
-    def _ask(self, seen: Observation) -> Future[Ledger | None] | None:
+    def _ask(self, request: FinishedRequest) -> Future[Ledger | None] | None:
+        seen = request.seen
         if self._reader is None or not seen.reached_engine:
             return None
-        first_ns, last_ns = token_times(seen)
         times = RequestTimes(
             arrival_ns=seen.arrival_ns,
             end_ns=seen.end_ns,
-            first_token_ns=first_ns,
-            last_token_ns=last_ns,
+            first_token_ns=request.phases.first_ns,
+            last_token_ns=request.phases.last_ns,
             submitted_ns=seen.submitted_ns,
             client_left_ns=seen.client_left_ns,
             holds=seen.holds,

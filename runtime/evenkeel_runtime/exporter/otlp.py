@@ -7,10 +7,9 @@ shared with the model (docs/decisions/0022-exporter-process.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from itertools import zip_longest
 from os import urandom
 from typing import Any, cast
 
@@ -27,10 +26,8 @@ from evenkeel.spans import (
     AttributeValue,
     Status,
 )
-from evenkeel_runtime.exporter.record import to_record
-from evenkeel_runtime.ledger.explanation import Explanation
-from evenkeel_runtime.ledger.phases import find_phases
-from evenkeel_runtime.wire.observation import CanaryResult, Observation
+from evenkeel_runtime.exporter.record import FinishedRequest, NewId
+from evenkeel_runtime.wire.observation import CanaryResult
 
 # opentelemetry.proto.trace.v1: Span.SpanKind, Status.StatusCode and SpanFlags.
 _KIND_INTERNAL = 1
@@ -46,24 +43,18 @@ _FLOAT_ELEMENT = np.dtype([("head", "S3"), ("value", "<f8")])
 _FLOAT_HEAD = b"\x0a\x09\x21"
 _COUNT_ELEMENTS = [b"\x0a\x02\x18" + bytes((value,)) for value in range(128)]
 
-NewId = Callable[[int], bytes]
-
 
 def build_request(
-    batch: Sequence[Observation],
+    batch: Sequence[FinishedRequest | CanaryResult],
     resource: Mapping[str, str],
-    max_emissions: int,
     new_id: NewId = urandom,
-    explained: Sequence[Explanation | None] = (),
 ) -> ExportTraceServiceRequest:
     """Return the export request for a batch; an empty batch gives a request without spans.
 
     Args:
-        batch: The requests.
+        batch: Complete requests, and results of canaries.
         resource: Attributes of the sender.
-        max_emissions: Longest emission series kept on a span.
-        new_id: Makes an id of so many bytes.
-        explained: What is known of each request besides; nothing where it is shorter.
+        new_id: Makes an ID of so many bytes.
     """
     request = ExportTraceServiceRequest()
     resource_spans = request.resource_spans.add()
@@ -71,59 +62,48 @@ def build_request(
     scope_spans = resource_spans.scope_spans.add()
     scope_spans.scope.name = SCOPE_NAME
     scope_spans.scope.version = own_version()
-    for seen, explanation in zip_longest(batch, explained):
-        if seen.canary is not None:
-            _add_canary(scope_spans, seen, seen.canary, new_id)
-            continue
-        _add_spans(scope_spans, seen, max_emissions, new_id, explanation)
+    for message in batch:
+        if isinstance(message, CanaryResult):
+            _add_canary(scope_spans, message, new_id)
+        else:
+            _add_spans(scope_spans, message, new_id)
     return request
 
 
-def find_servers(request: ExportTraceServiceRequest) -> list[Any]:
-    """Return the spans of the requests, without those of their phases, in the batch's order."""
-    spans = request.resource_spans[0].scope_spans[0].spans
-    return [span for span in spans if span.kind == _KIND_SERVER]
+def count_spans(request: ExportTraceServiceRequest) -> int:
+    """Return how many spans `build_request` has put into a request."""
+    return len(request.resource_spans[0].scope_spans[0].spans)
 
 
-def _add_spans(
-    scope_spans: Any,
-    seen: Observation,
-    max_emissions: int,
-    new_id: NewId,
-    explanation: Explanation | None,
-) -> None:
-    parent = seen.caller.parent
-    # What one HTTP request sends to the engine more than once shares a trace only with a caller's.
-    trace_id = new_id(16) if parent is None else parent.trace_id
+def _add_spans(scope_spans: Any, request: FinishedRequest, new_id: NewId) -> None:
+    seen = request.seen
+    parent = seen.parent
     flags = _FLAG_SAMPLED if parent is None else parent.flags
     # Both clocks were read together at arrival; every later time is that plus monotonic time.
     unix_offset_ns = seen.arrival_unix_ns - seen.arrival_ns
 
     span = scope_spans.spans.add()
-    span.trace_id = trace_id
-    span.span_id = new_id(8)
+    span.trace_id = request.trace_id
+    span.span_id = request.span_id
     span.flags = flags | _FLAG_HAS_IS_REMOTE
     if parent is not None:
         span.parent_span_id = parent.span_id
         span.flags |= _FLAG_IS_REMOTE
-        span.trace_state = seen.caller.trace_state
+        span.trace_state = seen.trace_state
     span.name = f"{seen.operation} {seen.model}"
     span.kind = _KIND_SERVER
     span.start_time_unix_nano = seen.arrival_unix_ns
     span.end_time_unix_nano = seen.end_ns + unix_offset_ns
-    ledger = None if explanation is None else explanation.ledger
-    set_attributes(span, to_record(seen, max_emissions, ledger).to_attributes())
-    if explanation is not None:
-        set_attributes(span, explanation.to_attributes(seen))
+    set_attributes(span, seen.to_attributes())
     if seen.status in (Status.ERROR, Status.SHED):
         span.status.code = _STATUS_ERROR
         span.status.message = seen.error_type or ""
 
-    for phase in find_phases(seen):
+    for phase in request.phases.phases:
         child = scope_spans.spans.add()
-        child.trace_id = trace_id
+        child.trace_id = request.trace_id
         child.span_id = new_id(8)
-        child.parent_span_id = span.span_id
+        child.parent_span_id = request.span_id
         child.flags = flags | _FLAG_HAS_IS_REMOTE
         child.name = phase.name
         child.kind = _KIND_INTERNAL
@@ -131,14 +111,14 @@ def _add_spans(
         child.end_time_unix_nano = phase.end_ns + unix_offset_ns
 
 
-def _add_canary(scope_spans: Any, seen: Observation, canary: CanaryResult, new_id: NewId) -> None:
+def _add_canary(scope_spans: Any, canary: CanaryResult, new_id: NewId) -> None:
     """Add the event that a canary is, as a span of no duration."""
     span = scope_spans.spans.add()
     span.trace_id = new_id(16)
     span.span_id = new_id(8)
     span.name = SPAN_CANARY
     span.kind = _KIND_INTERNAL
-    span.start_time_unix_nano = span.end_time_unix_nano = seen.arrival_unix_ns
+    span.start_time_unix_nano = span.end_time_unix_nano = canary.unix_ns
     attributes: dict[str, AttributeValue] = {
         REQUEST_ID: canary.of_request_id,
         CANARY_RESULT: canary.result,

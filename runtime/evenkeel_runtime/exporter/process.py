@@ -1,4 +1,4 @@
-"""The exporter process: reads observations from its standard input and sends them as OTLP.
+"""The exporter process: reads requests from its standard input and sends them as OTLP.
 
 It is a process of its own so that building spans never holds the server's interpreter lock. It
 ends when its input ends, that is when the server stops or dies: nothing is left behind.
@@ -24,11 +24,11 @@ import msgspec
 from evenkeel.otlp_sender import Send, open_sender
 from evenkeel_runtime.exporter.engines import EngineTelemetry
 from evenkeel_runtime.exporter.explainer import Explainer
-from evenkeel_runtime.exporter.otlp import build_request, find_servers
-from evenkeel_runtime.ledger.phases import num_spans
+from evenkeel_runtime.exporter.otlp import build_request, count_spans
+from evenkeel_runtime.exporter.record import FinishedRequest
 from evenkeel_runtime.wire.counters import ExporterCounts, SharedCounts
 from evenkeel_runtime.wire.frames import FRAME_HEAD, ExporterConfig
-from evenkeel_runtime.wire.observation import Observation, decode
+from evenkeel_runtime.wire.observation import CanaryResult, Observation, decode
 
 logger = logging.getLogger(__name__)
 
@@ -195,25 +195,30 @@ class Exporter:
             self._ready.put(None)
 
     def _make_batch(self, frames: list[bytes]) -> _Batch:
-        batch = [seen for frame in frames if (seen := self._decode(frame)) is not None]
-        config, explainer = self._config, self._explainer
-        explained = () if explainer is None else explainer.explain(batch)
-        body = build_request(
-            batch, config.target.resource, config.max_emissions, explained=explained
-        )
-        if explainer is not None:
-            requests = [(s, e) for s, e in zip(batch, explained, strict=True) if s.canary is None]
-            for (seen, explanation), span in zip(requests, find_servers(body), strict=True):
-                explainer.keep(seen, explanation, span.trace_id, span.span_id)
+        batch: list[FinishedRequest | CanaryResult] = []
+        for frame in frames:
+            message = self._decode(frame)
+            if isinstance(message, Observation):
+                batch.append(FinishedRequest.begin(message))
+            elif message is not None:
+                batch.append(message)
+        requests = [message for message in batch if isinstance(message, FinishedRequest)]
+        if self._explainer is not None:
+            self._explainer.explain(requests)
+        for request in requests:
+            request.complete(self._config.max_emissions)
+            if self._explainer is not None:
+                self._explainer.keep(request)
+        body = build_request(batch, self._config.target.resource)
         return _Batch(
-            body.SerializeToString(), sum(map(num_spans, batch)), len(frames), sum(map(len, frames))
+            body.SerializeToString(), count_spans(body), len(frames), sum(map(len, frames))
         )
 
-    def _decode(self, frame: bytes) -> Observation | None:
+    def _decode(self, frame: bytes) -> Observation | CanaryResult | None:
         try:
             return decode(frame)
         except msgspec.DecodeError:
-            logger.exception("an observation could not be read")
+            logger.exception("a message from the server could not be read")
             return None
 
     def _deliver(self, body: bytes, spans: int) -> int:

@@ -1,123 +1,114 @@
-"""Turns what the hook saw of a request into its stored record and the phases of its waterfall."""
+"""Follows one request through the exporter, and completes its record."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import urandom
+from typing import Self
+
 from evenkeel.latency import Emissions, TokenLatency, measure
-from evenkeel.spans import SPAN_DECODE, SPAN_PREFILL, SPAN_QUEUE, RequestRecord, Status
+from evenkeel.spans import SPAN_DECODE, SPAN_PREFILL, SPAN_QUEUE, Status
 from evenkeel_runtime.exporter.draft_counts import count_by_emission, count_by_position
-from evenkeel_runtime.ledger.charges import Ledger
-from evenkeel_runtime.ledger.phases import emissions_of, find_phases, token_times
+from evenkeel_runtime.ledger.explanation import Explanation
+from evenkeel_runtime.ledger.phases import RequestPhases, find_phases
 from evenkeel_runtime.wire.observation import Observation
 
-
-def find_ttft_s(seen: Observation) -> float | None:
-    """Return a request's TTFT, as its record has it; None without a token."""
-    first_ns, _ = token_times(seen)
-    return None if first_ns is None else (first_ns - seen.arrival_ns) / 1e9
+NewId = Callable[[int], bytes]
 
 
-def to_record(seen: Observation, max_emissions: int, ledger: Ledger | None = None) -> RequestRecord:
-    """Return the record of one request; what cannot be known is None.
+@dataclass(slots=True)
+class FinishedRequest:
+    """One request on its way through the exporter.
 
-    Args:
-        seen: What the hook saw.
-        max_emissions: Longest emission series to keep; neighbours are merged beyond it. Latency is
-            computed before that, so it does not depend on this limit.
-        ledger: Where its time went, if the engine's steps say.
+    Attributes:
+        seen: Its record, which `complete` completes.
+        trace_id: The caller's trace, or one of its own: what one HTTP request sends to the engine
+            more than once shares a trace only with a caller's.
+        span_id: Of its SERVER span.
+        phases: Its phases and token times.
+        explanation: What the engine's steps say of it; None where they say nothing.
     """
-    seconds = {phase.name: phase.seconds for phase in find_phases(seen)}
-    emissions = emissions_of(seen)
-    latency = _latency(seen, emissions)
-    kept = _merge_neighbours(emissions, max_emissions)
-    caller = seen.caller
+
+    seen: Observation
+    trace_id: bytes
+    span_id: bytes
+    phases: RequestPhases
+    explanation: Explanation | None = None
+
+    @classmethod
+    def begin(cls, seen: Observation, new_id: NewId = urandom) -> Self:
+        """Return a request with its IDs, which `new_id` makes of so many bytes, and its phases."""
+        trace_id = new_id(16) if seen.parent is None else seen.parent.trace_id
+        return cls(seen, trace_id, new_id(8), find_phases(seen))
+
+    def complete(self, max_emissions: int) -> None:
+        """Fill in what follows from what the server and the engine's steps saw.
+
+        Args:
+            max_emissions: Longest emission series to keep; neighbours are merged beyond it.
+                Latency is computed before that, so it does not depend on this limit.
+        """
+        _complete(self.seen, self.phases, max_emissions, self.explanation)
+        if self.explanation is not None:
+            self.explanation.fill(self.seen)
+
+
+def _complete(
+    seen: Observation, found: RequestPhases, max_emissions: int, explanation: Explanation | None
+) -> None:
+    ledger = None if explanation is None else explanation.ledger
+    seconds = {phase.name: phase.seconds for phase in found.phases}
+    seen.queue_s = seconds.get(SPAN_QUEUE)
+    seen.prefill_s = seconds.get(SPAN_PREFILL)
+    seen.decode_s = seconds.get(SPAN_DECODE)
+    seen.e2e_s = (seen.end_ns - seen.arrival_ns) / 1e9
+    latency = _latency(seen, found)
+    seen.ttft_s, seen.tpot_s, seen.stall_s = latency.ttft_s, latency.tpot_s, latency.stall_s
+    seen.itl_p50_s, seen.itl_p99_s = latency.itl_p50_s, latency.itl_p99_s
+    if seen.status is Status.ABORTED:
+        if ledger is not None:
+            # Also those of the step that was under way.
+            seen.output_tokens = max(seen.output_tokens or 0, ledger.made_tokens)
+        if seen.delivered_tokens is not None:
+            seen.wasted_tokens = max(0, (seen.output_tokens or 0) - seen.delivered_tokens)
     drafted, accepted = seen.drafted_by_step, seen.accepted_by_step
     if drafted is None and ledger is not None and ledger.drafted_by_step:
         # Where vLLM was not asked to count them, the engine's steps say.
         drafted, accepted = ledger.drafted_by_step, ledger.accepted_by_step
-    drafted_by_position = count_by_position(drafted or ())
-    emitted = list(kept.tokens)
+    seen.drafted_tokens = None if drafted is None else sum(drafted)
+    seen.accepted_tokens = None if accepted is None else sum(accepted)
+    seen.drafted_by_position = count_by_position(drafted or ())
+    seen.accepted_by_position = count_by_position(accepted or (), len(seen.drafted_by_position))
+    kept = _merge_neighbours(found.emissions, max_emissions)
+    seen.emission_time_s = [(time_ns - seen.arrival_ns) / 1e9 for time_ns in kept.time_ns]
+    seen.emission_tokens = list(kept.tokens)
     steps = ledger.verified if ledger is not None and seen.num_sequences == 1 else ()
-    by_emission = count_by_emission(emitted, steps)
-    return RequestRecord(
-        request_id=seen.request_id,
-        model=seen.model,
-        operation=seen.operation,
-        status=seen.status,
-        finish_reason=seen.finish_reason,
-        error_type=seen.error_type,
-        http_status=seen.http_status,
-        tenant=caller.tenant,
-        session_id=caller.session_id,
-        slo_class=caller.slo_class,
-        route=caller.route,
-        prompt_name=caller.prompt_name,
-        prompt_version=caller.prompt_version,
-        max_tokens=seen.max_tokens,
-        temperature=seen.temperature,
-        input_tokens=seen.input_tokens,
-        output_tokens=_output_tokens(seen, ledger),
-        cached_tokens=seen.cached_tokens,
-        wasted_tokens=_wasted_tokens(seen, ledger),
-        queue_s=seconds.get(SPAN_QUEUE),
-        prefill_s=seconds.get(SPAN_PREFILL),
-        decode_s=seconds.get(SPAN_DECODE),
-        ttft_s=latency.ttft_s,
-        tpot_s=latency.tpot_s,
-        itl_p50_s=latency.itl_p50_s,
-        itl_p99_s=latency.itl_p99_s,
-        stall_s=latency.stall_s,
-        e2e_s=(seen.end_ns - seen.arrival_ns) / 1e9,
-        drafted_tokens=None if drafted is None else sum(drafted),
-        accepted_tokens=None if accepted is None else sum(accepted),
-        drafted_by_position=drafted_by_position,
-        accepted_by_position=count_by_position(accepted or (), len(drafted_by_position)),
-        response_cache=seen.response_cache,
-        cache=seen.cache,
-        drafts_by_source=seen.drafts_by_source,
-        emission_time_s=[(time_ns - seen.arrival_ns) / 1e9 for time_ns in kept.time_ns],
-        emission_tokens=emitted,
-        emission_drafted=[tried for tried, _ in by_emission],
-        emission_accepted=[agreed for _, agreed in by_emission],
-        ledger={} if ledger is None else ledger.seconds,
-        input_messages=seen.input_messages,
-        output_messages=seen.output_messages,
-    )
+    by_emission = count_by_emission(seen.emission_tokens, steps)
+    seen.emission_drafted = [tried for tried, _ in by_emission]
+    seen.emission_accepted = [agreed for _, agreed in by_emission]
 
 
-def _output_tokens(seen: Observation, ledger: Ledger | None) -> int | None:
-    """Tokens generated; of an aborted request also those of the step that was under way."""
-    if seen.status is not Status.ABORTED or ledger is None:
-        return seen.output_tokens
-    return max(seen.output_tokens or 0, ledger.made_tokens)
-
-
-def _wasted_tokens(seen: Observation, ledger: Ledger | None) -> int | None:
-    """Tokens generated that never reached the client; None for a request that was not aborted."""
-    if seen.status is not Status.ABORTED or seen.delivered_tokens is None:
-        return None
-    return max(0, (_output_tokens(seen, ledger) or 0) - seen.delivered_tokens)
-
-
-def _latency(seen: Observation, emissions: Emissions) -> TokenLatency:
+def _latency(seen: Observation, found: RequestPhases) -> TokenLatency:
     """Token latency from the emissions, or, without them, TTFT and TPOT from the engine's times."""
-    if not emissions.time_ns:
-        return _latency_without_series(seen)
-    latency = measure(seen.arrival_ns, emissions)
+    if not found.emissions.time_ns:
+        return _latency_without_series(seen, found)
+    latency = measure(seen.arrival_ns, found.emissions)
     if seen.num_sequences == 1:
         return latency
     # Sequences that share one stream interleave: gaps between their tokens are nobody's ITL.
     return TokenLatency(latency.ttft_s, None, None, None, latency.stall_s)
 
 
-def _latency_without_series(seen: Observation) -> TokenLatency:
-    first_ns, last_ns = token_times(seen)
-    if first_ns is None or last_ns is None:
+def _latency_without_series(seen: Observation, found: RequestPhases) -> TokenLatency:
+    if found.first_ns is None or found.last_ns is None:
         return TokenLatency(None, None, None, None, None)
-    ttft_s = (first_ns - seen.arrival_ns) / 1e9
+    ttft_s = (found.first_ns - seen.arrival_ns) / 1e9
     num_tokens = seen.output_tokens or 0
     if seen.num_sequences > 1 or num_tokens < 2:
         return TokenLatency(ttft_s, None, None, None, None)
-    return TokenLatency(ttft_s, (last_ns - first_ns) / 1e9 / (num_tokens - 1), None, None, None)
+    tpot_s = (found.last_ns - found.first_ns) / 1e9 / (num_tokens - 1)
+    return TokenLatency(ttft_s, tpot_s, None, None, None)
 
 
 def _merge_neighbours(emissions: Emissions, max_emissions: int) -> Emissions:

@@ -6,18 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenkeel.spans import (
-    CANCEL_S,
-    CANCEL_STEPS,
-    CANCEL_TOKENS,
-    LEDGER_ERROR_RATIO,
-    LEDGER_SHARED_BY,
-    RIVAL_COST_S,
-    RIVAL_DECODE_TOKENS,
-    RIVAL_PREFILL_TOKENS,
-    RIVAL_REQUEST_IDS,
-    AttributeValue,
-)
 from evenkeel.times import to_datetime
 from evenkeel_runtime.ledger.charges import Ledger
 from evenkeel_runtime.ledger.prefix_story import PrefixStory
@@ -37,53 +25,43 @@ class Explanation:
     ledger: Ledger
     prefix: PrefixStory | None = None
 
-    def to_attributes(self, seen: Observation) -> dict[str, AttributeValue]:
-        """Return the span attributes besides the ledger's own; what has no value has none."""
+    def fill(self, record: Observation) -> None:
+        """Write what it says into the request's record."""
         ledger = self.ledger
-        attributes: dict[str, AttributeValue] = {LEDGER_SHARED_BY: ledger.shared_by}
-        if ledger.error_ratio is not None:
-            attributes[LEDGER_ERROR_RATIO] = ledger.error_ratio
-        if ledger.rivals:
-            attributes[RIVAL_REQUEST_IDS] = [rival.request_id or "" for rival in ledger.rivals]
-            attributes[RIVAL_COST_S] = [rival.cost_s for rival in ledger.rivals]
-            attributes[RIVAL_PREFILL_TOKENS] = [rival.prefill_tokens for rival in ledger.rivals]
-            attributes[RIVAL_DECODE_TOKENS] = [rival.decode_tokens for rival in ledger.rivals]
+        record.ledger = ledger.seconds
+        record.ledger_shared_by = ledger.shared_by
+        record.ledger_error_ratio = ledger.error_ratio
+        record.rival_request_ids = [rival.request_id or "" for rival in ledger.rivals]
+        record.rival_cost_s = [rival.cost_s for rival in ledger.rivals]
+        record.rival_prefill_tokens = [rival.prefill_tokens for rival in ledger.rivals]
+        record.rival_decode_tokens = [rival.decode_tokens for rival in ledger.rivals]
         if ledger.aftermath is not None:
-            attributes[CANCEL_STEPS] = ledger.aftermath.num_steps
-            attributes[CANCEL_TOKENS] = ledger.aftermath.tokens
-            attributes[CANCEL_S] = ledger.aftermath.seconds
+            record.cancel_steps = ledger.aftermath.num_steps
+            record.cancel_tokens = ledger.aftermath.tokens
+            record.cancel_s = ledger.aftermath.seconds
         if self.prefix is not None:
-            attributes |= self.prefix.to_attributes(seen.arrival_ns)
-        return attributes
+            self.prefix.fill(record)
 
 
-def describe(
-    seen: Observation,
-    explanation: Explanation | None,
-    trace_id: str,
-    ttft_s: float | None,
-    decode_s: float | None,
-) -> dict[str, Any]:
+def describe(seen: Observation, explanation: Explanation | None, trace_id: str) -> dict[str, Any]:
     """Return the answer to `GET /why/{request_id}`; docs/ledger.md explains each field.
 
     Args:
-        seen: What the server saw.
+        seen: The request's complete record.
         explanation: What the engine's steps say; None where their records are missing.
         trace_id: The request's trace, in hex.
-        ttft_s: Its TTFT as stored.
-        decode_s: Its decode time as stored.
     """
     answer: dict[str, Any] = {
         "request_id": seen.request_id,
         "trace_id": trace_id,
         "model": seen.model,
-        "tenant": seen.caller.tenant,
+        "tenant": seen.tenant,
         "status": seen.status.value,
         "response_cache": seen.response_cache,
         "arrival": to_datetime(seen.arrival_unix_ns).isoformat(),
-        "ttft_s": ttft_s,
-        "decode_s": decode_s,
-        "e2e_s": (seen.end_ns - seen.arrival_ns) / 1e9,
+        "ttft_s": seen.ttft_s,
+        "decode_s": seen.decode_s,
+        "e2e_s": seen.e2e_s,
         "ledger": None,
         "without": [],
         "shared_by": None,

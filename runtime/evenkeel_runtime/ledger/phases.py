@@ -1,4 +1,4 @@
-"""The phases of a request: queue, prefill and decode, from what its server saw."""
+"""The token times and phases of a request: queue, prefill and decode, from what its server saw."""
 
 from __future__ import annotations
 
@@ -23,31 +23,46 @@ class PhaseTimes:
         return (self.end_ns - self.start_ns) / 1e9
 
 
-def find_phases(seen: Observation) -> list[PhaseTimes]:
-    """Return queue, prefill and decode, as far as the request came; they touch and never overlap.
+@dataclass(frozen=True, slots=True)
+class RequestPhases:
+    """How far a request came, on the monotonic clock.
+
+    Attributes:
+        emissions: The emissions that brought tokens.
+        first_ns: First token time: as emitted if that was seen, else as the engine says.
+        last_ns: Last token time, likewise; None if and only if `first_ns` is.
+        phases: Queue, prefill and decode; they touch and never overlap.
+    """
+
+    emissions: Emissions
+    first_ns: int | None
+    last_ns: int | None
+    phases: tuple[PhaseTimes, ...]
+
+
+def find_phases(seen: Observation) -> RequestPhases:
+    """Return token times and phases, as far as the request came.
 
     queue = arrival → first scheduled, prefill → first token, decode → last token. A request that
-    ended within a phase has that phase up to its end. Nothing is returned for a request that never
-    reached the engine, and nothing but decode where the engine's schedule time is not known.
+    ended within a phase has that phase up to its end. There are no phases for a request that never
+    reached the engine, and none but decode where the engine's schedule time is not known.
     """
-    if not seen.reached_engine:
-        return []
-    first_ns, last_ns = token_times(seen)
-    scheduled_ns = _scheduled_time(seen, first_ns)
+    emissions = _emissions_of(seen)
+    first_ns, last_ns = _token_times(seen, emissions)
     phases = []
-    if scheduled_ns is not None:
-        phases.append(PhaseTimes(SPAN_QUEUE, seen.arrival_ns, scheduled_ns))
-        phases.append(PhaseTimes(SPAN_PREFILL, scheduled_ns, first_ns or seen.end_ns))
-    elif first_ns is None and seen.scheduled_ns is None:
-        phases.append(PhaseTimes(SPAN_QUEUE, seen.arrival_ns, seen.end_ns))
-    if first_ns is not None and last_ns is not None:
-        phases.append(PhaseTimes(SPAN_DECODE, first_ns, last_ns))
-    return phases
+    if seen.reached_engine:
+        scheduled_ns = _scheduled_time(seen, first_ns)
+        if scheduled_ns is not None:
+            phases.append(PhaseTimes(SPAN_QUEUE, seen.arrival_ns, scheduled_ns))
+            phases.append(PhaseTimes(SPAN_PREFILL, scheduled_ns, first_ns or seen.end_ns))
+        elif first_ns is None and seen.scheduled_ns is None:
+            phases.append(PhaseTimes(SPAN_QUEUE, seen.arrival_ns, seen.end_ns))
+        if first_ns is not None and last_ns is not None:
+            phases.append(PhaseTimes(SPAN_DECODE, first_ns, last_ns))
+    return RequestPhases(emissions, first_ns, last_ns, tuple(phases))
 
 
-def token_times(seen: Observation) -> tuple[int | None, int | None]:
-    """Return first and last token time: as emitted where that was seen, else as the engine says."""
-    emissions = emissions_of(seen)
+def _token_times(seen: Observation, emissions: Emissions) -> tuple[int | None, int | None]:
     if emissions.time_ns:
         return emissions.time_ns[0], emissions.time_ns[-1]
     first_ns, last_ns = seen.first_token_ns, seen.last_token_ns
@@ -67,13 +82,7 @@ def _scheduled_time(seen: Observation, first_ns: int | None) -> int | None:
     return scheduled_ns
 
 
-def num_spans(seen: Observation) -> int:
-    """Return how many spans `build_request` makes of one request."""
-    return 1 if seen.canary is not None else 1 + len(find_phases(seen))
-
-
-def emissions_of(seen: Observation) -> Emissions:
-    """Return the emissions that brought tokens."""
+def _emissions_of(seen: Observation) -> Emissions:
     times_ns, tokens = seen.emission_ns, seen.emission_tokens
     if tokens and min(tokens) > 0:
         return Emissions(times_ns, tokens)

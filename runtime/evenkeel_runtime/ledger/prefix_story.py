@@ -7,17 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
-from evenkeel.spans import (
-    PREFIX_COST_S,
-    PREFIX_DIVERGED_AT,
-    PREFIX_EVICTED_BY,
-    PREFIX_EVICTED_S,
-    PREFIX_LOST_TOKENS,
-    PREFIX_MISS,
-    PREFIX_MISSED_TOKENS,
-    PREFIX_UNSTABLE_TOKENS,
-    AttributeValue,
-)
 from evenkeel_runtime.ledger.charges import Ledger, Phase, PrefixUse
 from evenkeel_runtime.ledger.prompt_memory import (
     Earlier,
@@ -76,24 +65,18 @@ class PrefixStory:
     own_around: tuple[int, ...] = ()
     near_around: tuple[int, ...] = ()
 
-    def to_attributes(self, arrival_ns: int) -> dict[str, AttributeValue]:
-        """Return the span attributes; what has no value has none."""
-        attributes: dict[str, AttributeValue] = {
-            PREFIX_MISS: self.miss.value,
-            PREFIX_MISSED_TOKENS: self.missed_tokens,
-            PREFIX_COST_S: self.cost_s,
-        }
-        if self.use.lost_tokens:
-            attributes[PREFIX_LOST_TOKENS] = self.use.lost_tokens
-        if self.use.evicted_ns is not None:
-            attributes[PREFIX_EVICTED_S] = (arrival_ns - self.use.evicted_ns) / 1e9
-        if self.use.evicted_by is not None:
-            attributes[PREFIX_EVICTED_BY] = self.use.evicted_by
-        if self.diverged_at is not None:
-            attributes[PREFIX_DIVERGED_AT] = self.diverged_at
-        if self.unstable_tokens:
-            attributes[PREFIX_UNSTABLE_TOKENS] = self.unstable_tokens
-        return attributes
+    def fill(self, record: Observation) -> None:
+        """Write it into the request's record."""
+        use = self.use
+        record.prefix_miss = self.miss.value
+        record.prefix_missed_tokens = self.missed_tokens
+        record.prefix_cost_s = self.cost_s
+        record.prefix_lost_tokens = use.lost_tokens or None
+        if use.evicted_ns is not None:
+            record.prefix_evicted_s = (record.arrival_ns - use.evicted_ns) / 1e9
+        record.prefix_evicted_by = use.evicted_by
+        record.prefix_diverged_at = self.diverged_at
+        record.prefix_unstable_tokens = self.unstable_tokens or None
 
 
 class PrefixTeller:
@@ -117,12 +100,11 @@ class PrefixTeller:
             return None
         prompt = read_tokens(seen.prompt)
         same, other = self._memory.find_nearest(seen.cache_salt, prompt)
-        caller = seen.caller
         story = _judge(seen, use, ledger, prompt, same, other)
-        self._memory.add(seen.request_id, caller.tenant, seen.cache_salt, prompt)
+        self._memory.add(seen.request_id, seen.tenant, seen.cache_salt, prompt)
         self.num_by_miss[story.miss] += 1
         self.missed_tokens_by_miss[story.miss] += story.missed_tokens
-        self._watch_stability(caller.prompt_name or seen.model, story)
+        self._watch_stability(seen.prompt_name or seen.model, story)
         return story
 
     def _watch_stability(self, family: str, story: PrefixStory) -> None:
@@ -178,7 +160,7 @@ def _judge(
         miss = Miss.NEVER_SEEN
     if miss is Miss.OTHER_SALT or diverged_at is None or same is None:
         return PrefixStory(use, miss, missed, cost_s)
-    is_own = same.tenant == seen.caller.tenant
+    is_own = same.tenant == seen.tenant
     return PrefixStory(
         use,
         miss,

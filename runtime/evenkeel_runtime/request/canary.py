@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from time import time_ns
 from typing import Any, Protocol
 
 from evenkeel_runtime.request.trace import EngineRun
@@ -142,7 +143,15 @@ class Canary:
                 replay.request_id,
                 at,
             )
-        self._record(CanaryResult(replay.request_id, result, len(replay.answer), at))
+        self._record(
+            CanaryResult(
+                of_request_id=replay.request_id,
+                unix_ns=time_ns(),
+                result=result,
+                num_tokens=len(replay.answer),
+                first_difference=at,
+            )
+        )
 
 
 def find_difference(answer: Sequence[int], again: Sequence[int]) -> int | None:

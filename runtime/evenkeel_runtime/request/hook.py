@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from evenkeel_runtime.request.recorder import Recorder
 from evenkeel_runtime.request.trace import (
     CURRENT_REQUEST,
-    EngineFacts,
     EngineRun,
     EngineTimes,
     HttpRequest,
+    ReadEngine,
     Refusal,
     observe_refusal,
     observe_run,
@@ -37,14 +37,14 @@ class EngineReader:
     Attributes:
         is_streamed: Whether a request with these parameters gets tokens as they are made.
         record_output: Records one output of a run, and returns the tokens in it.
-        read_facts: Reads a run that is over.
+        read_engine: Reads a run that is over.
         find_times: What the engine keeps of a request that still runs, by its id.
         find_beam_search: The id of the beam search that a run belongs to, by the run's own.
     """
 
     is_streamed: Callable[[Any], bool]
     record_output: Callable[[EngineRun, Any], int]
-    read_facts: Callable[[EngineRun], EngineFacts]
+    read_engine: ReadEngine
     find_times: Callable[[str], list[EngineTimes]]
     find_beam_search: Callable[[str], str | None]
 
@@ -207,20 +207,17 @@ class RequestHook:
         beams = [run for run in runs if self._reader.find_beam_search(run.request_id) is not None]
         if not beams:
             return
-        facts = [self._reader.read_facts(run) for run in beams]
-        first = beams[0]
-        first.request_id = self._reader.find_beam_search(first.request_id) or first.request_id
-        last_times = [f.last_token_ns for f in facts if f.last_token_ns is not None]
-        whole = replace(
-            facts[0],
-            output_tokens=sum(f.output_tokens or 0 for f in facts),
-            last_token_ns=max(last_times, default=None),
-        )
         for run in beams:
             run.is_recorded = True
-        seen = observe_run(first, whole, end_ns)
+        each = [observe_run(run, end_ns, self._reader.read_engine) for run in beams]
+        seen = each[0]
+        seen.request_id = self._reader.find_beam_search(seen.request_id) or seen.request_id
+        seen.output_tokens = sum(beam.output_tokens or 0 for beam in each)
+        last_times = [b.last_token_ns for b in each if b.last_token_ns is not None]
+        seen.last_token_ns = max(last_times, default=None)
         # Its tokens are those of all beams: they have no TPOT.
-        self.recorder.record(replace(seen, num_sequences=max(2, len(beams)), max_tokens=None))
+        seen.num_sequences, seen.max_tokens = max(2, len(beams)), None
+        self.recorder.record(seen)
 
     def _record_run(self, run: EngineRun, end_ns: int) -> None:
         if run.is_recorded:
@@ -249,6 +246,6 @@ class RequestHook:
 
     def _hand_over(self, run: EngineRun, end_ns: int) -> None:
         try:
-            self.recorder.record(observe_run(run, self._reader.read_facts(run), end_ns))
+            self.recorder.record(observe_run(run, end_ns, self._reader.read_engine))
         except Exception as error:
             self.recorder.record_internal_error(error)

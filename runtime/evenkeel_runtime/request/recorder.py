@@ -7,13 +7,12 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from evenkeel.guard import ErrorGuard
-from evenkeel_runtime.ledger.phases import num_spans
 from evenkeel_runtime.wire.counters import SharedCounts
-from evenkeel_runtime.wire.observation import Observation, encode
+from evenkeel_runtime.wire.observation import CanaryResult, Observation, encode
 
 logger = logging.getLogger(__name__)
 
@@ -40,21 +39,6 @@ class ExporterPipe(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Tally:
-    """How much of something: requests, their bytes in the queue, and the spans they become."""
-
-    requests: int = 0
-    bytes: int = 0
-    spans: int = 0
-
-    def add(self, requests: int, bytes_: int, spans: int) -> None:
-        """Add to all three."""
-        self.requests += requests
-        self.bytes += bytes_
-        self.spans += spans
-
-
 @dataclass(frozen=True, slots=True)
 class RecorderCounts:
     """What became of the requests so far; `spans_queued` is a level, the others only grow."""
@@ -77,10 +61,10 @@ class QueueBound:
     bytes: int
 
 
-@dataclass(slots=True)
-class _Queued:
-    frames: deque[bytes] = field(default_factory=deque)
-    spans: deque[int] = field(default_factory=deque)
+@dataclass(frozen=True, slots=True)
+class _Size:
+    bytes: int
+    spans: int
 
 
 class Recorder:
@@ -92,23 +76,21 @@ class Recorder:
         exporter: The process that sends the spans.
         counts: The counters that it keeps.
         bound: The most that may wait, in the queue and in the exporter together.
-        raises: Whether an error of ours is raised instead of counted, for tests.
     """
 
-    def __init__(
-        self, exporter: ExporterPipe, counts: SharedCounts, bound: QueueBound, raises: bool
-    ) -> None:
+    def __init__(self, exporter: ExporterPipe, counts: SharedCounts, bound: QueueBound) -> None:
         self._exporter = exporter
         self._counts = counts
         self._bound = bound
-        self._queue = _Queued()
-        self._accepted = Tally()
-        self._written = Tally()
-        self._lost = Tally()
+        # Not yet handed over, and what those and the exporter's weigh, oldest first.
+        self._frames: deque[bytes] = deque()
+        self._waiting: deque[_Size] = deque()
+        self._waiting_bytes = 0
+        self._num_gone = 0
+        self._num_lost = 0
         self._by_status: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._malformed: Counter[str] = Counter()
-        self._raises = raises
         self._errors = ErrorGuard(
             logger.error, "telemetry failed, requests go on; later errors are only counted: %r"
         )
@@ -117,23 +99,39 @@ class Recorder:
     def record(self, seen: Observation) -> None:
         """Queue one finished request, or drop and count it where the queue is full."""
         try:
-            if seen.canary is None:
-                self._by_status[seen.status.value] += 1
-            frame = encode(seen)
-            spans = num_spans(seen)
-            done = self._counts.read()
-            waiting = self._accepted.requests - self._lost.requests - done.requests_done
-            waiting_bytes = self._accepted.bytes - self._lost.bytes - done.bytes_done
-            if waiting >= self._bound.requests or waiting_bytes + len(frame) > self._bound.bytes:
-                self._dropped["queue_full"] += spans
-                return
-            self._accepted.add(1, len(frame), spans)
-            self._queue.frames.append(frame)
-            self._queue.spans.append(spans)
-            if self._pump_handle is None:
-                self._pump_later()
+            self._by_status[seen.status.value] += 1
+            self._enqueue(encode(seen), seen.max_spans)
         except Exception as error:
             self.record_internal_error(error)
+
+    def record_canary(self, result: CanaryResult) -> None:
+        """Queue a canary's result, which counts as one more message in the queue."""
+        try:
+            self._enqueue(encode(result), 1)
+        except Exception as error:
+            self.record_internal_error(error)
+
+    def _enqueue(self, frame: bytes, spans: int) -> None:
+        self._let_go(self._counts.read().requests_done + self._num_lost)
+        is_full = len(self._waiting) >= self._bound.requests
+        if is_full or self._waiting_bytes + len(frame) > self._bound.bytes:
+            self._dropped["queue_full"] += spans
+            return
+        self._frames.append(frame)
+        self._waiting.append(_Size(len(frame), spans))
+        self._waiting_bytes += len(frame)
+        if self._pump_handle is None:
+            self._pump_later()
+
+    def _let_go(self, num_gone: int) -> int:
+        """Forget the oldest messages until so many are gone in all; return the spans in them."""
+        spans = 0
+        while self._num_gone < num_gone and self._waiting:
+            size = self._waiting.popleft()
+            self._waiting_bytes -= size.bytes
+            self._num_gone += 1
+            spans += size.spans
+        return spans
 
     def count_malformed_headers(self, names: Iterable[str]) -> None:
         """Count headers of callers that could not be read; the first of each name is logged."""
@@ -147,23 +145,20 @@ class Recorder:
             self._malformed[name] += 1
 
     def record_internal_error(self, error: Exception) -> None:
-        """Count an error of ours, log the first, and raise it only in tests."""
+        """Count an error of ours, and log the first."""
         self._errors.record(error)
-        if self._raises:
-            raise error
 
     def read_counts(self) -> RecorderCounts:
         """Return what became of the requests so far."""
         done = self._counts.read()
+        num_gone = done.requests_done + self._num_lost - self._num_gone
+        waiting = list(self._waiting)[max(0, num_gone) :]
         dropped = dict(self._dropped)
         if done.spans_dropped:
             dropped["refused"] = done.spans_dropped
-        if self._lost.spans:
-            dropped["exporter_lost"] = self._lost.spans
-        gone = done.spans_exported + done.spans_dropped + self._lost.spans
         return RecorderCounts(
             requests_by_status=dict(self._by_status),
-            spans_queued=max(0, self._accepted.spans - gone),
+            spans_queued=sum(size.spans for size in waiting),
             spans_exported=done.spans_exported,
             spans_dropped_by_reason=dropped,
             export_errors=done.export_errors,
@@ -179,12 +174,13 @@ class Recorder:
             self._pump_handle = None
         deadline = time.monotonic() + timeout_s
         try:
-            while self._queue.frames and time.monotonic() < deadline:
+            while self._frames and time.monotonic() < deadline:
                 self._write()
-                if self._queue.frames:
+                if self._frames:
                     time.sleep(0.01)
         except OSError:
-            logger.warning("spans are lost: count=%d", sum(self._queue.spans))
+            unwritten = list(self._waiting)[-len(self._frames) :]
+            logger.warning("spans are lost: count=%d", sum(size.spans for size in unwritten))
         self._exporter.close(max(0.1, deadline - time.monotonic()))
 
     def _pump_later(self) -> None:
@@ -199,24 +195,22 @@ class Recorder:
                 self._write()
             except OSError:
                 self._replace_exporter()
-            if self._queue.frames:
+            if self._frames:
                 self._pump_later()
         except Exception as error:
             self.record_internal_error(error)
 
     def _write(self) -> None:
-        queue = self._queue
-        num_taken = self._exporter.write(list(queue.frames))
-        for _ in range(num_taken):
-            self._written.add(1, len(queue.frames.popleft()), queue.spans.popleft())
+        for _ in range(self._exporter.write(list(self._frames))):
+            self._frames.popleft()
 
     def _replace_exporter(self) -> None:
         if not self._exporter.restart():
             return
         # What the dead process had taken and not finished is gone with it.
-        done = self._counts.read()
-        self._lost = Tally(
-            self._written.requests - done.requests_done,
-            self._written.bytes - done.bytes_done,
-            self._written.spans - done.spans_exported - done.spans_dropped,
-        )
+        done = self._counts.read().requests_done
+        self._let_go(done + self._num_lost)
+        num_lost = len(self._waiting) - len(self._frames)
+        if num_lost:
+            self._dropped["exporter_lost"] += self._let_go(self._num_gone + num_lost)
+            self._num_lost += num_lost

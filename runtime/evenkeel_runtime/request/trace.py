@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -164,19 +164,6 @@ CURRENT_REQUEST: ContextVar[HttpRequest | None] = ContextVar("evenkeel_request",
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFacts:
-    """What vLLM's own objects say of a run that is over; None where they do not say it."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    scheduled_ns: int | None = None
-    first_token_ns: int | None = None
-    last_token_ns: int | None = None
-    prompt: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
 class Refusal:
     """What is known of a request that never reached the engine."""
 
@@ -185,52 +172,54 @@ class Refusal:
     error_type: str
 
 
-def observe_run(run: EngineRun, facts: EngineFacts, end_ns: int) -> Observation:
+# Fills in what vLLM's own objects say of a run that is over.
+ReadEngine = Callable[[EngineRun, Observation], None]
+
+
+def observe_run(run: EngineRun, end_ns: int, read_engine: ReadEngine) -> Observation:
     """Return what was seen of one engine run that is over; `end_ns` is its response's end."""
     request = run.request
     status, error_type = _judge(run, request)
-    # Several prompts in one request cannot be told apart here.
-    has_content = request is not None and len(request.runs) == 1
     seen = Observation(
         request_id=run.request_id,
         model=run.model,
-        operation=OPERATION_UNKNOWN if request is None else request.operation,
+        operation=OPERATION_UNKNOWN,
         arrival_unix_ns=run.arrival_unix_ns,
         arrival_ns=run.arrival_ns,
         end_ns=end_ns,
         status=status,
         # What fails before any output was refused on the engine's doorstep.
         reached_engine=run.error is None or run.last_output is not None,
-        caller=Caller() if request is None else request.caller,
         error_type=error_type,
-        http_status=None if request is None else request.http_status,
         finish_reason=run.finish_reason,
         num_sequences=getattr(run.params, "n", 1) or 1,
         max_tokens=getattr(run.params, "max_tokens", None),
         temperature=getattr(run.params, "temperature", None),
-        input_tokens=facts.input_tokens,
-        output_tokens=facts.output_tokens,
-        cached_tokens=facts.cached_tokens,
         delivered_tokens=run.delivered_tokens,
-        client_left_ns=None if request is None else request.client_left_ns,
         submitted_ns=run.submitted_ns,
         holds=_gather_holds(run),
-        prompt=facts.prompt,
         cache_salt=run.cache_salt,
-        scheduled_ns=facts.scheduled_ns,
-        first_token_ns=facts.first_token_ns,
-        last_token_ns=facts.last_token_ns,
         emission_ns=run.emission_ns,
         emission_tokens=run.emission_tokens,
         drafted_by_step=run.drafted_by_step,
         accepted_by_step=run.accepted_by_step,
-        input_messages=request.input_messages if request and has_content else None,
-        output_messages=request.output_messages if request and has_content else None,
         response_cache=run.response_cache,
         cache=run.cache,
         drafts_by_source={s: (c.drafted, c.accepted) for s, c in run.drafts_by_source.items()},
     )
-    return _without_engine(seen, run.end_ns or end_ns) if run.is_from_cache else seen
+    if request is not None:
+        seen.operation = request.operation
+        seen.http_status = request.http_status
+        seen.client_left_ns = request.client_left_ns
+        seen.set_caller(request.caller)
+        # Several prompts in one request cannot be told apart here.
+        if len(request.runs) == 1:
+            seen.input_messages = request.input_messages
+            seen.output_messages = request.output_messages
+    read_engine(run, seen)
+    if run.is_from_cache:
+        _leave_out_engine(seen, run.end_ns or end_ns)
+    return seen
 
 
 def _gather_holds(run: EngineRun) -> dict[str, float]:
@@ -244,26 +233,17 @@ def _gather_holds(run: EngineRun) -> dict[str, float]:
     return holds
 
 
-def _without_engine(seen: Observation, answered_ns: int) -> Observation:
+def _leave_out_engine(seen: Observation, answered_ns: int) -> None:
     """Leave out what only an engine does: no tokens were made, in no phases and no series.
 
     The moment the answer was there is its TTFT.
     """
     at_ns = seen.emission_ns[0] if seen.emission_ns else answered_ns
-    return replace(
-        seen,
-        reached_engine=False,
-        output_tokens=None,
-        cached_tokens=None,
-        delivered_tokens=None,
-        scheduled_ns=None,
-        first_token_ns=at_ns,
-        last_token_ns=at_ns,
-        emission_ns=(),
-        emission_tokens=(),
-        drafted_by_step=None,
-        accepted_by_step=None,
-    )
+    seen.reached_engine = False
+    seen.output_tokens = seen.cached_tokens = seen.delivered_tokens = seen.scheduled_ns = None
+    seen.first_token_ns = seen.last_token_ns = at_ns
+    seen.emission_ns = seen.emission_tokens = []
+    seen.drafted_by_step = seen.accepted_by_step = None
 
 
 def observe_refusal(request: HttpRequest, refusal: Refusal) -> Observation:
@@ -275,7 +255,7 @@ def observe_refusal(request: HttpRequest, refusal: Refusal) -> Observation:
         status = Status.SHED
     else:
         status = Status.ERROR
-    return Observation(
+    seen = Observation(
         request_id=refusal.request_id,
         model=refusal.model,
         operation=request.operation,
@@ -283,10 +263,11 @@ def observe_refusal(request: HttpRequest, refusal: Refusal) -> Observation:
         arrival_ns=request.arrival_ns,
         end_ns=monotonic_ns(),
         status=status,
-        caller=request.caller,
         error_type=error_type,
         http_status=request.http_status,
     )
+    seen.set_caller(request.caller)
+    return seen
 
 
 def _judge(run: EngineRun, request: HttpRequest | None) -> tuple[Status, str | None]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.toml_file import read_toml_file
 
 OTHER_ROUTES = "*"
 _Ratio = Annotated[float, Field(ge=0, le=1)]
@@ -135,15 +134,4 @@ def read_policy(path: Path) -> CachePolicy:
     Raises:
         ConfigurationError: If it cannot be read, or a key or a value in it is wrong.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"cache file {path} cannot be read: {error}") from error
-    try:
-        return CachePolicy(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"]) or "the file"
-        value = "" if first["loc"][-1:] == ("redis_url",) or not first["loc"] else first["input"]
-        said = f" (value {value!r})" if value != "" else ""
-        raise ConfigurationError(f"{path}: {name}: {first['msg']}{said}") from error
+    return read_toml_file(path, CachePolicy, secrets=frozenset({"redis_url"}))

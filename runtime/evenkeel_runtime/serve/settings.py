@@ -78,10 +78,6 @@ class RuntimeSettings(Settings):
         description="rules of prompt compression, TOML; without them prompts are sent as they "
         "came (docs/compression.md)",
     )
-    raise_internal_errors: bool = Field(
-        default=False,
-        description="raise the telemetry's own errors instead of counting them; for tests",
-    )
 
     def otlp_address(self) -> str | None:
         """Return where spans go, with the password, for whoever sends them."""

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncGenerator
 from importlib.metadata import entry_points
 from random import Random
-from time import monotonic_ns, time_ns
 from typing import Any, get_args
 
 from prometheus_client import REGISTRY
@@ -20,7 +19,6 @@ from evenkeel_runtime.request.recorder import Recorder
 from evenkeel_runtime.serve.speculation_metrics import SpeculationMetrics
 from evenkeel_runtime.speculation.flags import speculation_flags
 from evenkeel_runtime.speculation.settings import REPORTS_VARIABLE, SpeculationSettings
-from evenkeel_runtime.wire.observation import CanaryResult, Observation
 
 logger = logging.getLogger(__name__)
 
@@ -172,36 +170,18 @@ class ServerReplay:
         return outputs
 
 
-def build_server(
-    engine: Any, recorder: Recorder, model: str, is_drafting: bool
-) -> SpeculationServer:
+def build_server(engine: Any, recorder: Recorder, is_drafting: bool) -> SpeculationServer:
     """Return the server's side of speculation, its metrics registered.
 
     Args:
         engine: vLLM's engine client.
         recorder: Where the canary's results go.
-        model: The name the model is served under.
         is_drafting: False where this vLLM cannot draft, which counts as an error.
     """
     settings = load(SpeculationSettings, {}).settings
-
-    def record(canary: CanaryResult) -> None:
-        now_ns = monotonic_ns()
-        recorder.record(
-            Observation(
-                request_id=canary.of_request_id,
-                model=model,
-                operation="",
-                arrival_unix_ns=time_ns(),
-                arrival_ns=now_ns,
-                end_ns=now_ns,
-                canary=canary,
-            )
-        )
-
     replay = ServerReplay(engine)
     ratio = settings.canary_ratio if is_drafting and replay.has_only_text else 0.0
-    canary = Canary(ratio, replay, record, Random())
+    canary = Canary(ratio, replay, recorder.record_canary, Random())
     server = SpeculationServer(canary)
     if not is_drafting:
         server.totals.engine = {"errors": 1}

@@ -131,7 +131,7 @@ class Telemetry:
         )
         exporter.start()
         bound = QueueBound(settings.queue_requests, settings.queue_bytes)
-        recorder = Recorder(exporter, counts, bound, settings.raise_internal_errors)
+        recorder = Recorder(exporter, counts, bound)
         self._recorder = recorder
         REGISTRY.register(TelemetryMetrics(recorder.read_counts))
         REGISTRY.register(EngineMetrics(snapshot.read, self._missing_hooks))
@@ -146,7 +146,7 @@ class Telemetry:
             hook.compressor = Compressor(self._compression, count_tokens)
             REGISTRY.register(CompressionMetrics(hook.compressor.counts))
         if self._is_drafting is not None:
-            hook.speculation = build_server(engine, recorder, self._model, self._is_drafting)
+            hook.speculation = build_server(engine, recorder, self._is_drafting)
         control = None if self._control is None else self._control.start(engine, self._target)
         return ObservedEngine(engine, hook, control, self._wrap_cache(engine, hook))
 

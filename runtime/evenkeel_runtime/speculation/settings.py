@@ -39,7 +39,3 @@ class SpeculationSettings(Settings):
         description="share of finished greedy requests answered again without drafts",
     )
     reports: bool = handed_down(False, "whether the engine reports drafts to the server")
-    raise_internal_errors: bool = Field(
-        default=False,
-        description="raise the hook's own errors instead of switching it off; for tests",
-    )

@@ -9,7 +9,7 @@ import pytest
 
 from evenkeel.slo.model import Indicator, Metric
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
-from evenkeel_collector.store.judgement import Counted
+from evenkeel_collector.store.judgement import Counted, judged_view
 from evenkeel_collector.store.migrations import read_migrations
 from evenkeel_collector.store.rollups import view_statements
 from tests.fixtures.collector_process import collector_environment
@@ -26,7 +26,7 @@ STATEMENTS = [
 ]
 SLOW = Counted("chat@1", Indicator(Metric.TTFT, 0.5, {"model": "m"}))
 RENAME = "RENAME TABLE spans_to_requests TO spans_to_requests__changed"
-STATEMENTS += SCHEMA.render(RENAME)
+STATEMENTS += SCHEMA.render(RENAME) + SCHEMA.render(judged_view())
 STATEMENTS += [text for each in view_statements([SLOW]) for text in SCHEMA.render(each)]
 
 
@@ -61,7 +61,9 @@ def test_every_statement_is_one_that_the_engine_parses(tmp_path: Path) -> None:
 def test_a_span_goes_through_the_local_tables_of_its_node(tmp_path: Path) -> None:
     single = []
     for statement in STATEMENTS:
-        if "ENGINE = Distributed" in statement or re.match("(CREATE|DROP) VIEW", statement):
+        if "ENGINE = Distributed" in statement or re.match(
+            "CREATE (OR REPLACE )?VIEW|DROP", statement
+        ):
             continue
         if re.match(rf"ALTER TABLE ({'|'.join(SCHEMA.tables)}) ", statement):
             continue  # of the Distributed table

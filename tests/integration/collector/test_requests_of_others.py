@@ -203,9 +203,8 @@ def test_what_is_no_request_is_no_row(collector: CollectorProcess) -> None:
 
 
 def test_the_names_are_those_that_vllm_uses() -> None:
-    sql = (files("evenkeel_collector.store") / "schema" / "0010_requests_of_others.sql").read_text(
-        encoding="utf-8"
-    )
+    schema = files("evenkeel_collector.store") / "schema" / "0031_base"
+    sql = (schema / "03_requests_of_others.sql").read_text(encoding="utf-8")
     missing = [name for name in VLLM if f"'{name}'" not in sql and "inference" not in name]
     assert missing == []
 

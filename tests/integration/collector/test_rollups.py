@@ -10,8 +10,9 @@ import pytest
 
 from evenkeel.errors import StoreError
 from evenkeel.slo.model import DURATIONS, Indicator, Member, Metric, Slo, Treatment
-from evenkeel.slo.query import CountedIndicator, Span
+from evenkeel.slo.query import CountedIndicator, Span, count_parameters
 from evenkeel.slo.selection import Filter, SelectOperator
+from evenkeel.store import QUERIES
 from evenkeel.times import to_datetime
 from evenkeel_collector.slo.store import SloStore
 from evenkeel_collector.store.rollups import Rollups
@@ -117,7 +118,7 @@ def random_slos(choose: random.Random, num: int) -> list[Slo]:
     return slos
 
 
-def test_rollups_count_what_the_evaluation_counts(client: Any, rollups: Rollups) -> None:
+def test_rollups_and_view_count_what_the_evaluation_counts(client: Any, rollups: Rollups) -> None:
     """Random requests, half of them stored before the objectives, judged by random objectives."""
     choose = random.Random(5)
     slos = random_slos(choose, 40)
@@ -133,6 +134,11 @@ def test_rollups_count_what_the_evaluation_counts(client: Any, rollups: Rollups)
     }
     # Weights are halves: sums are exact.
     assert events(client) == expected
+    viewed: dict[str, tuple[float, float]] = {}
+    for row in SloStore(client).read(QUERIES / "slo_counts.sql", count_parameters(parts, span)):
+        total, bad = viewed.get(slos[row["slo"]].name, (0.0, 0.0))
+        viewed[slos[row["slo"]].name] = total + row["total_sum"], bad + row["bad_sum"]
+    assert viewed == expected
     assert events(client, EVENTS_1H) == expected
     assert len(expected) > 30
 
@@ -335,19 +341,6 @@ def test_a_models_percentiles_are_kept_over_its_cohorts(client: Any, rollups: Ro
             assert one[:2] == other[:2]
             assert one[2] == pytest.approx(other[2], rel=0.02)
         client.command("OPTIMIZE TABLE requests_1m FINAL")
-
-
-def test_requests_from_before_the_phases_get_them_once(client: Any, opened: Storage) -> None:
-    Rollups(opened.connect, opened.gate)
-    insert(client, *({"time_ns": NOW - i * DAY, "ttft_s": 1.0, "queue_s": 2.0} for i in range(3)))
-    for rollup in ("requests_1m", "requests_1h"):
-        client.command(f"TRUNCATE TABLE {rollup}")
-    phases = "SELECT sum(queue_sum_s), sum(num_queue), sum(num_requests) FROM requests_1h"
-    for _ in range(2):
-        # As a start that ended before it wrote that it was done.
-        client.command("TRUNCATE TABLE slo_objectives")
-        Rollups(opened.connect, opened.gate)
-        assert client.query(phases).result_rows == [(6, 3, 0)]
 
 
 def test_a_new_store_has_no_events(client: Any, rollups: Rollups) -> None:

@@ -17,7 +17,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 from opentelemetry.trace import SpanKind
 
-from evenkeel.spans import RequestRecord, Status
+from evenkeel.request_record import RequestRecord
+from evenkeel.spans import Status
 from tests.fixtures.collector_process import (
     PROTOBUF,
     CollectorProcess,

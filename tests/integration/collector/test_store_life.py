@@ -1,4 +1,4 @@
-"""What becomes of stored rows over time: retention, upgrades, backups, exports."""
+"""What becomes of stored rows over time: retention, repeated segments, backups, exports."""
 
 import json
 import subprocess
@@ -70,71 +70,6 @@ def test_each_tenants_rows_go_when_their_time_has_come(tmp_path: Path) -> None:
         assert "table=requests ttl=none" in collector.stderr()
         (ddl,) = collector.rows("SHOW CREATE TABLE requests")[0]
         assert "TTL" not in ddl
-
-
-def test_a_store_of_the_previous_schema_is_upgraded_without_loss(tmp_path: Path) -> None:
-    program = (
-        "import clickhouse_connect, sys\n"
-        "from evenkeel_collector.store.migrations import migrate, read_migrations\n"
-        "path = sys.argv[1]\n"
-        "first = clickhouse_connect.get_client(interface='chdb', path=path)\n"
-        "first.command('CREATE DATABASE evenkeel ENGINE = Atomic')\n"
-        "client = clickhouse_connect.get_client(interface='chdb', path=path, database='evenkeel')\n"
-        "migrate(client, [each for each in read_migrations() if each.number < 10])\n"
-        'client.command("INSERT INTO spans (Timestamp, SpanId, SpanAttributes) VALUES (now64(9),'
-        " 'old', map('evenkeel.status', 'ok', 'gen_ai.request.model', 'm'))\")\n"
-    )
-    store = str(tmp_path / "store")
-    subprocess.run([sys.executable, "-c", program, store], check=True, env=collector_environment())
-    with running_collector(tmp_path) as collector:
-        send(collector, 1, "acme", 0)
-        wait_for(lambda: collector.rows("SELECT sum(num_requests) FROM requests_1m") == [(2,)])
-        rows = collector.rows(
-            "SELECT source, detail_probability, status FROM requests WHERE span_id = 'old'"
-        )
-        assert rows == [("evenkeel", 1.0, "ok")]
-
-
-OLD_STORE_WITH_LOG = """
-import sys
-import clickhouse_connect
-from pathlib import Path
-from evenkeel_collector.store.migrations import migrate, read_migrations
-from evenkeel_collector.store.storage import SEGMENT_SCHEMA, insert_segment
-from tests.fixtures.otlp_payload import old_segment, trace_request
-
-folder = Path(sys.argv[1])
-bodies = [
-    trace_request(1, {"evenkeel.status": "ok"}),
-    trace_request(2, {"openinference.span.kind": "LLM", "llm.model_name": "m"}),
-    trace_request(3, {"gen_ai.evaluation.name": "exact"}, name="evenkeel.evaluation"),
-    trace_request(4, {"evenkeel.steps.start_s": [0.5]}, name="evenkeel.engine.steps"),
-]
-segment = folder / "log" / "00000000000000000001-node.sealed"
-segment.parent.mkdir(parents=True)
-bodies = [body.SerializeToString() for body in bodies]
-segment.write_bytes(old_segment(1, bodies))
-path = str(folder / "store")
-first = clickhouse_connect.get_client(interface="chdb", path=path)
-first.command("CREATE DATABASE evenkeel ENGINE = Atomic")
-client = clickhouse_connect.get_client(interface="chdb", path=path, database="evenkeel")
-migrate(client, [each for each in read_migrations() if each.number < 28])
-with segment.open("rb") as file:
-    schema = {"format_schema": f"{SEGMENT_SCHEMA}:Segment"}
-    insert_segment(client, schema, segment.stem, file)
-"""
-
-
-def test_a_segment_that_an_older_version_stored_is_known_after_the_upgrade(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-c", OLD_STORE_WITH_LOG, str(tmp_path)],
-        check=True, env=collector_environment(), cwd=ROOT,
-    )  # fmt: skip
-    stored = ("spans", "requests", "eval_results", "engine_steps")
-    tables = ", ".join(f"(SELECT count() FROM {table})" for table in stored)
-    with running_collector(tmp_path) as collector:
-        assert collector.rows(f"SELECT {tables}") == [(10, 3, 3, 4)]
-        assert not list((tmp_path / "log").glob("*-node.sealed"))
 
 
 STORE_TWICE = """

@@ -41,7 +41,7 @@ def test_acknowledging_in_the_browser_is_written_down(platform: Platform, browse
     page = opened(browser, f"{platform.dashboard_url}/alerts?range=24h&live=off")
     page.get_by_text("Acknowledge or silence").first.click()
     card = page.locator(".st-key-card-alert-0")
-    card.get_by_label("your name, for the audit").fill("ann")
+    card.get_by_label("your name, for the audit log").fill("ann")
     card.get_by_label("what you are doing about it").fill("looking")
     card.get_by_role("button", name="Acknowledge").click()
     expect(page.get_by_text("acknowledged by ann")).to_be_visible()
@@ -256,8 +256,10 @@ def with_provider(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) ->
     ("email", "seen"),
     [
         pytest.param("ann@example.com", "signed in as ann@example.com", id="a user"),
-        pytest.param("mallory@example.com", "You are not among the users", id="a stranger"),
-        pytest.param("bob@example.com", "You are not among the users", id="an unverified e-mail"),
+        pytest.param("mallory@example.com", "You are not in the list of users", id="a stranger"),
+        pytest.param(
+            "bob@example.com", "You are not in the list of users", id="an unverified e-mail"
+        ),
     ],
 )
 def test_people_sign_in_with_their_provider(

@@ -86,7 +86,7 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
 def test_a_link_reproduces_what_was_picked(platform: Platform, browser: Browser) -> None:
     picked = Picked(platform.from_ms, platform.to_ms, 0.5, 10.0, 1.0, "")
     page = opened(browser, platform.page("latency", picked=picked.to_param(), by="tenant"))
-    expect(page.get_by_text("Requests behind it: TTFT from 500 ms to 10.0 s")).to_be_visible()
+    expect(page.get_by_text("Requests at this point: TTFT from 500 ms to 10.0 s")).to_be_visible()
     expect(page.locator(".st-key-card-behind tbody tr")).to_have_count(20)
     assert_no_exception(page)
     page.close()
@@ -168,7 +168,7 @@ def test_an_engine_that_says_nothing_is_no_idle_engine(
     platform: Platform, browser: Browser
 ) -> None:
     page = opened(browser, platform.page("engine"))
-    expect(page.get_by_text("Nothing is known of the engine", exact=True)).to_be_visible()
-    expect(page.get_by_text("No engine has said anything")).to_be_visible()
+    expect(page.get_by_text("No engine data", exact=True)).to_be_visible()
+    expect(page.get_by_text("No engine reported in this range")).to_be_visible()
     expect(page.locator(".st-key-card-acceptance tbody tr")).to_have_count(4)
     page.close()

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from evenkeel.errors import StoreError
-from evenkeel.spans import RequestRecord
+from evenkeel.request_record import RequestRecord
 from evenkeel_evals.ask.answers import ServerTimes
 from evenkeel_evals.report.server_times import read_server_times
 from tests.fixtures.collector_process import CollectorProcess

@@ -97,7 +97,9 @@ def test_a_missing_collector_is_one_line_at_once() -> None:
     # The exporter of the SDK would try again for a minute.
     started = time.perf_counter()
     problem = send(finish(3), "http://127.0.0.1:9")
-    assert problem is not None and problem.startswith("no collector is answering at http://127.0.0.1:9")
+    assert problem is not None and problem.startswith(
+        "no collector is answering at http://127.0.0.1:9"
+    )
     assert "\n" not in problem
     assert time.perf_counter() - started < 45
 

@@ -38,10 +38,9 @@ BLOCK_TOKENS = 16
 
 
 @pytest.fixture
-def config(monkeypatch: pytest.MonkeyPatch) -> VllmConfig:
+def config(monkeypatch: pytest.MonkeyPatch, no_internal_error: None) -> VllmConfig:
     """As it is on a GPU, where alone vLLM has its V2 model runner."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("EVENKEEL_SPECULATION_RAISE_INTERNAL_ERRORS", "true")
     flags = speculation_flags(15, is_cpu=False, is_ahead=True)
     config = EngineArgs(
         model=str(target_path()),

@@ -81,7 +81,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             | {
                 "PYTHONPATH": os.pathsep.join(paths),
                 "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
-                "EVENKEEL_STEPS_RAISE_INTERNAL_ERRORS": "true",
                 "EVENKEEL_RUNTIME_EXPORT_INTERVAL_S": "0.05",
                 "EVENKEEL_RUNTIME_CONTROL_FILE": str(folder / "control.toml"),
                 "EVENKEEL_RUNTIME_CACHE": str(folder / "cache.toml"),

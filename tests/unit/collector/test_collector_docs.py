@@ -26,7 +26,7 @@ def columns(table: str) -> list[str]:
     sql = "".join(migration.sql for migration in read_migrations())
     match = re.search(rf"CREATE TABLE IF NOT EXISTS {table} \(\n(.*?)\n\)\n", sql, re.DOTALL)
     assert match is not None
-    names = re.findall(r"^    (?!INDEX|\))(\w+) ", match[1], re.MULTILINE)
+    names = re.findall(r"^    (?!INDEX|PROJECTION|\))(\w+) ", match[1], re.MULTILINE)
     names += re.findall(rf"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS (\w+)", sql)
     assert len(names) >= 10
     return names

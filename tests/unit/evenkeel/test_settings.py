@@ -88,7 +88,7 @@ def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
         pytest.param("[example]\nprot = 2", {}, "no setting 'prot'", id="unknown key in the file"),
         pytest.param("", {"EVENKEEL_EXAMPLE_PROT": "1"}, "no such setting", id="unknown variable"),
         pytest.param("", {"EVENKEEL_EXAMPLE_PORT": "x"}, "example.port from env", id="wrong type"),
-        pytest.param("[example", {}, "cannot be read", id="broken file"),
+        pytest.param("[example", {}, "is not TOML", id="broken file"),
     ],
 )
 def test_refusals(tmp_path: Path, toml: str, environment: dict[str, str], message: str) -> None:

@@ -92,7 +92,7 @@ def headline(alerts: Sequence[Row], is_watched: bool = True) -> tuple[str, str]:
     pending = sum(alert["state"] == "pending" for alert in alerts)
     if pending:
         return "warning", f"{pending} pending"
-    return ("good", "Nothing fires") if is_watched else ("unknown", "No alert is known of")
+    return ("good", "Nothing is firing") if is_watched else ("unknown", "No alert is known of")
 
 
 def delivery_words(notifications: Mapping[str, int]) -> str:

@@ -37,7 +37,7 @@ from evenkeel_dashboard.pages.alerts.model import (
 
 ALERT_HEADERS = (
     "state", "SLO", "severity", "fired", "for", "burn", "what it says", "top cause",
-    "bad requests such as",
+    "examples",
 )  # fmt: skip
 _DURATIONS = ("30m", "1h", "4h", "1d", "7d")
 
@@ -111,7 +111,7 @@ def _show_active(
     if silenced_for_s is not None:
         badges += markup.badge(f"silenced, {wording.seconds(silenced_for_s)} left", "unknown")
     elif alert["was_silenced"]:
-        badges += markup.badge("was silenced when it fired", "unknown")
+        badges += markup.badge("silenced when it fired", "unknown")
     slo = markup.link(alert["slo"], markup.page_link("slo", {"slo": alert["slo"], **params}))
     examples = ", ".join(
         markup.link(short_id(i), markup.page_link("request", {"request_id": i, **params}))
@@ -130,7 +130,7 @@ def _show_active(
             f'<span class="ek-asof">since {wording.moment_ms(began_ms)}, {lasted}</span></div>'
             f"<p><b>{escape(summary)}</b> {escape(details)}</p>"
             f"{markup.facts(evidence(annotations))}"
-            + (f"<p>Bad requests such as {examples}</p>" if examples else "")
+            + (f"<p>Examples {examples}</p>" if examples else "")
             + (f"<p>{outside}</p>" if outside else "")
             + "</div>"
         )
@@ -145,7 +145,7 @@ def _show_actions(number: int, slo: str, taken_by: str | None) -> None:
     ):
         with st.container(horizontal=True, vertical_alignment="bottom"):
             author = author_field(f"act-{number}")
-            comment = st.text_input("what is being done", key=f"comment-{number}")
+            comment = st.text_input("what you are doing about it", key=f"comment-{number}")
             duration = st.selectbox("for", _DURATIONS, 1, key=f"for-{number}", width=100)
         with st.container(horizontal=True):
             acknowledges = st.form_submit_button(
@@ -168,17 +168,17 @@ def _show_timeline(found: list[dict[str, Any]], window: Window) -> None:
     zoomable(
         timeline_chart(bars, window, colours()),
         "alert-timeline",
-        "When what fired",
-        "pending thin, firing thick, silenced pale",
+        "Alert timeline",
+        "thin: pending, thick: firing, pale: silenced",
     )
 
 
 def _show_silences(book: dict[str, Any], active: list[str]) -> None:
     with st.container(border=True, key="card-silences"):
-        st.html('<div class="ek-title">Silences<small>nobody is told of these</small></div>')
+        st.html('<div class="ek-title">Silences<small>silenced alerts notify nobody</small></div>')
         silences = book["silences"]
         if not silences:
-            st.caption("None: every alert is told.")
+            st.caption("No silences: every alert notifies.")
         else:
             rows = [
                 [
@@ -197,7 +197,7 @@ def _show_silences(book: dict[str, Any], active: list[str]) -> None:
             st.html(markup.table(("alerts with", "left", "why", "by", "id"), rows, "Silences"))
         if not may_act():
             return
-        with st.expander("Silence an SLO or labels, or end a silence", key="silencing"):
+        with st.expander("Add or end a silence", key="silencing"):
             known = sorted({a["slo"] for a in book["alerts"]} | set(active))
             with st.form("new-silence", border=False):
                 with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -232,7 +232,7 @@ def _show_letters(book: dict[str, Any]) -> None:
         st.html(f'<div class="ek-title">Deliveries<small>{words}</small></div>')
         letters = book["dead_letters"]
         if not letters:
-            st.caption("No notice was given up.")
+            st.caption("No failed deliveries.")
             return
         rows = [
             [
@@ -260,8 +260,8 @@ def _show_letters(book: dict[str, Any]) -> None:
                     width=150,
                 )
                 author = author_field("replay")
-                done = "Due again: the result is here in a moment."
-                if st.form_submit_button("Deliver again") and perform(
+                done = "Queued: the result appears here in a moment."
+                if st.form_submit_button("Retry delivery") and perform(
                     "replay", {"number": chosen}, author, done
                 ):
                     st.rerun()
@@ -270,12 +270,12 @@ def _show_letters(book: dict[str, Any]) -> None:
 def _show_past(found: list[dict[str, Any]], selection: Selection) -> None:
     past = [alert for alert in found if alert["state"] not in ("firing", "pending")]
     with st.container(border=True, key="card-past"):
-        st.html('<div class="ek-title">Over in this range<small>newest first</small></div>')
+        st.html('<div class="ek-title">Resolved in this range<small>newest first</small></div>')
         if not past:
             st.caption("None.")
             return
         rows = [alert_cells(alert, now_ms(), selection.to_params()) for alert in past]
-        st.html(markup.table(ALERT_HEADERS, rows, "Alerts that are over"))
+        st.html(markup.table(ALERT_HEADERS, rows, "Resolved alerts"))
 
 
 def _show_audit() -> None:
@@ -283,7 +283,7 @@ def _show_audit() -> None:
         entries = ask_json(settings().collector_url, "audit", identity().token)["entries"]
     except (CollectorError, KeyError):
         return
-    with st.expander(f"Who did what ({len(entries)})", key="audit"):
+    with st.expander(f"Audit log ({len(entries)})", key="audit"):
         rows = [
             [
                 Cell(e["time"][:19].replace("T", " ")),

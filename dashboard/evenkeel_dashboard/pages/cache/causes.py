@@ -22,10 +22,12 @@ def show_prefixes(rows: list[Row]) -> None:
     with left, st.container(border=True, key="card-misses"):
         st.html(
             '<div class="ek-title">Why prompts were computed<small>by what happened to the part '
-            f"that was not found{_sampled(rows)}</small></div>"
+            f"that was not cached{_sampled(rows)}</small></div>"
         )
         if not rows:
-            st.caption("No request of this range says why: the runtime's step records do.")
+            st.caption(
+                "No reasons recorded in this range: they come from the runtime's step records."
+            )
         else:
             cells = [
                 [
@@ -40,12 +42,12 @@ def show_prefixes(rows: list[Row]) -> None:
             st.html(markup.table(headers, cells, "Why prompts were computed"))
     with right, st.container(border=True, key="card-unstable"):
         st.html(
-            '<div class="ek-title">Unstable prefixes<small>prompts in which something that changes '
-            "stands before text that does not: move it to the end</small></div>"
+            '<div class="ek-title">Unstable prefixes<small>prompts with changing text before '
+            "static text: move the changing part to the end</small></div>"
         )
         found = unstable(rows)[:_MAX_UNSTABLE]
         if not found:
-            st.caption("None was seen." if rows else wording.NO_DATA)
+            st.caption("None seen." if rows else wording.NO_DATA)
             return
         cells = [
             [
@@ -70,8 +72,8 @@ def show_near_misses(rows: list[Row]) -> None:
     """Draw requests that a similar question could have answered, to be looked at."""
     with st.container(border=True, key="card-near-misses"):
         st.html(
-            '<div class="ek-title">Near misses to review<small>a similar question was known and '
-            "not answered from, most similar first; open one to say what you think</small></div>"
+            '<div class="ek-title">Near misses to review<small>a similar answer was cached '
+            "but not used, most similar first; open one to rate it</small></div>"
         )
         if not rows:
             st.caption("None in this range.")

@@ -38,30 +38,44 @@ def cache_tiles(
     answered = sum(row["num_requests"] for row in outcomes)
     hits = sum(row["num_requests"] for row in outcomes if row["outcome"] in HITS)
     response_s = sum(row["saved_s"] or 0.0 for row in details) if details else None
-    bounds = [row["wrong_bound"] for row in details if row["wrong_bound"] is not None]
+    bounds = [row["wrong_bound"] for row in _bounded(details)]
     return [
         Tile("Prefix hits", _ratio(cached, tokens), "", "input tokens found / input tokens"),
         Tile("Tokens saved", wording.count(cached), "", "input tokens that were not computed"),
-        Tile("Prefill saved", wording.seconds(saved_s), "", "what these tokens would have taken"),
-        Tile("Cold requests", _ratio(cold, requests), "", "requests that found nothing"),
+        Tile(
+            "Prefill saved", wording.seconds(saved_s), "", "estimated time to compute these tokens"
+        ),
+        Tile(
+            "Cold requests", _ratio(cold, requests), "", "requests that found nothing in the cache"
+        ),
         Tile(
             "Response hits", _ratio(hits, answered), "", "answers given from the cache / looked up"
         ),
-        Tile("Time saved", wording.seconds(response_s), "", "what these answers would have taken"),
         Tile(
-            "Wrong, at most",
+            "Time saved",
+            wording.seconds(response_s),
+            "",
+            "time the model had taken for these answers",
+        ),
+        Tile(
+            "Wrong answers (upper bound)",
             wording.percent(max(bounds, default=None)),
             "",
-            "upper bound on the part of cached answers that are wrong",
+            "upper bound on the share of cached answers that are wrong",
         ),
     ]
 
 
+def _bounded(details: Sequence[Row]) -> list[Row]:
+    """Return the rows with a bound that says something: 1 is what holds without any verdict."""
+    return [row for row in details if row["wrong_bound"] is not None and row["wrong_bound"] < 1]
+
+
 def bound_words(details: Sequence[Row]) -> str:
     """Return what is known of wrong answers."""
-    found = [row for row in details if row["wrong_bound"] is not None]
+    found = _bounded(details)
     if not found:
-        return "No bound on wrong answers is known: nothing was verified in this range."
+        return "No bound on wrong answers: no hits were verified in this range."
     worst = max(found, key=lambda row: float(row["wrong_bound"]))
     text = f"At most {wording.percent(worst['wrong_bound'])} of its answers are wrong"
     if worst["wrong_limit"] is None:
@@ -74,10 +88,10 @@ def _ratio(part: float, whole: float) -> str:
 
 
 _MISSES = {
-    "none": "found whole",
+    "none": "fully cached",
     "off": "prefix caching is off",
-    "evicted": "was held, and evicted",
-    "other_salt": "held under another salt",
+    "evicted": "evicted before reuse",
+    "other_salt": "cached, but isolated from this caller",
     "diverged": "differs from an earlier prompt",
     "never_seen": "never seen",
 }

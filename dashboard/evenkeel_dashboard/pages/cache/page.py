@@ -67,7 +67,7 @@ def _body(selection: Selection, by: str) -> None:
     if not cohorts:
         st.html(
             markup.hint(
-                "No request of this range says what was cached",
+                "No cache data in this range",
                 "vLLM says it with --enable-prompt-tokens-details, or through the runtime; choose "
                 "a longer range, or set the filters to all.",
             )
@@ -88,7 +88,7 @@ def _body(selection: Selection, by: str) -> None:
         ]
     figure = lines(series, shown, _PERCENT, window)
     figure.top = 100
-    zoomable(figure, "cache-hits", "Found in a cache", "part of the input tokens, or of requests")
+    zoomable(figure, "cache-hits", "Cache hit ratio", "share of input tokens, or of requests")
     _show_cohorts(cohorts, by)
     show_prefixes(misses())
     _show_responses(outcomes, details, window)
@@ -101,8 +101,8 @@ def _body(selection: Selection, by: str) -> None:
 def _show_cohorts(cohorts: list[dict[str, Any]], by: str) -> None:
     with st.container(border=True, key="card-cache-cohorts"):
         st.html(
-            f'<div class="ek-title">Prefix cache by {_BY[by]}<small>most saved first; «cold» found '
-            "nothing at all: a changing text before a static one hides it</small></div>"
+            f'<div class="ek-title">Prefix cache by {_BY[by]}<small>most saved first; cold requests'
+            " found nothing cached, often because changing text comes first</small></div>"
         )
         largest = max(row["saved_s"] or 0.0 for row in cohorts)
         rows = [
@@ -130,13 +130,13 @@ def _show_responses(
 ) -> None:
     with st.container(border=True, key="card-response-cache"):
         st.html(
-            '<div class="ek-title">Response cache<small>whole answers given again: to the same '
-            "question, or to a similar one</small></div>"
+            '<div class="ek-title">Response cache<small>whole answers reused, for the '
+            "same or a similar question</small></div>"
         )
         if not outcomes:
             st.caption(
-                "It answered nothing in this range: it is off, or the runtime does not have it. "
-                "docs/runtime.md says how to switch it on, first in shadow."
+                "It answered nothing in this range, or it is off. docs/cache.md "
+                "shows how to switch it on, in shadow mode first."
             )
             return
         total = sum(row["num_requests"] for row in outcomes)
@@ -163,7 +163,7 @@ def _show_responses(
                 for row in reasons
             ]
             headers = ("reason", "mode", "verdict", "requests", "lookup")
-            st.html(markup.table(headers, rows, "Why it answered or not"))
+            st.html(markup.table(headers, rows, "Outcomes of cache lookups"))
     bound = reading.frame(
         _HERE / "response_cache_bound.sql", {**range_of(window), "step_s": window.step_s}
     )
@@ -177,6 +177,6 @@ def _show_responses(
         zoomable(
             lines(frame, series, _PERCENT, window),
             "wrong-hits",
-            "Wrong answers, at most",
-            "upper bound on the part of cached answers that are wrong",
+            "Wrong answers (upper bound)",
+            "upper bound on the share of cached answers that are wrong",
         )

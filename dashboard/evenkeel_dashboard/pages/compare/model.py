@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
+from evenkeel.causes import describe_cause, is_load
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.selection import Selection
@@ -26,6 +27,8 @@ DIMENSIONS = {
 EARLIER_MS = {"before": 0, "day": 86_400_000, "week": 604_800_000}
 EARLIER = {"before": "the range before", "day": "a day earlier", "week": "a week earlier"}
 NUM_POINTS = 160
+# The prompt of the drift sentinel of evaluations, which is nobody's traffic.
+SENTINEL = "evenkeel-sentinel"
 
 # Phases that make up a measure, by their column; what they are called.
 _PHASES = {"queue_s": "queue", "prefill_s": "prefill", "decode_s": "decode"}
@@ -42,7 +45,7 @@ _FEATURES = {
     "acceptance_rate": ("acceptance", wording.percent),
     "error_ratio": ("errors", wording.percent),
     "aborted_ratio": ("aborts", wording.percent),
-    "stall_s": ("longest stall", wording.seconds),
+    "stall_s": ("longest pause", wording.seconds),
 }
 
 
@@ -61,11 +64,20 @@ class Cohort:
 
 @dataclass(frozen=True, slots=True)
 class CauseDifference:
-    """Seconds that a mean request of each side spends on something."""
+    """Seconds that a mean request of each side spends on something.
+
+    Attributes:
+        name: What it is spent on, in words.
+        a_s: By side A; `b_s` by side B.
+        key: Its key in the ledger, or the phase.
+        is_load: Whether it comes from other requests rather than from the request itself.
+    """
 
     name: str
     a_s: float
     b_s: float
+    key: str = ""
+    is_load: bool = False
 
     @property
     def delta_s(self) -> float:
@@ -112,15 +124,47 @@ def causes(measure: str, a: Row, b: Row) -> list[CauseDifference]:
     ]
     if all(ledgers):
         names = sorted(set(ledgers[0]) | set(ledgers[1]))
-        found = [CauseDifference(n, ledgers[0].get(n, 0.0), ledgers[1].get(n, 0.0)) for n in names]
+        found = [
+            CauseDifference(
+                name=describe_cause(key),
+                a_s=ledgers[0].get(key, 0.0),
+                b_s=ledgers[1].get(key, 0.0),
+                key=key,
+                is_load=is_load(key),
+            )
+            for key in names
+        ]
     else:
         columns = _PHASES_OF.get(measure, ("decode_s",))
         found = [
-            CauseDifference(_PHASES[c], a[c], b[c])
+            CauseDifference(_PHASES[c], a[c], b[c], _PHASES[c], c == "queue_s")
             for c in columns
             if a[c] is not None and b[c] is not None
         ]
     return sorted(found, key=lambda cause: -abs(cause.delta_s))
+
+
+def confounder(found: Sequence[CauseDifference]) -> str | None:
+    """Return the load that makes most of a difference, which then says little of the sides."""
+    total = sum(abs(c.delta_s) for c in found)
+    load = [c for c in found if c.is_load]
+    if not load or sum(abs(c.delta_s) for c in load) <= total / 2:
+        return None
+    return max(load, key=lambda c: abs(c.delta_s)).name
+
+
+def default_first(values: Sequence[str]) -> list[str]:
+    """Return values to compare, most worth comparing first: those of one prompt, then the rest.
+
+    Our own probe is left out. Versions of a prompt stand in their order, so that the first two are
+    an older one and its successor.
+    """
+    found = [value for value in values if not value.startswith(SENTINEL)]
+    families: dict[str, list[str]] = {}
+    for value in sorted(found):
+        families.setdefault(value.rpartition("@")[0] or value, []).append(value)
+    ordered = sorted(families.values(), key=lambda family: len(family) < 2)
+    return [value for family in ordered for value in family[-2:] + family[:-2]]
 
 
 def features(a: Row, b: Row) -> list[Feature]:
@@ -132,19 +176,37 @@ def features(a: Row, b: Row) -> list[Feature]:
     ]
 
 
-_CAPITAL = {"total": "Total time", "stall": "Longest stall", "queue": "Queue time"}
+_CAPITAL = {"total": "Total time", "stall": "Longest pause", "queue": "Queue time"}
 
 
-def verdict(found: Shift | None, measure: str, a: str, b: str) -> tuple[str, str, str]:
-    """Return the level, the finding and its figures in words."""
+def verdict(
+    found: Shift | None, measure: str, a: str, b: str, load: str | None = None
+) -> tuple[str, str, str]:
+    """Return the level, the finding and its figures in words.
+
+    Args:
+        found: B against A; None with too few requests.
+        measure: What is compared.
+        a: Name of side A.
+        b: Name of side B.
+        load: What other requests did that explains most of the difference, if they do.
+    """
     measure = _CAPITAL.get(measure, measure)
     if found is None:
-        return "unknown", "Too few requests to compare", "Each side needs ten with such a value."
+        return "unknown", "Too few requests to compare", "Each side needs at least ten."
+    faster = a if found.probability > 0.5 else b
     reach = f"{signed_seconds(found.lower)} to {signed_seconds(found.upper)}, 95 % interval"
     detail = (
-        f"Typical difference {signed_seconds(found.estimate)} ({reach}); a random request of {b} "
-        f"is slower than one of {a} in {wording.percent(found.probability)} of pairs."
+        f"Typical difference {signed_seconds(found.estimate)} ({reach}); {faster} is faster in "
+        f"{wording.percent(max(found.probability, 1 - found.probability))} of random pairs."
     )
+    if load is not None and (found.lower > 0 or found.upper < 0):
+        headline = f"{measure} of {a} and {b} cannot be compared here"
+        return (
+            "unknown",
+            headline,
+            f"Most of the difference is load: {load[:1].lower()}{load[1:]}. {detail}",
+        )
     if found.lower > 0:
         return "warning", f"{measure} of {b} is higher than that of {a}", detail
     if found.upper < 0:
@@ -152,7 +214,9 @@ def verdict(found: Shift | None, measure: str, a: str, b: str) -> tuple[str, str
     return "unknown", f"No typical difference in {measure} can be told", detail
 
 
-def tail_words(a: Sequence[float], b: Sequence[float], q: float = 0.95) -> str:
+def tail_words(
+    a: Sequence[float], b: Sequence[float], names: tuple[str, str] = ("A", "B"), q: float = 0.95
+) -> str:
     """Return whether the tails differ, in words; "" where that cannot be told.
 
     They do if the 95 % intervals of both quantiles, by order statistics, do not overlap: a stricter
@@ -164,7 +228,9 @@ def tail_words(a: Sequence[float], b: Sequence[float], q: float = 0.95) -> str:
         return ""
     before, after = wording.seconds(quantile(a, q)), wording.seconds(quantile(b, q))
     if low_b > high_a or low_a > high_b:  # type: ignore[operator]
-        return f" The tail differs: p{q * 100:g} is {before} against {after}."
+        return (
+            f" The tail differs: p{q * 100:g} is {before} for {names[0]}, {after} for {names[1]}."
+        )
     return ""
 
 

@@ -26,6 +26,8 @@ from evenkeel_dashboard.pages.compare.model import (
     EARLIER,
     Cohort,
     causes,
+    confounder,
+    default_first,
     features,
     quantile,
     sides,
@@ -54,7 +56,7 @@ def show() -> None:
         dimension = pick("by", "compare by", DIMENSIONS, 150)
     if dimension == "time":
         with fields:
-            a, b = pick("a", "A, against this range", EARLIER, 220), ""
+            a, b = pick("a", "A, compared with this range", EARLIER, 220), ""
     else:
         values = awaited(
             partial(_values, selection, dimension),
@@ -72,15 +74,15 @@ def show() -> None:
 
 def _values(selection: Selection, dimension: str) -> list[str]:
     """Return what can be compared; [] where there are not two of it."""
-    found = sorted(contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]])
-    return found if len(found) > 1 else []
+    found = contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]]
+    return default_first(found) if len(found) > 1 else []
 
 
 def _say_nothing(dimension: str) -> None:
     st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())}</div>')
     st.html(
         markup.hint(
-            "There is nothing to compare",
+            "Nothing to compare",
             f"This range has fewer than two values of {DIMENSIONS[dimension]}. Choose "
             "a longer range, another dimension, or compare by time.",
         )
@@ -94,18 +96,20 @@ def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) ->
     samples = [sorted(float(row["value_s"]) for row in sample()) for sample, _ in begun]
     rows = [cohort()[0] for _, cohort in begun]
     shift = large_sample_shift(samples[0], samples[1])
-    level, headline, detail = verdict(shift, MEASURES[measure], both[0].name, both[1].name)
+    names = both[0].name, both[1].name
+    load = confounder(causes(measure, rows[0], rows[1]))
+    level, headline, detail = verdict(shift, MEASURES[measure], *names, load)
     as_of = f"data as of {wording.clock_ms(now_ms())} · up to {MAX_EACH:,} requests of each side"
     st.html(
         markup.verdict_banner(
-            StateSummary(level, headline, detail + tail_words(samples[0], samples[1])), as_of
+            StateSummary(level, headline, detail + tail_words(samples[0], samples[1], names)), as_of
         )
     )
     left, right = st.columns([3, 2], gap="small")
     with left, st.container(border=True, key="card-distribution", gap="xxsmall"):
         title = f"{MEASURES[measure]} of both"
-        st.html(f'<div class="ek-title">{title}<small>part of the requests that took at most so '
-                "long; the curve further left is the faster one</small></div>")  # fmt: skip
+        st.html(f'<div class="ek-title">{title}<small>share of requests finished '
+                "within x; further left is faster</small></div>")  # fmt: skip
         curves = [(s.name, v) for s, v in zip(both, samples, strict=True)]
         chart(distributions(curves, colours()), "distribution", f"{title}: {detail}")
     with right, st.container(border=True, key="card-quantiles"):
@@ -132,7 +136,7 @@ def _cohort(side: Cohort) -> reading.Rows:
 def _show_quantiles(
     both: tuple[Cohort, Cohort], samples: list[list[float]], rows: list[dict[str, Any]]
 ) -> None:
-    st.html('<div class="ek-title">Side by side<small>of the requests compared</small></div>')
+    st.html('<div class="ek-title">Side by side<small>for the requests compared</small></div>')
     table = [
         [
             Cell("requests"),
@@ -157,7 +161,7 @@ def _show_quantiles(
 
 def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str, Any]]) -> None:
     st.html(
-        '<div class="ek-title">Where the difference is<small>mean time of a request, largest '
+        '<div class="ek-title">Where the difference is<small>mean time per request, largest '
         "difference first</small></div>"
     )
     found = causes(measure, rows[0], rows[1])
@@ -167,15 +171,11 @@ def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str,
     total = sum(abs(c.delta_s) for c in found)
     table = [
         [
-            Cell(c.name),
+            Cell(c.name, title=c.key),
             Cell(wording.seconds(c.a_s), is_number=True),
             Cell(wording.seconds(c.b_s), is_number=True),
             Cell(signed_seconds(c.delta_s), is_number=True),
-            Cell(
-                html=markup.phase_bar(
-                    [("difference", colours().categories[0], abs(c.delta_s))], total
-                )
-            ),
+            Cell(html=markup.phase_bar([_difference(c.delta_s)], total)),
         ]
         for c in found
     ]
@@ -183,10 +183,16 @@ def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str,
     st.html(markup.table(headers, table, "Causes by difference"))
 
 
+def _difference(delta_s: float) -> tuple[str, str, float]:
+    """Return a part of a bar, in a colour that says which side takes longer."""
+    word, colour = ("B longer", colours().error) if delta_s > 0 else ("B shorter", colours().ok)
+    return word, colour, abs(delta_s)
+
+
 def _show_features(both: tuple[Cohort, Cohort], rows: list[dict[str, Any]]) -> None:
     st.html(
-        '<div class="ek-title">What else differs<small>longer prompts or answers may be the '
-        "reason</small></div>"
+        '<div class="ek-title">What else differs<small>longer prompts or answers may explain '
+        "it</small></div>"
     )
     table = [
         [Cell(f.name), Cell(f.a, is_number=True), Cell(f.b, is_number=True),

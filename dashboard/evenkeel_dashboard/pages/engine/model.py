@@ -20,9 +20,9 @@ BUSY_RATIO = 0.9
 MEMORY_REASONS = ("kv", "capacity", "kv_cache", "preempted")
 # What our step records' words for it mean; vLLM's own stand as they are.
 REASONS = {
-    "budget": "the step's token budget is spent",
-    "kv": "no KV block is free",
-    "seats": "as many run as may (max_num_seqs)",
+    "budget": "the step's token budget is used up (max_num_batched_tokens)",
+    "kv": "no free KV blocks",
+    "seats": "the maximum number of sequences is running (max_num_seqs)",
     "grammar": "a grammar is being compiled",
     "remote_kv": "its KV comes from elsewhere",
 }
@@ -64,12 +64,12 @@ _GAUGES = {
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One piece of evidence: what was measured, and what it speaks for."""
+    """One piece of evidence: what was measured, and what it suggests."""
 
     name: str
     value: str
     meaning: str
-    speaks_for: str
+    suggests: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,34 +153,34 @@ def diagnose(load: Load) -> Diagnosis:
     """
     signs = _signs(load)
     if load.num_waiting is None and load.kv_live_ratio is None:
-        return Diagnosis("unknown", "Nothing is known of the engine", "", signs)
+        return Diagnosis("unknown", "No engine data", "", signs)
     is_full = (load.kv_live_ratio or 0.0) >= FULL_KV_RATIO
     for_memory = is_full or bool(load.num_preempted) or (load.waiting_for_memory or 0.0) > 0.5
     waits = (load.num_waiting or 0.0) >= 0.5
     if for_memory and (waits or load.num_preempted):
         return Diagnosis(
             "bad",
-            "Memory-bound: requests wait for KV blocks",
+            "Memory-bound: requests queued for KV blocks",
             "More KV memory lets more of them run: a quantised KV cache, shorter contexts, fewer "
-            "sequences at once, or another replica. Faster computing would not help.",
+            "sequences at once, or another replica. Faster compute would not help.",
             signs,
         )
     if waits:
         return Diagnosis(
             "warning",
-            "Compute-bound: requests wait while KV blocks are free",
-            "More computing gets them through: larger batches while steps stay short, a smaller or "
+            "Compute-bound: requests queued while KV blocks were free",
+            "Add compute: larger batches while steps stay short, a smaller or "
             "quantised model, or another replica. More KV memory would not help.",
             signs,
         )
     if (load.busy_ratio or 0.0) >= BUSY_RATIO:
         return Diagnosis(
             "good",
-            "Compute is nearly used up, and nobody waits yet",
-            "The next growth of traffic will queue: add computing before it comes.",
+            "Compute is nearly saturated, but nothing is queued yet",
+            "More traffic will queue: add compute before it comes.",
             signs,
         )
-    return Diagnosis("good", "Neither memory nor computing limits it: nobody waits", "", signs)
+    return Diagnosis("good", "Neither memory nor compute is a limit: nothing is queued", "", signs)
 
 
 def _signs(load: Load) -> list[Sign]:
@@ -189,17 +189,17 @@ def _signs(load: Load) -> list[Sign]:
         Sign(
             "requests waiting",
             wording.number(load.num_waiting),
-            "mean over the range; below 0.5 nobody waits to speak of",
-            "a limit" if (load.num_waiting or 0.0) >= 0.5 else "",
+            "average over the range; below 0.5 there is no queue",
+            "saturation" if (load.num_waiting or 0.0) >= 0.5 else "",
         ),
         Sign(
             "waiting for KV blocks",
             wording.number(load.waiting_for_memory),
-            "of those, held up for lack of memory",
+            "of those, waiting for memory",
             "memory" if (load.waiting_for_memory or 0.0) > 0.5 else "",
         ),
         Sign(
-            "KV blocks of live requests",
+            "KV blocks in use",
             wording.percent(kv),
             f"highest in the range; from {wording.percent(FULL_KV_RATIO)} on it is full",
             "memory" if kv is not None and kv >= FULL_KV_RATIO else "",
@@ -207,13 +207,13 @@ def _signs(load: Load) -> list[Sign]:
         Sign(
             "preemptions",
             wording.count(load.num_preempted),
-            "requests thrown out to make room, and computed again",
+            "requests evicted and recomputed",
             "memory" if load.num_preempted else "",
         ),
         Sign(
             "time in steps",
             wording.percent(load.busy_ratio),
-            f"mean; from {wording.percent(BUSY_RATIO)} on it computes all the time",
+            f"mean; from {wording.percent(BUSY_RATIO)} on the engine is saturated",
             "computing" if (load.busy_ratio or 0.0) >= BUSY_RATIO else "",
         ),
     ]

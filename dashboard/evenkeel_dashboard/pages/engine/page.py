@@ -23,9 +23,9 @@ from evenkeel_dashboard.pages.engine.data import EngineData, read_engine, waitin
 from evenkeel_dashboard.pages.engine.model import REASONS, Diagnosis, diagnose, load_of, speed_ups
 
 _SOURCES = {
-    "steps": "from the engines' own step records",
-    "metrics": "from vLLM's metrics, which know no steps",
-    "": "nothing is known of the engine in this range",
+    "steps": "from the engines' step records",
+    "metrics": "from vLLM's metrics, which do not record steps",
+    "": "no engine data in this range",
 }
 _PERCENT = Scale("%", 100.0)
 _PLAIN = Scale("", 1.0)
@@ -46,7 +46,7 @@ def _body(selection: Selection) -> None:
     if not data.rows:
         st.html(
             markup.hint(
-                "No engine has said anything in this range",
+                "No engine reported in this range",
                 "Serve through the runtime, whose step records come by themselves, or have the "
                 "collector read the metrics of a vLLM of your own:",
                 "evenkeel collect --scrape http://127.0.0.1:8000/metrics",
@@ -61,17 +61,19 @@ def _body(selection: Selection) -> None:
 
 def _show_signs(found: Diagnosis) -> None:
     with st.container(border=True, key="card-signs"):
-        st.html('<div class="ek-title">Evidence<small>what speaks for which limit</small></div>')
+        st.html(
+            '<div class="ek-title">Evidence<small>which limit each signal suggests</small></div>'
+        )
         rows = [
             [
                 Cell(sign.name),
                 Cell(sign.value, is_number=True),
-                Cell(sign.speaks_for or "–", level="warning" if sign.speaks_for else ""),
+                Cell(sign.suggests or "–", level="warning" if sign.suggests else ""),
                 Cell(sign.meaning, wraps=True),
             ]
             for sign in found.signs
         ]
-        st.html(markup.table(("sign", "measured", "speaks for", "what it is"), rows, "Evidence"))
+        st.html(markup.table(("signal", "measured", "suggests", "what it is"), rows, "Evidence"))
 
 
 def _show_charts(data: EngineData, window: Window) -> None:
@@ -87,20 +89,20 @@ def _show_charts(data: EngineData, window: Window) -> None:
         for i, reason in enumerate(reasons)
     ]
     charts = [
-        ("running", "Requests in the engine", "mean of each step of time",
+        ("running", "Requests in the engine", "average per interval",
          [Line("num_running", "running", first), Line("num_waiting", "waiting", second)], _PLAIN),
-        ("kv", "KV cache", "blocks of live requests, and with what is only remembered",
+        ("kv", "KV cache", "used by running requests; plus cached",
          [Line("kv_live_ratio", "live", first, 2.4), Line("kv_resident_ratio", "resident", second)],
          _PERCENT),
-        ("batch", "Batch", "requests computed together in a step",
+        ("batch", "Batch", "requests per step",
          [Line("batch_size", "batch size", first)], _PLAIN),
-        ("steps", "Step time", "mean, and the longest step of each stretch",
+        ("steps", "Step time", "mean and maximum per interval",
          [Line("step_mean_s", "mean", first, 2.4),
           Line("step_longest_s", "longest", second)], None),
-        ("work", "Work done", "tokens a second",
+        ("work", "Work done", "tokens per second",
          [Line("prefill_tokens_per_s", "prompt tokens", palette.prefill),
           Line("output_tokens_per_s", "output tokens", palette.decode)], _PLAIN),
-        ("preemptions", "Preemptions", "requests thrown out to make room",
+        ("preemptions", "Preemptions", "requests evicted to make room",
          [Line("num_preempted", "preempted", palette.bad)], _PLAIN),
     ]  # fmt: skip
     drawn = []
@@ -110,8 +112,8 @@ def _show_charts(data: EngineData, window: Window) -> None:
             drawn.append((name, title, meaning, series, scale))
     cells = [partial(_line_card, data.series, window, *chart) for chart in drawn]
     if data.evictions["evicted_per_s"].notna().any():
-        lost = [Line("evicted_per_s", "computed again", palette.bad)]
-        words = "prompt tokens that had been cached and were computed again, a second"
+        lost = [Line("evicted_per_s", "recomputed", palette.bad)]
+        words = "prompt tokens computed again per second after their cache entry was evicted"
         cells.append(
             partial(
                 _line_card, data.evictions, window, "evictions", "Evictions", words, lost, _PLAIN
@@ -121,9 +123,7 @@ def _show_charts(data: EngineData, window: Window) -> None:
         bars = stacked_bars(waiting, by_reason, _PLAIN, window)
         # Also with one reason alone: which one is what the chart is for.
         bars.has_key = True
-        cells.insert(
-            1, partial(zoomable, bars, "waiting", "Why requests wait", "by what holds them up")
-        )
+        cells.insert(1, partial(zoomable, bars, "waiting", "Why requests wait", "by reason"))
     for i in range(0, len(cells), 2):
         for column, draw in zip(st.columns(2, gap="small"), cells[i : i + 2], strict=False):
             with column:
@@ -152,10 +152,10 @@ def _show_speculation(data: EngineData) -> None:
         found = positions(data.positions)
         st.html(
             '<div class="ek-title">Speculation by draft position and source'
-            "<small>a token counts only if all before it were accepted</small></div>"
+            "<small>a token counts only if all tokens before it were accepted</small></div>"
         )
         if not found:
-            st.caption("No request of this range was speculated for.")
+            st.caption("No speculation in this range.")
             return
         tables = [("all drafts", found)]
         if len(data.sources) > 1:
@@ -177,7 +177,7 @@ def _show_speculation(data: EngineData) -> None:
         st.caption(
             f"Acceptance length {wording.NO_DATA if length is None else f'{length:.2f}'} tokens a "
             f"verify step; {wording.percent(accepted / drafted)} of all drafted tokens were "
-            f"accepted.{f' All drafts came from: {by}.' if by else ''}"
+            f"accepted.{f' Draft source: {by}.' if by else ''}"
         )
         _show_speed_up(data)
 
@@ -221,7 +221,7 @@ def _show_speed_up(data: EngineData) -> None:
 def _show_actions(data: EngineData) -> None:
     with st.container(border=True, key="card-actions"):
         st.html(
-            '<div class="ek-title">Control actions<small>what controllers changed, newest first; '
+            '<div class="ek-title">Control actions<small>what control changed, newest first; '
             "burn rate before, and one window after</small></div>"
         )
         if not data.actions:

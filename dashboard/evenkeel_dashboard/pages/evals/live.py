@@ -49,7 +49,7 @@ def show_trend() -> None:
         if not found:
             st.html(
                 markup.remark(
-                    "No request of this week was scored:",
+                    "No requests were scored this week:",
                     "evenkeel eval live live.toml --state build/live",
                 )
             )
@@ -110,14 +110,14 @@ def show_review_queue() -> None:
             "wait</small></div>"
         )
         if not found:
-            st.caption("No answer was found bad by a live evaluation or a person.")
+            st.caption("No bad answers found by live evaluations or people.")
             return
         contents = _contents(found, week)
         for row in found:
             _show_candidate(row, contents.get(row["trace_id"]))
         st.html(
             markup.remark(
-                "What is accepted becomes items, in a checkout of the dataset, with",
+                "Accepted answers become items in a checkout of the dataset with",
                 "evenkeel eval grow golden_datasets/NAME --reviewed",
             )
         )
@@ -157,7 +157,7 @@ def _show_candidate(row: Row, content: tuple[str, str] | None) -> None:
             + f"<p>{markup.link('open the request', href)}</p>"
         )
         if not may_act():
-            st.caption("Reviewing needs a token with the scope admin.")
+            st.caption("Reviewing requires a token with the admin scope.")
             return
         _show_review_form(row)
 
@@ -196,7 +196,7 @@ def show_feedback() -> None:
         if not found:
             st.html(
                 markup.remark(
-                    "Nobody has said anything: judge an answer on its Request page, or send",
+                    "No feedback yet. Judge an answer on its Request page, or send",
                     "POST /v1/feedback",
                 )
             )

@@ -47,7 +47,7 @@ def _body() -> None:
     if not runs:
         st.html(
             markup.hint(
-                "No evaluation has been run",
+                "No evaluations yet",
                 "Compare two prompts, models or configurations on a golden dataset:",
                 "evenkeel eval run --help",
             )
@@ -107,7 +107,7 @@ def _show_gates(gates: list[Row]) -> None:
             "accuracy in points, latency as B/A − 1; ┆ is the tolerated loss</small></div>"
         )
         if not gates:
-            st.caption("This run has no gate.")
+            st.caption("This run has no gates.")
             return
         headers = ("gate", "slice", "verdict", "effect", "95 % interval", "", "pairs", "evidence")
         scales = {name: scale_of([g for g in gates if g["gate"] == name]) for name in _names(gates)}
@@ -145,7 +145,7 @@ def _show_slices(slices: list[SliceScores]) -> None:
             "<small>mean score of what was scored; unscored is not wrong</small></div>"
         )
         if not slices:
-            st.caption("This run has no scored answer.")
+            st.caption("This run has no scored answers.")
             return
         headers = (
             "slice", "scorer", "A", "B", "B − A", "scored", "unscored", "TTFT p50 A", "TTFT p50 B",
@@ -222,12 +222,12 @@ def _answer_cells(item: Row, side: str, marked: str, *, is_better: bool) -> list
 def _show_split(rows: list[Row]) -> None:
     with st.container(border=True, key="card-split"):
         st.html(
-            '<div class="ek-title">Latency split<small>where the server spent its time on the '
-            "answers of each side; means, which add up</small></div>"
+            '<div class="ek-title">Latency split<small>mean server time per answer, '
+            "by phase; the phases add up</small></div>"
         )
         if not rows:
             st.caption(
-                "No request of this run is stored: its server does not export to this collector."
+                "No requests of this run are stored: its server does not export to this collector."
             )
             return
         palette = colours()

@@ -47,7 +47,7 @@ def _show_versions(labels: dict[tuple[str, str], str]) -> None:
             "newest of each prompt first</small></div>"
         )
         if not found:
-            st.caption("No request of this time names a prompt (header x-evenkeel-prompt).")
+            st.caption("No requests name a prompt (header x-evenkeel-prompt).")
             return
         newest = {row["prompt_name"]: row["prompt_version"] for row in reversed(found)}
         rows = [
@@ -85,8 +85,8 @@ def _show_labels(registry: list[Row], runs: list[Row]) -> None:
     """Draw what each label means, and for who may: promotion and rollback."""
     with st.container(border=True, key="card-labels"):
         st.html(
-            '<div class="ek-title">Labels<small>which version a label means; a request that names '
-            "prompt@label gets that text within a second of a move</small></div>"
+            '<div class="ek-title">Labels<small>the version that each label points to; requests '
+            "for prompt@label follow a change within a second</small></div>"
         )
         rows = [
             [
@@ -104,9 +104,9 @@ def _show_labels(registry: list[Row], runs: list[Row]) -> None:
             headers = ("prompt", "label", "version", "why", "since (UTC)", "goes back to")
             st.html(markup.table(headers, rows, "Labels of prompts"))
         else:
-            st.caption("No label was ever set: promote a version.")
+            st.caption("No labels yet. Promote a version.")
         if not may_act():
-            st.caption("Moving a label needs a token with the scope admin.")
+            st.caption("Moving a label requires a token with the admin scope.")
             return
         with st.expander("Promote or roll back", key="moving"):
             _show_promotion(registry, runs)
@@ -137,9 +137,9 @@ def _show_promotion(registry: list[Row], runs: list[Row]) -> None:
         )
         passed = [r["run_id"] for r in runs if _is_proof(r, version, current)]
         run_id = st.selectbox(
-            "run that it passed",
+            "passing run",
             ["", *passed],
-            format_func=lambda r: r or "none: give a reason",
+            format_func=lambda r: r or "none (give a reason)",
             width=230,
             key="promote-run",
         )
@@ -189,7 +189,7 @@ def _show_rollback(registry: list[Row]) -> None:
         if before
     }
     if not back:
-        st.caption("No label has anything to go back to.")
+        st.caption("No label has an earlier version.")
         return
     with (
         st.form("rollback", border=False),

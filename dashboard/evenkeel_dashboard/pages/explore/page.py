@@ -39,9 +39,9 @@ MAX_EXPORTED = 10_000
 NEWEST = next(iter(ORDERS))
 _ENDS_MS = (60_000, 3_600_000)
 _BOUNDS = {
-    "min_ttft_s": ("TTFT from", "500ms"),
+    "min_ttft_s": ("TTFT ≥", "500ms"),
     "min_e2e_s": ("total from", "10s"),
-    "min_stall_s": ("stall from", "1s"),
+    "min_stall_s": ("longest pause ≥", "1s"),
     "min_input_tokens": ("input from", "4k tokens"),
     "min_output_tokens": ("output from", "500 tokens"),
 }
@@ -89,7 +89,7 @@ def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
                 export = {**ranged, "limit": MAX_EXPORTED}
                 _downloads(reading.frame_reader(_HERE / "explore_requests.sql", export), "requests")
         if not rows:
-            st.caption("None in this range is like that: loosen the filters, or widen the range.")
+            st.caption("No matches in this range. Loosen the filters or widen the range.")
             return
         cells = request_cells(rows, selection.to_params(), colours())
         st.html(markup.table(REQUEST_HEADERS, cells, "Requests found"))

@@ -50,7 +50,7 @@ PERCENTILES = ("p50", "p95", "p99")
 MAX_SLOWEST = 15
 TITLES = {
     "ttft": ("Time to first token", "arrival to first token, queue included"),
-    "itl": ("Inter-token latency", "each request's own p99 gap, percentiles over requests"),
+    "itl": ("Inter-token latency", "each request's p99 gap, percentiles across requests"),
     "tpot": ("Time per output token", "decode time over tokens after the first"),
 }
 Draw = Callable[[HealthData, Window], None]
@@ -133,16 +133,16 @@ def _show_empty(selection: Selection, window: Window) -> None:
     if newest_ms is None:
         st.html(
             markup.hint(
-                "The store holds no request yet",
-                "Serve a model, or fill the store with simulated requests:",
+                "No requests stored yet",
+                "Serve a model, or simulate some requests:",
                 "evenkeel simulate --incident long-prompts",
             )
         )
         return
     text = f"The store's newest request arrived {wording.moment_ms(newest_ms)}."
     if any(selection.filters().values()):
-        text += " The filters may leave none: set them to all."
-    st.html(markup.hint("No request in this range", text))
+        text += " The filters may exclude everything: set them to all."
+    st.html(markup.hint("No requests in this range", text))
     around = selection.narrowed(newest_ms - 3_540_000, newest_ms + 60_000)
     st.html(
         f'<a class="ek-link" href="{markup.page_link("", around.to_params())}" target="_self">'
@@ -213,7 +213,7 @@ def _phases(data: HealthData, window: Window) -> None:
     ]
     with st.container(border=True, key="card-phases", gap="xxsmall"):
         with st.container(horizontal=True, horizontal_alignment="distribute"):
-            title, meaning = "Where the time goes", "mean time of a request by phase"
+            title, meaning = "Where the time goes", "mean time per request, by phase"
             st.html(f'<div class="ek-title">{title}<small>{meaning}</small></div>')
             shown = series[:2] if choice("stack", "phases", STACKS) == "first" else series
         scale = scale_of(data.series, [line.column for line in shown], is_stacked=True)
@@ -228,7 +228,7 @@ def _tokens(data: HealthData, window: Window) -> None:
     palette = colours()
     series = [Line("output_tokens_per_s", "output tokens/s", palette.ramps["tokens"][1])]
     figure = lines(data.series, series, Scale("", 1.0), window)
-    zoomable(figure, "tokens", "Throughput", "output tokens a second")
+    zoomable(figure, "tokens", "Throughput", "output tokens per second")
 
 
 def _outcomes(data: HealthData, window: Window) -> None:
@@ -240,18 +240,18 @@ def _outcomes(data: HealthData, window: Window) -> None:
         Line("ok_per_s", "ok", palette.ok),
     ]
     figure = stacked_bars(data.series, series, Scale("/s", 1.0), window)
-    zoomable(figure, "outcomes", "Requests by end", "requests a second, by how they ended")
+    zoomable(figure, "outcomes", "Requests by outcome", "requests per second, by outcome")
 
 
 def _show_alerts(data: HealthData, params: Mapping[str, str]) -> None:
     with st.container(border=True, key="card-alerts"):
         st.html('<div class="ek-title">Alerts<small>firing now, and in this range</small></div>')
         if not data.alerts:
-            st.caption("No alert fired or was pending in this range.")
+            st.caption("No alerts in this range.")
             return
         headers = (
             "state", "SLO", "severity", "fired", "for", "burn", "what it says", "top cause",
-            "bad requests such as",
+            "examples",
         )  # fmt: skip
         rows = [alert_cells(alert, now_ms(), params) for alert in data.alerts]
         st.html(markup.table(headers, rows, "Alerts"))
@@ -265,7 +265,7 @@ def _show_changes(below: Below, selection: Selection) -> None:
         )
         rows = change_cells(below.changes(), below.actions()[:5], selection.to_params())
         if not rows:
-            st.caption("Nothing: no new prompt version, model or server, no control action.")
+            st.caption("No new prompt version, model or server, and no control action.")
             return
         st.html(markup.table(("when (UTC)", "what", "from", "to", ""), rows, "Changes"))
 
@@ -279,7 +279,7 @@ def _show_slowest(below: Below, selection: Selection) -> None:
             )
             choice("rank", "rank by", RANKINGS)
         if below.is_last_hour:
-            st.caption("Of so many requests, those of the last hour of the range.")
+            st.caption("Too many to rank them all: these are from the last hour of the range.")
         found = below.slowest()
         if not found:
             st.caption("None in this range.")

@@ -72,7 +72,7 @@ def _body(selection: Selection, view: LatencyView, percentile: str) -> None:
     if not data.cohorts:
         st.html(
             markup.hint(
-                "No request in this range has such a value",
+                "No requests in this range has such a value",
                 f"{MEASURES[view.measure]}, {meaning(view.measure, view.definition)}. "
                 "Choose a longer range, or set the filters to all.",
             )
@@ -83,8 +83,8 @@ def _body(selection: Selection, view: LatencyView, percentile: str) -> None:
     with st.container(border=True, key="card-heatmap", gap="xxsmall"):
         title = f"{MEASURES[view.measure]} of every request"
         st.html(
-            f'<div class="ek-title">{title}<small>requests by time and value; '
-            "click a cell to see the requests in it</small></div>"
+            f'<div class="ek-title">{title}<small>requests by time and '
+            "value; click a cell to list them</small></div>"
         )
         chart(
             heatmap(grid, data.heat_step_s, window, colours()),
@@ -126,7 +126,7 @@ def _show_lines(
         figure,
         "latency",
         title,
-        f"{meaning(view.measure, view.definition)}; click a point to see the requests behind it",
+        f"{meaning(view.measure, view.definition)}; click a point to see its requests",
         partial(_pick_point, names if view.dimension else [], window, scale.factor),
     )
 
@@ -166,15 +166,15 @@ def _show_picked(selection: Selection, view: LatencyView) -> None:
             total = rows[0]["num_found"] if rows else 0
             shown = f"the {len(rows)} nearest of {wording.count(total)}" if rows else "none"
             st.html(
-                f'<div class="ek-title">Requests behind it: {what}{escape(whose)}'
+                f'<div class="ek-title">Requests at this point: {what}{escape(whose)}'
                 f"<small>{when}; {shown}</small></div>"
             )
             st.button("close", on_click=set_param, args=("picked", None), type="tertiary")
         if rows:
             cells = request_cells(rows, selection.to_params(), colours())
-            st.html(markup.table(REQUEST_HEADERS, cells, "Requests behind the point"))
+            st.html(markup.table(REQUEST_HEADERS, cells, "Requests at this point"))
         else:
-            st.caption("The store holds none of them any more, or the filters leave none.")
+            st.caption("None are stored any more, or the filters exclude them.")
 
 
 def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) -> None:
@@ -182,7 +182,7 @@ def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) ->
         by = DIMENSIONS[view.dimension]
         st.html(
             f'<div class="ek-title">By {by}<small>over the whole range; '
-            "a name filters by it</small></div>"
+            "click a name to filter</small></div>"
             if view.dimension
             else '<div class="ek-title">Over the whole range'
             "<small>choose «by» above to split it</small></div>"
@@ -212,13 +212,13 @@ def _show_definitions(
 ) -> None:
     with st.container(border=True, key="card-definitions"):
         st.html(
-            '<div class="ek-title">The same requests, as others count'
-            "<small>tools mean different things by one word; of very many requests a part"
+            '<div class="ek-title">The same requests, as other tools count'
+            "<small>tools define these metrics differently; sampled if there are very many requests"
             "</small></div>"
         )
         found = definitions()
         if len(found) < 2:
-            st.caption(f"All of them mean the same by {MEASURES[view.measure]}.")
+            st.caption(f"They all agree on {MEASURES[view.measure]}.")
             return
         rows = [
             [

@@ -72,10 +72,10 @@ def timelines(
         alt = in_words(row, series, caches)
         drawn.append(Timeline("tokens", f"tokens: {'; '.join(said)}", alt, chart))
         if series:
-            title = "gap before each emission"
+            title = "pause before each chunk"
             drawn.append(Timeline("gaps", title, title, gap_chart(emitted, lasts_s, colours)))
     if neighbours:
-        title = "others in flight: those in prefill meanwhile first, by tokens to prefill"
+        title = "concurrent requests, largest prompt first"
         drawn.append(Timeline("lanes", title, title, _lanes(neighbours, colours)))
     _share_axis([each.chart for each in drawn], shown_s)
     if row["ttft_s"] is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evenkeel.causes import cause_name
 from evenkeel.spans import LEDGER_ERROR_RATIO, LEDGER_SHARED_BY
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.pages.request.token_model import Attributes, number
@@ -13,28 +14,9 @@ from evenkeel_dashboard.pages.request.token_model import Attributes, number
 Row = Mapping[str, Any]
 
 PHASES = {"ttft": "to the first token", "decode": "from the first token on"}
-MEANINGS = {
-    "host.input": "HTTP, template, tokenising, the way to the engine",
-    "host.prompt": "finding its prompt in the registry",
-    "host.compression": "shortening its prompt",
-    "host.cache": "looking it up in the response cache",
-    "prefill.others": "others' prompts in the steps it was in or waited for",
-    "decode.others": "others' decoding in the steps it was in or waited for",
-    "queue.gate": "kept waiting by control at its gate",
-    "queue.budget": "queued: others had spent the step's token budget",
-    "queue.kv": "queued: no free KV blocks",
-    "queue.seats": "queued: as many requests ran as may",
-    "queue.grammar": "set aside until its grammar was compiled",
-    "queue.remote_kv": "set aside until its remote KV was here",
-    "queue.other": "left out of a step for another reason",
-    "prefill.own": "computing its own prompt",
-    "prefill.cache_miss": "computing what the prefix cache had held and lost",
-    "decode.own": "its own decoding",
-    "speculation": "draft tokens that the model did not accept",
-    "preemption": "thrown out, and computed again",
-    "host.gap": "no step was running",
-    "host.output": "detokenising and the way out",
-    "unobserved": "records of the time are missing",
+_WOULD_HAVE = {
+    "ttft": "the first token would have come after",
+    "decode": "decoding would have taken",
 }
 # What a request must spend in any case; the rest somebody or something else made it spend.
 _OWN = ("host.input", "prefill.own", "decode.own", "host.output")
@@ -78,7 +60,7 @@ def entries(row: Row) -> list[LedgerEntry]:
 def counterfactual(listed: Sequence[LedgerEntry]) -> list[str]:
     """Return, for each phase, what its largest cause from outside cost, in a sentence."""
     sentences = []
-    for phase, words in PHASES.items():
+    for phase in PHASES:
         outside = [e for e in listed if e.phase == phase and not e.is_own]
         if not outside:
             continue
@@ -87,9 +69,8 @@ def counterfactual(listed: Sequence[LedgerEntry]) -> list[str]:
         if worst.seconds < 0.05 * total_s:
             continue
         sentences.append(
-            f"Without {MEANINGS.get(worst.cause, worst.cause)} ({worst.cause}), the time {words} "
-            f"would have been {wording.seconds(worst.without_s)} instead of "
-            f"{wording.seconds(total_s)}."
+            f"Without {cause_name(worst.cause)}, {_WOULD_HAVE[phase]} "
+            f"{wording.seconds(worst.without_s)} instead of {wording.seconds(total_s)}."
         )
     return sentences
 
@@ -103,13 +84,13 @@ def sharing(attributes: Attributes) -> str | None:
     shared_by = attributes.get(LEDGER_SHARED_BY)
     if shared_by == "tokens":
         return (
-            "Steps of several requests are shared out by tokens: the server's cost model had not "
-            "stood its test yet. The sums hold, who cost whom what is rough."
+            "The time of steps with several requests is split by tokens, because the server's cost "
+            "model had not been validated yet. The sums are exact; the split is rough."
         )
     error = number(attributes, LEDGER_ERROR_RATIO)
     if shared_by != "cost_model" or error is None:
         return None
     return (
-        "Steps of several requests are shared out by a cost model; over the last steps it was "
-        f"{wording.percent(error)} off on average."
+        "The time of steps with several requests is split by a cost model, which was "
+        f"{wording.percent(error)} off on average over the last steps."
     )

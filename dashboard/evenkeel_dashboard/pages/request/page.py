@@ -83,7 +83,7 @@ def _say_unknown(wanted: str) -> None:
     st.html(f'<div class="ek-asof">{_as_of()}</div>')
     st.html(
         markup.hint(
-            "No request has that id",
+            "No such request",
             f"Neither a request nor a trace {wanted!r} is stored. It may still be on its way "
             "(requests arrive when they end): this page looks again by itself. Or it is older "
             "than the store keeps.",
@@ -100,11 +100,11 @@ def _search_field(wanted: str) -> None:
 
     st.session_state["id_field"] = wanted
     st.text_input(
-        "request or trace id",
+        "request or trace ID",
         key="id_field",
         on_change=search,
         width=460,
-        placeholder="chatcmpl-… or a trace id",
+        placeholder="chatcmpl-… or a trace ID",
     )
 
 
@@ -122,7 +122,7 @@ def _show_suggestions() -> None:
         st.html(f'<div class="ek-asof">{_as_of()}</div>')
         st.html(
             markup.hint(
-                "No request is chosen",
+                "No request selected",
                 "Paste an id above, or open one from the Health page. "
                 f"None arrived in the range, {wording.span_of(window.duration_s)}.",
             )
@@ -131,7 +131,7 @@ def _show_suggestions() -> None:
     with st.container(border=True, key="card-suggestions"):
         st.html(
             '<div class="ek-title">Slowest to their first token'
-            f"<small>open one, or paste an id above; {_as_of()}</small></div>"
+            f"<small>open one, or paste an ID above; {_as_of()}</small></div>"
         )
         _phase_key()
         st.html(
@@ -200,20 +200,19 @@ def _show_timeline(
 ) -> None:
     with st.container(border=True, key="card-waterfall", gap="xsmall"):
         st.html(
-            '<div class="ek-title">Timeline<small>seconds since arrival; '
-            "drag over a part to see it alone</small></div>"
+            '<div class="ek-title">Timeline<small>seconds since arrival; drag to zoom</small></div>'
         )
         part = _part()
         drawn = timelines(row, series, caches, neighbours[:MAX_LANES], colours(), part)
         if not drawn or drawn[0].name == "lanes":
-            st.caption("It reached no phase and no cache, so there is nothing to draw.")
+            st.caption("It reached neither the engine nor a cache, so there is nothing to draw.")
             return
         for each in drawn:
             st.html(f'<div class="ek-label">{escape(each.title)}</div>')
             chart(each.chart, f"request-{each.name}", each.alt, on_range=_show_part)
         if part is not None:
             st.button(
-                "show all of the request", type="tertiary", on_click=set_param, args=("part", None)
+                "show the whole request", type="tertiary", on_click=set_param, args=("part", None)
             )
 
 
@@ -243,7 +242,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
         ("TPOT", wording.seconds(row["tpot_s"])),
         ("ITL p50", wording.seconds(row["itl_p50_s"])),
         ("ITL p99", wording.seconds(row["itl_p99_s"])),
-        ("longest stall", wording.seconds(row["stall_s"])),
+        ("longest pause", wording.seconds(row["stall_s"])),
         ("total", wording.seconds(row["e2e_s"])),
         ("input tokens", wording.count(row["input_tokens"])),
         ("cached tokens", wording.count(row["cached_tokens"])),
@@ -251,7 +250,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
         ("wasted tokens", wording.count(row["wasted_tokens"])),
         ("drafted tokens", wording.count(row["drafted_tokens"])),
         ("accepted tokens", wording.count(row["accepted_tokens"])),
-        ("response cache", row["response_cache"] or wording.NO_DATA),
+        ("response cache", row["response_cache"] or "off"),
         ("finish reason", row["finish_reason"] or wording.NO_DATA),
         ("trace", row["trace_id"]),
     ]
@@ -263,7 +262,7 @@ def _show_speculation(found: list[Position]) -> None:
     with st.container(border=True, key="card-speculation"):
         st.html(
             '<div class="ek-title">Speculation by draft position'
-            "<small>a token counts only if all before it were accepted</small></div>"
+            "<small>a token counts only if all tokens before it were accepted</small></div>"
         )
         rows = [
             [
@@ -279,7 +278,7 @@ def _show_speculation(found: list[Position]) -> None:
             ]
             for p in found
         ]
-        headers = ("position", "drafted", "accepted", "rate", "of the first position's drafts")
+        headers = ("position", "drafted", "accepted", "rate", "of drafts at position 1")
         st.html(markup.table(headers, rows, "Drafted and accepted tokens by position"))
 
 
@@ -292,7 +291,7 @@ def _show_neighbours(neighbours: list[Row]) -> None:
             "long prompts crowd the batch</small></div>"
         )
         if not neighbours:
-            st.caption("It had the model to itself.")
+            st.caption("No other requests were running.")
             return
         params = selection().to_params()
         rows = [

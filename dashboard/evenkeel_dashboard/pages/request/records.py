@@ -8,13 +8,13 @@ from typing import Any
 
 import streamlit as st
 
+from evenkeel.causes import cause_name
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
 from evenkeel_dashboard.frame.page import colours
 from evenkeel_dashboard.pages.request.ledger import (
-    MEANINGS,
     PHASES,
     counterfactual,
     entries,
@@ -33,8 +33,8 @@ def show_ledger(row: Row, attributes: Attributes) -> None:
     listed = entries(row)
     with st.container(border=True, key="card-ledger"):
         st.html(
-            '<div class="ek-title">Ledger<small>every moment charged to one cause; the causes sum '
-            "to what was measured</small></div>"
+            '<div class="ek-title">Ledger<small>every moment is charged to one cause; the causes '
+            "add up to the measured time</small></div>"
         )
         if not listed:
             st.caption(
@@ -47,10 +47,14 @@ def show_ledger(row: Row, attributes: Attributes) -> None:
         palette = colours()
         causes = list(dict.fromkeys(e.cause for e in listed))
         shades = {c: palette.categories[i % len(palette.categories)] for i, c in enumerate(causes)}
-        st.html(markup.key([(c, shades[c]) for c in causes]))
+        st.html(markup.key([(cause_name(c), shades[c]) for c in causes]))
         longest_s = max(sum(e.seconds for e in listed if e.phase == p) for p in PHASES)
         for phase, words in PHASES.items():
-            bar = [(e.cause, shades[e.cause], e.seconds) for e in listed if e.phase == phase]
+            bar = [
+                (cause_name(e.cause), shades[e.cause], e.seconds)
+                for e in listed
+                if e.phase == phase
+            ]
             if bar:
                 total = wording.seconds(sum(s for _, _, s in bar))
                 st.html(
@@ -59,16 +63,15 @@ def show_ledger(row: Row, attributes: Attributes) -> None:
                 )
         rows = [
             [
-                Cell(e.phase),
-                Cell(e.cause),
+                Cell(PHASES[e.phase]),
+                Cell(cause_name(e.cause), title=e.cause),
                 Cell(wording.seconds(e.seconds), is_number=True),
                 Cell(wording.percent(e.seconds / (e.seconds + e.without_s)), is_number=True),
                 Cell(wording.seconds(e.without_s), is_number=True),
-                Cell(MEANINGS.get(e.cause, ""), wraps=True),
             ]
             for e in listed
         ]
-        headers = ("phase", "cause", "time", "part", "without it", "what it is")
+        headers = ("phase", "cause", "time", "share", "without it")
         st.html(markup.table(headers, rows, "Ledger of the request"))
         if shared := sharing(attributes):
             st.caption(shared)
@@ -88,11 +91,11 @@ def show_judgements(row: Row) -> None:
     )
     with st.container(border=True, key="card-judgements"):
         st.html(
-            '<div class="ek-title">Evaluation and feedback<small>what scorers and people said of '
+            '<div class="ek-title">Evaluation and feedback<small>what scorers and people say about '
             "its answer</small></div>"
         )
         if not found:
-            st.caption("Nobody has judged it.")
+            st.caption("Not judged yet.")
         else:
             _show_judged(found)
         if may_act():
@@ -117,12 +120,12 @@ def _show_judged(found: list[Row]) -> None:
 
 def _show_feedback_form(row: Row) -> None:
     with (
-        st.expander("Say what you think of this answer", key="judging"),
+        st.expander("Rate this answer", key="judging"),
         st.form("feedback", border=False, clear_on_submit=True),
     ):
         verdict = st.segmented_control("verdict", ("good", "bad"), default=None, key="verdict")
         comment = st.text_input("why", key="feedback-why")
-        corrected = st.text_area("what it should have been", key="feedback-corrected")
+        corrected = st.text_area("the right answer", key="feedback-corrected")
         with st.container(horizontal=True, vertical_alignment="bottom"):
             author = author_field("feedback")
             is_sent = st.form_submit_button("Send")
@@ -133,5 +136,7 @@ def _show_feedback_form(row: Row) -> None:
         "comment": comment,
         "corrected": corrected,
     }
-    if is_sent and perform("feedback", order, author, "Thank you: it is stored in a moment."):
+    if is_sent and perform(
+        "feedback", order, author, "Thank you. Your feedback will appear in a moment."
+    ):
         st.rerun()

@@ -61,7 +61,7 @@ def token_chart(
 
 
 def gap_chart(shown: Sequence[Emission], lasts_s: float, colours: Palette) -> Chart:
-    """Return the gap before each emission, stalls in a colour of their own."""
+    """Return the pause before each chunk, stalls in a colour of their own."""
     gaps = [(t.is_stall, (t.time_s, t.gap_s * 1e3)) for t in shown if t.gap_s is not None]
     width = stem_px(shown, lasts_s)
     chart = Chart(0.0, 1.0, [], unit="ms", top=1.1 * max((y for _, (_, y) in gaps), default=0.0))

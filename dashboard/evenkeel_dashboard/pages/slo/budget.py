@@ -53,8 +53,8 @@ def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -
         _burn_down(slo, found, period)
     with right, st.container(border=True, key="card-calendar"):
         st.html(
-            '<div class="ek-title">Budget by day<small>of the whole budget, what each '
-            "day spent, UTC</small></div>"
+            '<div class="ek-title">Budget by day<small>of the whole budget, share spent '
+            "each day, UTC</small></div>"
         )
         st.html(calendar_grid(calendar(found, slo.target, from_ms, to_ms)))
 

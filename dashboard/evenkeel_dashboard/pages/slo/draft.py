@@ -29,7 +29,7 @@ def show_draft(selection: Selection, slo: Slo) -> None:
     with st.container(border=True, key="card-draft"):
         asked_s = min(window.duration_s, LONGEST_DRAFT_MS / 1000)
         st.html(
-            '<div class="ek-title">Draft another objective<small>replayed by the minute over the '
+            '<div class="ek-title">Try another objective<small>replayed by the minute over the '
             f"requests of the last {wording.span_of(asked_s)} of the range, with the SLO's own "
             "windows</small></div>"
         )
@@ -41,8 +41,8 @@ def show_draft(selection: Selection, slo: Slo) -> None:
         tried = draft(slo, threshold_s, target)
         # The requests are judged once more only for who asks.
         if tried == draft(slo, slo.indicator.threshold_s, slo.target):
-            st.caption("Move a slider to see what another objective would have said.")
-            if not st.button("Replay it as it is"):
+            st.caption("Move a slider to see how another objective would have done.")
+            if not st.button("Replay the current objective"):
                 return
         spans_ms = corrected_spans_ms(slo.name, read_corrections())
         try:
@@ -64,7 +64,7 @@ def show_draft(selection: Selection, slo: Slo) -> None:
             "tickets",
             "alerts",
         )
-        st.html(markup.table(headers, rows, "The objective and its draft"))
+        st.html(markup.table(headers, rows, "Current and draft objective"))
 
 
 def _choose_threshold(slo: Slo) -> float | None:

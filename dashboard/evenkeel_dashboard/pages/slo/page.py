@@ -71,7 +71,7 @@ def _say_nothing() -> None:
     st.html(f'<div class="ek-asof">{as_of(None)}</div>')
     st.html(
         markup.hint(
-            "No SLO is evaluated, and no SLO file is given",
+            "No SLOs are evaluated, and no SLO file is given",
             "Write objectives in slos.yaml; the collector evaluates them, and the dashboard "
             "reads from the same file what they are.",
             "evenkeel collect --slos slos.yaml\nevenkeel dashboard --slos slos.yaml",
@@ -127,12 +127,16 @@ def _show_spent(spent: Spent, selection: Selection, part: str) -> None:
     left, right = st.columns([3, 2], gap="small")
     with left, st.container(border=True, key="card-burners"):
         st.html(
-            '<div class="ek-title">Who burned it<small>their part of the bad requests of the range;'
-            f" the mark is their part of all requests{part}</small></div>"
+            '<div class="ek-title">Who burned it<small>share of bad requests;'
+            f" the tick marks the share of all traffic{part}</small></div>"
         )
         found = [b for b in burners(spent.cohorts) if b.lift > 1]
         if not found:
-            st.caption("No cohort burned more than its share." if spent.requests else "Nobody did.")
+            st.caption(
+                "No cohort burned more than its share of traffic."
+                if spent.requests
+                else "Nobody did."
+            )
         else:
             rows = [
                 [
@@ -145,12 +149,12 @@ def _show_spent(spent: Spent, selection: Selection, part: str) -> None:
                 ]
                 for b in found
             ]
-            headers = ("by", "cohort", "part of the bad", "", "of its own", "bad")
+            headers = ("by", "cohort", "share of bad requests", "", "of its own", "bad")
             st.html(markup.table(headers, rows, "Cohorts that burned the budget"))
     with right, st.container(border=True, key="card-causes"):
         st.html(
             '<div class="ek-title">Where their time went'
-            "<small>mean of bad and of good requests, by phase</small></div>"
+            "<small>mean time of bad and good requests, by phase</small></div>"
         )
         if spent.causes:
             _show_causes(spent.causes)
@@ -191,4 +195,4 @@ def _show_causes(row: Mapping[str, Any]) -> None:
         if row[f"num_{end}"]
     ]
     total = f"{wording.count(row['num_bad'])} bad of {wording.count(row['num_events'])} requests"
-    st.caption(f"{total}{'; of the bad, ' + ', '.join(ends) if ends else ''}.")
+    st.caption(f"{total}{'; of bad requests, ' + ', '.join(ends) if ends else ''}.")

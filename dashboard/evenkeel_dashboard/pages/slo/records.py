@@ -30,7 +30,7 @@ def show_records(slo: str) -> None:
 def _show_corrections(slo: str) -> None:
     st.html(
         '<div class="ek-title">Corrections<small>time that does not count: maintenance, or an '
-        "incident that was not ours</small></div>"
+        "incident outside our control</small></div>"
     )
     found = read_corrections()
     if found is None:
@@ -40,7 +40,7 @@ def _show_corrections(slo: str) -> None:
         return
     shown = [c for c in found if c["slo"] in ("", slo)]
     if not shown:
-        st.caption("None: every minute counts.")
+        st.caption("No corrections: every minute counts.")
     else:
         rows = [
             [
@@ -57,7 +57,7 @@ def _show_corrections(slo: str) -> None:
         headers = ("SLO", "from (UTC)", "until", "reason", "by", "why", "")
         st.html(markup.table(headers, rows, "Corrections"))
     if may_act():
-        with st.expander("Correct, or revoke a correction", key="correct"):
+        with st.expander("Add or revoke a correction", key="correct"):
             _correct_form(slo)
             in_force = [c["id"] for c in shown if c["revoked_by"] is None]
             if in_force:
@@ -73,11 +73,11 @@ def _correct_form(slo: str) -> None:
             end = moment_field("until (UTC)", f"correct-until-{slo}", now)
             reason = st.selectbox("reason", ("maintenance", "incident"), width=150)
             whose = st.selectbox("of", (slo, ""), format_func=lambda s: s or "every SLO", width=200)
-        comment = st.text_input("why, for who reads the budget later", key=f"correct-why-{slo}")
+        comment = st.text_input("why, for whoever reads the budget later", key=f"correct-why-{slo}")
         author = author_field("correct")
-        if st.form_submit_button("Leave this time out of the budget"):
+        if st.form_submit_button("Exclude this time from the budget"):
             order = {"slo": whose, "begin": begin, "end": end, "reason": reason, "comment": comment}
-            if perform("correct", order, author, "The time does not count any more."):
+            if perform("correct", order, author, "This time no longer counts."):
                 st.rerun()
 
 
@@ -98,7 +98,7 @@ def _revoke_form(in_force: list[str]) -> None:
 
 
 def _show_report() -> None:
-    st.html('<div class="ek-title">Report<small>every SLO over a month, to keep</small></div>')
+    st.html('<div class="ek-title">Report<small>every SLO over a month, to download</small></div>')
     now = to_datetime(now_ms() * 10**6)
     found = {name: (begin, end) for name, begin, end in months(now)}
     with st.container(horizontal=True, vertical_alignment="bottom"):

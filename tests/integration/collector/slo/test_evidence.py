@@ -58,7 +58,7 @@ def test_an_alert_says_what_changed_and_what_it_costs(client: Any, tmp_path: Pat
     book = AlertBook(tmp_path / "alerts.db")
     notes = next(a for a in book.alerts() if a.severity == "page").details.annotations
     assert notes["top_cause"] == (
-        "ttft.prefill.others: 1.50 s on average in bad requests, 100 ms in good ones "
+        "Other requests' prompts (first token): 1.50 s in bad requests, 100 ms in good ones "
         "(82% of the time lost)"
     )
     assert notes["last_deploy"].startswith(
@@ -117,7 +117,7 @@ def test_a_rule_shows_the_requests_that_it_is_about(client: Any, tmp_path: Path)
     notes = alert.details.annotations
     book.close()
     assert notes["bad_requests"] == "10 of 30"
-    assert notes["top_cause"].startswith("ttft.prefill.others: 1.50 s")
+    assert notes["top_cause"].startswith("Other requests' prompts (first token): 1.50 s")
     assert notes["exemplars"].startswith("bad-9 (ok 11.00 s")
     assert notes["dashboard"].startswith("http://127.0.0.1:8501/?")
 

@@ -35,7 +35,7 @@ LOW, HIGH = bytes(15) + b"\x01", b"\xff" * 16  # trace ids that chance drops and
 
 def request(trace_id: bytes = LOW, trace_state: str = "", **attributes: Any) -> SampledRequest:
     return SampledRequest(
-        trace_id, trace_state, {spans.STATUS: "ok", spans.TTFT_S: 0.1} | attributes
+        trace_id, trace_state, {spans.STATUS: "ok", "evenkeel.ttft_s": 0.1} | attributes
     )
 
 
@@ -46,23 +46,27 @@ CASES: dict[str, tuple[SampledRequest, SamplingReason, float]] = {
     "an aborted request": (request(**{spans.STATUS: "aborted"}), SamplingReason.STATUS, 1.0),
     "a shed request": (request(**{spans.STATUS: "shed"}), SamplingReason.STATUS, 1.0),
     "one that missed its objective": (
-        request(**{spans.TTFT_S: 0.51}),
+        request(**{"evenkeel.ttft_s": 0.51}),
         SamplingReason.OBJECTIVE,
         1.0,
     ),
-    "one exactly at its objective": (request(**{spans.TTFT_S: 0.5}), SamplingReason.DROPPED, 0.25),
+    "one exactly at its objective": (
+        request(**{"evenkeel.ttft_s": 0.5}),
+        SamplingReason.DROPPED,
+        0.25,
+    ),
     "a miss that chance would keep too": (
-        request(HIGH, **{spans.TTFT_S: 9}),
+        request(HIGH, **{"evenkeel.ttft_s": 9}),
         SamplingReason.OBJECTIVE,
         1.0,
     ),
     "an objective of its class": (
-        request(**{spans.ITL_P99_S: 0.2, spans.SLO_CLASS: "chat"}),
+        request(**{"evenkeel.itl_p99_s": 0.2, spans.SLO_CLASS: "chat"}),
         SamplingReason.OBJECTIVE,
         1.0,
     ),
     "an objective of another class": (
-        request(**{spans.ITL_P99_S: 0.2, spans.SLO_CLASS: "batch"}),
+        request(**{"evenkeel.itl_p99_s": 0.2, spans.SLO_CLASS: "batch"}),
         SamplingReason.DROPPED,
         0.25,
     ),
@@ -156,7 +160,7 @@ def test_a_higher_probability_keeps_all_that_a_lower_one_keeps(
 @given(st.binary(min_size=16, max_size=16), st.floats(0, 1))
 def test_the_requests_of_one_trace_share_their_fate(trace_id: bytes, probability: float) -> None:
     first, second = Sampler(probability), Sampler(probability, OBJECTIVES)
-    others = [request(trace_id, **{spans.TTFT_S: ttft_s}) for ttft_s in (0.0, 0.2, 0.5)]
+    others = [request(trace_id, **{"evenkeel.ttft_s": ttft_s}) for ttft_s in (0.0, 0.2, 0.5)]
     assert len({first.decide(other) for other in others} | {second.decide(others[0])}) == 1
 
 
@@ -166,7 +170,7 @@ def test_one_keeps_all_and_zero_keeps_none_that_is_good(trace_id: bytes) -> None
     assert (everything.is_kept, everything.detail_weight) == (True, 1.0)
     nothing = Sampler(0.0, OBJECTIVES).decide(request(trace_id))
     assert (nothing.is_kept, nothing.detail_weight, nothing.detail_probability) == (False, 0.0, 0.0)
-    assert Sampler(0.0, OBJECTIVES).decide(request(trace_id, **{spans.TTFT_S: 1.0})).is_kept
+    assert Sampler(0.0, OBJECTIVES).decide(request(trace_id, **{"evenkeel.ttft_s": 1.0})).is_kept
 
 
 @pytest.mark.parametrize("sent_hex", ["", "8", "f"], ids=["no sender", "1 in 2", "1 in 16"])
@@ -188,7 +192,7 @@ def test_weighted_estimates_are_unbiased(probability: float, sent_hex: str) -> N
                 continue  # the sender did not send it
             state = f"ot=th:{sent_hex}" if sent_hex else ""
             ttft_s = 1.0 if is_slow else 0.1
-            decision = sampler.decide(request(trace_id, state, **{spans.TTFT_S: ttft_s}))
+            decision = sampler.decide(request(trace_id, state, **{"evenkeel.ttft_s": ttft_s}))
             total += decision.detail_weight * stall_s
             if decision.is_kept:
                 kept.append(stall_s)
@@ -204,13 +208,13 @@ def test_weighted_estimates_are_unbiased(probability: float, sent_hex: str) -> N
 def span_of(message: ExportTraceServiceRequest, trace_id: bytes, **attributes: Any) -> Any:
     scope_spans = message.resource_spans.add().scope_spans.add()
     span = scope_spans.spans.add(trace_id=trace_id, name="chat support-4m")
-    for key, value in {spans.STATUS: "ok", spans.TTFT_S: 0.1, **attributes}.items():
+    for key, value in {spans.STATUS: "ok", "evenkeel.ttft_s": 0.1, **attributes}.items():
         target = span.attributes.add(key=key).value
         if isinstance(value, str):
             target.string_value = value
         else:
             target.double_value = value
-    for key in (spans.EMISSION_TIME_S, spans.EMISSION_TOKENS):
+    for key in ("evenkeel.emission_time_s", "evenkeel.emission_tokens"):
         span.attributes.add(key=key).value.array_value.values.add(double_value=1.0)
     span.events.add(name="evenkeel.step")
     span.events.add(name="exception")
@@ -229,7 +233,7 @@ def test_only_the_detail_goes_and_the_row_says_how_likely_it_was_kept() -> None:
     assert Sampler(0.25).apply(message) == {"dropped": 1, "probability": 1, "status": 1}
     assert list(values_of(dropped)) == [
         spans.STATUS,
-        spans.TTFT_S,
+        "evenkeel.ttft_s",
         DETAIL_PROBABILITY,
         DETAIL_DECISION,
     ]
@@ -237,7 +241,7 @@ def test_only_the_detail_goes_and_the_row_says_how_likely_it_was_kept() -> None:
     for span, probability in ((dropped, 0.25), (kept, 0.25), (failed, 1.0)):
         assert values_of(span)[DETAIL_PROBABILITY].double_value == probability
     for span in (kept, failed):
-        assert spans.EMISSION_TIME_S in values_of(span)
+        assert "evenkeel.emission_time_s" in values_of(span)
         assert len(span.events) == 2
 
 
@@ -272,6 +276,6 @@ def test_with_probability_one_nothing_changes_but_the_senders_weight() -> None:
 def test_spans_that_are_no_requests_are_left() -> None:
     message = ExportTraceServiceRequest()
     span = message.resource_spans.add().scope_spans.add().spans.add(trace_id=LOW)
-    span.attributes.add(key=spans.EMISSION_TIME_S).value.double_value = 1.0
+    span.attributes.add(key="evenkeel.emission_time_s").value.double_value = 1.0
     assert Sampler(0.0).apply(message) == {}
     assert len(span.attributes) == 1

@@ -85,7 +85,7 @@ def test_where_a_token_is_found(headers: dict[str, str], secret: str | None) -> 
             "two tokens are the same",
         ),
         ("[limits.acme]\nbytes = 3", "limits.acme.bytes"),
-        ("[[token]", "cannot be read"),
+        ("[[token]", "is not TOML"),
     ],
 )
 def test_a_wrong_file_is_one_line_that_says_where(tmp_path: Path, text: str, message: str) -> None:

@@ -10,8 +10,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from pydantic import SecretStr
 
 from evenkeel.errors import ConfigurationError
+from evenkeel.request_record import RequestRecord
 from evenkeel.settings import load
-from evenkeel.spans import TENANT, RequestRecord
+from evenkeel.spans import TENANT
 from evenkeel_collector.redaction.redaction import MAX_KNOWN_NAMES, Redactor
 from evenkeel_collector.redaction.repeated_fields import MAX_DELETIONS
 from evenkeel_collector.redaction.rules import load_rules

@@ -44,7 +44,7 @@ def test_a_file_changes_adds_and_extends(tmp_path: Path) -> None:
 
 REFUSED = {
     "a file that is not there": (None, "cannot be read"),
-    "no TOML": ("[value", "cannot be read"),
+    "no TOML": ("[value", "is not TOML"),
     "an unknown section": ("[values.x]\n", r"\[values\] is unknown"),
     "an unknown field": ("[key.x]\nnames = ['abc']\naction = 'mask'\nkind = 1\n", "kind"),
     "an unknown action": ("[key.cookie]\naction = 'burn'\n", "action"),

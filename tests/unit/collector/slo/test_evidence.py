@@ -107,19 +107,19 @@ LEDGER = [
     [
         pytest.param(
             ("queue", "prefill"),
-            "ttft.prefill.others: 1.30 s on average in bad requests, 100 ms in good ones "
+            "Other requests' prompts (first token): 1.30 s in bad requests, 100 ms in good ones "
             "(75% of the time lost)",
             id="a TTFT objective, causes before the first token",
         ),
         pytest.param(
             ("decode",),
-            "decode.decode.others: 9.00 s on average in bad requests, 100 ms in good ones "
+            "Other requests' decoding (decode): 9.00 s in bad requests, 100 ms in good ones "
             "(100% of the time lost)",
             id="a TPOT objective, causes after it",
         ),
         pytest.param(
             (),
-            "decode.decode.others: 9.00 s on average in bad requests, 100 ms in good ones "
+            "Other requests' decoding (decode): 9.00 s in bad requests, 100 ms in good ones "
             "(85% of the time lost)",
             id="no duration is judged, any cause",
         ),

@@ -26,9 +26,9 @@ def test_a_person_reads_with_their_token(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        pytest.param("", "user: Field required", id="nobody"),
+        pytest.param("", "user is missing", id="nobody"),
         pytest.param("[[user]]\nemail = 'a@b'\ntoken = 'x'\n", "token_env", id="a token in clear"),
-        pytest.param("nonsense", "cannot be read", id="no TOML"),
+        pytest.param("nonsense", "is not TOML", id="no TOML"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_place(tmp_path: Path, text: str, reason: str) -> None:

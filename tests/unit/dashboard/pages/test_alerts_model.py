@@ -34,7 +34,7 @@ def alert(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("alerts", "expected"),
     [
-        pytest.param([], ("good", "Nothing fires"), id="nothing"),
+        pytest.param([], ("good", "Nothing is firing"), id="nothing"),
         pytest.param([alert()], ("bad", "1 page fires"), id="a page"),
         pytest.param([alert(severity="ticket")], ("warning", "1 ticket fires"), id="a ticket"),
         pytest.param(
@@ -43,7 +43,7 @@ def alert(**fields: Any) -> dict[str, Any]:
             id="both",
         ),
         pytest.param([alert(state="pending")], ("warning", "1 pending"), id="pending"),
-        pytest.param([alert(state="resolved")], ("good", "Nothing fires"), id="over"),
+        pytest.param([alert(state="resolved")], ("good", "Nothing is firing"), id="over"),
     ],
 )
 def test_the_headline_counts_what_fires(

@@ -19,7 +19,12 @@ def test_a_response_cache_that_is_off_has_no_data() -> None:
     found = values(cache_tiles([COHORT, COHORT], [], []))
     assert found["Prefix hits"] == "25.0 %" and found["Cold requests"] == "20.0 %"
     assert found["Prefill saved"] == "60.0 s"
-    assert found["Response hits"] == found["Time saved"] == found["Wrong, at most"] == "no data"
+    assert (
+        found["Response hits"]
+        == found["Time saved"]
+        == found["Wrong answers (upper bound)"]
+        == "no data"
+    )
 
 
 def test_hits_are_answers_of_those_looked_up() -> None:
@@ -29,7 +34,7 @@ def test_hits_are_answers_of_those_looked_up() -> None:
     ]  # fmt: skip
     found = values(cache_tiles([COHORT], outcomes, [DETAIL]))
     assert found["Response hits"] == "25.0 %"
-    assert found["Wrong, at most"] == "2.00 %"
+    assert found["Wrong answers (upper bound)"] == "2.00 %"
 
 
 def test_the_bound_in_words() -> None:

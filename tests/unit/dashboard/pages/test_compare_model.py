@@ -11,7 +11,9 @@ from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.model.shift import Shift
 from evenkeel_dashboard.pages.compare.model import (
     causes,
+    confounder,
     curve,
+    default_first,
     features,
     quantile,
     sides,
@@ -59,7 +61,10 @@ def test_ledgers_say_more_than_phases_where_both_have_one() -> None:
         queue_s=1.0, prefill_s=1.0, ledger_s={"ttft.prefill.own": 0.2, "decode.decode.own": 5.0}
     )
     b = cohort(queue_s=1.0, prefill_s=1.0, ledger_s={"ttft.prefill.others": 0.9})
-    assert [c.name for c in causes("ttft", a, b)] == ["ttft.prefill.others", "ttft.prefill.own"]
+    assert [c.name for c in causes("ttft", a, b)] == [
+        "Other requests' prompts (first token)",
+        "Processing its own prompt (first token)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +86,28 @@ def test_a_verdict_needs_an_interval_on_one_side(
 def test_a_tail_that_differs_is_said_though_the_middle_is_alike() -> None:
     a = [i / 1000 for i in range(1000)]
     b = a[:900] + [10.0] * 100
-    assert "p95 is 949 ms against 10.0 s" in tail_words(a, b)
+    assert "p95 is 949 ms for A, 10.0 s for B" in tail_words(a, b)
     assert tail_words(a, a) == ""
     assert tail_words(a[:5], b) == "", "too few to tell"
+
+
+def test_a_difference_that_load_makes_is_no_verdict_on_the_sides() -> None:
+    a = cohort(ledger_s={"ttft.queue.budget": 2.4, "ttft.prefill.own": 0.2})
+    b = cohort(ledger_s={"ttft.queue.budget": 0.1, "ttft.prefill.own": 0.1})
+    load = confounder(causes("ttft", a, b))
+    assert load == "Waiting for batch capacity (first token)"
+    level, headline, detail = verdict(Shift(-1, -2, -0.5, 0.1), "TTFT", "A", "B", load)
+    assert (level, headline) == ("unknown", "TTFT of A and B cannot be compared here")
+    assert "Most of the difference is load" in detail
+    assert confounder(causes("ttft", a, a)) is None
+    own = cohort(ledger_s={"ttft.queue.budget": 2.4, "ttft.prefill.own": 4.0})
+    assert confounder(causes("ttft", a, own)) is None
+
+
+def test_two_versions_of_a_prompt_come_first_and_our_probe_never() -> None:
+    values = ["evenkeel-sentinel@1", "other@1", "support@1", "support@2", "support@3"]
+    assert default_first(values) == ["support@2", "support@3", "support@1", "other@1"]
+    assert default_first(["b", "a"]) == ["a", "b"]
 
 
 def test_curves_end_at_the_extremes() -> None:

@@ -18,12 +18,12 @@ from evenkeel_dashboard.pages.engine.model import (
 @pytest.mark.parametrize(
     ("load", "expected"),
     [
-        pytest.param(Load(None, None, None, None, None), "Nothing is known", id="no data"),
+        pytest.param(Load(None, None, None, None, None), "No engine data", id="no data"),
         pytest.param(Load(5, 4, 0.97, 3, 1), "Memory-bound", id="blocks are full and many wait"),
         pytest.param(Load(0, 0, 0.9, 2, 0.5), "Memory-bound", id="somebody was thrown out"),
         pytest.param(Load(5, 0, 0.4, 0, 0.95), "Compute-bound", id="many wait, blocks are free"),
         pytest.param(Load(0.1, 0, 0.9, 0, 0.3), "Neither", id="full blocks while nobody waits"),
-        pytest.param(Load(0, 0, 0.2, 0, 0.95), "nearly used up", id="busy while nobody waits"),
+        pytest.param(Load(0, 0, 0.2, 0, 0.95), "nearly saturated", id="busy while nobody waits"),
         pytest.param(Load(0, None, 0.2, None, None), "Neither", id="an idle one of vLLM's own"),
     ],
 )

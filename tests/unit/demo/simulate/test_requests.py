@@ -10,7 +10,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from evenkeel import spans
 from evenkeel.latency import Emissions, measure
-from evenkeel.spans import RequestRecord, Status
+from evenkeel.request_record import RequestRecord
+from evenkeel.spans import Status
 from evenkeel_demo.simulate.otlp import encode
 from evenkeel_demo.simulate.requests import (
     BLOCK_SIZE,

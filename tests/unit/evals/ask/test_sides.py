@@ -52,8 +52,8 @@ def test_its_own_url_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("nme = 'x'", "nme is an unknown key"),
-        ("[sampling]\ntemprature = 1", "sampling.temprature is an unknown key"),
+        ("nme = 'x'", "nme is not a known key"),
+        ("[sampling]\ntemprature = 1", "sampling.temprature is not a known key"),
         ("[sampling]\nmax_tokens = 0", "sampling.max_tokens"),
         ("url = 'ftp://x'", "url"),
         ("name = ", "is not TOML"),

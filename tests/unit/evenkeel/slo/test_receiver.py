@@ -111,6 +111,7 @@ def test_a_group_has_usual_times(tmp_path: Path) -> None:
         ("{name: a, type: slack}", "url is missing"),
         ("{name: a, type: email, url: 'smtp://x'}", "email needs from and to"),
         ("{name: a, type: email, url: 'https://x', from: a, to: [b]}", "smtp://HOST:PORT"),
+        ("{name: a, type: email, url: 'smtp://[', from: a, to: [b]}", "smtp://HOST:PORT"),
         ("{name: a, url: 'https://x', urlFrom: {env: X}}", "url or urlFrom, not both"),
         ("{name: a, url: 'https://x', secrets: [{env: A, file: b}]}", "never the text itself"),
         (

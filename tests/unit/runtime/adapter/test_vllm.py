@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from evenkeel_runtime.adapter.vllm import Probe, probe, read_facts
+from evenkeel_runtime.adapter.vllm import Probe, probe, read_engine
 from evenkeel_runtime.request.trace import EngineRun
+from evenkeel_runtime.wire.observation import Observation
 
 
 def run(**fields: Any) -> EngineRun:
@@ -95,16 +96,20 @@ def test_the_probe_names_what_a_vllm_lacks(name: str, expected: Probe) -> None:
     assert found.can_observe is (not expected.missing_for_hook)
 
 
+def read(of: EngineRun) -> Observation:
+    seen = Observation(request_id="r", model="m", arrival_unix_ns=0, arrival_ns=0, end_ns=1)
+    read_engine(of, seen)
+    return seen
+
+
 def test_facts_of_a_stream() -> None:
-    facts = read_facts(
-        run(last_output=output(metrics=times(3, 1.5, 2.0, 2.5)), emission_tokens=[1, 2])
-    )
+    facts = read(run(last_output=output(metrics=times(3, 1.5, 2.0, 2.5)), emission_tokens=[1, 2]))
     assert (facts.input_tokens, facts.output_tokens, facts.cached_tokens) == (3, 3, 2)
     assert (facts.scheduled_ns, facts.first_token_ns) == (1_500_000_000, 2_000_000_000)
 
 
 def test_a_time_that_has_not_come_is_none() -> None:
-    facts = read_facts(run(engine_times=[times(0, 1.0, 0.0, 0.0)]))
+    facts = read(run(engine_times=[times(0, 1.0, 0.0, 0.0)]))
     assert (facts.scheduled_ns, facts.first_token_ns, facts.output_tokens) == (
         1_000_000_000,
         None,
@@ -113,12 +118,12 @@ def test_a_time_that_has_not_come_is_none() -> None:
 
 
 def test_tokens_made_after_the_last_output_count_for_an_aborted_stream() -> None:
-    facts = read_facts(
+    facts = read(
         run(last_output=output(), emission_tokens=[1, 1], engine_times=[times(5, 1.0, 1.0, 2.0)])
     )
     assert facts.output_tokens == 5
 
 
 def test_statistics_may_be_switched_off() -> None:
-    facts = read_facts(run(last_output=output(), is_streamed=False, num_final_tokens=4))
+    facts = read(run(last_output=output(), is_streamed=False, num_final_tokens=4))
     assert (facts.output_tokens, facts.scheduled_ns) == (4, None)

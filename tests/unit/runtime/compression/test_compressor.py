@@ -200,7 +200,7 @@ def test_a_long_history_takes_no_long_time(part: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("min_tokens = 0", "min_tokens"), ("keep = 3", "keep"), ("keep_ratio = ", "cannot be read")],
+    [("min_tokens = 0", "min_tokens"), ("keep = 3", "keep"), ("keep_ratio = ", "is not TOML")],
 )
 def test_a_mistake_in_the_file_is_one_clear_line(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "compression.toml"

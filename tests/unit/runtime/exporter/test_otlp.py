@@ -1,18 +1,19 @@
 """The OTLP message of a batch, whole."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from evenkeel.spans import Status
 from evenkeel_runtime.exporter.otlp import build_request
-from evenkeel_runtime.ledger.phases import num_spans
-from evenkeel_runtime.wire.caller import Caller, TraceParent
-from evenkeel_runtime.wire.observation import Observation
+from evenkeel_runtime.exporter.record import FinishedRequest
+from evenkeel_runtime.wire.caller import TraceParent
+from evenkeel_runtime.wire.observation import CanaryResult, Observation
 
 MS = 1_000_000
 UNIX = 1_700_000_000_000_000_000
@@ -29,7 +30,7 @@ SEEN = Observation(
     output_tokens=3,
     scheduled_ns=1010 * MS,
     emission_ns=(1020 * MS, 1040 * MS),
-    emission_tokens=(1, 2),
+    emission_tokens=[1, 2],
 )
 
 
@@ -39,9 +40,14 @@ def counting_ids() -> Callable[[int], bytes]:
 
 
 def spans_of(seen: Observation) -> list[dict[str, object]]:
-    request = build_request([seen], {"service.name": "s"}, 100, counting_ids())
-    message = MessageToDict(request)
-    return list(message["resourceSpans"][0]["scopeSpans"][0]["spans"])
+    new_id = counting_ids()
+    request = FinishedRequest.begin(replace(seen), new_id)
+    request.complete(100)
+    return spans_in(build_request([request], {"service.name": "s"}, new_id))
+
+
+def spans_in(request: ExportTraceServiceRequest) -> list[dict[str, object]]:
+    return list(MessageToDict(request)["resourceSpans"][0]["scopeSpans"][0]["spans"])
 
 
 def test_a_request_becomes_one_server_span_with_its_phases_below() -> None:
@@ -70,12 +76,12 @@ def test_a_request_becomes_one_server_span_with_its_phases_below() -> None:
         ("evenkeel.prefill", "SPAN_KIND_INTERNAL", "AAAAAAAAAAI=", 10 * MS),
         ("evenkeel.decode", "SPAN_KIND_INTERNAL", "AAAAAAAAAAI=", 20 * MS),
     ]
-    assert num_spans(SEEN) == 4
+    assert SEEN.max_spans == 4
 
 
 def test_the_callers_trace_goes_on_with_its_flags_and_state() -> None:
     parent = TraceParent(bytes(range(16)), bytes(range(8)), 0)
-    server, queue, *_ = spans_of(replace(SEEN, caller=Caller(parent=parent, trace_state="a=1")))
+    server, queue, *_ = spans_of(replace(SEEN, parent=parent, trace_state="a=1"))
     assert server["traceId"] == queue["traceId"] == "AAECAwQFBgcICQoLDA0ODw=="
     assert server["parentSpanId"] == "AAECAwQFBgc="
     assert server["traceState"] == "a=1"
@@ -88,8 +94,37 @@ def test_errors_have_the_error_status_and_aborts_do_not() -> None:
     assert "status" not in spans_of(replace(SEEN, status=Status.ABORTED))[0]
 
 
+@pytest.mark.parametrize(
+    ("result", "first_difference", "status"),
+    [("match", None, {}), ("mismatch", 1, {"code": "STATUS_CODE_ERROR"})],
+)
+def test_a_canarys_result_is_a_span_of_no_duration(
+    result: str, first_difference: int | None, status: dict[str, str]
+) -> None:
+    canary = CanaryResult(
+        of_request_id="r",
+        unix_ns=UNIX,
+        result=result,
+        num_tokens=3,
+        first_difference=first_difference,
+    )
+    (span,) = spans_in(build_request([canary], {}, counting_ids()))
+    attributes = {
+        pair["key"]: next(iter(pair["value"].values()))  # type: ignore[index]
+        for pair in span["attributes"]  # type: ignore[attr-defined]
+    }
+    differs = {} if first_difference is None else {"evenkeel.canary.differs_at": "1"}
+    assert attributes == differs | {
+        "evenkeel.request.id": "r",
+        "evenkeel.canary.result": result,
+        "evenkeel.canary.tokens": "3",
+    }
+    assert (span["name"], span["startTimeUnixNano"]) == ("evenkeel.speculation.canary", str(UNIX))
+    assert span.get("status", {}) == status
+
+
 def test_an_empty_batch_has_no_span() -> None:
-    request = build_request([], {}, 100)
+    request = build_request([], {})
     assert len(request.resource_spans[0].scope_spans[0].spans) == 0
 
 
@@ -103,7 +138,7 @@ series = st.one_of(
 
 @given(series)
 def test_every_array_arrives_as_it_was(values: list[float] | list[int] | list[str]) -> None:
-    request = build_request([], {"a": values}, 100)  # type: ignore[dict-item]
+    request = build_request([], {"a": values})  # type: ignore[dict-item]
     back = type(request).FromString(request.SerializeToString())
     (attribute,) = back.resource_spans[0].resource.attributes
     array = attribute.value.array_value.values
@@ -121,5 +156,5 @@ def test_every_array_arrives_as_it_was(values: list[float] | list[int] | list[st
     ],
 )
 def test_a_number_that_is_none_is_not_exported(value: float | list[float]) -> None:
-    request = build_request([], {"a": value, "b": 1}, 100)  # type: ignore[dict-item]
+    request = build_request([], {"a": value, "b": 1})  # type: ignore[dict-item]
     assert [pair.key for pair in request.resource_spans[0].resource.attributes] == ["b"]

@@ -1,17 +1,16 @@
 """Records and phases from what the hook saw."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evenkeel.spans import Status
-from evenkeel_runtime.exporter.record import to_record
+from evenkeel_runtime.exporter.record import FinishedRequest
 from evenkeel_runtime.ledger.charges import Ledger
+from evenkeel_runtime.ledger.explanation import Explanation
 from evenkeel_runtime.ledger.phases import find_phases
-from evenkeel_runtime.wire.caller import Caller
-from evenkeel_runtime.wire.observation import Observation, decode, encode
+from evenkeel_runtime.wire.observation import CanaryResult, Observation, decode, encode
 
 MS = 1_000_000
 ARRIVAL = 5_000 * MS
@@ -29,7 +28,7 @@ STREAMED = Observation(
     arrival_ns=ARRIVAL,
     end_ns=at(102),
     reached_engine=True,
-    caller=Caller(tenant="acme"),
+    tenant="acme",
     finish_reason="stop",
     input_tokens=12,
     output_tokens=6,
@@ -37,16 +36,23 @@ STREAMED = Observation(
     scheduled_ns=at(10),
     first_token_ns=at(38),
     last_token_ns=at(98),
-    emission_ns=(at(40), at(60), at(100)),
-    emission_tokens=(1, 1, 4),
-    drafted_by_step=(4, 4),
-    accepted_by_step=(0, 3),
+    emission_ns=[at(40), at(60), at(100)],
+    emission_tokens=[1, 1, 4],
+    drafted_by_step=[4, 4],
+    accepted_by_step=[0, 3],
 )
-AT_ONCE = replace(STREAMED, emission_ns=(), emission_tokens=())
+AT_ONCE = replace(STREAMED, emission_ns=[], emission_tokens=[])
+
+
+def complete(seen: Observation, max_emissions: int, ledger: Ledger | None = None) -> Observation:
+    request = FinishedRequest.begin(replace(seen))
+    request.explanation = None if ledger is None else Explanation(ledger)
+    request.complete(max_emissions)
+    return request.seen
 
 
 def test_a_streamed_request() -> None:
-    record = to_record(STREAMED, 100)
+    record = complete(STREAMED, 100)
     assert (record.queue_s, record.prefill_s, record.decode_s) == (0.01, 0.03, 0.06)
     assert (record.ttft_s, record.e2e_s, record.stall_s) == (0.04, 0.102, 0.04)
     assert record.tpot_s == pytest.approx(0.06 / 5)
@@ -59,7 +65,7 @@ def test_a_streamed_request() -> None:
 
 
 def test_a_request_without_a_stream_has_the_engines_times_and_no_series() -> None:
-    record = to_record(AT_ONCE, 100)
+    record = complete(AT_ONCE, 100)
     assert (record.ttft_s, record.tpot_s) == (0.038, pytest.approx(0.06 / 5))
     assert (record.itl_p50_s, record.itl_p99_s, record.stall_s) == (None, None, None)
     assert record.emission_time_s == []
@@ -95,14 +101,14 @@ def test_a_request_without_a_stream_has_the_engines_times_and_no_series() -> Non
             id="an engine that tells no times",
         ),
         pytest.param(
-            replace(STREAMED, emission_ns=(at(40), at(60)), emission_tokens=(1, 0)),
+            replace(STREAMED, emission_ns=(at(40), at(60)), emission_tokens=[1, 0]),
             [("queue", 0, 10), ("prefill", 10, 40), ("decode", 40, 40)],
             id="an empty emission is no token",
         ),
     ],
 )
 def test_phases(seen: Observation, expected: list[tuple[str, float, float]]) -> None:
-    phases = find_phases(seen)
+    phases = find_phases(seen).phases
     assert [(p.name.split(".")[1], p.start_ns, p.end_ns) for p in phases] == [
         (name, at(start), at(end)) for name, start, end in expected
     ]
@@ -122,38 +128,38 @@ def test_wasted_tokens(
     status: Status, delivered: int | None, output: int | None, wasted: int | None
 ) -> None:
     seen = replace(STREAMED, status=status, delivered_tokens=delivered, output_tokens=output)
-    assert to_record(seen, 100).wasted_tokens == wasted
+    assert complete(seen, 100).wasted_tokens == wasted
 
 
 def test_gaps_between_the_tokens_of_several_sequences_are_nobodys() -> None:
-    record = to_record(replace(STREAMED, num_sequences=2), 100)
+    record = complete(replace(STREAMED, num_sequences=2), 100)
     assert (record.ttft_s, record.stall_s) == (0.04, 0.04)
     assert (record.tpot_s, record.itl_p50_s) == (None, None)
 
 
 def test_without_speculation_there_is_no_drafted_token_and_no_zero() -> None:
-    record = to_record(replace(STREAMED, drafted_by_step=None, accepted_by_step=None), 100)
+    record = complete(replace(STREAMED, drafted_by_step=None, accepted_by_step=None), 100)
     assert (record.drafted_tokens, record.accepted_tokens) == (None, None)
 
 
 def test_the_steps_say_which_emission_held_drafts() -> None:
     ledger = Ledger({}, verified=((1, 0, 0), (1, 4, 0), (5, 4, 4)))
-    record = to_record(STREAMED, 100, ledger)
+    record = complete(STREAMED, 100, ledger)
     assert (record.emission_drafted, record.emission_accepted) == ([0, 4, 4], [0, 0, 4])
-    merged = to_record(STREAMED, 2, ledger)
+    merged = complete(STREAMED, 2, ledger)
     assert (merged.emission_drafted, merged.emission_accepted) == ([0, 8], [0, 4])
     for seen in (replace(STREAMED, num_sequences=2), AT_ONCE):
-        assert to_record(seen, 100, ledger).emission_drafted == []
-    assert to_record(STREAMED, 100, Ledger({})).emission_drafted == []
+        assert complete(seen, 100, ledger).emission_drafted == []
+    assert complete(STREAMED, 100, Ledger({})).emission_drafted == []
 
 
 def test_a_long_series_is_merged_and_the_latency_is_not() -> None:
     times = tuple(at(40 + i) for i in range(1000))
     seen = replace(
-        STREAMED, emission_ns=times, emission_tokens=(1,) * 1000, output_tokens=1000,
+        STREAMED, emission_ns=times, emission_tokens=[1] * 1000, output_tokens=1000,
         end_ns=at(2000),
     )  # fmt: skip
-    merged, whole = to_record(seen, 100), to_record(seen, 2000)
+    merged, whole = complete(seen, 100), complete(seen, 2000)
     assert len(merged.emission_time_s) <= 100
     assert sum(merged.emission_tokens) == 1000
     assert (merged.emission_time_s[0], merged.emission_time_s[-1]) == (0.04, 1.039)
@@ -178,16 +184,18 @@ def test_phases_never_overlap_nor_leave_the_request(steps: list[int], data: st.D
         ),
         end_ns=times[-1],
     )
-    edges = [edge for p in find_phases(seen) for edge in (p.start_ns, p.end_ns)]
+    edges = [edge for p in find_phases(seen).phases for edge in (p.start_ns, p.end_ns)]
     assert edges == sorted(edges)
     assert all(ARRIVAL <= edge <= seen.end_ns for edge in edges)
-    record = to_record(seen, 5)
+    record = complete(seen, 5)
     assert sum(record.emission_tokens) == sum(seen.emission_tokens)
     assert len(record.emission_time_s) <= 5
 
 
 def test_an_observation_survives_the_pipe() -> None:
-    packed = replace(STREAMED, emission_ns=list(STREAMED.emission_ns))
-    back = decode(encode(packed))
-    assert to_record(back, 100) == to_record(STREAMED, 100)
-    assert find_phases(back) == find_phases(STREAMED)
+    assert decode(encode(STREAMED)) == STREAMED
+
+
+def test_a_canarys_result_is_a_message_of_its_own() -> None:
+    result = CanaryResult(of_request_id="r", unix_ns=1, result="match", num_tokens=3)
+    assert decode(encode(result)) == result

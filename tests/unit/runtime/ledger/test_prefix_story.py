@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from evenkeel_runtime.ledger.charges import Ledger, PrefixUse
 from evenkeel_runtime.ledger.prefix_story import Miss, PrefixStory, PrefixTeller
-from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.observation import Observation, pack_tokens
 
 BLOCK = 16
@@ -58,9 +57,9 @@ def test_a_prompt_whose_blocks_were_all_there() -> None:
 
 def test_a_prompt_that_leaves_an_earlier_one() -> None:
     teller = PrefixTeller()
-    tell(teller, "a", [*SYSTEM, *[1] * 50], caller=Caller(tenant="acme"))
+    tell(teller, "a", [*SYSTEM, *[1] * 50], tenant="acme")
     prompt = [*SYSTEM, *[2] * 50]
-    story = tell(teller, "b", prompt, cached=96, caller=Caller(tenant="acme"))
+    story = tell(teller, "b", prompt, cached=96, tenant="acme")
     assert (story.miss, story.missed_tokens) == (Miss.DIVERGED, 48)
     assert (story.diverged_at, story.near_id, story.unstable_tokens) == (100, "a", 0)
     assert story.own_around == (*SYSTEM[-12:], *[2] * 12)
@@ -69,8 +68,8 @@ def test_a_prompt_that_leaves_an_earlier_one() -> None:
 
 def test_another_tenants_prompt_is_not_shown() -> None:
     teller = PrefixTeller()
-    tell(teller, "a", [*SYSTEM, *[1] * 50], caller=Caller(tenant="acme"))
-    story = tell(teller, "b", [*SYSTEM, *[2] * 50], cached=96, caller=Caller(tenant="other"))
+    tell(teller, "a", [*SYSTEM, *[1] * 50], tenant="acme")
+    story = tell(teller, "b", [*SYSTEM, *[2] * 50], cached=96, tenant="other")
     assert (story.diverged_at, story.near_id, story.near_around) == (100, None, ())
 
 
@@ -94,7 +93,9 @@ def test_what_was_lost_to_eviction_comes_first() -> None:
     story = teller.tell(seen("b", SYSTEM), ledger(SYSTEM, cached=32, lost=64))
     assert story is not None
     assert (story.miss, story.missed_tokens) == (Miss.EVICTED, 64)
-    attributes = story.to_attributes(arrival_ns=9_000_000_000)
+    record = seen("b", SYSTEM)
+    story.fill(record)
+    attributes = record.to_attributes()
     assert attributes["evenkeel.prefix.evicted_s"] == 1.0
     assert attributes["evenkeel.prefix.lost_tokens"] == 64
     assert "evenkeel.prefix.evicted_by" not in attributes
@@ -116,10 +117,9 @@ def test_prompts_whose_static_part_moves_are_named_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     teller = PrefixTeller()
-    caller = Caller(prompt_name="greeting")
     with caplog.at_level(logging.WARNING):
         stories = [
-            tell(teller, str(day), [1, 2, 3, 4, day, *SYSTEM, day], caller=caller)
+            tell(teller, str(day), [1, 2, 3, 4, day, *SYSTEM, day], prompt_name="greeting")
             for day in range(500, 510)
         ]
     assert [s.unstable_tokens for s in stories] == [0, *[100] * 9]

@@ -14,7 +14,7 @@ import pytest
 from evenkeel.spans import Status
 from evenkeel_runtime.request.arrival import OPERATION_OF_PATH, ArrivalMiddleware
 from evenkeel_runtime.request.hook import EngineReader, RequestHook
-from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineFacts
+from evenkeel_runtime.request.trace import CURRENT_REQUEST
 from evenkeel_runtime.wire.observation import Observation
 
 Handler = Callable[[Any, Any, Any], Awaitable[None]]
@@ -60,7 +60,7 @@ async def exchange(
     reader = EngineReader(
         lambda params: True,
         lambda run, output: 0,
-        lambda run: EngineFacts(),
+        lambda run, seen: None,
         lambda i: [],
         lambda i: None,
     )

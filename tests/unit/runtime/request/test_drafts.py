@@ -190,7 +190,9 @@ def replay(
 
 def test_the_same_answer_without_drafts_is_a_match() -> None:
     canary, engine, results = replay([7, 8, 9], [7, 8, 9])
-    assert results == [CanaryResult("req-1", "match", 3)]
+    (result,) = results
+    assert (result.of_request_id, result.result, result.num_tokens) == ("req-1", "match", 3)
+    assert result.first_difference is None
     assert canary.counts == {"match": 1, "mismatch": 0, "skipped": 0}
     ((prompt, params, request_id, options),) = engine.asked
     assert prompt == {"prompt_token_ids": [1, 2, 3], "cache_salt": "canary-req-1"}
@@ -202,7 +204,7 @@ def test_the_same_answer_without_drafts_is_a_match() -> None:
 def test_another_answer_is_a_mismatch_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "evenkeel_runtime.request.canary"):
         canary, _, results = replay([7, 8, 9], [7, 4, 9])
-    assert results == [CanaryResult("req-1", "mismatch", 3, 1)]
+    assert [(r.result, r.num_tokens, r.first_difference) for r in results] == [("mismatch", 3, 1)]
     assert canary.counts["mismatch"] == 1
     assert "request_id=req-1 token=1" in caplog.text
 

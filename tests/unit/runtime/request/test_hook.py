@@ -13,7 +13,6 @@ from evenkeel_runtime.adapter.vllm import find_beam_search
 from evenkeel_runtime.request.hook import EngineReader, RequestHook
 from evenkeel_runtime.request.trace import (
     CURRENT_REQUEST,
-    EngineFacts,
     EngineRun,
     HttpRequest,
     Refusal,
@@ -80,12 +79,16 @@ def record_output(run: EngineRun, output: Any) -> int:
     return 1
 
 
+def read_engine(run: EngineRun, seen: Observation) -> None:
+    seen.output_tokens = sum(run.emission_tokens)
+
+
 def observe(engine: Engine, **reader: Any) -> tuple[ObservedEngine, Notebook]:
     notebook = Notebook()
     functions = {
         "is_streamed": lambda params: True,
         "record_output": record_output,
-        "read_facts": lambda run: EngineFacts(output_tokens=sum(run.emission_tokens)),
+        "read_engine": read_engine,
         "find_times": lambda request_id: [Times()],
         "find_beam_search": find_beam_search,
     } | reader
@@ -121,7 +124,7 @@ async def test_outputs_pass_through_unchanged_and_are_recorded_when_the_response
     assert (seen.status, seen.request_id, seen.model) == (Status.OK, "r-1", "support")
     assert seen.emission_tokens == [1, 1, 1]
     assert seen.arrival_ns == request.arrival_ns <= seen.emission_ns[0] <= seen.end_ns
-    assert seen.caller.tenant == "acme"
+    assert seen.tenant == "acme"
 
 
 async def test_a_call_without_an_http_request_is_recorded_when_it_ends() -> None:
@@ -257,7 +260,7 @@ async def test_an_error_of_the_hook_loses_the_record_and_not_the_answer() -> Non
     def fail(*_: object) -> int:
         raise AttributeError("vLLM changed")
 
-    engine, notebook = observe(Engine(steps=2), record_output=fail, read_facts=fail)
+    engine, notebook = observe(Engine(steps=2), record_output=fail, read_engine=fail)
     request = arrive()
     assert [output async for output in engine.generate("p", object(), "r-1")] == [0, 1]
     engine.hook.finish_request(request, refuse)

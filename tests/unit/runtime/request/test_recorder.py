@@ -1,16 +1,17 @@
 """The queue towards the exporter: its bound, and what is counted when it is reached."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evenkeel.spans import Status
 from evenkeel_runtime.request.recorder import QueueBound, Recorder
 from evenkeel_runtime.wire.counters import ExporterCounts, SharedCounts
-from evenkeel_runtime.wire.observation import Observation, encode
+from evenkeel_runtime.wire.observation import CanaryResult, Observation, encode
 
 SEEN = Observation(
     request_id="r",
@@ -52,14 +53,14 @@ class Pipe:
 
 
 @pytest.fixture
-def counts() -> Iterator[SharedCounts]:
+def counts(no_internal_error: None) -> Iterator[SharedCounts]:
     counts = SharedCounts.create()
     yield counts
     counts.close()
 
 
 def recorder(pipe: Pipe, counts: SharedCounts, requests: int = 5, size: int = 10**6) -> Recorder:
-    return Recorder(pipe, counts, QueueBound(requests, size), raises=True)
+    return Recorder(pipe, counts, QueueBound(requests, size))
 
 
 async def test_the_queue_holds_as_many_requests_as_it_may_and_drops_the_rest(
@@ -142,13 +143,16 @@ async def test_closing_gives_up_on_a_pipe_that_takes_nothing(counts: SharedCount
     assert pipe.was_closed
 
 
-async def test_outside_tests_an_error_of_ours_is_counted_and_swallowed(
-    counts: SharedCounts,
+async def test_an_error_of_ours_is_counted_logged_once_and_swallowed(
+    counts: SharedCounts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = Recorder(Pipe(), counts, QueueBound(5, 10**6), raises=False)
+    queue = recorder(Pipe(), counts)
     queue.record("not an observation")  # type: ignore[arg-type]
     queue.record_internal_error(ValueError("x"))
     assert queue.read_counts().internal_errors == 2
+    (logged,) = caplog.records
+    assert "telemetry failed, requests go on" in logged.getMessage()
+    caplog.clear()
 
 
 @given(st.lists(st.sampled_from(["record", "finish", "die"]), max_size=60))
@@ -174,3 +178,16 @@ async def test_no_span_is_ever_unaccounted_for(steps: list[str]) -> None:
     assert now.spans_queued <= 4
     queue.close(0)
     counts.close()
+
+
+async def test_a_request_the_engine_had_counts_as_its_most_spans_and_a_canary_as_one(
+    counts: SharedCounts,
+) -> None:
+    queue = recorder(Pipe(), counts, requests=2)
+    queue.record(replace(SEEN, reached_engine=True))
+    canary = CanaryResult(of_request_id="r", unix_ns=1, result="match", num_tokens=3)
+    queue.record_canary(canary)
+    queue.record_canary(canary)
+    now = queue.read_counts()
+    assert (now.spans_queued, now.spans_dropped_by_reason) == (5, {"queue_full": 1})
+    assert now.requests_by_status == {"error": 1}

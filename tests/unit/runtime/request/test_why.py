@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace as with_fields
 
 from evenkeel_runtime.exporter.why_answers import WhyStore
 from evenkeel_runtime.ledger.charges import Aftermath, Ledger, PrefixUse
 from evenkeel_runtime.ledger.explanation import Explanation, describe
 from evenkeel_runtime.ledger.prefix_story import Miss, PrefixStory
 from evenkeel_runtime.ledger.rivals import Rival
-from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.observation import Observation
 
 SEEN = Observation(
@@ -23,7 +23,10 @@ SEEN = Observation(
     arrival_unix_ns=1_700_000_000_000_000_000,
     arrival_ns=5_000_000_000,
     end_ns=6_000_000_000,
-    caller=Caller(tenant="acme"),
+    tenant="acme",
+    ttft_s=0.2,
+    decode_s=0.5,
+    e2e_s=1.0,
 )
 USE = PrefixUse(500, 128, 256, 128, 4_000_000_000, "chatcmpl-3")
 LEDGER = Ledger(
@@ -42,7 +45,13 @@ EXPLANATION = Explanation(LEDGER, STORY)
 
 
 def answer(explanation: Explanation | None = EXPLANATION) -> dict[str, Any]:
-    return describe(SEEN, explanation, "ab" * 16, 0.2, 0.5)
+    return describe(SEEN, explanation, "ab" * 16)
+
+
+def attributes_of(explanation: Explanation) -> dict[str, Any]:
+    record = with_fields(SEEN)
+    explanation.fill(record)
+    return record.to_attributes()
 
 
 def test_the_answer_says_what_it_would_have_been_without_whom() -> None:
@@ -76,7 +85,7 @@ def test_a_ledger_made_before_the_cost_model_was_tested_says_so() -> None:
     found = answer(explanation)
     assert (found["shared_by"], found["model_error_ratio"]) == ("tokens", None)
     assert found["note"].startswith("cost model not yet fitted")
-    attributes = explanation.to_attributes(SEEN)
+    attributes = attributes_of(explanation)
     assert attributes["evenkeel.ledger_shared_by"] == "tokens"
     assert "evenkeel.ledger_error_ratio" not in attributes
 
@@ -87,7 +96,7 @@ def test_a_request_without_a_ledger_is_known_all_the_same() -> None:
 
 
 def test_spans_carry_the_rivals_and_the_error() -> None:
-    attributes = Explanation(LEDGER, STORY).to_attributes(SEEN)
+    attributes = attributes_of(EXPLANATION)
     assert attributes["evenkeel.rivals.request_ids"] == ["chatcmpl-2", "chatcmpl-3"]
     assert attributes["evenkeel.rivals.prefill_tokens"] == [2000, 0]
     assert attributes["evenkeel.ledger_error_ratio"] == 0.12
@@ -132,4 +141,4 @@ def test_what_is_kept_is_bounded_by_number_and_by_bytes() -> None:
 
 
 def test_describing_needs_no_tenant() -> None:
-    assert describe(replace(SEEN, caller=Caller()), None, "", None, None)["tenant"] is None
+    assert describe(with_fields(SEEN, tenant=None), None, "")["tenant"] is None

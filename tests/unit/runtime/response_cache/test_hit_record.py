@@ -3,12 +3,16 @@
 from types import SimpleNamespace
 
 from evenkeel import spans
-from evenkeel_runtime.exporter.record import to_record
-from evenkeel_runtime.ledger.phases import find_phases
-from evenkeel_runtime.request.trace import EngineFacts, EngineRun, HttpRequest, observe_run
+from evenkeel_runtime.exporter.record import FinishedRequest
+from evenkeel_runtime.request.trace import EngineRun, HttpRequest, observe_run
 from evenkeel_runtime.wire.caller import Caller
+from evenkeel_runtime.wire.observation import Observation
 
 MS = 1_000_000
+
+
+def read_engine(run: EngineRun, seen: Observation) -> None:
+    seen.input_tokens, seen.output_tokens = 9, 30
 
 
 def test_a_hit_has_a_ttft_and_nothing_of_an_engine() -> None:
@@ -28,15 +32,22 @@ def test_a_hit_has_a_ttft_and_nothing_of_an_engine() -> None:
         cache={spans.CACHE_SAVED_TOKENS: 30},
         is_from_cache=True,
     )
-    seen = observe_run(run, EngineFacts(input_tokens=9, output_tokens=30), 1006 * MS)
-    assert find_phases(seen) == []
-    attributes = to_record(seen, 100).to_attributes()
-    assert attributes[spans.TTFT_S] == 0.004
-    assert attributes[spans.E2E_S] == 0.006
+    request = FinishedRequest.begin(observe_run(run, 1006 * MS, read_engine))
+    request.complete(100)
+    assert request.phases.phases == ()
+    attributes = request.seen.to_attributes()
+    assert attributes["evenkeel.ttft_s"] == 0.004
+    assert attributes["evenkeel.e2e_s"] == 0.006
     assert attributes[spans.INPUT_TOKENS] == 9
     assert attributes[spans.RESPONSE_CACHE] == "exact"
     assert attributes[spans.CACHE_SAVED_TOKENS] == 30
-    absent = {spans.OUTPUT_TOKENS, spans.TPOT_S, spans.ITL_P50_S, spans.DECODE_S, spans.STALL_S}
+    absent = {
+        spans.OUTPUT_TOKENS,
+        "evenkeel.tpot_s",
+        "evenkeel.itl_p50_s",
+        "evenkeel.decode_s",
+        "evenkeel.stall_s",
+    }
     assert absent & set(attributes) == set()
 
 
@@ -53,5 +64,6 @@ def test_without_a_stream_the_end_of_the_run_is_its_ttft() -> None:
         is_from_cache=True,
         finish_reason="stop",
     )
-    seen = observe_run(run, EngineFacts(input_tokens=9, output_tokens=30), 1006 * MS)
-    assert to_record(seen, 100).ttft_s == 0.003
+    request = FinishedRequest.begin(observe_run(run, 1006 * MS, read_engine))
+    request.complete(100)
+    assert request.seen.ttft_s == 0.003

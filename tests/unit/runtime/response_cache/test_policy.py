@@ -8,8 +8,8 @@ from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy, read_policy
 
 WRONG = {
-    "no TOML": ("mode = ", "cannot be read"),
-    "unknown key": ("maxbytes = 3", "maxbytes: Extra inputs"),
+    "no TOML": ("mode = ", "is not TOML"),
+    "unknown key": ("maxbytes = 3", "maxbytes is not a known key"),
     "unknown mode": ('[[routes]]\nmode = "on"', "routes.0.mode"),
     "limit of 1": ("[[routes]]\nwrong_hit_limit = 1.0", "routes.0.wrong_hit_limit"),
     "ladder that falls": ("[[routes]]\nsimilarities = [0.9, 0.8]", "must rise"),

@@ -16,7 +16,7 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from evenkeel import spans
 from evenkeel.embedding import Encoder, Vectors, load_encoder
 from evenkeel_runtime.request.hook import EngineReader, RequestHook
-from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineFacts, HttpRequest, Refusal
+from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest, Refusal
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.cached_engine import CachedEngine
@@ -92,7 +92,7 @@ class Server:
         reader = EngineReader(
             is_streamed=lambda params: False,
             record_output=lambda run, output: 0,
-            read_facts=lambda run: EngineFacts(),
+            read_engine=lambda run, seen: None,
             find_times=lambda request_id: [],
             find_beam_search=lambda request_id: None,
         )

@@ -1,4 +1,47 @@
--- One row an SLO and evaluation. What has no value is NULL: no data is never 0 and never 100 %.
+-- The view that judges events, slo_judged, is set at each start: slo_judged.sql.
+
+-- Which objectives the rollups count: one row per SLO and set; the set with the highest number is in
+-- force, and complete, because its rows come last and at once. `key` is the SLO's in slo_good and
+-- slo_bad: a changed objective gets another, so that counts of two definitions never add up.
+CREATE TABLE IF NOT EXISTS slo_objectives (
+    number UInt32,
+    since DateTime64(3, 'UTC'),
+    slo String,
+    key String,
+    weight Float64,
+    definition String
+)
+ENGINE = MergeTree
+ORDER BY number;
+
+-- Good and bad events by minute and by hour of the objectives in force; rows must be summed up.
+CREATE VIEW IF NOT EXISTS slo_counts_1m AS
+WITH (
+    SELECT groupArray((slo, key, weight)) FROM slo_objectives
+    WHERE number = (SELECT max(number) FROM slo_objectives) AND slo != ''
+) AS objectives
+SELECT
+    minute, objective.1 AS slo, model, tenant, slo_class, route, prompt_name, prompt_version,
+    service,
+    objective.3 * slo_good[objective.2] AS good, objective.3 * slo_bad[objective.2] AS bad
+FROM requests_1m
+ARRAY JOIN objectives AS objective
+WHERE good > 0 OR bad > 0;
+
+CREATE VIEW IF NOT EXISTS slo_counts_1h AS
+WITH (
+    SELECT groupArray((slo, key, weight)) FROM slo_objectives
+    WHERE number = (SELECT max(number) FROM slo_objectives) AND slo != ''
+) AS objectives
+SELECT
+    hour, objective.1 AS slo, model, tenant, slo_class, route, prompt_name, prompt_version,
+    service,
+    objective.3 * slo_good[objective.2] AS good, objective.3 * slo_bad[objective.2] AS bad
+FROM requests_1h
+ARRAY JOIN objectives AS objective
+WHERE good > 0 OR bad > 0;
+
+-- One row per SLO and evaluation. What has no value is NULL: no data is never 0 and never 100 %.
 CREATE TABLE IF NOT EXISTS slo_status
 (
     time DateTime64(9, 'UTC'),                -- end of the evaluated window
@@ -15,7 +58,7 @@ CREATE TABLE IF NOT EXISTS slo_status
     total Float64,                            -- valid events of the period, weighted
     sli Nullable(Float64),                    -- good / total
     budget_left_ratio Nullable(Float64),      -- 1 - (1 - sli) / (1 - target), may be negative
-    windows Nested                            -- one element an alert window pair
+    windows Nested                            -- one element per alert window pair
     (
         severity LowCardinality(String),
         factor Float64,                       -- both burn rates must exceed it
@@ -30,7 +73,7 @@ PARTITION BY toYYYYMM(time)
 ORDER BY (slo, time)
 TTL toDateTime(time) + INTERVAL 400 DAY;
 
--- One row a change of an alert's state, written once: the insert carries transition_id as its token.
+-- One row per change of an alert's state, written once: the insert carries transition_id as its token.
 CREATE TABLE IF NOT EXISTS alert_history
 (
     time DateTime64(9, 'UTC'),
@@ -58,51 +101,3 @@ ENGINE = MergeTree
 PARTITION BY toYYYYMM(time)
 ORDER BY (slo, severity, time)
 SETTINGS non_replicated_deduplication_window = 1000;
-
--- Every valid event of one SLO, judged: what the verdict counts and what its evidence shows.
--- An event's time is the request's end, as for whoever counts completions: that a request waited
--- for a minute is known only then, and must fall into a window that is still open. Rows are pruned
--- by their start, so a request longer than max_request_ns is not seen.
-CREATE VIEW IF NOT EXISTS slo_events AS
-SELECT
-    *,
-    treatment = 'measured' AND value_s <= {threshold_s:Float64} AS is_good
-FROM
-(
-    SELECT
-        *,
-        toUnixTimestamp64Nano(time) + toInt64(ifNull(e2e_s, 0) * 1e9) AS end_ns,
-        transform(
-            toString(status),
-            ['error', 'aborted', 'shed'],
-            [{error:String}, {aborted:String}, {shed:String}],
-            'measured'
-        ) AS treatment,
-        multiIf(
-            {metric:String} = 'ttft', ttft_s,
-            {metric:String} = 'tpot', tpot_s,
-            {metric:String} = 'itl', itl_p99_s,
-            {metric:String} = 'stall', stall_s,
-            {metric:String} = 'e2e', e2e_s,
-            0
-        ) AS measured_s,
-        -- Without a first token, a request that lasted longer than the limit has missed it.
-        if(
-            {metric:String} = 'ttft' AND measured_s IS NULL AND toString(status) != 'ok'
-                AND e2e_s > {threshold_s:Float64},
-            e2e_s,
-            measured_s
-        ) AS value_s
-    FROM requests
-    WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - {max_request_ns:Int64}, 'UTC')
-        AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
-        AND ({model:String} = '' OR model = {model:String})
-        AND ({tenant:String} = '' OR tenant = {tenant:String})
-        AND ({slo_class:String} = '' OR slo_class = {slo_class:String})
-        AND ({route:String} = '' OR route = {route:String})
-        AND ({prompt_version:String} = '' OR prompt_version = {prompt_version:String})
-)
-WHERE end_ns >= {from_ns:Int64}
-    AND end_ns < {to_ns:Int64}
-    AND treatment != 'excluded'
-    AND (treatment = 'bad' OR value_s IS NOT NULL);

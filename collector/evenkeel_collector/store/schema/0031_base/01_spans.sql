@@ -1,6 +1,7 @@
 -- Spans as the OpenTelemetry Collector's ClickHouse exporter stores them, fed from raw OTLP.
--- Each statement ends with a semicolon at the end of a line, and may be repeated.
 -- The log forgets a segment once it is inserted: hence fsync, and a window of tokens to repeat it.
+-- Parts are merged by the dozen and not by twos and threes, and a part of an insert is one file for all
+-- columns: docs/decisions/0171.
 
 CREATE TABLE IF NOT EXISTS spans (
     Timestamp DateTime64(9) CODEC(Delta, ZSTD(1)),
@@ -37,9 +38,10 @@ ENGINE = MergeTree
 PARTITION BY toDate(Timestamp)
 ORDER BY (ServiceName, SpanName, toDateTime(Timestamp))
 SETTINGS index_granularity = 8192, non_replicated_deduplication_window = 1000,
-    fsync_after_insert = 1, fsync_part_directory = 1;
+    fsync_after_insert = 1, fsync_part_directory = 1,
+    merge_selector_base = 12, min_bytes_for_wide_part = 134217728;
 
--- What a log segment is inserted into: one row a segment, nothing kept (otlp_traces.proto).
+-- What a log segment is inserted into: one row per segment, nothing kept (otlp_traces.proto).
 CREATE TABLE IF NOT EXISTS otlp_traces (
     received_unix_nano UInt64,
     resource_spans Array(Tuple(
@@ -84,7 +86,16 @@ CREATE TABLE IF NOT EXISTS otlp_traces (
                             string_value Nullable(String), bool_value Nullable(Bool),
                             int_value Nullable(Int64), double_value Nullable(Float64),
                             bytes_value Nullable(String))))))))),
-                status Tuple(message String, code Int32)))))))
+                status Tuple(message String, code Int32))))))),
+    metric_groups Array(Tuple(
+        resource_attributes Map(String, String),
+        points Array(Tuple(
+            time_unix_nano UInt64, start_unix_nano UInt64,
+            name String, unit String, kind String, temporality String, is_monotonic Bool,
+            value Nullable(Float64), count Nullable(UInt64), sum Nullable(Float64),
+            min Nullable(Float64), max Nullable(Float64),
+            bounds Array(Float64), bucket_counts Array(UInt64),
+            attributes Map(String, String)))))
 )
 ENGINE = Null;
 

@@ -1,27 +1,16 @@
--- Every valid event of one or several SLOs, judged: what verdicts count and evidence shows. It takes
--- the place of slo_events, which judged one SLO by one limit. Each array parameter has one element an
+-- Every valid event of one or several SLOs, judged: what verdicts count and evidence shows. The rule is
+-- that of evenkeel/slo/good_events.py, filled in at each start. Each array parameter has one element per
 -- SLO. A limit of inf judges nothing; without any finite limit an event is good that ended well.
 -- An event's time is the request's end: docs/decisions/0060-end-of-request.md. Rows are pruned by
 -- their start, so a request longer than max_request_ns is not seen.
 --
 -- slo: its place in the arrays. total, bad: what the event weighs, in requests (sample_weight), or in
--- tokens where `unit` says acceptance (drafted tokens) or cache_hit (input tokens). value_s: the
--- judged value that lies furthest above its limit.
-CREATE VIEW IF NOT EXISTS slo_judged AS
+-- tokens if `unit` is a ratio of tokens. value_s: the judged value that lies furthest above its limit.
+CREATE OR REPLACE VIEW slo_judged AS
 SELECT
     *,
-    multiIf(
-        unit = 'acceptance', sample_weight * drafted_tokens,
-        unit = 'cache_hit', sample_weight * input_tokens,
-        sample_weight
-    ) AS total,
-    multiIf(
-        treatment = 'bad', total,
-        unit = 'acceptance', sample_weight * (drafted_tokens - accepted_tokens),
-        unit = 'cache_hit', sample_weight * (input_tokens - least(cached_tokens, input_tokens)),
-        is_missed, sample_weight,
-        0
-    ) AS bad,
+    sample_weight * num_events AS total,
+    if(is_bad, total, sample_weight * (num_events - least(num_good, num_events))) AS bad,
     bad <= total * (1 - target) AS is_good
 FROM
 (
@@ -30,11 +19,20 @@ FROM
         slo,
         unit,
         target,
-        multiIf(
-            status = 'error', error, status = 'aborted', aborted, status = 'shed', shed, 'measured'
-        ) AS treatment,
-        -- Without a first token, a request that lasted longer than the limit has missed it.
-        if(ttft_s IS NULL AND status != 'ok' AND e2e_s > ttft_limit, e2e_s, ttft_s) AS ttft_value,
+        $ending AS ending,
+        ['measured', error, aborted, shed, 'excluded'][ending + 1] AS treatment,
+        -- 0: no range has its HTTP status.
+        arrayMax(
+            (of_slo, first, last, kind) ->
+                if(of_slo = slo AND ifNull(http_status BETWEEN first AND last, 0), kind, 0),
+            arrayPushBack({status_slo:Array(UInt32)}, 0), arrayPushBack({status_first:Array(UInt16)}, 1),
+            arrayPushBack({status_last:Array(UInt16)}, 0), arrayPushBack({status_kind:Array(UInt8)}, 0)
+        ) AS status_treatment,
+        $is_bad AS is_bad,
+        $is_excluded AS is_excluded,
+        $is_missed AS is_missed,
+        $is_judged AS is_judged,
+        if(ttft_s IS NULL AND $has_waited, e2e_s, ttft_s) AS ttft_value,
         [ttft_limit, tpot_limit, itl_limit, stall_limit, e2e_limit] AS limits,
         arrayMap(
             (value, bound) -> if(value IS NULL OR isInfinite(bound), -1., value / bound),
@@ -42,18 +40,16 @@ FROM
             limits
         ) AS shares,
         arrayMax(shares) AS worst_share,
-        -- Compared and not divided: a quotient may round to 1.
-        ifNull(ttft_value > ttft_limit, 0) OR ifNull(tpot_s > tpot_limit, 0)
-            OR ifNull(itl_p99_s > itl_limit, 0) OR ifNull(stall_s > stall_limit, 0)
-            OR ifNull(e2e_s > e2e_limit, 0) AS is_missed,
         if(
             worst_share < 0,
             NULL,
             [ttft_value, tpot_s, itl_p99_s, stall_s, e2e_s][indexOf(shares, worst_share)]
-        ) AS value_s
+        ) AS value_s,
+        multiIf($token_events, 1) AS num_events,
+        multiIf($good_tokens, NOT is_missed) AS num_good
     FROM
     (
-        SELECT *, toUnixTimestamp64Nano(time) + toInt64(ifNull(e2e_s, 0) * 1e9) AS end_ns
+        SELECT * REPLACE ($weight AS sample_weight), $end_ns AS end_ns
         FROM requests
         WHERE time >= fromUnixTimestamp64Nano({from_ns:Int64} - {max_request_ns:Int64}, 'UTC')
             AND time < fromUnixTimestamp64Nano({to_ns:Int64}, 'UTC')
@@ -84,12 +80,20 @@ FROM
         AND (wanted_route = '' OR route = wanted_route)
         AND (wanted_prompt_name = '' OR prompt_name = wanted_prompt_name)
         AND (wanted_prompt_version = '' OR prompt_version = wanted_prompt_version)
+        -- Patterns are RE2; what matches one that excludes is left out.
+        AND arrayAll(
+            (of_slo, column, pattern, excludes) -> of_slo != slo OR match(multiIf(
+                column = 'model', toString(model),
+                column = 'tenant', ifNull(toString(tenant), ''),
+                column = 'slo_class', ifNull(toString(slo_class), ''),
+                column = 'route', ifNull(toString(route), ''),
+                column = 'prompt_name', ifNull(toString(prompt_name), ''),
+                ifNull(toString(prompt_version), '')), pattern) != excludes,
+            {filter_slo:Array(UInt32)}, {filter_column:Array(String)},
+            {filter_pattern:Array(String)}, {filter_excludes:Array(UInt8)}
+        )
 )
-WHERE treatment != 'excluded'
-    AND multiIf(
-        unit = 'acceptance', drafted_tokens > 0,
-        unit = 'cache_hit', input_tokens > 0 AND cached_tokens IS NOT NULL,
-        treatment = 'bad' OR worst_share >= 0 OR NOT arrayExists(bound -> isFinite(bound), limits)
-    );
-
-DROP VIEW IF EXISTS slo_events;
+WHERE NOT is_excluded
+    AND if(unit = 'request',
+        is_bad OR is_judged OR NOT arrayExists(bound -> isFinite(bound), limits),
+        num_events > 0 AND num_good IS NOT NULL)

@@ -1,18 +1,17 @@
 """What people say of answers, as a body and as a span."""
 
-import json
-
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from evenkeel_collector.intake.canonical import MalformedError
-from evenkeel_collector.intake.feedback import read_feedback, to_span
+from evenkeel.errors import ConfigurationError
+from evenkeel_collector.operators.actions import read_model
+from evenkeel_collector.operators.feedback import Feedback, to_span
 
 TRACE = "ab" * 16
 
 
-def body(**fields: object) -> bytes:
-    return json.dumps({"trace_id": TRACE, **fields}).encode()
+def read(**fields: object) -> Feedback:
+    return read_model(Feedback, {"trace_id": TRACE, **fields})
 
 
 @pytest.mark.parametrize(
@@ -30,16 +29,12 @@ def body(**fields: object) -> bytes:
     ],
 )
 def test_what_is_no_feedback_is_refused_by_name(fields: dict[str, object], complaint: str) -> None:
-    with pytest.raises(MalformedError, match=complaint):
-        read_feedback(body(**fields))
-    with pytest.raises(MalformedError):
-        read_feedback(b"{")
+    with pytest.raises(ConfigurationError, match=complaint):
+        read(**fields)
 
 
 def test_a_judgement_is_a_span_of_the_answers_trace() -> None:
-    said = read_feedback(
-        body(span_id="cd" * 8, score=0, label="down", comment="wrong price", corrected="9 EUR")
-    )
+    said = read(span_id="cd" * 8, score=0, label="down", comment="wrong price", corrected="9 EUR")
     span_id, encoded = to_span(said, now_ns=7)
     request = ExportTraceServiceRequest.FromString(encoded)
     span = request.resource_spans[0].scope_spans[0].spans[0]
@@ -52,6 +47,6 @@ def test_a_judgement_is_a_span_of_the_answers_trace() -> None:
 
 
 def test_the_same_judgement_sent_again_is_the_same_span() -> None:
-    once, again = (to_span(read_feedback(body(score=1, id="k1")))[0] for _ in range(2))
-    other = to_span(read_feedback(body(score=1)))[0]
+    once, again = (to_span(read(score=1, id="k1"))[0] for _ in range(2))
+    other = to_span(read(score=1))[0]
     assert once == again != other

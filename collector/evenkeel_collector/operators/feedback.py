@@ -1,14 +1,14 @@
-"""`POST /v1/feedback`: what a person says of an answer becomes a span of its trace.
+"""What people say about answers: each judgement becomes a span of the answer's trace.
 
-It takes the same way as every other span: checked, redacted, logged, stored.
+It is checked, redacted, logged and stored like every other span, whether it comes from an
+application (`/v1/feedback`) or from an operator (`/api/feedback`, `/api/review`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -18,26 +18,27 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
 
 from evenkeel import spans
-from evenkeel_collector.intake.canonical import MalformedError
+from evenkeel_collector.operators.actions import Order, Text, read_model
 
-PATH = "/v1/feedback"
-MAX_BODY_BYTES = 64 << 10
 SERVICE = "evenkeel-feedback"
 EVALUATION = "human"
 
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=8192)]
 _Word = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128)]
+_Answer = Annotated[str, Field(max_length=8192)]
 
 
 def _not_zeros(value: str) -> str:
     if not value.strip("0"):
         raise ValueError("an id of zeros names nothing")
     return value
+
+
+TraceId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$"), AfterValidator(_not_zeros)]
 
 
 class Feedback(BaseModel):
@@ -57,7 +58,7 @@ class Feedback(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    trace_id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$"), AfterValidator(_not_zeros)]
+    trace_id: TraceId
     span_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$"), AfterValidator(_not_zeros)] | None = (
         None
     )
@@ -76,18 +77,55 @@ class Feedback(BaseModel):
         return self
 
 
-def read_feedback(body: bytes) -> Feedback:
-    """Return what a body says.
+class Judge(Order):
+    """Say whether an answer was good, and what it should have been."""
 
-    Raises:
-        MalformedError: If it is no feedback; the message names the field.
-    """
-    try:
-        return Feedback.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        raise MalformedError(f"{where}: {first['msg']}") from error
+    trace_id: TraceId
+    tenant: Annotated[str, Field(max_length=128)] = ""
+    score: Annotated[float, Field(ge=0, le=1)] | None = None
+    comment: Text = ""
+    corrected: _Answer = ""
+
+    def to_feedback(self) -> Feedback:
+        """Return it as feedback.
+
+        Raises:
+            ConfigurationError: If it says nothing.
+        """
+        label = None if self.score is None else "up" if self.score >= 0.5 else "down"
+        return _feedback(self, label=label, score=self.score, corrected=self.corrected)
+
+
+class Review(Order):
+    """Say whether a failure becomes an item of a golden dataset, and with which reference."""
+
+    trace_id: TraceId
+    tenant: Annotated[str, Field(max_length=128)] = ""
+    decision: Literal["accept", "reject"]
+    reference: _Answer = ""
+    comment: Text = ""
+
+    @model_validator(mode="after")
+    def _has_reference(self) -> Review:
+        if self.decision == "accept" and not self.reference.strip():
+            raise ValueError("to accept, say what the answer should be")
+        return self
+
+    def to_feedback(self) -> Feedback:
+        """Return it as feedback.
+
+        Raises:
+            ConfigurationError: If it makes no sense as feedback.
+        """
+        if self.decision == "accept":
+            return _feedback(self, label=spans.REVIEW_ACCEPTED, corrected=self.reference)
+        return _feedback(self, label=spans.REVIEW_REJECTED)
+
+
+def _feedback(order: Judge | Review, **said: Any) -> Feedback:
+    said |= {"trace_id": order.trace_id, "author": order.by[:128]}
+    said |= {"tenant": order.tenant, "comment": order.comment}
+    return read_model(Feedback, {key: value for key, value in said.items() if value != ""})
 
 
 def to_span(feedback: Feedback, now_ns: int | None = None) -> tuple[str, bytes]:
@@ -118,11 +156,6 @@ def to_span(feedback: Feedback, now_ns: int | None = None) -> tuple[str, bytes]:
         if value is not None:
             _set(span, name, value)
     return span_id.hex(), request.SerializeToString()
-
-
-def receipt(feedback: Feedback, span_id: str) -> bytes:
-    """Return the answer to a judgement that is on disk."""
-    return json.dumps({"trace_id": feedback.trace_id, "feedback_id": span_id}).encode()
 
 
 def _set(owner: Any, name: str, value: str | float) -> None:

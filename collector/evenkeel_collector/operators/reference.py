@@ -1,0 +1,60 @@
+"""The OpenAPI document as one HTML page, which loads nothing and runs no script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+_LIMITS = {
+    "minLength": "at least {} characters", "maxLength": "up to {} characters", "pattern": "{}",
+    "minimum": "at least {}", "maximum": "up to {}", "exclusiveMaximum": "below {}",
+    "maxItems": "up to {} items",
+}  # fmt: skip
+
+
+def reference_page(document: Mapping[str, Any]) -> HTMLResponse:
+    """Return the page, under a policy that allows its own style sheet and nothing else."""
+    style = files(__package__).joinpath("reference.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'"
+    page = (
+        _environment().get_template("reference.html.j2").render(api=document, style=Markup(style))
+    )
+    return HTMLResponse(page, headers={"content-security-policy": policy})
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("evenkeel_collector.operators", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["kind"] = _kind
+    return environment
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    """Return what a value may be, in words."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(_kind(each) for each in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join(map(repr, schema["enum"]))
+    kind = str(schema.get("type", "anything"))
+    if kind == "array":
+        kind = f"list of {_kind(schema['items'])}"
+    limits = [text.format(schema[name]) for name, text in _LIMITS.items() if name in schema]
+    default = schema.get("default")
+    return ", ".join([kind, *limits, *([f"default {default!r}"] if default else [])])

@@ -1,0 +1,147 @@
+"""What counts as a good event: the rule, which has no other owner.
+
+Rows at hand are judged in vectors (judgement.py), stored ones by the view `slo_judged`, and each as
+it is stored by the view of the rollups. The conditions below are combined from operands, which are
+either arrays with an element per request, or SQL. What a request lacks is NaN or NULL: it is not
+known, and above no limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from math import inf
+from operator import or_
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from evenkeel.slo.model import Indicator, Metric, Treatment
+
+DURATION_COLUMNS = {
+    Metric.TTFT: "ttft_s",
+    Metric.TPOT: "tpot_s",
+    Metric.ITL: "itl_p99_s",
+    Metric.STALL: "stall_s",
+    Metric.E2E: "e2e_s",
+}
+# The tokens that are valid events, and how many of them are good: never more than all.
+TOKEN_COLUMNS = {
+    Metric.ACCEPTANCE: ("drafted_tokens", "accepted_tokens"),
+    Metric.CACHE_HIT: ("input_tokens", "cached_tokens"),
+}
+# How a treatment is written as a number; 0 stands for none.
+TREATMENT_NUMBERS = {Treatment.MEASURED: 1, Treatment.BAD: 2, Treatment.EXCLUDED: 3}
+
+# What the store computes of a row of `requests`. `ending` is a place in `treatments_of_endings`:
+# of the answers 4xx, which are the caller's own mistake, 408 is a timeout and 429 too much load.
+# Another writer's weights and durations may lie out of range; see number_ranges.py.
+ROW_SQL = {
+    "ending": (
+        "if(status = 'error' AND ifNull(http_status BETWEEN 400 AND 499"
+        " AND http_status NOT IN (408, 429), 0), 4, indexOf(['error', 'aborted', 'shed'], status))"
+    ),
+    "weight": "if(sample_weight BETWEEN 1 AND 1000000, sample_weight, 1)",
+    "end_ns": (
+        "toUnixTimestamp64Nano(time)"
+        " + toInt64(ifNull(if(e2e_s BETWEEN 0 AND 1000000, e2e_s, 0), 0) * 1e9)"
+    ),
+}
+
+# An array, or Sql.
+Operand = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """An expression of the store, combined by the operators that arrays have."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __or__(self, other: object) -> Sql:
+        return Sql(f"({self} OR {other})")
+
+    def __and__(self, other: object) -> Sql:
+        return Sql(f"({self} AND {other})")
+
+    def __gt__(self, other: object) -> Sql:
+        return Sql(f"ifNull({self} > {other}, 0)")
+
+    def __lt__(self, other: object) -> Sql:
+        return Sql(f"{self} < {other}")
+
+
+def is_known(value: Operand) -> Operand:
+    """Return whether a request has a number."""
+    return Sql(f"isNotNull({value})") if isinstance(value, Sql) else ~np.isnan(value)
+
+
+def choose(condition: Operand, then: Operand, otherwise: Operand) -> Operand:
+    """Return one operand where a condition holds, and another one elsewhere."""
+    if isinstance(condition, Sql):
+        return Sql(f"if({condition}, {then}, {otherwise})")
+    return np.where(condition, then, otherwise)
+
+
+def treatments_of_endings(indicator: Indicator) -> tuple[Treatment, ...]:
+    """Return how requests count that ended well, failed, were aborted, shed, or wrongly asked."""
+    return (
+        Treatment.MEASURED, indicator.error, indicator.aborted, indicator.shed, Treatment.EXCLUDED,
+    )  # fmt: skip
+
+
+def is_treated(treatment: Treatment, by_ending: Operand, by_status: Operand) -> Operand:
+    """Return whether requests are treated so: an HTTP status that the SLO names overrides.
+
+    Args:
+        treatment: The treatment in question.
+        by_ending: Whether their ending is treated so.
+        by_status: The number of the treatment of their HTTP status; 0: the SLO names none.
+    """
+    number = TREATMENT_NUMBERS[treatment]
+    is_so = Sql(f"{by_status} = {number}") if isinstance(by_status, Sql) else by_status == number
+    return choose(by_status > 0, is_so, by_ending)
+
+
+def has_waited(
+    durations: Mapping[Metric, Operand], limit: Operand, is_unfinished: Operand
+) -> Operand:
+    """Return whether requests without a first token lasted longer than the limit for one.
+
+    Args:
+        durations: By metric.
+        limit: That of TTFT.
+        is_unfinished: Whether they ended otherwise than well.
+    """
+    return is_unfinished & (durations[Metric.E2E] > limit)
+
+
+def judge_durations(
+    durations: Mapping[Metric, Operand], limits: Mapping[Metric, Operand], is_unfinished: Operand
+) -> tuple[Operand, Operand]:
+    """Return whether requests missed a limit, and whether any limit judges them.
+
+    Args:
+        durations: By metric.
+        limits: By metric, at least one; up to and including the limit is good, inf judges nothing.
+        is_unfinished: Whether they ended otherwise than well.
+    """
+    missed, judged = [], []
+    for metric, limit in limits.items():
+        is_over, has_value = durations[metric] > limit, is_known(durations[metric])
+        if metric is Metric.TTFT:
+            waited = has_waited(durations, limit, is_unfinished)
+            is_over, has_value = choose(has_value, is_over, waited), has_value | waited
+        missed.append(is_over)
+        judged.append((limit < inf) & has_value)
+    return reduce(or_, missed), reduce(or_, judged)
+
+
+def fill(sql: str, **more: object) -> str:
+    """Return a query with what it leaves to ROW_SQL, and what else is given, filled in."""
+    return Template(sql).substitute(ROW_SQL, **more)

@@ -1,0 +1,118 @@
+"""Reads a TOML file into a model, and says in one line what is wrong with it, and where."""
+
+from __future__ import annotations
+
+import tomllib
+from bisect import bisect_left
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from evenkeel.errors import ConfigurationError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
+    """Return the file's content.
+
+    Raises:
+        ConfigurationError: If it cannot be read or is not TOML; names the file and the flag.
+    """
+    return _parse(_text(path, flag), path, flag)
+
+
+def read_toml_file(
+    path: Path, model: type[Model], flag: str = "", secrets: Set[str] = frozenset()
+) -> Model:
+    """Return the file's content as a model.
+
+    Args:
+        path: The file.
+        model: What it should hold.
+        flag: Which names it on the command line, for messages.
+        secrets: Keys whose values no message shows.
+
+    Raises:
+        ConfigurationError: If it cannot be read, or a key is unknown, missing or wrong; names the
+            file, the line and the key.
+    """
+    text = _text(path, flag)
+    try:
+        return model.model_validate(_parse(text, path, flag))
+    except ValidationError as error:
+        line = _line(text, error.errors()[0]["loc"])
+        problem = first_problem(error, secrets=secrets)
+        raise ConfigurationError(f"{_named(path, flag, line)}: {problem}") from error
+
+
+def first_problem(error: ValidationError, prefix: str = "", secrets: Set[str] = frozenset()) -> str:
+    """Return in a few words what is wrong first: a key missing, unknown, or its value."""
+    first = error.errors()[0]
+    where = prefix + (".".join(str(part) for part in first["loc"]) or "the file")
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "extra_forbidden":
+        return f"{where} is not a known key"
+    what = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+    # Of a whole table, or of the file, the message says what does not fit.
+    is_shown = isinstance(first["input"], str | int | float) and secrets.isdisjoint(first["loc"])
+    return f"{what} (value {str(first['input'])[:80]!r})" if is_shown else what
+
+
+def _named(path: Path, flag: str, line: int = 0) -> str:
+    place = f"{path}:{line}" if line else str(path)
+    return f"{place} ({flag})" if flag else place
+
+
+def _text(path: Path, flag: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{_named(path, flag)} is not TOML: {error}") from error
+    except OSError as error:
+        raise ConfigurationError(
+            f"{_named(path, flag)} cannot be read: {error.strerror}"
+        ) from error
+
+
+def _parse(text: str, path: Path, flag: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{_named(path, flag)} is not TOML: {error}") from error
+
+
+def _line(text: str, at: Sequence[str | int]) -> int:
+    """Return on which line the value at this place begins, or the innermost table around it.
+
+    tomllib keeps no places, so the first lines that already hold the value are looked for. 0 if
+    there are none.
+    """
+    lines, whole = text.split("\n"), tomllib.loads(text)
+    while at and not _holds(whole, at):
+        at = at[:-1]
+    if not at:
+        return 0
+    end = bisect_left(range(len(lines)), True, key=lambda n: _holds(_readable(lines, n)[1], at))
+    return _readable(lines, end - 1)[0] + 1
+
+
+def _readable(lines: Sequence[str], number: int) -> tuple[int, dict[str, Any]]:
+    """Return the most of the first lines that end with a whole value, and what they hold."""
+    while True:
+        try:
+            return number, tomllib.loads("\n".join(lines[:number]))
+        except tomllib.TOMLDecodeError:
+            number -= 1
+
+
+def _holds(content: Any, at: Sequence[str | int]) -> bool:
+    try:
+        for part in at:
+            content = content[part]
+    except (LookupError, TypeError):
+        return False
+    return True
