@@ -46,7 +46,7 @@ from evenkeel_evals.ask.journal import FILE_NAME, Journal
 from evenkeel_evals.ask.recorded import RecordedRun
 from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import OVERALL, judge
+from evenkeel_evals.judge.slice_verdicts import OVERALL, judge
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
 from evenkeel_evals.stats.verdict import Verdict
 

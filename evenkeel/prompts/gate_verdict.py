@@ -10,27 +10,7 @@ from evenkeel.errors import CannotMeasureError, RegressionError
 
 OVERALL = ("", "overall")
 PASSING = ("better", "no worse", "worse")
-# Of several gates the first of these decides; "worse" is worse by no more than is tolerated.
-_ORDER = ("regressed", "inconclusive", "worse", "better")
 REGRESSED = "regressed"
-
-
-def run_verdict(verdicts: Sequence[str], slices: Sequence[str]) -> str:
-    """Return what the gates of a run come to.
-
-    One regression anywhere is a regression; otherwise the gates over all items decide, and one
-    that cannot tell leaves the run inconclusive. "" when there is no gate.
-    """
-    if REGRESSED in verdicts:
-        return REGRESSED
-    pairs = zip(verdicts, slices, strict=True)
-    overall = [verdict for verdict, name in pairs if name in OVERALL]
-    return worst(overall) if overall else ""
-
-
-def worst(verdicts: Sequence[str]) -> str:
-    """Return the verdict of gates that must all pass."""
-    return next((verdict for verdict in _ORDER if verdict in verdicts), "no worse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +58,21 @@ class JudgedRun:
 def read_stored_run(run_id: str, row: Mapping[str, Any]) -> JudgedRun:
     """Return what the store knows of a run.
 
-    The gates alone do not say whether enough was measured, or whether an item broke: the run says
-    that itself. One that was stored before runs said so proves nothing.
+    The verdict is the run's own: its gates alone do not say whether enough was measured, or whether
+    an item broke. A run that was stored without a verdict proves nothing.
 
     Args:
         run_id: Names the run.
         row: Its row of the query `prompt_run` or `eval_runs`.
     """
-    gates = run_verdict(row["verdicts"], row["slices"])
-    said = list(row["run_verdicts"])
+    verdict = _only(row["run_verdicts"])
     baseline, candidate = (_only(row[f"{side}_texts"]) for side in ("baseline", "candidate"))
-    if gates in ("", REGRESSED):
-        return JudgedRun(run_id, gates, baseline, candidate)
-    if len(said) != 1:
-        remark = "its gates are stored without the verdict of the whole run; ask it again"
+    if not row["num_gates"]:
+        return JudgedRun(run_id, "", baseline, candidate)
+    if verdict is None:
+        remark = "its gates are stored without the verdict of the whole run; run it again"
         return JudgedRun(run_id, "", baseline, candidate, remark)
-    return JudgedRun(run_id, str(said[0]), baseline, candidate)
+    return JudgedRun(run_id, verdict, baseline, candidate)
 
 
 def _only(texts: Sequence[str]) -> str | None:

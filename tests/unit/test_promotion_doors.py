@@ -20,18 +20,18 @@ from evenkeel_collector.operators.prompts import promote as promote_by_api
 from evenkeel_collector.operators.prompts import roll_back as roll_back_by_api
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.commands.prompts import PROMPTS
-from evenkeel_evals.dataset.dataset import Dataset, Item, Message
+from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import judge
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.manifest import to_manifest
 from evenkeel_evals.report.spans import result_spans
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
+from tests.unit.evals.finished_run import finish
 
 OLD, NEW, OTHER = "You answer.", "You answer in one word.", "You sing."
+
 NOW_NS = 1_700_000_000 * 10**9
 GATES = parse_gates("accuracy>=-5%")
 
@@ -144,8 +144,7 @@ def stored(run: Outcome) -> Mapping[str, Any]:
         if span.name == spans.SPAN_EVALUATION_RUN
     ]
     return {
-        "verdicts": [gate[spans.EVAL_VERDICT] for gate in gates],
-        "slices": [gate[spans.EVAL_SLICE] for gate in gates],
+        "num_gates": len(gates),
         "run_verdicts": list({gate[spans.EVAL_RUN_VERDICT] for gate in gates}),
         "baseline_texts": list({gate[spans.EVAL_BASELINE_TEXT] for gate in gates}),
         "candidate_texts": list({gate[spans.EVAL_CANDIDATE_TEXT] for gate in gates}),
@@ -158,22 +157,7 @@ def outcome_of(case: Case) -> Outcome:
         letter: Side(letter, "http://h", "m", "support", "as people call it", system, {})
         for letter, system in (("A", case.baseline), ("B", case.candidate))
     }
-    return Outcome(
-        run_id="r1",
-        start_ns=1,
-        seconds=2.0,
-        dataset=Dataset("sums", "1.0.0", "sha256:00", tuple(p.item for p in pairs), ()),
-        sides=sides,
-        seed=0,
-        concurrency=4,
-        cache=CacheMode.ISOLATED,
-        plan=(),
-        pairs=pairs,
-        judgement=judge(GATES, pairs, 0),
-        max_unmeasured_ratio=0.05,
-        allows_inconclusive=True,
-        broken_items=case.broken,
-    )
+    return finish(pairs, GATES, allows_inconclusive=True, broken_items=case.broken, sides=sides)
 
 
 def pair_of(index: int, case: Case) -> AnsweredPair:

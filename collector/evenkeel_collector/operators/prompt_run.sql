@@ -1,7 +1,6 @@
--- What one evaluation run compared and how it ended: its gates, and what it says of itself.
+-- What one evaluation run compared, and its own verdict.
 SELECT
-    groupArrayIf(ifNull(verdict, ''), isNotNull(gate)) AS verdicts,
-    groupArrayIf(ifNull(slice, ''), isNotNull(gate)) AS slices,
+    countIf(isNotNull(gate)) AS num_gates,
     groupUniqArrayIf(attributes['evenkeel.eval.run_verdict'],
         attributes['evenkeel.eval.run_verdict'] != '') AS run_verdicts,
     groupUniqArrayIf(attributes['evenkeel.eval.baseline_text'],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evenkeel.durations import format_duration
 from evenkeel.times import minute_text, rfc3339
@@ -14,17 +15,6 @@ _NOTE = (
     "The budget is that of the reported period: events × (1 − target). Left of it is "
     "1 − (1 − SLI) / (1 − target); below 0 it is overspent."
 )
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
-       color: #1c2430; background: #fff }
-table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #d8dee6 }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
-.over { color: #a3221b; font-weight: 600 }
-svg { width: 100%; height: 7rem; background: #f5f7f9 }
-@media (prefers-color-scheme: dark) { body { color: #dfe6ee; background: #151b22 }
-  th, td { border-color: #323c48 } svg { background: #1d252e } .over { color: #ff8a80 } }
-"""
 _SUMMARY = ("SLO", "target", "SLI", "budget left", "bad", "valid", "alerts")
 _FIRINGS = ("fired", "lasted", "severity", "top cause")
 _LEFT_OUT = ("from", "until", "reason", "who", "why")
@@ -85,24 +75,30 @@ def report_markdown(report: SloReport) -> str:
 
 
 def report_html(report: SloReport) -> str:
-    """Return the report as one self-contained HTML page."""
-    title = f"SLO report, {_span(report)}"
-    parts = [
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
-        f"</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>",
-        _html_table(_SUMMARY, _summary(report), numbers=(1, 2, 3, 4, 5)),
-        f"<p>{escape(_NOTE)}</p>",
-    ]
-    for result in report.results:
-        parts.append(f"<h2>{escape(result.slo.title)}</h2>")
-        parts.append(_burn_down(result))
-        parts.append(f"<p>{escape(_worst_day(result))}</p>")
-        if result.firings:
-            parts.append(_html_table(_FIRINGS, _firings(report, result)))
-        if result.corrections:
-            table = _html_table(_LEFT_OUT, _left_out(report, result))
-            parts.append(f"<h3>Left out</h3>{table}")
-    return "\n".join([*parts, "</body></html>"])
+    """Return the report as one HTML page that needs nothing else."""
+    # Names and comments are other people's text: everything is escaped.
+    environment = Environment(
+        loader=PackageLoader("evenkeel_collector.slo", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(
+        title=f"SLO report, {_span(report)}",
+        note=_NOTE,
+        summary=(_SUMMARY, _summary(report)),
+        sections=[
+            {
+                "title": result.slo.title,
+                "burn_down": _burn_down(result),
+                "worst_day": _worst_day(result),
+                "firings": (_FIRINGS, _firings(report, result)),
+                "left_out": (_LEFT_OUT, _left_out(report, result)),
+            }
+            for result in report.results
+        ],
+    )
 
 
 def _span(report: SloReport) -> str:
@@ -181,43 +177,22 @@ def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> lis
     return [line(header), "|---" * len(header) + "|", *map(line, rows)]
 
 
-def _html_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()
-) -> str:
-    def cells(tag: str, row: Sequence[str]) -> str:
-        shown = []
-        for index, cell in enumerate(row):
-            words = ["number"] if index in numbers else []
-            words += ["over"] if index in numbers and cell.startswith("-") else []
-            name = f' class="{" ".join(words)}"' if words else ""
-            shown.append(f"<{tag}{name}>{escape(cell)}</{tag}>")
-        return f"<tr>{''.join(shown)}</tr>"
-
-    body = "".join(cells("td", row) for row in rows)
-    return f"<table><thead>{cells('th', header)}</thead><tbody>{body}</tbody></table>"
-
-
-def _burn_down(result: SloResult) -> str:
-    """Return a chart of the budget left by day, with 100 % at the top and a red line at 0."""
+def _burn_down(result: SloResult) -> dict[str, str] | None:
+    """Return what is left of the budget by day, from 100 % at the top; the line at zero: spent."""
     spent = result.spent_by_day()
     if not spent:
-        return ""
+        return None
     left = [1.0, *(1 - share for _, share in spent)]
     lowest = min(0.0, *left)
-    points = " ".join(
+    points = (
         f"{100 * index / max(len(left) - 1, 1):.2f},{100 * (1 - value) / (1 - lowest):.2f}"
         for index, value in enumerate(left)
     )
-    zero = 100 / (1 - lowest)
-    days = "; ".join(f"{day}: {1 - share:.1%} left" for day, share in spent)
-    return (
-        '<svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img">'
-        f"<title>Error budget left by day. {escape(days)}</title>"
-        f'<line x1="0" x2="100" y1="{zero:.2f}" y2="{zero:.2f}" stroke="#c4443c" '
-        'vector-effect="non-scaling-stroke" stroke-dasharray="4 3"/>'
-        f'<polyline points="{points}" fill="none" stroke="#2f6fb2" stroke-width="2" '
-        'vector-effect="non-scaling-stroke"/></svg>'
-    )
+    return {
+        "days": "; ".join(f"{day}: {1 - share:.1%} left" for day, share in spent),
+        "points": " ".join(points),
+        "zero": f"{100 / (1 - lowest):.2f}",
+    }
 
 
 def _percent(value: float | None, digits: int) -> str:

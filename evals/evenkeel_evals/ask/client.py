@@ -215,22 +215,10 @@ class ChatClient:
                     retry_after_s = read_retry_after(response.headers.get("retry-after"))
                 elif error == BROKE_OFF:
                     obstacle = Obstacle.BROKEN
-        except TimeoutError:
-            has_timed_out = True
-            error = f"no complete answer within {self._timeout_s:g} s"
-        except httpx.ReadTimeout as timeout:
-            has_timed_out = True
-            error = f"timed out ({type(timeout).__name__})"
-        except httpx.TimeoutException as timeout:
-            error = f"timed out ({type(timeout).__name__})"
-            if isinstance(timeout, httpx.ConnectTimeout):
-                obstacle = Obstacle.GONE
-        except (httpx.HTTPError, httpx.InvalidURL) as failure:
-            error = f"{type(failure).__name__}: {str(failure) or 'connection lost'}"
-            if isinstance(failure, httpx.ConnectError):
-                obstacle = Obstacle.GONE
-            elif isinstance(failure, httpx.NetworkError | httpx.RemoteProtocolError):
-                obstacle = Obstacle.BROKEN
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as failure:
+            has_timed_out = isinstance(failure, TimeoutError | httpx.ReadTimeout)
+            obstacle = _find_obstacle(failure)
+            error = self._explain(failure)
         end_ns = start_ns + time.perf_counter_ns() - sent_ns
         if has_timed_out:
             limit_s, ttft_s = self._timeout_s, answer.ttft_s
@@ -260,6 +248,15 @@ class ChatClient:
                 finish_reason=answer.finish_reason,
             )
         )
+
+    def _explain(self, failure: Exception) -> str:
+        """Return why a request has no answer."""
+        if isinstance(failure, TimeoutError):
+            return f"no complete answer within {self._timeout_s:g} s"
+        name = type(failure).__name__
+        if isinstance(failure, httpx.TimeoutException):
+            return f"timed out ({name})"
+        return f"{name}: {str(failure) or 'connection lost'}"
 
     async def connect(self, url: str) -> None:
         """Open every lane's connection to a server, so that no measured call has to.
@@ -299,7 +296,7 @@ class ChatClient:
         except httpx.HTTPError as error:
             raise CannotMeasureError(f"no server answers at {url}: {first_line(error)}") from error
         except (ValueError, KeyError, TypeError) as error:
-            raise CannotMeasureError(f"{url}/v1/models did not list models") from error
+            raise CannotMeasureError(f"{url}/v1/models did not return a list of models") from error
         if wanted is None and served:
             return served[0]
         if wanted not in served:
@@ -308,6 +305,15 @@ class ChatClient:
                 f"it serves {', '.join(served) or 'none'}"
             )
         return wanted
+
+
+def _find_obstacle(failure: Exception) -> Obstacle | None:
+    """Return what is in the way if asking again may help, otherwise None."""
+    if isinstance(failure, httpx.ConnectTimeout | httpx.ConnectError):
+        return Obstacle.GONE
+    if isinstance(failure, httpx.NetworkError | httpx.RemoteProtocolError):
+        return Obstacle.BROKEN
+    return None
 
 
 def read_retry_after(value: str | None) -> float | None:

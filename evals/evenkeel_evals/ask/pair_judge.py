@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from evenkeel.toml_file import read_toml_file
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.ask.client import Call, ChatClient
+from evenkeel_evals.ask.judge_reply import SHOWN, JudgeReply, read_choice
 from evenkeel_evals.ask.sides import Side, base_url
-from evenkeel_evals.ask.spoken_verdict import SHOWN, Spoken, read_choice
 
 DEFAULT_CRITERIA = (
     "Which answer serves the person who asked better? Correct facts come before everything else; "
@@ -58,7 +58,7 @@ class PairJudge:
             {"role": "user", "content": text},
         ]
 
-    async def ask(self, client: ChatClient, pair: AnsweredPair, order: str) -> Spoken:
+    async def ask(self, client: ChatClient, pair: AnsweredPair, order: str) -> JudgeReply:
         """Return what the judge says of a pair in one order."""
         call = Call(
             side=self.side,
@@ -70,9 +70,9 @@ class PairJudge:
         )
         reply = await client.ask(call)
         if reply.text is None:
-            return Spoken(None)
+            return JudgeReply(None)
         verdict = read_verdict(reply.text, order)
-        return Spoken(verdict, reply.text[:SHOWN] if verdict is None else None)
+        return JudgeReply(verdict, reply.text[:SHOWN] if verdict is None else None)
 
 
 def read_verdict(text: str, order: str) -> str | None:

@@ -64,7 +64,9 @@ class PythonChecks:
             # Half a character, or a zero byte: no file can be called that.
             is_there = False
         if not is_there:
-            raise ConfigurationError(f"{name!r:.80}, a Python assertion, is not in {self._folder}")
+            raise ConfigurationError(
+                f"{name!r:.80}, a Python assertion, is missing from {self._folder}"
+            )
         return path
 
     def run(self, check: LateCheck, item: Item, answer: str, context: Context) -> Score:
@@ -83,7 +85,9 @@ class PythonChecks:
         try:
             reply = json.loads(line)
         except ValueError:
-            return Score.unscored(f"python: {check.what} took over {self._timeout_s:g} s, or died")
+            return Score.unscored(
+                f"python: {check.what} took over {self._timeout_s:g} s, or crashed"
+            )
         if "error" in reply:
             return Score.unscored(f"python: {check.what}: {reply['error']}")
         return read_result(reply["result"])
@@ -165,5 +169,5 @@ def read_result(result: Any) -> Score:
     if isinstance(result, int | float) and math.isfinite(result):
         return Score.of(result > 0, reason)
     return Score.unscored(
-        "python: it returned neither true, false, a number nor an object with pass"
+        "python: returned neither true, false, a number nor an object with a pass field"
     )

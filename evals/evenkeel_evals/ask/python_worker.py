@@ -43,7 +43,7 @@ def load(file: str, function: str) -> Callable[[str, Any], Any]:
     name = f"check_{abs(hash(file))}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no Python file")
+        raise ImportError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     found: Callable[[str, Any], Any] = getattr(module, function)

@@ -19,10 +19,10 @@ from evenkeel_evals.ask.answers import (
 )
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.ask.journal import FILE_NAME, Journal
+from evenkeel_evals.ask.judge_reply import JudgeReply
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.ask.scoring import score_checked
 from evenkeel_evals.ask.sentinel import SentinelAnswer
-from evenkeel_evals.ask.spoken_verdict import Spoken
 from evenkeel_evals.scorers.base import Label, LateCheck, Score
 
 FORMAT = 1
@@ -110,7 +110,7 @@ class RecordedRun:
         if differing:
             raise ConfigurationError(
                 f"the --report folder holds run {self.beginning.run_id}, which differs in "
-                f"{', '.join(differing)}; give another folder, or --fresh to put it aside"
+                f"{', '.join(differing)}; use another folder, or --fresh to move it aside"
             )
 
     def begin(self, beginning: Beginning) -> None:
@@ -119,8 +119,8 @@ class RecordedRun:
             self._write({"kind": "run", "format": FORMAT, **asdict(beginning)})
         elif dict(self.beginning.models) != dict(beginning.models):
             raise ConfigurationError(
-                f"the servers now serve {dict(beginning.models)}, the run began with "
-                f"{dict(self.beginning.models)}; start anew with --fresh"
+                f"the servers now serve {dict(beginning.models)}, but the run began with "
+                f"{dict(self.beginning.models)}; start over with --fresh"
             )
         self._write({"kind": "session", "time_ns": time.time_ns()})
 
@@ -206,7 +206,7 @@ class RecordedRun:
         """Return what the judge said of a pair and could not be read, shortened."""
         return [said for (pair, _), said in self._unreadable.items() if pair == index]
 
-    def record_verdict(self, index: int, order: str, spoken: Spoken) -> None:
+    def record_verdict(self, index: int, order: str, spoken: JudgeReply) -> None:
         """Write down what the judge said."""
         self._write({"kind": "verdict", "pair": index, "order": order, **asdict(spoken)})
 
@@ -311,7 +311,8 @@ class RecordedRun:
     def _take_beginning(self, record: Mapping[str, Any]) -> None:
         if record["format"] != FORMAT:
             raise ConfigurationError(
-                f"the journal has format {record['format']}, this version reads {FORMAT}; --fresh"
+                f"the journal has format {record['format']}, this version reads {FORMAT}; "
+                "start over with --fresh"
             )
         self.beginning = Beginning(
             record["run_id"],

@@ -114,8 +114,8 @@ class PatientClient(ChatClient):
         outage.told_s, outage.is_told = now_s, True
         waited = "" if is_new else f", for {now_s - outage.since_s:.0f} s now"
         self._tell(
-            f"{hide_password(url)} does not answer{waited} ({reason}); "
-            f"asking again for up to {self._retry_s:g} s"
+            f"{hide_password(url)} is not answering{waited} ({reason}); "
+            f"retrying for up to {self._retry_s:g} s"
         )
 
     def _record_answer(self, url: str, started_s: float) -> None:
@@ -125,7 +125,7 @@ class PatientClient(ChatClient):
             return
         if outage.is_told:
             waited_s = time.monotonic() - outage.since_s
-            self._tell(f"{hide_password(url)} answers again after {waited_s:.1f} s")
+            self._tell(f"{hide_password(url)} is answering again after {waited_s:.1f} s")
         outage.since_s, outage.is_told = None, False
 
 
@@ -149,9 +149,9 @@ def saying_how_to_go_on(
         if there is None:
             raise
         command = resume_command(args)
-        hint = f"{there} are kept; go on with: {command}"
+        hint = f"{there} are saved; resume with: {command}"
         if args.report is None:
-            hint = f"nothing is kept without --report; begin anew with: {command} --report DIR"
+            hint = f"nothing is saved without --report; start over with: {command} --report DIR"
         if isinstance(stop, KeyboardInterrupt):
             print(f"evenkeel: stopped; {hint}", file=sys.stderr)
             raise

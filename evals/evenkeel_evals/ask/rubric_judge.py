@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evenkeel_evals.ask.client import Call, ChatClient
+from evenkeel_evals.ask.judge_reply import SHOWN, without_thoughts
 from evenkeel_evals.ask.sides import Side
-from evenkeel_evals.ask.spoken_verdict import SHOWN, without_thoughts
 from evenkeel_evals.dataset.dataset import Item
 from evenkeel_evals.scorers.base import LateCheck, Score
 
@@ -109,5 +109,5 @@ def read_verdict(text: str | None, error: str | None = None) -> Score:
     if not found and lines:
         found = {match[1].lower() for match in [_FIRST.match(lines[0])] if match}
     if len(found) != 1:
-        return Score.unscored(f"rubric: the judge said neither yes nor no: {text[:SHOWN]!r}")
+        return Score.unscored(f"rubric: the judge answered neither yes nor no: {text[:SHOWN]!r}")
     return Score.of(found == {"yes"}, "rubric")

@@ -27,7 +27,7 @@ _Text = tuple[str, LateCheck, str]
 
 
 @dataclass(frozen=True, slots=True)
-class CheckMeans:
+class CheckTools:
     """By what late checks are made.
 
     Attributes:
@@ -83,7 +83,7 @@ def open_checks(recorded: RecordedRun, planned: Sequence[PlannedPair]) -> list[O
 
 
 async def make_checks(
-    recorded: RecordedRun, planned: Sequence[PlannedPair], means: CheckMeans
+    recorded: RecordedRun, planned: Sequence[PlannedPair], tools: CheckTools
 ) -> None:
     """Make the checks that have no result yet and record what they come to.
 
@@ -95,24 +95,24 @@ async def make_checks(
         CannotMeasureError: If the judge's server does not answer for too long, or the disk is full.
     """
     waiting = open_checks(recorded, planned)
-    await _run_functions(recorded, [one for one in waiting if one.check.kind == PYTHON], means)
+    await _run_functions(recorded, [one for one in waiting if one.check.kind == PYTHON], tools)
     rubrics: dict[_Text, list[OpenCheck]] = {}
     for one in waiting:
         if one.check.kind == RUBRIC:
             rubrics.setdefault(one.key, []).append(one)
     for key, score in _said(recorded, planned).items():
         _record(recorded, rubrics.pop(key, []), score)
-    if rubrics and means.judge is not None:
-        await _ask_judge(recorded, rubrics, means.judge, means)
+    if rubrics and tools.judge is not None:
+        await _ask_judge(recorded, rubrics, tools.judge, tools)
     await recorded.sync()
 
 
 async def _run_functions(
-    recorded: RecordedRun, waiting: Sequence[OpenCheck], means: CheckMeans
+    recorded: RecordedRun, waiting: Sequence[OpenCheck], tools: CheckTools
 ) -> None:
-    if not waiting or means.folder is None:
+    if not waiting or tools.folder is None:
         return
-    with PythonChecks(means.folder) as functions:
+    with PythonChecks(tools.folder) as functions:
         for one in waiting:
             answer = recorded.answer(one.pair, one.letter)
             assert answer is not None
@@ -128,10 +128,10 @@ async def _ask_judge(
     recorded: RecordedRun,
     rubrics: Mapping[_Text, Sequence[OpenCheck]],
     judge: PairJudge,
-    means: CheckMeans,
+    tools: CheckTools,
 ) -> None:
     waiting = iter(rubrics.values())
-    async with means.open_client() as client:
+    async with tools.open_client() as client:
         model = await client.find_model(judge.side.url, judge.side.model)
         side = replace(judge.side, model=model)
 
@@ -144,7 +144,7 @@ async def _ask_judge(
 
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(means.concurrency, len(rubrics))):
+                for _ in range(min(tools.concurrency, len(rubrics))):
                     group.create_task(work())
         except* EvenkeelError as group_error:
             # One line for the user, however many workers met it.

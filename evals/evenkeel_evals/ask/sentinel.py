@@ -74,10 +74,10 @@ class Drift:
         """Return one line for a reader."""
         line = (
             f"drift sentinel, {self.num_readings} calls: second half of the run "
-            f"{self.shift * 100:+.1f} % against the first (p = {self.p:.2g})"
+            f"{self.shift * 100:+.1f} % relative to the first (p = {self.p:.2g})"
         )
         if self.is_drifting:
-            line += "; the server drifted: pairs are interleaved and stand, times alone do not"
+            line += "; the server drifted: interleaved pairs still compare, absolute times do not"
         if self.num_texts > 1:
             line += f"; {self.num_texts} different answers to one greedy request"
         return line

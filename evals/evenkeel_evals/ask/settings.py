@@ -19,64 +19,67 @@ class EvalSettings(Settings):
     section: ClassVar[str] = "eval"
 
     url: str = Field(
-        default="http://127.0.0.1:8000", description="server of a side that names none"
+        default="http://127.0.0.1:8000", description="server for sides that do not name one"
     )
     otlp_endpoint: SecretAddress = Field(
         default=SecretAddress("http://127.0.0.1:4318"),
-        description="where results go as spans, OTLP over HTTP; `none` keeps them here",
+        description="where to send results as OTLP spans over HTTP; `none` sends nothing",
     )
     collector_url: SecretAddress = Field(
         default=SecretAddress(NO_STORE),
-        description="collector whose prompts `eval live --act` rolls back, with its audit; `none` "
-        "takes the registry in prompts_dir",
+        description="collector through which `eval live --act` rolls back prompts, audited there; "
+        "`none` uses the registry in prompts_dir",
     )
     collector_token: SecretStr | None = Field(
-        default=None, description="token for that collector, with the scopes query and admin"
+        default=None, description="token for that collector, with scopes query and admin"
     )
     store_url: SecretAddress = Field(
         default=SecretAddress(NO_STORE),
-        description="store with the server's own times, to split a latency change by cause; "
-        "`eval live`, `grow` and `bisect` read http://127.0.0.1:8123 where it is `none`",
+        description="store to read server-side times from, to split a latency change by cause; "
+        "if it is `none`, `eval live`, `grow` and `bisect` read http://127.0.0.1:8123",
     )
     prompts_dir: Path = Field(
-        default=Path("prompts"), description="the prompt registry that sides refer to"
+        default=Path("prompts"), description="prompt registry that sides refer to"
     )
     cache_dir: Path = Field(
         default=Path("~/.cache/evenkeel"),
-        description="where `eval grow` keeps the embeddings of questions; your own folder",
+        description="where `eval grow` caches the embeddings of questions; must be your own folder",
     )
     dashboard_url: str = Field(
         default="http://127.0.0.1:8501",
-        description="where the HTML report's links to traces lead",
+        description="dashboard that the HTML report's trace links open",
     )
     concurrency: int = Field(
-        default=4, ge=1, le=1024, description="pairs in flight at once; both sides see that load"
+        default=4,
+        ge=1,
+        le=1024,
+        description="pairs in flight at once, the same load for both sides",
     )
-    seed: int = Field(default=0, description="order of items and sides, and the bootstrap")
-    timeout_s: float = Field(
-        default=120.0, gt=0, description="longest time one answer may take, in seconds"
+    seed: int = Field(
+        default=0, description="seed for the order of items and sides, and for the bootstrap"
     )
+    timeout_s: float = Field(default=120.0, gt=0, description="timeout per answer, in seconds")
     retry_s: float = Field(
         default=60.0,
         ge=0,
         le=86_400,
-        description="longest time to wait for a server that is gone or answers 429 or 503, in "
-        "seconds; then the run pauses",
+        description="how long to retry a server that is down or answers 429 or 503, in seconds, "
+        "before the run pauses",
     )
     max_unmeasured_ratio: float = Field(
         default=0.05,
         ge=0,
         le=1,
-        description="share of pairs without a score above which a run could not measure",
+        description="largest share of pairs without a score; above it, the run could not measure",
     )
     api_key: SecretStr | None = Field(
         default=None,
-        description="bearer token for the servers; not needed for a runtime of our own",
+        description="bearer token for the servers; an evenkeel runtime needs none",
     )
     judge_api_key: SecretStr | None = Field(
         default=None,
-        description="bearer token for a judge on a server of its own; on a side's server api_key "
-        "serves",
+        description="bearer token for a judge on a separate server; on a side's server api_key is "
+        "used",
     )
 
     def store_address(self, default: str) -> str:

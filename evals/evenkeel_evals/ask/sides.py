@@ -155,10 +155,10 @@ def _read_serve(path: Path, side: _SideFile) -> ServeConfig | None:
     if side.serve is None:
         return None
     if side.url is not None:
-        raise ConfigurationError(f"{path}: url and [serve] exclude each other")
+        raise ConfigurationError(f"{path}: url and [serve] cannot be combined")
     taken = [f for f in side.serve.flags if f.split("=")[0] in _OWN_FLAGS]
     if taken:
-        raise ConfigurationError(f"{path}: [serve] has {taken[0]}, which the run sets itself")
+        raise ConfigurationError(f"{path}: [serve] has {taken[0]}, which the run sets by itself")
     return ServeConfig(side.serve.model, tuple(side.serve.flags))
 
 
@@ -190,7 +190,7 @@ def _resolve(path: Path, prompt: _Prompt, prompts_dir: Path) -> _Prompt:
     if prompt.ref is None:
         return prompt
     if prompt.model_fields_set != {"ref"}:
-        raise ConfigurationError(f"{path}: [prompt] has ref and more; ref says all of it")
+        raise ConfigurationError(f"{path}: [prompt] has ref and other keys; ref alone is enough")
     found = resolve_prompt(prompt.ref, prompts_dir)
     return _Prompt(name=found.name, version=found.version, system=found.system)
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 NS_PER_S = 1_000_000_000
-BROKE_OFF = "the stream broke off before the answer was finished"
+BROKE_OFF = "the stream ended before the answer was complete"
 
 
 class StreamedAnswer:
@@ -77,12 +77,12 @@ class StreamedAnswer:
         try:
             event = json.loads(payload)
         except ValueError:
-            self._error = f"the stream holds something that is not JSON: {payload[:60]!r}"
+            self._error = f"the stream contains something that is not JSON: {payload[:60]!r}"
             return
         if not isinstance(event, dict):
-            self._error = f"the stream holds an event that is no object: {payload[:60]!r}"
+            self._error = f"the stream contains an event that is not an object: {payload[:60]!r}"
         elif "error" in event:
-            self._error = f"the server broke off: {_message(event['error'])}"
+            self._error = f"the server stopped: {_message(event['error'])}"
         else:
             self._take_usage(event.get("usage"))
             choices = event.get("choices") or []
@@ -90,7 +90,7 @@ class StreamedAnswer:
                 for choice in choices:
                     self._take_choice(choice, now_ns)
             else:
-                self._error = f"the stream holds choices that are none: {str(choices)[:60]!r}"
+                self._error = f"the stream contains invalid choices: {str(choices)[:60]!r}"
 
     def _take_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):
@@ -100,11 +100,11 @@ class StreamedAnswer:
     def _take_choice(self, choice: dict[str, Any], now_ns: int) -> None:
         delta = choice.get("delta") or {}
         if not isinstance(delta, dict):
-            self._error = f"the stream holds a delta that is no object: {str(delta)[:60]!r}"
+            self._error = f"the stream contains a delta that is not an object: {str(delta)[:60]!r}"
             return
         content = _text(delta.get("content"))
         if content is None:
-            self._error = f"the answer's content is no text: {str(delta['content'])[:60]!r}"
+            self._error = f"the answer's content is not text: {str(delta['content'])[:60]!r}"
             return
         if content:
             self._parts.append(content)

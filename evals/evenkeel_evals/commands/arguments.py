@@ -1,9 +1,11 @@
-"""Arguments that several verbs of `evenkeel eval` have; cheap to import."""
+"""Arguments that several verbs of `evenkeel eval` share; cheap to import."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +15,27 @@ DEFAULT_GATES = "accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%"
 
 
 def add_verb(verbs: Any, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
-    """Add a verb whose examples are shown as they are written, and return its parser."""
+    """Add a verb and return its parser; it runs `run` of the module of its name, imported then."""
     parser: argparse.ArgumentParser = verbs.add_parser(
         name, help=summary, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.set_defaults(run=partial(run_later, name, "run"))
     return parser
 
 
+def run_later(module: str, function: str, args: argparse.Namespace) -> int:
+    """Import a module of this room only now, run the function and return its exit code."""
+    code: int = getattr(import_module(f"evenkeel_evals.commands.{module}"), function)(args)
+    return code
+
+
 def add_gate(parser: argparse.ArgumentParser) -> None:
-    """Add `--gate` with the gates that hold by default."""
+    """Add `--gate` with the default gates."""
     parser.add_argument(
         "--gate",
         default=DEFAULT_GATES,
-        help="how much worse B may be: accuracy, preference, errors (always judged, by +1%%); "
-        "shift_ or pNN_ of ttft, e2e, tpot "
-        "(default: %(default)s)",
+        help="how much worse the candidate may be: accuracy, preference, errors (always judged, "
+        "+1%% unless given), shift_ or pNN_ followed by ttft, e2e or tpot (default: %(default)s)",
     )
 
 
@@ -36,12 +44,12 @@ def add_damaged(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-damaged",
         action="store_true",
-        help="take the good items of a dataset with bad lines, or that is not what was locked",
+        help="accept a dataset with unreadable lines (skipped) or that differs from its lock",
     )
 
 
 def add_limit(
-    parser: argparse.ArgumentParser, text: str = "ask N items, spread over the dataset"
+    parser: argparse.ArgumentParser, text: str = "ask only N items, spread over the dataset"
 ) -> None:
     """Add `--limit`."""
     parser.add_argument("--limit", type=int, metavar="N", help=text)
@@ -52,31 +60,31 @@ def add_traffic(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--traffic",
         metavar="FILE_OR_URL",
-        help="ask recorded requests instead: JSON lines, or a store such as http://127.0.0.1:8123; "
-        "--limit of them (default: 300), drawn by --seed",
+        help="ask recorded requests instead of a dataset: a JSON Lines file, or a store such as "
+        "http://127.0.0.1:8123; draws --limit of them (default: 300), using --seed",
     )
     parser.add_argument(
         "--since",
         type=duration_argument,
         default=3600.0,
         metavar="DURATION",
-        help="with --traffic URL: recorded since then (default: 1h)",
+        help="with --traffic URL: how far back to look (default: 1h)",
     )
 
 
 def add_asking(parser: argparse.ArgumentParser) -> None:
-    """Add what says whom to ask, and how: settings, and the prefix cache."""
+    """Add the settings, which say which servers to ask, and `--cache`."""
     add_settings(parser)
     parser.add_argument(
         "--cache",
         choices=("isolated", "cold", "warm", "shared"),
         default="isolated",
-        help="prefix cache: each side its own (default), none, all of it, or whatever is there",
+        help="prefix cache: one per side (default), none, fully warm, or as found",
     )
 
 
 def add_settings(parser: argparse.ArgumentParser, names: Collection[str] | None = None) -> None:
-    """Add the flags of the settings, or of those of them that a verb reads."""
+    """Add a flag for each setting, or only for those named."""
     from evenkeel.settings_flags import add_flags
     from evenkeel_evals.ask.settings import EvalSettings
 
@@ -89,7 +97,7 @@ def add_calibration(parser: argparse.ArgumentParser) -> None:
         "--calibration",
         type=Path,
         metavar="FILE",
-        help="calibration.json of `eval calibrate`: measured noise in place of guesses",
+        help="calibration.json from `eval calibrate`: use measured noise instead of assumptions",
     )
 
 
@@ -97,7 +105,7 @@ def add_report(parser: argparse.ArgumentParser, text: str) -> None:
     """Add `--report` and `--fresh`."""
     parser.add_argument("--report", type=Path, metavar="DIR", help=text)
     parser.add_argument(
-        "--fresh", action="store_true", help="put aside what --report holds, and start anew"
+        "--fresh", action="store_true", help="move what --report holds aside and start over"
     )
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +15,6 @@ from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel.store import DEFAULT_URL, Store
 from evenkeel_evals.ask.recorded import RecordedRun, open_journal
-from evenkeel_evals.ask.retries import saying_how_to_go_on
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave, spread
 from evenkeel_evals.ask.settings import EvalSettings
@@ -26,11 +23,11 @@ from evenkeel_evals.compare.bisect_file import load_changes
 from evenkeel_evals.compare.bisection import Bisection, Ending, bisect, name_of
 from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.compare.late_checks import refuse_late_checks
-from evenkeel_evals.compare.progress import make_console, show_progress, tell
+from evenkeel_evals.compare.progress import ask_and_judge, make_console
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
+from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_REGRESSED
 from evenkeel_evals.judge.gates import ErrorGate, Gate, parse_gates, with_errors
-from evenkeel_evals.judge.judgement import OVERALL
-from evenkeel_evals.judge.outcome import EXIT_GOOD, EXIT_REGRESSED
+from evenkeel_evals.judge.slice_verdicts import OVERALL
 from evenkeel_evals.production.recorded_traffic import NAME, keep_traffic, read_traffic
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.stats.verdict import Verdict
@@ -48,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     gates = parse_gates(args.gate)
     if len(gates) > 1:
-        raise ConfigurationError("--gate: one metric is bisected at a time")
+        raise ConfigurationError("--gate: bisect takes one gate at a time")
     base, changes = load_changes(args.changes, settings.url, settings.prompts_dir)
     dataset = _read_items(args, settings)
     refuse_late_checks(dataset.items)
@@ -121,32 +118,26 @@ class _Step:
             folder = self._args.report / f"{before}-{after}"
         with open_journal(folder, is_fresh=self._args.fresh) or nullcontext() as journal:
             recorded = RecordedRun(journal)
-            recorded.check_is_same(comparison.identity())
-            if not comparison.is_complete(recorded):
-                with (
-                    saying_how_to_go_on(self._args, partial(comparison.describe_answers, recorded)),
-                    show_progress(self._console, title) as report,
-                ):
-                    asyncio.run(comparison.ask(recorded, report, partial(tell, self._console)))
-            outcome = comparison.conclude(recorded)
+            judgement = ask_and_judge(comparison, recorded, title, self._console, self._args)
+            outcome = comparison.conclude(recorded, judgement)
         if folder is not None:
             write_files(outcome, folder, self._settings.dashboard_url)
-        is_about_errors = isinstance(self._gate, ErrorGate)
-        fails = outcome.judgement.has_too_many_errors and not is_about_errors
-        if not outcome.is_measured or fails:
-            raise CannotMeasureError(f"{title}: {outcome.headline}")
-        self._console.print(f"{title}: {outcome.headline}", markup=False, highlight=False)
-        overall = next(r for r in outcome.judgement.results if r.slice_name == OVERALL)
+        headline = f"{title}: {outcome.decision.headline}"
+        fails = judgement.has_too_many_errors and not isinstance(self._gate, ErrorGate)
+        if outcome.decision.unmeasured is not None or fails:
+            raise CannotMeasureError(headline)
+        self._console.print(headline, markup=False, highlight=False)
+        overall = next(r for r in outcome.results if r.slice_name == OVERALL)
         # Slices are judged too, but what is bisected is the metric over all requests.
-        return overall.verdict, outcome.headline
+        return overall.verdict, outcome.decision.headline
 
 
 def _print(found: Bisection, names: list[str], gate: Gate, console: Console) -> None:
     if found.change is None:
-        line = f"{gate.text} holds with all {len(names)} changes: nothing moved it"
+        line = f"{gate.text} still holds with all {len(names)} changes"
     else:
         name = names[found.change - 1]
-        line = f"{gate.text} fails since {name!r} (change {found.change} of {len(names)})"
+        line = f"{gate.text} fails from {name!r} on (change {found.change} of {len(names)})"
         if found.ending is Ending.INTERACTION:
-            line += "; against the state right before it that does not show: several add up"
+            line += "; this change alone does not show it, so several changes add up"
     console.print(line, markup=False, highlight=False)

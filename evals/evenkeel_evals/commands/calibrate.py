@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -18,7 +16,6 @@ from evenkeel.settings import load
 from evenkeel.settings_flags import read_flags
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.ask.recorded import RecordedRun, open_journal
-from evenkeel_evals.ask.retries import saying_how_to_go_on
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave, spread
 from evenkeel_evals.ask.settings import EvalSettings
@@ -26,11 +23,11 @@ from evenkeel_evals.ask.sides import load_side
 from evenkeel_evals.compare.calibration import Calibration, calibrate
 from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.compare.late_checks import refuse_late_checks
-from evenkeel_evals.compare.progress import make_console, show_progress, tell
+from evenkeel_evals.compare.progress import ask_and_judge, make_console, show_progress
 from evenkeel_evals.dataset.dataset import load_dataset, refuse_damaged
+from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_UNMEASURED
 from evenkeel_evals.judge.gates import parse_gates, with_errors
-from evenkeel_evals.judge.outcome import EXIT_GOOD, EXIT_UNMEASURED
-from evenkeel_evals.judge.plan import Foresight, foresee
+from evenkeel_evals.judge.plan import GatePlan, plan_gates
 
 FILE_NAME = "calibration.json"
 
@@ -44,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     if args.runs < 1 or args.resamples < 20:
-        raise ConfigurationError("--runs takes at least 1 and --resamples at least 20")
+        raise ConfigurationError("--runs must be at least 1 and --resamples at least 20")
     gates = with_errors(parse_gates(args.gate))
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
@@ -70,10 +67,10 @@ def run(args: argparse.Namespace) -> int:
         title = f"run {number + 1} of {args.runs}, {side.name} against itself"
         folder = None if args.report is None else args.report / f"aa-{number + 1}"
         runs.append(_ask(comparison, folder, console, title, args))
-    with show_progress(console, "judging swapped runs") as report:
+    with show_progress(console, "judging resampled runs") as report:
         identity = (dataset.content_hash, side.content_hash)
         calibration = calibrate(gates, runs, identity, args.resamples, report)
-    plan = foresee(gates, len(items), calibration.to_assumptions())
+    plan = plan_gates(gates, len(items), calibration.to_assumptions())
     if args.report is not None:
         text = json.dumps(calibration.to_record(), indent=2) + "\n"
         (args.report / FILE_NAME).write_text(text, encoding="utf-8")
@@ -95,28 +92,22 @@ def _ask(
 ) -> list[AnsweredPair]:
     with open_journal(folder, is_fresh=args.fresh) or nullcontext() as journal:
         recorded = RecordedRun(journal)
-        recorded.check_is_same(comparison.identity())
-        if comparison.decision(recorded) is None:
-            with (
-                saying_how_to_go_on(args, partial(comparison.describe_answers, recorded)),
-                show_progress(console, title) as report,
-            ):
-                asyncio.run(comparison.ask(recorded, report, partial(tell, console)))
-        outcome = comparison.conclude(recorded)
-    if not outcome.is_measured:
-        raise CannotMeasureError(outcome.headline)
+        judgement = ask_and_judge(comparison, recorded, title, console, args)
+        decision = comparison.conclude(recorded, judgement).decision
+    if decision.unmeasured is not None:
+        raise CannotMeasureError(decision.headline)
     return recorded.pairs(comparison.planned)
 
 
 def _print(
-    calibration: Calibration, plan: list[Foresight], folder: Path | None, console: Console
+    calibration: Calibration, plan: list[GatePlan], folder: Path | None, console: Console
 ) -> None:
     low, high = calibration.false_alarm_ci95
     lines = [
         f"{calibration.num_runs} runs of {calibration.num_pairs} pairs, nothing changed:",
-        f"  answers that differ in being right: {calibration.discordance:.1%}",
+        f"  items right on one side only: {calibration.discordance:.1%}",
         *(
-            f"  {metric} of one item scatters by {spread:.1%}"
+            f"  {metric} of one item varies by {spread:.1%}"
             for metric, spread in calibration.scatter.items()
         ),
         *(
@@ -130,6 +121,6 @@ def _print(
         *(f"refused: {line.refusal}" for line in plan if line.is_below_noise),
     ]
     if folder is not None:
-        lines.append(f"kept in {folder / FILE_NAME}; use it with --calibration")
+        lines.append(f"saved to {folder / FILE_NAME}; use it with --calibration")
     for line in lines:
         console.print(line, markup=False, highlight=False)

@@ -21,6 +21,7 @@ from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.ask.sides import ServeConfig, Side
 from evenkeel_evals.compare.progress import make_console
 from evenkeel_evals.dataset.dataset import Item, load_dataset, refuse_damaged
+from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gates import (
     AccuracyGate,
     ErrorGate,
@@ -28,7 +29,7 @@ from evenkeel_evals.judge.gates import (
     parse_gates,
     with_errors,
 )
-from evenkeel_evals.judge.looks import Look, StoppingRule, judge_look
+from evenkeel_evals.judge.looks import judge_once
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
@@ -70,25 +71,25 @@ def run(args: argparse.Namespace) -> int:
     for gate in gates:
         if not isinstance(gate, AccuracyGate | ErrorGate) or isinstance(gate, PreferenceGate):
             raise ConfigurationError(
-                f"gate {gate.text}: runs of different times can be compared in accuracy and "
-                "errors only: machine noise calls 21-51 % of unchanged candidates slower; "
+                f"gate {gate.text}: runs from different times can only be compared in accuracy and "
+                "errors: machine noise makes 21-51 % of unchanged candidates look slower; "
                 "use `eval run`"
             )
     if args.report in (args.baseline, args.candidate):
-        raise ConfigurationError("--report is one of the two runs, which would be overwritten")
+        raise ConfigurationError("--report names one of the two runs and would overwrite it")
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
     sides = [read_side(folder, args.side) for folder in (args.baseline, args.candidate)]
     for folder, recorded in zip((args.baseline, args.candidate), sides, strict=True):
         if recorded.dataset_hash != dataset.content_hash:
             raise ConfigurationError(
-                f"{folder} asked other items than {args.dataset} holds now; "
-                "check out the version of then (`evenkeel eval lock --check` names what changed)"
+                f"{folder} used other items than {args.dataset} has now; "
+                "check out that version (`evenkeel eval lock --check` lists what changed)"
             )
     refuse_other_checks(sides[0], sides[1])
     pairs = pair_up(dataset.items, sides[0], sides[1])
     if not pairs:
-        raise ConfigurationError("the runs have no item in common")
+        raise ConfigurationError("the runs have no items in common")
     outcome = Outcome(
         run_id=f"{sides[0].run_id}+{sides[1].run_id}",
         start_ns=sides[1].start_ns,
@@ -99,22 +100,20 @@ def run(args: argparse.Namespace) -> int:
         concurrency=settings.concurrency,
         cache=CacheMode.SHARED,
         plan=(),
-        pairs=pairs,
-        judgement=judge_look(
-            StoppingRule.FIXED, Look(1, 1, len(pairs)), gates, pairs, settings.seed
+        decision=decide(
+            judge_once(gates, pairs, settings.seed),
+            settings.max_unmeasured_ratio,
+            args.allow_inconclusive,
         ),
-        max_unmeasured_ratio=settings.max_unmeasured_ratio,
-        allows_inconclusive=args.allow_inconclusive,
     )
     if args.report is not None:
-        args.report.mkdir(parents=True, exist_ok=True)
         write_files(outcome, args.report, settings.dashboard_url)
     if args.json:
         print(json.dumps(outcome.to_record(), allow_nan=False))
     else:
         print_outcome(outcome, make_console(stderr=False))
-        print("latency is not judged: the runs did not meet the same machine")
-    return outcome.exit_code
+        print("latency is not judged: the runs did not share the machine")
+    return outcome.decision.exit_code
 
 
 def read_side(folder: Path, role: str) -> RecordedSide:
@@ -130,16 +129,20 @@ def read_side(folder: Path, role: str) -> RecordedSide:
     except OSError as error:
         raise ConfigurationError(
             f"{error.filename} cannot be read: {error.strerror}; "
-            "expected the --report folder of a run that is over"
+            "expected the --report folder of a finished run"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(f"{folder}/manifest.json is not of `evenkeel eval run`") from error
+        raise ConfigurationError(
+            f"{folder}/manifest.json was not written by `evenkeel eval run`"
+        ) from error
     if not (folder / FILE_NAME).is_file():
-        raise ConfigurationError(f"{folder} has no {FILE_NAME}: its answers are not there")
+        raise ConfigurationError(f"{folder} has no {FILE_NAME}, so it has no answers")
     with Journal(folder / FILE_NAME) as journal:
         recorded = RecordedRun(journal)
         if recorded.beginning is None or recorded.beginning.run_id != run_id:
-            raise ConfigurationError(f"{folder}: {FILE_NAME} and manifest.json are of two runs")
+            raise ConfigurationError(
+                f"{folder}: {FILE_NAME} and manifest.json belong to different runs"
+            )
         start_ns = recorded.beginning.start_ns
         answers = recorded.answers_of(LETTERS[role])
         checks = recorded.beginning.identity.get("checks") or {}
@@ -162,10 +165,10 @@ def refuse_other_checks(baseline: RecordedSide, candidate: RecordedSide) -> None
     a, b = baseline.checks, candidate.checks
     differing = sorted(name for name in a.keys() & b.keys() if a[name] != b[name])
     if differing:
-        what = ", ".join("the judge of rubrics" if x == RUBRIC else x for x in differing)
+        what = ", ".join("the rubric judge" if x == RUBRIC else x for x in differing)
         raise ConfigurationError(
-            f"runs {baseline.run_id} and {candidate.run_id} were not judged alike: {what:.200} "
-            "differs; run one of them again"
+            f"runs {baseline.run_id} and {candidate.run_id} were not judged the same way: "
+            f"{what:.200} differs; repeat one of them"
         )
 
 
@@ -174,7 +177,7 @@ def _refuse_unchecked(item: Item, side: RecordedSide, answer: Answer) -> None:
     if missing and answer.reply.text is not None:
         raise ConfigurationError(
             f"item {item.id!r:.80} is judged by {missing[0].kind}, and run {side.run_id} did not "
-            "record what it came to; run it again"
+            "record the result; repeat the run"
         )
 
 

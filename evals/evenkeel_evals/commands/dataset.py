@@ -30,7 +30,7 @@ def run_import(args: argparse.Namespace) -> int:
     """
     folder: Path = args.into
     if folder.exists() and any(folder.iterdir()):
-        raise ConfigurationError(f"{folder} is not empty; give a new folder")
+        raise ConfigurationError(f"{folder} is not empty; use a new folder")
     imported = import_file(args.kind, args.source)
     for problem in imported.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
@@ -49,7 +49,9 @@ def run_import(args: argparse.Namespace) -> int:
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from error
     except UnicodeEncodeError as error:
-        raise ConfigurationError(f"a text has half a character: {error.reason}") from error
+        raise ConfigurationError(
+            f"a text contains half of a surrogate pair: {error.reason}"
+        ) from error
     difference = compare(Lock("", {}), hash_items(items_path.read_bytes()))
     note = f"Imported from {args.source.name} ({args.kind})."
     write_lock(items_path, FIRST_VERSION, difference, note)
@@ -65,7 +67,7 @@ def run_import(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(record))
     else:
-        left = f", {len(imported.problems)} left out" if imported.problems else ""
+        left = f", {len(imported.problems)} skipped" if imported.problems else ""
         items = "1 item" if len(dataset.items) == 1 else f"{len(dataset.items)} items"
         print(f"{folder}: {items}{left}, version {dataset.version}")
     return 0
@@ -85,14 +87,14 @@ def run_lock(args: argparse.Namespace) -> int:
     difference = compare(lock or Lock("", {}), items)
     if args.check:
         if lock is None:
-            raise ConfigurationError(f"{args.dataset} has no lock; make one: evenkeel eval lock")
+            raise ConfigurationError(f"{args.dataset} has no lock; create one: evenkeel eval lock")
         print(f"{items_path.stem}@{lock.version}: {difference.describe()}")
         return 0 if difference.is_empty else 1
     if lock is not None and difference.is_empty:
         print(f"{items_path.stem}@{lock.version}: nothing changed")
         return 0
     if not args.note:
-        raise ConfigurationError("say in one sentence what changed: --note 'corrected prices'")
+        raise ConfigurationError("describe the change in one sentence: --note 'corrected prices'")
     version = load_dataset(args.dataset).version
     if lock is not None:
         version = next_version(lock.version, difference)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from evenkeel_evals.commands.arguments import (
     add_settings,
     add_traffic,
     add_verb,
+    run_later,
 )
 from evenkeel_evals.commands.production_verbs import add_production_verbs
 
@@ -31,7 +33,7 @@ examples:
       --gate 'accuracy>=-1%, p95_ttft<=+5%'
   echo '{"n11": 40, "n10": 9, "n01": 2, "n00": 5}' | evenkeel eval stats paired_binary
 
-exit codes: 0 good, 1 regressed, 2 bad usage or configuration, 3 could not tell
+exit codes: 0 passed, 1 regressed, 2 bad usage or configuration, 3 inconclusive
 """
 
 RUN_EPILOG = """\
@@ -41,8 +43,8 @@ example:
       --candidate golden_datasets/support/sides/short.toml \\
       --gate 'accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%'
 
-exit codes: 0 better, no worse, or worse as far as tolerated; 1 regressed; 2 bad usage or
-configuration; 3 could not tell
+exit codes: 0 better, no worse, or worse within the tolerance; 1 regressed; 2 bad usage or
+configuration; 3 inconclusive, or could not measure
 """
 
 COMPARE_EPILOG = """\
@@ -50,8 +52,8 @@ example:
   evenkeel eval compare golden_datasets/support \\
       --baseline build/monday --candidate build/today --gate 'accuracy>=-1%'
 
-exit codes: 0 better, no worse, or worse as far as tolerated; 1 regressed; 2 bad usage or
-another dataset; 3 could not tell
+exit codes: 0 better, no worse, or worse within the tolerance; 1 regressed; 2 bad usage or a
+different dataset; 3 inconclusive, or could not measure
 """
 
 JUDGE_EPILOG = """\
@@ -60,15 +62,15 @@ example:
       --baseline monday.jsonl --candidate today.jsonl --gate 'accuracy>=-1%'
 
 each line of an answers file: {"id": ..., "answer": ..., "ttft_s": ..., "e2e_s": ..., "error": ...}
-exit codes: 0 better, no worse, or worse as far as tolerated; 1 regressed; 2 bad usage;
-3 could not tell
+exit codes: 0 better, no worse, or worse within the tolerance; 1 regressed; 2 bad usage;
+3 inconclusive, or could not measure
 """
 
 PLAN_EPILOG = """\
 example:
   evenkeel eval plan golden_datasets/support --gate 'accuracy>=-1%, p95_ttft<=+5%'
 
-exit codes: 0 every gate can pass and fail, 2 bad usage, 3 a gate is refused
+exit codes: 0 every gate can pass and fail, 2 bad usage, 3 a gate cannot be decided
 """
 
 CALIBRATE_EPILOG = """\
@@ -77,7 +79,8 @@ example:
       --side golden_datasets/support/sides/full.toml --runs 3 --report build/aa
   evenkeel eval plan golden_datasets/support --calibration build/aa/calibration.json
 
-exit codes: 0 every gate is above the noise, 2 bad usage, 3 a gate is below it, or no measurement
+exit codes: 0 every gate is above the noise; 2 bad usage; 3 a gate is below it, or could not
+measure
 """
 
 IMPORT_EPILOG = """\
@@ -117,89 +120,125 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run(verbs: Any) -> None:
-    summary = "ask two sides the same items, interleaved, and judge gates"
+    summary = "ask baseline and candidate the same items, interleaved, and judge the gates"
     run = add_verb(verbs, "run", summary, RUN_EPILOG)
     add = run.add_argument
     add("dataset", type=Path, nargs="?", help="folder of a golden dataset")
     add_traffic(run)
-    add("--baseline", type=Path, required=True, metavar="FILE", help="side A, a TOML file")
-    add("--candidate", type=Path, required=True, metavar="FILE", help="side B, a TOML file")
+    add("--baseline", type=Path, required=True, metavar="FILE", help="TOML file of side A")
+    add("--candidate", type=Path, required=True, metavar="FILE", help="TOML file of side B")
     add_gate(run)
     add_damaged(run)
     add_limit(run)
     add_asking(run)
-    add("--warmup", type=int, metavar="N", help="pairs asked first and dropped")
+    add(
+        "--warmup",
+        type=int,
+        metavar="N",
+        help="ask N pairs first and discard them (default: --concurrency)",
+    )
     add(
         "--mode",
         choices=("fixed", "sequential", "anytime"),
         default="fixed",
-        help="one look at the end (default), five looks, or as many as wanted",
+        help="when to decide: at the end (default), at up to five points, or continuously",
     )
     add("--repeats", type=int, default=1, metavar="N", help="ask each item N times (default: 1)")
-    add("--guard", action="store_true", help="ask lost items again: does one always fail now?")
+    add(
+        "--guard",
+        action="store_true",
+        help="repeat items the candidate lost, to find those that now always fail",
+    )
     add(
         "--answer-cache",
         type=Path,
         metavar="DIR",
-        help="keep answers there; without a latency gate, those kept are not asked again",
+        help="store answers in DIR and, unless a gate is about latency, reuse those stored",
     )
-    add("--judge", type=Path, metavar="FILE", help="a model for rubrics and preference, TOML")
+    add(
+        "--judge",
+        type=Path,
+        metavar="FILE",
+        help="TOML file of the judge model, for rubrics and preference",
+    )
     add("--allow-python", action="store_true", help="run the dataset's Python assertions")
-    add("--allow-inconclusive", action="store_true", help="exit 0 where the run cannot tell")
+    add("--allow-inconclusive", action="store_true", help="exit 0 if the result is inconclusive")
     add_calibration(run)
-    add_report(run, "keep answers and reports there; run again with it, an interrupted run goes on")
+    add_report(run, "write answers and reports to DIR; rerun with the same DIR to resume")
     add_json(run)
-    add("--print-config", action="store_true", help="show the settings and where each came from")
-    run.set_defaults(run=_run_comparison)
+    add("--print-config", action="store_true", help="print the settings and where each came from")
 
 
 def _add_compare(verbs: Any) -> None:
-    summary = "two recorded runs, item by item: accuracy only, nothing is asked"
+    summary = "compare two finished runs item by item, in accuracy and errors; makes no requests"
     compare = add_verb(verbs, "compare", summary, COMPARE_EPILOG)
     add = compare.add_argument
-    add("dataset", type=Path, help="folder of the golden dataset that both runs asked")
-    add("--baseline", type=Path, required=True, metavar="DIR", help="--report folder of a run")
-    add("--candidate", type=Path, required=True, metavar="DIR", help="that of another")
+    add("dataset", type=Path, help="folder of the golden dataset both runs used")
+    add(
+        "--baseline",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="--report folder of the baseline run",
+    )
+    add(
+        "--candidate",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="--report folder of the candidate run",
+    )
     add(
         "--side",
         choices=("baseline", "candidate"),
         default="candidate",
-        help="which side of each run (default: candidate)",
+        help="which side of each run to compare (default: candidate)",
     )
     add(
         "--gate",
         default="accuracy>=-1%",
-        help="on accuracy, or errors, which are always judged (default: %(default)s)",
+        help="accuracy or errors; errors are always judged (default: %(default)s)",
     )
     add_damaged(compare)
-    add("--allow-inconclusive", action="store_true", help="exit 0 where the runs cannot tell")
-    add("--report", type=Path, metavar="DIR", help="write reports there")
+    add("--allow-inconclusive", action="store_true", help="exit 0 if the result is inconclusive")
+    add("--report", type=Path, metavar="DIR", help="write reports to DIR")
     add_json(compare)
     add_settings(compare, ("seed", "max_unmeasured_ratio", "dashboard_url"))
-    compare.set_defaults(run=_run_compare)
 
 
 def _add_judge(verbs: Any) -> None:
-    summary = "answers recorded anywhere, scored and judged; nobody but a judge is asked"
+    summary = "score and judge answers recorded elsewhere; makes no requests except to --judge"
     judge = add_verb(verbs, "judge", summary, JUDGE_EPILOG)
     add = judge.add_argument
     add("--dataset", type=Path, required=True, metavar="DIR", help="folder of a golden dataset")
-    add("--baseline", type=Path, required=True, metavar="FILE", help="answers of A, JSON lines")
-    add("--candidate", type=Path, required=True, metavar="FILE", help="answers of B, JSON lines")
+    add(
+        "--baseline", type=Path, required=True, metavar="FILE", help="answers of side A, JSON Lines"
+    )
+    add(
+        "--candidate",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="answers of side B, JSON Lines",
+    )
     add("--gate", default="accuracy>=-1%", help="as in `eval run` (default: %(default)s)")
     add_damaged(judge)
-    add("--judge", type=Path, metavar="FILE", help="a model for rubrics and preference, TOML")
+    add(
+        "--judge",
+        type=Path,
+        metavar="FILE",
+        help="TOML file of the judge model, for rubrics and preference",
+    )
     add("--allow-python", action="store_true", help="run the dataset's Python assertions")
-    add("--allow-inconclusive", action="store_true", help="exit 0 where the answers cannot tell")
-    add("--report", type=Path, metavar="DIR", help="write reports there")
+    add("--allow-inconclusive", action="store_true", help="exit 0 if the result is inconclusive")
+    add("--report", type=Path, metavar="DIR", help="write reports to DIR")
     add_json(judge)
     names = ("seed", "max_unmeasured_ratio", "dashboard_url", "url", "concurrency", "timeout_s")
     add_settings(judge, names)
-    judge.set_defaults(run=_run_judge)
 
 
 def _add_plan(verbs: Any) -> None:
-    summary = "per gate what a dataset can show, before a token is spent"
+    summary = "show what each gate could detect on a dataset, before spending a token"
     plan = add_verb(verbs, "plan", summary, PLAN_EPILOG)
     plan.add_argument("dataset", type=Path, help="folder of a golden dataset")
     add_gate(plan)
@@ -207,97 +246,65 @@ def _add_plan(verbs: Any) -> None:
     add_limit(plan, "plan for N items instead of all")
     add_calibration(plan)
     add_json(plan)
-    plan.set_defaults(run=_run_plan)
 
 
 def _add_calibrate(verbs: Any) -> None:
-    summary = "ask one side against itself: noise floor and false alarms here"
+    summary = "run one side against itself to measure the noise floor and false alarms"
     calibrate = add_verb(verbs, "calibrate", summary, CALIBRATE_EPILOG)
     add = calibrate.add_argument
     add("dataset", type=Path, help="folder of a golden dataset")
-    add("--side", type=Path, required=True, metavar="FILE", help="the side, a TOML file")
+    add("--side", type=Path, required=True, metavar="FILE", help="TOML file of the side")
     add_gate(calibrate)
     add_damaged(calibrate)
-    add("--runs", type=int, default=2, metavar="N", help="runs to make (default: 2)")
-    add("--resamples", type=int, default=200, metavar="N", help="swapped runs (default: 200)")
+    add("--runs", type=int, default=2, metavar="N", help="number of runs (default: 2)")
+    add(
+        "--resamples",
+        type=int,
+        default=200,
+        metavar="N",
+        help="resampled runs with sides swapped at random (default: 200)",
+    )
     add_limit(calibrate)
     add_asking(calibrate)
-    add_report(calibrate, "keep answers and calibration.json there")
+    add_report(calibrate, "write answers and calibration.json to DIR")
     add_json(calibrate)
-    calibrate.set_defaults(run=_run_calibration)
 
 
 def _add_import(verbs: Any) -> None:
-    import_ = add_verb(verbs, "import", "make a dataset of another tool's file", IMPORT_EPILOG)
+    import_ = add_verb(verbs, "import", "convert another tool's file to a dataset", IMPORT_EPILOG)
     add = import_.add_argument
     add(
         "kind",
-        help="whose: promptfoo, inspect, openai, langfuse, chat, huggingface, gsm8k, csv, jsonl",
+        help="promptfoo, inspect, openai, langfuse, chat, huggingface, gsm8k, csv or jsonl",
     )
-    add("source", type=Path, help="the file")
-    add("--into", type=Path, required=True, metavar="DIR", help="a new folder")
-    add("--limit", type=int, metavar="N", help="take the first N")
+    add("source", type=Path, help="file to convert")
+    add("--into", type=Path, required=True, metavar="DIR", help="folder to create")
+    add("--limit", type=int, metavar="N", help="convert only the first N items")
     add_json(import_)
-    import_.set_defaults(run=_run_import)
+    import_.set_defaults(run=partial(run_later, "dataset", "run_import"))
 
 
 def _add_lock(verbs: Any) -> None:
-    summary = "give a dataset a new version, with changelog and hash of every item"
+    summary = "give a dataset a new version, with a changelog and a hash of every item"
     lock = add_verb(verbs, "lock", summary, LOCK_EPILOG)
     lock.add_argument("dataset", type=Path, help="folder of a golden dataset")
     lock.add_argument("--note", help="what changed, for the changelog")
-    lock.add_argument("--check", action="store_true", help="only say what changed since the lock")
-    lock.set_defaults(run=_run_lock)
+    lock.add_argument(
+        "--check", action="store_true", help="only report what changed since the lock"
+    )
+    lock.set_defaults(run=partial(run_later, "dataset", "run_lock"))
 
 
 def _add_stats(verbs: Any) -> None:
-    summary = "one statistic: JSON on standard input, JSON on standard output"
+    summary = "compute one statistic: JSON on standard input, JSON on standard output"
     stats = add_verb(verbs, "stats", summary, STATS_EPILOG)
-    stats.add_argument("function", metavar="FUNCTION", help="its name, such as paired_binary")
-    stats.add_argument("--json", action="store_true", help="the output is JSON in any case")
+    stats.add_argument(
+        "function", metavar="FUNCTION", help="name of the statistic, such as paired_binary"
+    )
+    stats.add_argument(
+        "--json", action="store_true", help="accepted for consistency; the output is always JSON"
+    )
     stats.set_defaults(run=_run_stats)
-
-
-def _run_import(args: argparse.Namespace) -> int:
-    from evenkeel_evals.commands.dataset import run_import
-
-    return run_import(args)
-
-
-def _run_lock(args: argparse.Namespace) -> int:
-    from evenkeel_evals.commands.dataset import run_lock
-
-    return run_lock(args)
-
-
-def _run_plan(args: argparse.Namespace) -> int:
-    from evenkeel_evals.commands.plan import run
-
-    return run(args)
-
-
-def _run_calibration(args: argparse.Namespace) -> int:
-    from evenkeel_evals.commands.calibrate import run
-
-    return run(args)
-
-
-def _run_comparison(args: argparse.Namespace) -> int:
-    from evenkeel_evals.commands.run import run
-
-    return run(args)
-
-
-def _run_compare(args: argparse.Namespace) -> int:
-    from evenkeel_evals.commands.compare import run
-
-    return run(args)
-
-
-def _run_judge(args: argparse.Namespace) -> int:
-    from evenkeel_evals.commands.judge import run
-
-    return run(args)
 
 
 def _run_stats(args: argparse.Namespace) -> int:

@@ -26,8 +26,8 @@ from evenkeel_evals.production.candidates import (
     Report,
     read_turns,
 )
-from evenkeel_evals.production.kept_embeddings import KeptEmbeddings
-from evenkeel_evals.production.likeness import EncodeAll
+from evenkeel_evals.production.duplicates import EncodeAll
+from evenkeel_evals.production.embedding_cache import EmbeddingCache
 
 _HERE = Path(__file__).parent
 NS_PER_S = 1_000_000_000
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         return _accept(args, file)
     if args.reject is not None:
         file.reject(args.reject, args.reason or "")
-        print(f"{args.reject} is turned down; nothing like it is proposed again")
+        print(f"{args.reject} is rejected; nothing like it will be proposed again")
         return 0
     if args.list:
         return _show(args, file.waiting, {})
@@ -62,12 +62,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _accept(args: argparse.Namespace, file: CandidateFile) -> int:
     if args.reference is None:
-        raise ConfigurationError("--accept needs --reference: what the answer should be")
+        raise ConfigurationError("--accept needs --reference: the right answer")
     item = file.accept(args.accept, _row(args, args.reference))
     if args.json:
         print(json.dumps(item, ensure_ascii=False))
         return 0
-    print(f"{item['id']} is in {args.dataset}; now: evenkeel eval lock {args.dataset} --note '…'")
+    print(
+        f"{item['id']} was added to {args.dataset}; next: "
+        f"evenkeel eval lock {args.dataset} --note '…'"
+    )
     return 0
 
 
@@ -78,7 +81,7 @@ def _row(args: argparse.Namespace, text: str) -> dict[str, Any]:
             reference = json.loads(text)
         except ValueError as error:
             raise ConfigurationError(
-                f"--reference of {args.scorer} is not JSON: {error}"
+                f"--reference must be JSON for scorer {args.scorer}: {error}"
             ) from error
     tags = [tag.strip() for tag in args.tags.split(",") if tag.strip()]
     return {"reference": reference, "scorer": args.scorer, "tags": tags}
@@ -143,7 +146,7 @@ def kept_encoder(folder: Path, tell: Report) -> EncodeAll:
             texts, lambda done: tell("comparing meaning", done, len(texts))
         )
 
-    return KeptEmbeddings(folder, hash_model(), compute).encode_all
+    return EmbeddingCache(folder, hash_model(), compute).encode_all
 
 
 def _read_failures(
@@ -154,8 +157,8 @@ def _read_failures(
     newest = store.rows(_HERE / "failed_answers.sql", asked)
     if len(newest) > limit:
         print(
-            f"evenkeel: there are more than {limit:,} failures; the newest are compared "
-            "(--limit takes more)",
+            f"evenkeel: there are more than {limit:,} failures; using the newest "
+            "(raise --limit for more)",
             file=sys.stderr,
         )
     rows = {str(r["trace_id"]): r for r in newest[:limit]}
@@ -213,12 +216,12 @@ def _show(
     if notes:
         print(
             f"{len(candidates)} new of {notes['num_failures']} failures; "
-            f"{len(notes['duplicates'])} are there already, "
+            f"{len(notes['duplicates'])} are duplicates, "
             f"{notes['num_without_content']} have no stored content"
         )
         for item_id in notes.get("accepted", ()):
-            print(f"{item_id} was accepted by a person, and is in {args.dataset}")
+            print(f"{item_id} was accepted on the dashboard and added to {args.dataset}")
         if not notes["compares_meaning"]:
-            print("meaning was not compared: pip install 'evenkeel[embeddings]'")
-    print(f"{args.dataset}: accept with --accept ID --reference TEXT, turn down with --reject ID")
+            print("meanings were not compared: pip install 'evenkeel[embeddings]'")
+    print(f"{args.dataset}: accept with --accept ID --reference TEXT, reject with --reject ID")
     return 0

@@ -22,18 +22,20 @@ from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.scoring import context_of, score_reply
 from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.ask.sides import Side
-from evenkeel_evals.compare.given_answers import GivenAnswers, read_answers
+from evenkeel_evals.compare.answer_files import AnswerFile, read_answers
 from evenkeel_evals.compare.late_checks import (
-    Found,
-    Wanted,
+    AnswerToCheck,
+    CheckResults,
     ask_preferences,
     ask_rubrics,
-    check_means,
     needs_judge,
+    require_check_tools,
+    require_judge,
     run_python,
 )
 from evenkeel_evals.compare.progress import make_console, show_progress
 from evenkeel_evals.dataset.dataset import Dataset, Item, load_dataset, refuse_damaged
+from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gates import (
     AccuracyGate,
     Gate,
@@ -42,11 +44,11 @@ from evenkeel_evals.judge.gates import (
     parse_gates,
     with_errors,
 )
-from evenkeel_evals.judge.judgement import OVERALL, GateResult
-from evenkeel_evals.judge.looks import Look, StoppingRule, judge_look
+from evenkeel_evals.judge.looks import judge_once
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import foresee
+from evenkeel_evals.judge.plan import plan_gates
 from evenkeel_evals.judge.preferences import JudgeQuality
+from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
 from evenkeel_evals.scorers.base import Score
@@ -67,22 +69,15 @@ def run(args: argparse.Namespace) -> int:
     dataset = load_dataset(args.dataset)
     refuse_damaged(dataset, is_allowed=args.allow_damaged)
     judge = None if args.judge is None else load_judge(args.judge, settings.url)
+    require_judge(gates, judge)
     has_preference = any(isinstance(gate, PreferenceGate) for gate in gates)
-    if has_preference and judge is None:
-        raise ConfigurationError("a gate on preference needs a judge; give --judge FILE")
     files = [read_answers(path) for path in (args.baseline, args.candidate)]
-    items = [item for item in dataset.items if any(item.id in file.answers for file in files)]
-    if not items:
-        first = next(iter(files[0].answers))
-        raise ConfigurationError(
-            f"no answer has the id of an item of {args.dataset}; its first is "
-            f"{dataset.items[0].id!r:.80}, that of {args.baseline} {first!r:.80}"
-        )
-    check_means(items, judge, args.allow_python)
-    said = [*dataset.problems, *doubts(dataset, items, files)]
+    items = _find_items(dataset, files, args)
+    require_check_tools(items, judge, args.allow_python)
+    warnings = [*dataset.problems, *find_mismatches(dataset, items, files)]
     if judge is not None and not has_preference and not needs_judge(items):
-        said.append("--judge has nothing to do: no item has a rubric, no gate is on preference")
-    for line in [*said[:LINES_SHOWN], *_more(said)]:
+        warnings.append("--judge is unused: no item has a rubric and no gate is on preference")
+    for line in [*warnings[:LINES_SHOWN], *_more(warnings)]:
         print(f"evenkeel: {line}", file=sys.stderr)
     console = make_console(stderr=args.json)
     pairs = _score(items, files, judge, settings, args.dataset, console)
@@ -100,38 +95,49 @@ def run(args: argparse.Namespace) -> int:
         seed=settings.seed,
         concurrency=settings.concurrency,
         cache=CacheMode.SHARED,
-        plan=foresee(gates, len(pairs)),
-        pairs=pairs,
-        judgement=judge_look(
-            StoppingRule.FIXED, Look(1, 1, len(pairs)), gates, pairs, settings.seed
+        plan=plan_gates(gates, len(pairs)),
+        decision=decide(
+            judge_once(gates, pairs, settings.seed),
+            settings.max_unmeasured_ratio,
+            args.allow_inconclusive,
+            judge_quality,
         ),
-        max_unmeasured_ratio=settings.max_unmeasured_ratio,
-        allows_inconclusive=args.allow_inconclusive,
-        judge_quality=judge_quality,
     )
     if args.report is not None:
-        try:
-            args.report.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(
-                f"--report {args.report} cannot be written: {error.strerror}"
-            ) from error
         write_files(outcome, args.report, settings.dashboard_url)
     if args.json:
-        print(json.dumps(to_record(outcome, said), allow_nan=False))
+        print(json.dumps(to_record(outcome, warnings), allow_nan=False))
     else:
         print_outcome(outcome, console)
         if any(isinstance(gate, LatencyGate) for gate in gates):
-            print("latency was taken as recorded: it compares the sides only if they took turns")
-    return outcome.exit_code
+            print("latency is as recorded: the comparison is only fair if the two sides took turns")
+    return outcome.decision.exit_code
 
 
-def to_record(outcome: Outcome, said: Sequence[str]) -> dict[str, Any]:
-    """Return the outcome as JSON, with a short line a gate and slice, and what was said."""
+def _find_items(
+    dataset: Dataset, files: Sequence[AnswerFile], args: argparse.Namespace
+) -> list[Item]:
+    """Return the items that a file answers.
+
+    Raises:
+        ConfigurationError: If there are none.
+    """
+    items = [item for item in dataset.items if any(item.id in file.answers for file in files)]
+    if not items:
+        first = next(iter(files[0].answers))
+        raise ConfigurationError(
+            f"no answer has the id of an item in {args.dataset}; the first item is "
+            f"{dataset.items[0].id!r:.80}, the first answer in {args.baseline} {first!r:.80}"
+        )
+    return items
+
+
+def to_record(outcome: Outcome, warnings: Sequence[str]) -> dict[str, Any]:
+    """Return the outcome as JSON, with a short record per gate and slice, and the warnings."""
     return {
         **outcome.to_record(),
-        "gates": [_gate_record(result, outcome.pairs) for result in outcome.judgement.results],
-        "problems": list(said),
+        "gates": [_gate_record(result, outcome.pairs) for result in outcome.results],
+        "problems": list(warnings),
     }
 
 
@@ -168,13 +174,15 @@ def _moved(gate: Gate, pairs: Sequence[AnsweredPair]) -> tuple[int | None, int |
     return lost, sum(bool(pair.b.is_right) and not pair.a.is_right for pair in scored)
 
 
-def doubts(dataset: Dataset, items: Sequence[Item], files: Sequence[GivenAnswers]) -> list[str]:
-    """Return what does not fit between dataset and answers, a line each."""
+def find_mismatches(
+    dataset: Dataset, items: Sequence[Item], files: Sequence[AnswerFile]
+) -> list[str]:
+    """Return how dataset and answer files do not match, one line each."""
     lines = [line for file in files for line in file.problems]
     if len(items) < len(dataset.items):
         used = {item.id for item in items}
         left = [item.id for item in dataset.items if item.id not in used]
-        lines.append(f"{_items(left)} of {len(dataset.items)} answered in neither file: left out")
+        lines.append(f"{_items(left)} of {len(dataset.items)} answered in neither file: skipped")
     known = {item.id for item in dataset.items}
     for role, file in zip(("baseline", "candidate"), files, strict=True):
         missing = [item.id for item in items if item.id not in file.answers]
@@ -182,7 +190,7 @@ def doubts(dataset: Dataset, items: Sequence[Item], files: Sequence[GivenAnswers
             lines.append(f"{role} {file.name}: {_items(missing)} without an answer: unscored")
         unknown = [name for name in file.answers if name not in known]
         if unknown:
-            lines.append(f"{role} {file.name}: {_items(unknown)} not in the dataset: left out")
+            lines.append(f"{role} {file.name}: {_items(unknown)} not in the dataset: skipped")
     return lines
 
 
@@ -210,13 +218,13 @@ def check_latencies(gates: Sequence[Gate], pairs: Sequence[AnsweredPair]) -> Non
                 "ttft_s, e2e_s and output_tokens" if gate.metric == "tpot" else f"{gate.metric}_s"
             )
             raise CannotMeasureError(
-                f"gate {gate.text}: no item has {needs} above 0 in both files; leave the gate out"
+                f"gate {gate.text}: no item has {needs} above 0 in both files; remove the gate"
             )
 
 
 def _score(
     items: Sequence[Item],
-    files: Sequence[GivenAnswers],
+    files: Sequence[AnswerFile],
     judge: PairJudge | None,
     settings: EvalSettings,
     folder: Path,
@@ -225,13 +233,13 @@ def _score(
     """Return the scored pairs, having asked whatever their scorers need."""
     given = [[file.answers.get(item.id) for item in items] for file in files]
     wanted = [
-        Wanted(item, answer.reply.text, context_of(answer.reply, answer.cost))
+        AnswerToCheck(item, answer.reply.text, context_of(answer.reply, answer.cost))
         for side in given
         for item, answer in zip(items, side, strict=True)
         if answer is not None and answer.reply.text is not None
     ]
     with show_progress(console, "running Python assertions") as report:
-        found: list[Found] = run_python(wanted, folder, report)
+        found: list[CheckResults] = run_python(wanted, folder, report)
     if judge is not None:
         with show_progress(console, "asking the judge about rubrics") as report:
             rubrics = ask_rubrics(wanted, judge, settings, report)
@@ -244,7 +252,7 @@ def _score(
     ]
 
 
-def _answer(item: Item, file: GivenAnswers, found: Iterator[Found]) -> Answer:
+def _answer(item: Item, file: AnswerFile, found: Iterator[CheckResults]) -> Answer:
     given = file.answers.get(item.id)
     if given is None:
         # Not recorded, which is no failed request.
@@ -255,12 +263,12 @@ def _answer(item: Item, file: GivenAnswers, found: Iterator[Found]) -> Answer:
     return Answer(reply, score, given.trace_id, "")
 
 
-def _side(file: GivenAnswers) -> Side:
+def _side(file: AnswerFile) -> Side:
     version = file.content_hash.removeprefix("sha256:")[:12]
     return Side(file.name, "", None, "recorded", version, None, {})
 
 
-def _run_id(dataset: Dataset, files: Sequence[GivenAnswers]) -> str:
+def _run_id(dataset: Dataset, files: Sequence[AnswerFile]) -> str:
     """Return an id that the same files get again."""
     text = "\n".join([dataset.content_hash, *(file.content_hash for file in files)])
     return f"judge-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

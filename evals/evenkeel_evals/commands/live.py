@@ -19,7 +19,7 @@ from evenkeel.settings_flags import read_flags
 from evenkeel.store import DEFAULT_URL, Store
 from evenkeel_evals.ask.journal import Journal
 from evenkeel_evals.ask.settings import NO_STORE, EvalSettings
-from evenkeel_evals.judge.outcome import EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED
+from evenkeel_evals.judge.decision import EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED
 from evenkeel_evals.production.dial_back import Dialled, Dials, to_records
 from evenkeel_evals.production.dial_targets import CollectorLabels, FolderLabels, Labels
 from evenkeel_evals.production.live import NS_PER_S, LiveRun, LiveWindow, evaluate
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """
     config = load_config(args.config)
     if args.act and not config.dial_backs:
-        raise ConfigurationError(f"{args.config} has no [[dial_back]]: --act has nothing to do")
+        raise ConfigurationError(f"{args.config} has no [[dial_back]], so --act has no effect")
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     url = settings.store_address(DEFAULT_URL)
     try:
@@ -110,7 +110,7 @@ class _Watch:
                 if is_once:
                     raise
                 # The window is read again: production goes on without us, and so do we.
-                print(f"evenkeel: {error}; trying again", file=sys.stderr)
+                print(f"evenkeel: {error}; retrying", file=sys.stderr)
                 time.sleep(PAUSE_S)
                 continue
             from_ns = to_ns
@@ -179,7 +179,7 @@ class _Watch:
         when = time.strftime("%H:%M:%S", time.gmtime(window.from_ns / NS_PER_S))
         skipped = "".join(f", {n} skipped: {why}" for why, n in window.skipped.items())
         print(
-            f"{when} UTC: {window.num_drawn} of {window.num_requests} requests drawn, "
+            f"{when} UTC: {window.num_drawn} of {window.num_requests} requests sampled, "
             f"{window.lag_s:.0f} s behind{skipped}",
             flush=True,
         )

@@ -31,7 +31,7 @@ examples:
   evenkeel prompts rollback support
   evenkeel prompts suggest --report build/eval --dataset golden_datasets/support
 
-exit codes: 0 done, 1 the report did not pass, 2 bad usage or configuration, 3 it could not tell
+exit codes: 0 done, 1 the run regressed, 2 bad usage or configuration, 3 the run was inconclusive
 """
 
 
@@ -45,30 +45,36 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         made.set_defaults(run=run)
         return made
 
-    listed = verb("list", "every prompt with its versions and labels", _list)
-    listed.add_argument("--url", help="a vLLM server that counts the tokens of each version")
+    listed = verb("list", "list every prompt with its versions and labels", _list)
+    listed.add_argument("--url", help="vLLM server to count the tokens of each version with")
     listed.add_argument("--json", action="store_true", help="print one JSON object")
-    show = verb("show", "the text and history of a prompt", _show)
+    show = verb("show", "show the text and history of a prompt", _show)
     show.add_argument("prompt", help="name, name@label, name@version or name@draft")
     show.add_argument("--json", action="store_true", help="print one JSON object")
-    diff = verb("diff", "what changed from one version to another; exit 0 either way", _diff)
+    diff = verb("diff", "show what changed between two versions; always exits 0", _diff)
     diff.add_argument("old", help="such as support@production")
     diff.add_argument("new", help="such as support@draft")
-    forward = verb("promote", "let a label mean another version, after a passing run", _promote)
+    forward = verb("promote", "point a label at another version that passed a run", _promote)
     forward.add_argument("prompt", help="name (its draft), name@version or name@label")
     forward.add_argument("--to", choices=LABELS, default=LABELS[0], help="default: %(default)s")
     how = forward.add_mutually_exclusive_group(required=True)
-    how.add_argument("--report", type=Path, metavar="DIR", help="of the run that it passed")
-    how.add_argument("--force", metavar="REASON", help="without a run; the reason is kept")
-    suggest = verb("suggest", "what to change, from the worst slices of a run", _suggest)
-    suggest.add_argument("--report", type=Path, required=True, metavar="DIR", help="of the run")
-    suggest.add_argument("--dataset", type=Path, required=True, metavar="DIR", help="its dataset")
+    how.add_argument("--report", type=Path, metavar="DIR", help="report of the run it passed")
+    how.add_argument(
+        "--force", metavar="REASON", help="promote without a run; the reason is recorded"
+    )
+    suggest = verb("suggest", "suggest what to change, from the worst slices of a run", _suggest)
+    suggest.add_argument(
+        "--report", type=Path, required=True, metavar="DIR", help="report of the run"
+    )
+    suggest.add_argument(
+        "--dataset", type=Path, required=True, metavar="DIR", help="dataset of the run"
+    )
     suggest.add_argument("--limit", type=int, default=3, metavar="N", help="slices (default: 3)")
     suggest.add_argument("--json", action="store_true", help="print one JSON object")
-    back = verb("rollback", "let a label mean what it meant before", _rollback)
+    back = verb("rollback", "point a label back at its previous version", _rollback)
     back.add_argument("prompt", metavar="NAME")
     back.add_argument("--label", choices=LABELS, default=LABELS[0])
-    back.add_argument("--reason", default="", help="kept in the history")
+    back.add_argument("--reason", default="", help="why; recorded in the history")
     for moving in (forward, back):
         moving.add_argument("--by", default="", help="who does it (default: your user name)")
         moving.add_argument(
@@ -175,7 +181,7 @@ def _diff(args: argparse.Namespace) -> int:
         old.system.splitlines(), new.system.splitlines(), old.label, new.label, lineterm=""
     )
     text = "\n".join(lines)
-    print(text or f"{old.label} and {new.label} are the same text")
+    print(text or f"{old.label} and {new.label} have the same text")
     return 0
 
 
@@ -208,10 +214,12 @@ def _written_down(
     """Move a label, with the line in the collector's audit that the operators' API writes."""
     folder, is_named = find_collector_folder(args.data_dir)
     if is_named and not folder.is_dir():
-        raise ConfigurationError(f"{folder} is no collector's folder, for the audit (--data-dir)")
+        raise ConfigurationError(
+            f"{folder} is not a collector's folder, which the audit needs (--data-dir)"
+        )
     if not is_named and not (folder / COLLECTOR_MARKER).is_file():
         print(
-            f"evenkeel: there is no collector's folder {folder} (--data-dir): the prompt's history "
+            f"evenkeel: no collector's folder at {folder} (--data-dir): the prompt's history "
             "has this move, no audit does",
             file=sys.stderr,
         )
@@ -234,7 +242,7 @@ def _suggest(args: argparse.Namespace) -> int:
     dataset = load_dataset(args.dataset)
     baseline, candidate = (read_side(args.report, role) for role in ("baseline", "candidate"))
     if candidate.dataset_hash != dataset.content_hash:
-        raise ConfigurationError(f"{args.report} asked other items than {args.dataset} holds now")
+        raise ConfigurationError(f"{args.report} used other items than {args.dataset} has now")
     pairs = pair_up(dataset.items, baseline, candidate)
     prompts = (baseline.side.system, candidate.side.system)
     suggestions = suggest(pairs, prompts, args.limit)
@@ -246,7 +254,7 @@ def _suggest(args: argparse.Namespace) -> int:
     for suggestion in suggestions:
         print("\n".join(describe(suggestion)))
     if not suggestions:
-        print("no slice has enough wrong answers to say anything")
+        print("no slice has enough wrong answers to suggest anything")
     return 0
 
 
@@ -255,7 +263,7 @@ def _rollback(args: argparse.Namespace) -> int:
     wanted = Reversal(args.prompt, args.label, args.by or user_name(), args.reason)
     now_ns = time.time_ns()
     move = _written_down(args, wanted, lambda: roll_back(registry, wanted, now_ns), now_ns)
-    print(f"{args.prompt}@{args.label} is {move.version} again, was {move.before}")
+    print(f"{args.prompt}@{args.label} is {move.version} again (was {move.before})")
     return 0
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
 
 from rich.console import Console
 
@@ -19,21 +18,21 @@ from evenkeel_evals.ask.answer_cache import AnswerCache
 from evenkeel_evals.ask.answers import ServerTimes
 from evenkeel_evals.ask.pair_judge import load_judge
 from evenkeel_evals.ask.recorded import RecordedRun, open_journal
-from evenkeel_evals.ask.retries import saying_how_to_go_on
 from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.schedule import interleave, spread
 from evenkeel_evals.ask.settings import EvalSettings
 from evenkeel_evals.ask.sides import load_side
 from evenkeel_evals.compare.calibration import read_assumptions
 from evenkeel_evals.compare.comparison import Comparison
-from evenkeel_evals.compare.late_checks import check_means
-from evenkeel_evals.compare.progress import make_console, show_progress, tell
+from evenkeel_evals.compare.late_checks import require_check_tools, require_judge
+from evenkeel_evals.compare.progress import ask_and_judge, make_console
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset, refuse_damaged
-from evenkeel_evals.judge.gates import PreferenceGate, parse_gates, with_errors
+from evenkeel_evals.judge.gates import parse_gates, with_errors
 from evenkeel_evals.judge.latency_split import trace_ids
 from evenkeel_evals.judge.looks import StoppingRule
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import foresee, refuse_hopeless
+from evenkeel_evals.judge.plan import GatePlan, plan_gates, refuse_undecidable
+from evenkeel_evals.judge.slice_verdicts import Judgement
 from evenkeel_evals.production.recorded_traffic import NAME
 from evenkeel_evals.production.traffic_items import load_traffic
 from evenkeel_evals.report import spans as result_spans
@@ -63,28 +62,23 @@ def run(args: argparse.Namespace) -> int:
     )
     items = spread(dataset.items, args.limit)
     judge = None if args.judge is None else load_judge(args.judge, settings.url)
-    check_means(items, judge, args.allow_python)
+    require_check_tools(items, judge, args.allow_python)
+    require_judge(gates, judge)
     # With --json, standard output holds the one object and nothing else.
     console = make_console(stderr=args.json)
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)
-    plan = foresee(gates, len(items), read_assumptions(args.calibration))
-    console.print(f"before the run, what {len(items)} pairs can see:", highlight=False)
-    for line in plan:
-        console.print(f"  {line.describe()}", markup=False, highlight=False)
+    plan = plan_gates(gates, len(items), read_assumptions(args.calibration))
+    _print_plan(plan, len(items), console)
     if not args.allow_inconclusive:
-        refuse_hopeless(plan)
+        refuse_undecidable(plan)
+    is_anytime = StoppingRule(args.mode) is StoppingRule.ANYTIME
     comparison = Comparison(
         settings=settings,
         gates=gates,
         dataset=dataset,
         sides=sides,
-        planned=interleave(
-            items,
-            settings.seed,
-            args.repeats,
-            keeps_clusters=StoppingRule(args.mode) is StoppingRule.ANYTIME,
-        ),
+        planned=interleave(items, settings.seed, args.repeats, keeps_clusters=is_anytime),
         cache=CacheMode(args.cache),
         warmup=settings.concurrency if args.warmup is None else args.warmup,
         plan=plan,
@@ -96,27 +90,27 @@ def run(args: argparse.Namespace) -> int:
         folder=args.dataset,
     )
     comparison.looks()
-    if comparison.num_repeats > 1 and comparison.mode is StoppingRule.ANYTIME:
-        raise ConfigurationError("--mode anytime takes each item once; leave out --repeats")
-    if comparison.judge is None and any(isinstance(gate, PreferenceGate) for gate in gates):
-        raise ConfigurationError("a gate on preference needs a judge; give --judge FILE")
+    if comparison.num_repeats > 1 and is_anytime:
+        raise ConfigurationError("--mode anytime asks each item once; remove --repeats")
     with open_journal(args.report, is_fresh=args.fresh) or nullcontext() as journal:
         recorded = RecordedRun(journal)
-        recorded.check_is_same(comparison.identity())
-        _say_what_is_there(recorded, comparison, console)
-        if not comparison.is_complete(recorded):
-            with (
-                saying_how_to_go_on(args, partial(comparison.describe_answers, recorded)),
-                show_progress(console, f"asking {sides[0].name} and {sides[1].name}") as report,
-            ):
-                asyncio.run(comparison.ask(recorded, report, partial(tell, console)))
-        _read_server_times(comparison, recorded)
-        return _publish(comparison.conclude(recorded), recorded, comparison, args, console)
+        title = f"asking {sides[0].name} and {sides[1].name}"
+        judgement = ask_and_judge(comparison, recorded, title, console, args)
+        _read_server_times(comparison, recorded, judgement)
+        return _publish(
+            comparison.conclude(recorded, judgement), recorded, comparison, args, console
+        )
+
+
+def _print_plan(plan: Sequence[GatePlan], num_pairs: int, console: Console) -> None:
+    console.print(f"what {num_pairs} pairs can detect:", highlight=False)
+    for line in plan:
+        console.print(f"  {line.describe()}", markup=False, highlight=False)
 
 
 def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
     if (args.dataset is None) == (args.traffic is None):
-        raise ConfigurationError("give a dataset's folder, or --traffic FILE_OR_URL")
+        raise ConfigurationError("give either a dataset folder or --traffic FILE_OR_URL")
     if args.dataset is not None:
         return load_dataset(args.dataset)
     kept = None if args.report is None else args.report / NAME
@@ -125,25 +119,12 @@ def _read_items(args: argparse.Namespace, settings: EvalSettings) -> Dataset:
     return load_traffic(args.traffic, args.since, args.limit, settings.seed, kept)
 
 
-def _say_what_is_there(recorded: RecordedRun, comparison: Comparison, console: Console) -> None:
-    if recorded.beginning is None:
-        return
-    if comparison.is_complete(recorded):
-        text = "is complete: nothing is asked again (--fresh starts anew)"
-    else:
-        text = f"goes on: {comparison.describe_answers(recorded)} are there"
-    console.print(f"run {recorded.beginning.run_id} {text}", markup=False, highlight=False)
-
-
-def _read_server_times(comparison: Comparison, recorded: RecordedRun) -> None:
+def _read_server_times(comparison: Comparison, recorded: RecordedRun, judgement: Judgement) -> None:
     url = comparison.settings.store_address("")
     if not url or recorded.server_times is not None:
         return
-    decision = comparison.decision(recorded)
-    if decision is None:
-        return
     assert recorded.beginning is not None
-    wanted = trace_ids(decision.pairs)
+    wanted = trace_ids(judgement.pairs)
     found: dict[str, ServerTimes] = {}
     try:
         beginning = recorded.beginning
@@ -152,7 +133,7 @@ def _read_server_times(comparison: Comparison, recorded: RecordedRun) -> None:
             print(
                 f"evenkeel: {comparison.settings.store_url} has the spans of {len(found)} of "
                 f"{len(wanted)} requests; "
-                "latency is split over those",
+                "latency is split by cause over those only",
                 file=sys.stderr,
             )
     except StoreError as error:
@@ -181,4 +162,4 @@ def _publish(
         print(json.dumps(record, allow_nan=False))
     else:
         print_outcome(outcome, console)
-    return outcome.exit_code
+    return outcome.decision.exit_code

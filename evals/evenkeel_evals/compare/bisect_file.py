@@ -79,7 +79,7 @@ def _apply_all(
         if replace(changed, name="") == replace(side, name=""):
             raise ConfigurationError(f"{path}: change {change.name!r} changes nothing")
         if change.name in {known.name for known in found}:
-            raise ConfigurationError(f"{path}: two changes are called {change.name!r}")
+            raise ConfigurationError(f"{path}: two changes are named {change.name!r}")
         found.append(Change(change.name, changed))
         side = changed
     return found

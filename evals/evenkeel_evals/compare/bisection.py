@@ -90,12 +90,12 @@ def bisect(num_changes: int, compare: Callable[[int, int], tuple[Verdict, str]])
             raise CannotMeasureError(f"{left}; {headline}")
         return verdict is Verdict.REGRESSED
 
-    if not fails(0, num_changes, "cannot tell whether all changes together move the gate"):
+    if not fails(0, num_changes, "cannot tell whether all changes together fail the gate"):
         return Bisection(Ending.UNMOVED, None, steps)
     good, bad = 0, num_changes
     while bad - good > 1:
         middle = (good + bad) // 2
-        left = f"it is one of the changes {good + 1} to {bad}, cannot tell for {middle}"
+        left = f"the change is one of {good + 1} to {bad}; inconclusive at {middle}"
         if fails(0, middle, left):
             bad = middle
         else:

@@ -13,10 +13,10 @@ import numpy as np
 
 from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair, LatencyMetric
-from evenkeel_evals.judge.effects import estimate
 from evenkeel_evals.judge.gates import Gate, name_of
-from evenkeel_evals.judge.judgement import judge
+from evenkeel_evals.judge.measure import estimate
 from evenkeel_evals.judge.plan import Assumptions
+from evenkeel_evals.judge.slice_verdicts import judge
 from evenkeel_evals.stats.binary import proportion
 from evenkeel_evals.stats.verdict import Verdict
 
@@ -92,7 +92,7 @@ def calibrate(
     pool = [pair for run in runs for pair in run]
     scored = [pair for pair in pool if pair.is_measured]
     if not scored:
-        raise CannotMeasureError("no pair has a score on both sides; see the errors of the run")
+        raise CannotMeasureError("no pair has a score on both sides; see the run's errors")
     generator = np.random.default_rng(0)
     shifts: dict[str, list[float]] = {name_of(gate): [] for gate in gates}
     num_false_alarms = 0
@@ -158,5 +158,5 @@ def read_assumptions(path: Path | None) -> Assumptions:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, TypeError) as error:
         raise ConfigurationError(
-            f"{path} is not a calibration; write one with `evenkeel eval calibrate`"
+            f"{path} is not a calibration; create one with `evenkeel eval calibrate`"
         ) from error

@@ -6,10 +6,9 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from evenkeel_evals.ask.answer_cache import AnswerCache, RunCache
 from evenkeel_evals.ask.answers import AnsweredPair, are_identical
@@ -25,7 +24,7 @@ from evenkeel_evals.ask.run import (
     new_run_id,
     repeat_lost,
 )
-from evenkeel_evals.ask.run_checks import CheckMeans, identify_checks, make_checks, open_checks
+from evenkeel_evals.ask.run_checks import CheckTools, identify_checks, make_checks, open_checks
 from evenkeel_evals.ask.schedule import PlannedPair
 from evenkeel_evals.ask.sentinel import find_drift, sentinel_calls_at
 from evenkeel_evals.ask.settings import EvalSettings
@@ -33,31 +32,17 @@ from evenkeel_evals.ask.side_server import serving
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.compare.late_checks import needs_judge
 from evenkeel_evals.dataset.dataset import Dataset
+from evenkeel_evals.judge.decision import decide
 from evenkeel_evals.judge.gates import Gate, LatencyGate, PreferenceGate
-from evenkeel_evals.judge.guard import find_lost, repeats_for
-from evenkeel_evals.judge.judgement import Judgement
 from evenkeel_evals.judge.latency_split import split_latency
-from evenkeel_evals.judge.looks import Look, StoppingRule, is_decided, judge_look, plan_looks
+from evenkeel_evals.judge.looks import StoppingRule, judge_look, plan_looks
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import Foresight
+from evenkeel_evals.judge.plan import GatePlan
 from evenkeel_evals.judge.preferences import JudgeQuality, quality
+from evenkeel_evals.judge.repeated_items import find_lost, repeats_for
+from evenkeel_evals.judge.slice_verdicts import Judgement, Look
 from evenkeel_evals.report.spans import NO_ENDPOINT
 from evenkeel_evals.stats.verdict import Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Where a run came to its end.
-
-    Attributes:
-        look: Which look it was.
-        pairs: What was asked by then.
-        judgement: What it came to.
-    """
-
-    look: Look
-    pairs: Sequence[AnsweredPair]
-    judgement: Judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +73,13 @@ class Comparison:
     planned: Sequence[PlannedPair]
     cache: CacheMode
     warmup: int
-    plan: Sequence[Foresight]
+    plan: Sequence[GatePlan]
     allows_inconclusive: bool
     judge: PairJudge | None = None
     mode: StoppingRule = StoppingRule.FIXED
     guards: bool = False
     answer_cache: AnswerCache | None = None
     folder: Path | None = None
-    _judgements: WeakKeyDictionary[RecordedRun, dict[int, Judgement]] = field(
-        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
-    )
 
     @property
     def num_repeats(self) -> int:
@@ -144,30 +126,27 @@ class Comparison:
         """Return when the run may come to its verdict."""
         return plan_looks(self.mode, self.gates, len(self.planned))
 
-    def decision(self, recorded: RecordedRun) -> Decision | None:
-        """Return where the run comes to its end with what is recorded; None if it has to go on."""
+    def judge_if_complete(self, recorded: RecordedRun) -> Judgement | None:
+        """Judge a run for which nothing is left to ask; None if there is."""
         for look in self.looks():
-            planned = self.planned[: look.num_pairs]
-            pairs = recorded.pairs(planned, is_judged=self.pair_judge is not None)
-            if len(pairs) < len(planned) or self._unjudged(recorded, planned):
-                return None
-            if open_checks(recorded, planned):
-                return None
-            trust = self._judge_quality(recorded, pairs)
-            pairs = pairs if trust is None else trust.kept(pairs)
-            known = self._judgements.setdefault(recorded, {})
-            judgement = known.get(look.number)
+            judgement = self._judge_look(recorded, look)
             if judgement is None:
-                # All that it rests on is there and stays as it is.
-                judgement = judge_look(self.mode, look, self.gates, pairs, self.settings.seed)
-                known[look.number] = judgement
-            if look.is_last or is_decided(judgement):
-                return Decision(look, pairs, judgement)
+                return None
+            if look.is_last or judgement.is_conclusive:
+                return None if self._suspects(recorded, judgement) else judgement
         return None
 
-    def is_complete(self, recorded: RecordedRun) -> bool:
-        """Return whether nothing is left to ask."""
-        return self.decision(recorded) is not None and not self._suspects(recorded)
+    def _judge_look(self, recorded: RecordedRun, look: Look) -> Judgement | None:
+        """Judge what was asked by a look; None if an answer, a verdict or a check is missing."""
+        planned = self.planned[: look.num_pairs]
+        pairs = recorded.pairs(planned, is_judged=self.pair_judge is not None)
+        if len(pairs) < len(planned) or self._unjudged(recorded, planned):
+            return None
+        if open_checks(recorded, planned):
+            return None
+        trust = self._judge_quality(recorded, pairs)
+        pairs = pairs if trust is None else trust.apply(pairs)
+        return judge_look(self.mode, look, self.gates, pairs, self.settings.seed)
 
     def describe_answers(self, recorded: RecordedRun) -> str | None:
         """Return what is there, such as "3 of 8 answers"; None before the run has begun."""
@@ -178,13 +157,12 @@ class Comparison:
     def _num_repeats(self) -> int:
         return repeats_for(len(self.planned))
 
-    def _suspects(self, recorded: RecordedRun) -> list[AnsweredPair]:
+    def _suspects(self, recorded: RecordedRun, judgement: Judgement) -> list[AnsweredPair]:
         """Return the lost pairs that have to be asked again; none if the run failed already."""
-        decision = self.decision(recorded) if self.guards else None
-        if decision is None or decision.judgement.verdict is Verdict.REGRESSED:
+        if not self.guards or judgement.verdict is Verdict.REGRESSED:
             return []
         # What is judged late would have to be judged anew for every repeat.
-        lost = [pair for pair in find_lost(decision.pairs) if not pair.item.scorer.checks]
+        lost = [pair for pair in find_lost(judgement.pairs) if not pair.item.scorer.checks]
         wanted = self._num_repeats()
         return [p for p in lost if recorded.repeats(p.index).is_open(wanted)]
 
@@ -193,8 +171,8 @@ class Comparison:
         recorded: RecordedRun,
         report: Progress,
         tell: Callable[[str], None] = lambda line: None,
-    ) -> None:
-        """Ask what has no answer yet; sides that the run serves itself run meanwhile.
+    ) -> Judgement:
+        """Ask what has no answer yet and judge it; sides that the run serves itself run meanwhile.
 
         Args:
             recorded: What is there already; takes the answers.
@@ -208,7 +186,7 @@ class Comparison:
         endpoint = self.settings.otlp_endpoint.get_secret_value()
         spans_to = None if endpoint == NO_ENDPOINT else endpoint
         with serving(self.sides, spans_to, tell) as sides:
-            await self._ask(recorded, (sides[0], sides[1]), report, tell)
+            return await self._ask(recorded, (sides[0], sides[1]), report, tell)
 
     async def _ask(
         self,
@@ -216,7 +194,7 @@ class Comparison:
         sides: tuple[Side, Side],
         report: Progress,
         tell: Callable[[str], None],
-    ) -> None:
+    ) -> Judgement:
         settings, beginning = self.settings, recorded.beginning
         key = settings.api_key.get_secret_value() if settings.api_key else None
         async with self._client(key, tell) as client:
@@ -246,18 +224,22 @@ class Comparison:
             if recorded.is_warm:
                 for url in {side.url for side in known}:
                     await client.connect(url)
+            judgement = None
             for look in self.looks():
                 planned = self.planned[: look.num_pairs]
                 if len(recorded.pairs(planned)) < len(planned):
                     await ask_all(client, known, planned, options, recorded, report)
                 # Afterwards, not meanwhile: the judge's load must not be measured along.
-                await make_checks(recorded, planned, self._check_means(tell))
+                await make_checks(recorded, planned, self._check_tools(tell))
                 await self._ask_judge(recorded, planned, tell)
-                if not look.is_last and self.decision(recorded) is not None:
+                judgement = self._judge_look(recorded, look)
+                if judgement is not None and judgement.is_conclusive:
                     break
-            suspects = self._suspects(recorded)
+            assert judgement is not None
+            suspects = self._suspects(recorded, judgement)
             if suspects:
                 await repeat_lost(client, known, suspects, self._num_repeats(), options, recorded)
+            return judgement
 
     def _run_cache(
         self, sides: Mapping[str, Side], engines: Mapping[str, str | None]
@@ -278,9 +260,9 @@ class Comparison:
             secret = self.settings.api_key
         return self._client(secret.get_secret_value() if secret else None, tell)
 
-    def _check_means(self, tell: Callable[[str], None]) -> CheckMeans:
+    def _check_tools(self, tell: Callable[[str], None]) -> CheckTools:
         concurrency = self.settings.concurrency
-        return CheckMeans(self.folder, self.judge, concurrency, lambda: self._judge_client(tell))
+        return CheckTools(self.folder, self.judge, concurrency, lambda: self._judge_client(tell))
 
     async def _ask_judge(
         self,
@@ -318,13 +300,22 @@ class Comparison:
             if not recorded.has_verdict(pair.index, order)
         ]
 
-    def conclude(self, recorded: RecordedRun) -> Outcome:
+    def conclude(self, recorded: RecordedRun, judgement: Judgement) -> Outcome:
         """Return what the recorded answers come to; the same answers, the same outcome."""
         beginning = recorded.beginning
         assert beginning is not None
-        decision = self.decision(recorded)
-        assert decision is not None
-        pairs = decision.pairs
+        pairs = judgement.pairs
+        decision = decide(
+            judgement,
+            self.settings.max_unmeasured_ratio,
+            self.allows_inconclusive,
+            self._judge_quality(recorded, pairs),
+            [
+                pair.item.id
+                for pair in pairs
+                if recorded.repeats(pair.index).is_broken(self._num_repeats())
+            ],
+        )
         return Outcome(
             run_id=beginning.run_id,
             start_ns=beginning.start_ns,
@@ -338,27 +329,17 @@ class Comparison:
             concurrency=self.settings.concurrency,
             cache=self.cache,
             plan=self.plan,
-            pairs=pairs,
-            judgement=decision.judgement,
+            decision=decision,
             mode=self.mode,
-            look=decision.look,
-            broken_items=[
-                pair.item.id
-                for pair in pairs
-                if recorded.repeats(pair.index).is_broken(self._num_repeats())
-            ],
             splits=[
                 found
                 for gate in self.gates
                 if (found := split_latency(gate, pairs, recorded.server_times or {})) is not None
             ],
-            max_unmeasured_ratio=self.settings.max_unmeasured_ratio,
-            allows_inconclusive=self.allows_inconclusive,
             engines=beginning.engines,
             num_interruptions=recorded.num_interruptions,
             num_asked_again=recorded.num_asked_again,
             drift=find_drift(recorded.sentinel_answers),
-            judge_quality=self._judge_quality(recorded, pairs),
         )
 
     def _judge_quality(

@@ -10,22 +10,23 @@ from pathlib import Path
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair, are_identical, merge
 from evenkeel_evals.ask.client import ChatClient
+from evenkeel_evals.ask.judge_reply import NOTHING_SAID, JudgeReply
 from evenkeel_evals.ask.pair_judge import ORDERS, PairJudge
 from evenkeel_evals.ask.python_checks import PythonChecks
 from evenkeel_evals.ask.rubric_judge import RubricQuestion, ask_all
 from evenkeel_evals.ask.settings import EvalSettings
-from evenkeel_evals.ask.spoken_verdict import NOTHING_SAID, Spoken
 from evenkeel_evals.dataset.dataset import Item
+from evenkeel_evals.judge.gates import Gate, PreferenceGate
 from evenkeel_evals.judge.preferences import JudgeQuality, quality
 from evenkeel_evals.scorers.base import Context, LateCheck, Score
 from evenkeel_evals.scorers.late import PYTHON, RUBRIC
 
 Progress = Callable[[int, int], None]
-Found = Mapping[LateCheck, Score]
+CheckResults = Mapping[LateCheck, Score]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AnswerToCheck:
     """One answer of which something has to be found out.
 
     Attributes:
@@ -49,26 +50,38 @@ def refuse_late_checks(items: Sequence[Item]) -> None:
         if item.scorer.checks:
             raise ConfigurationError(
                 f"item {item.id!r:.80} is judged by {item.scorer.checks[0].kind}: only `eval run` "
-                "and `eval judge` can do that"
+                "and `eval judge` support that"
             )
 
 
-def check_means(items: Sequence[Item], judge: PairJudge | None, allows_python: bool) -> None:
+def require_check_tools(
+    items: Sequence[Item], judge: PairJudge | None, allows_python: bool
+) -> None:
     """Make sure that every item can be scored.
 
     Raises:
         ConfigurationError: If rubrics have no judge, or Python functions are not allowed.
     """
-    for kind, has_means, wanted in (
-        (PYTHON, allows_python, "run code of the dataset; read it, then give --allow-python"),
-        (RUBRIC, judge is not None, "need a model that judges; give --judge FILE"),
+    for kind, is_allowed, wanted in (
+        (PYTHON, allows_python, "run code from the dataset; review it, then pass --allow-python"),
+        (RUBRIC, judge is not None, "need a judge model; pass --judge FILE"),
     ):
         found = [item for item in items if any(c.kind == kind for c in item.scorer.checks)]
-        if found and not has_means:
+        if found and not is_allowed:
             others = f" and {len(found) - 1} more" if len(found) > 1 else ""
             raise ConfigurationError(
                 f"item {found[0].id!r:.80}{others}: {kind} assertions {wanted}"
             )
+
+
+def require_judge(gates: Sequence[Gate], judge: PairJudge | None) -> None:
+    """Make sure that a gate on preference has a judge.
+
+    Raises:
+        ConfigurationError: If there is such a gate and no judge.
+    """
+    if judge is None and any(isinstance(gate, PreferenceGate) for gate in gates):
+        raise ConfigurationError("a gate on preference needs a judge; pass --judge FILE")
 
 
 def needs_judge(items: Sequence[Item]) -> bool:
@@ -76,13 +89,15 @@ def needs_judge(items: Sequence[Item]) -> bool:
     return any(check.kind == RUBRIC for item in items for check in item.scorer.checks)
 
 
-def run_python(wanted: Sequence[Wanted], folder: Path, progress: Progress) -> list[Found]:
+def run_python(
+    wanted: Sequence[AnswerToCheck], folder: Path, progress: Progress
+) -> list[CheckResults]:
     """Return what the Python functions of each answer's item say, in the order of the answers.
 
     Raises:
         ConfigurationError: If a function's file is not in the dataset's folder.
     """
-    found: list[Found] = []
+    found: list[CheckResults] = []
     with PythonChecks(folder) as checks:
         for check in {c for w in wanted for c in w.item.scorer.checks if c.kind == PYTHON}:
             checks.find(check)
@@ -95,8 +110,8 @@ def run_python(wanted: Sequence[Wanted], folder: Path, progress: Progress) -> li
 
 
 def ask_rubrics(
-    wanted: Sequence[Wanted], judge: PairJudge, settings: EvalSettings, progress: Progress
-) -> list[Found]:
+    wanted: Sequence[AnswerToCheck], judge: PairJudge, settings: EvalSettings, progress: Progress
+) -> list[CheckResults]:
     """Return what the judge says of each answer, in their order; the same text is asked once.
 
     Raises:
@@ -137,7 +152,7 @@ def ask_preferences(
         CannotMeasureError: If the judge's server does not answer.
         ConfigurationError: If it does not have the model.
     """
-    spoken: dict[tuple[int, str], Spoken] = {}
+    spoken: dict[tuple[int, str], JudgeReply] = {}
     open_ = [
         (pair, order)
         for pair in pairs
@@ -169,7 +184,7 @@ def ask_preferences(
         for pair, both in zip(pairs, verdicts, strict=True)
     ]
     found = quality(pairs, verdicts, unreadable)
-    return found.kept(preferred), found
+    return found.apply(preferred), found
 
 
 def _client(judge: PairJudge, settings: EvalSettings) -> ChatClient:

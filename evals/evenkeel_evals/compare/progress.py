@@ -1,14 +1,21 @@
-"""A bar on a terminal, a few plain lines elsewhere."""
+"""Progress of a run: a bar on a terminal, a few plain lines elsewhere."""
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from evenkeel_evals.ask.recorded import RecordedRun
+from evenkeel_evals.ask.retries import saying_how_to_go_on
 from evenkeel_evals.ask.run import Progress as ReportProgress
+from evenkeel_evals.compare.comparison import Comparison
+from evenkeel_evals.judge.slice_verdicts import Judgement
 
 LINES_OF_PROGRESS = 4
 # Columns where nobody says how wide the screen is; a table must not be cut in a CI log.
@@ -21,11 +28,6 @@ def make_console(*, stderr: bool) -> Console:
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     return console
-
-
-def tell(console: Console, line: str) -> None:
-    """Show a line as it is: above the bar, while there is one."""
-    console.print(line, markup=False, highlight=False)
 
 
 @contextmanager
@@ -44,3 +46,38 @@ def show_progress(console: Console, title: str) -> Iterator[ReportProgress]:
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def ask_and_judge(
+    comparison: Comparison,
+    recorded: RecordedRun,
+    title: str,
+    console: Console,
+    args: argparse.Namespace,
+) -> Judgement:
+    """Ask what is missing and return the judgement; an interruption says how to resume.
+
+    Raises:
+        ConfigurationError: If the records are of another run, or a server lacks the model.
+        CannotMeasureError: If a server does not answer for too long.
+    """
+    recorded.check_is_same(comparison.identity())
+    judgement = comparison.judge_if_complete(recorded)
+    if recorded.beginning is not None:
+        there = comparison.describe_answers(recorded)
+        state = "is complete, so nothing is asked again (--fresh starts over)"
+        if judgement is None:
+            state = f"resumes with {there}"
+        _print(console, f"run {recorded.beginning.run_id} {state}")
+    if judgement is not None:
+        return judgement
+    with (
+        saying_how_to_go_on(args, partial(comparison.describe_answers, recorded)),
+        show_progress(console, title) as report,
+    ):
+        return asyncio.run(comparison.ask(recorded, report, partial(_print, console)))
+
+
+def _print(console: Console, line: str) -> None:
+    """Show a line as it is: above the bar, while there is one."""
+    console.print(line, markup=False, highlight=False)

@@ -116,7 +116,7 @@ def load_dataset(folder: Path) -> Dataset:
     difference = None if lock is None else compare(lock, hash_items(content))
     if lock is not None and difference is not None and not difference.is_empty:
         problems.append(
-            f"{items_path.name}: not what version {lock.version} locked; {difference.describe()}"
+            f"{items_path.name}: differs from the lock of {lock.version}; {difference.describe()}"
         )
     if not items:
         first = f"; first problem: {problems[0]}" if problems else ""
@@ -134,7 +134,7 @@ def refuse_damaged(dataset: Dataset, *, is_allowed: bool) -> None:
         more = len(dataset.problems) - 1
         others = f" (and {more} more problem{'s' if more > 1 else ''})" if more else ""
         raise ConfigurationError(
-            f"{dataset.problems[0]}{others}; --allow-damaged takes what is good, "
+            f"{dataset.problems[0]}{others}; --allow-damaged uses the good items, "
             "`evenkeel eval lock` makes a changed dataset a new version"
         )
 
@@ -195,7 +195,7 @@ def check_row(row: Mapping[str, Any]) -> None:
     try:
         _read_item(json.dumps(row, ensure_ascii=False).encode())
     except UnicodeEncodeError as error:
-        raise ConfigurationError("a text of it has half a character") from error
+        raise ConfigurationError("a text in it contains half of a surrogate pair") from error
     except ValidationError as error:
         raise ConfigurationError(_first_problem(error)) from error
 

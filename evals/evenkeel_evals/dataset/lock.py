@@ -86,7 +86,7 @@ def read_lock(items_path: Path) -> Lock | None:
         return Lock(str(record["version"]), dict(record["items"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"{path} is not a lock; make it anew: evenkeel eval lock"
+            f"{path} is not a lock; recreate it: evenkeel eval lock"
         ) from error
 
 

@@ -96,7 +96,7 @@ def name_of(gate: Gate) -> str:
 def _parse(text: str) -> Gate:
     match = _GATE.match(text)
     if match is None:
-        raise ConfigurationError(f"gate {text!r} cannot be read; expected one such as {EXAMPLE}")
+        raise ConfigurationError(f"gate {text!r} is not a gate; expected one such as {EXAMPLE}")
     name, relation, sign, digits, percent = match.groups()
     if not percent:
         raise ConfigurationError(
@@ -107,7 +107,7 @@ def _parse(text: str) -> Gate:
     if name in ("accuracy", "preference"):
         _check_direction(text, relation, (">=", "≥"), limit <= 0)
         if limit <= -1:
-            raise ConfigurationError(f"gate {text!r}: a loss of {digits}% can never be exceeded")
+            raise ConfigurationError(f"gate {text!r}: a loss of {digits}% cannot be exceeded")
         kind = AccuracyGate if name == "accuracy" else PreferenceGate
         return kind(compact, 0.0 - limit)
     if name == "errors":
@@ -137,6 +137,6 @@ def _check_direction(text: str, relation: str, expected: tuple[str, str], is_los
         raise ConfigurationError(f"gate {text!r}: expected {expected[0]} instead of {relation}")
     if not is_loss:
         raise ConfigurationError(
-            f"gate {text!r} demands an improvement; a gate says how much worse is tolerated, "
+            f"gate {text!r} demands an improvement; a gate is the largest loss allowed, "
             f"such as {EXAMPLE}"
         )

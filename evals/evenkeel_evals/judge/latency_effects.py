@@ -219,5 +219,5 @@ def _too_few(found: Latencies, needed: str) -> Effect:
         num_pairs=len(found),
         baseline=float(np.median(found.a)) if len(found) else None,
         candidate=float(np.median(found.b)) if len(found) else None,
-        note=f"{len(found)} of at least {needed}",
+        note=f"{len(found)} of the {needed} needed",
     )

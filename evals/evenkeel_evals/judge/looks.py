@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.effects import measure, worth_of
 from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, LatencyGate
-from evenkeel_evals.judge.judgement import Judgement, judge
+from evenkeel_evals.judge.measure import measure, value_of
 from evenkeel_evals.judge.repeated_items import has_repeats, measure_items
+from evenkeel_evals.judge.slice_verdicts import Judgement, Look, judge
 from evenkeel_evals.stats.betting import anytime_p
 from evenkeel_evals.stats.spending import repeated_p
-from evenkeel_evals.stats.verdict import Verdict
 
 NUM_SEQUENTIAL = 5
 # Looks cost only computing time here; more would hardly stop earlier.
@@ -36,26 +35,6 @@ class StoppingRule(StrEnum):
     ANYTIME = "anytime"
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One point at which the data are judged.
-
-    Attributes:
-        number: From 1.
-        num_looks: Looks in all.
-        num_pairs: Pairs that are asked by then.
-    """
-
-    number: int
-    num_looks: int
-    num_pairs: int
-
-    @property
-    def is_last(self) -> bool:
-        """Return whether nothing is asked after it."""
-        return self.number == self.num_looks
-
-
 def plan_looks(mode: StoppingRule, gates: Sequence[Gate], num_pairs: int) -> list[Look]:
     """Return the looks of a run.
 
@@ -69,7 +48,7 @@ def plan_looks(mode: StoppingRule, gates: Sequence[Gate], num_pairs: int) -> lis
         for gate in gates:
             if isinstance(gate, LatencyGate) and gate.quantile is not None:
                 raise ConfigurationError(
-                    f"gate {gate.text} cannot be judged at any time; take shift_{gate.metric}, or "
+                    f"gate {gate.text} cannot be judged at any time; use shift_{gate.metric}, or "
                     "--mode sequential"
                 )
         count = min(NUM_ANYTIME, max(1, num_pairs // PAIRS_BETWEEN))
@@ -77,19 +56,24 @@ def plan_looks(mode: StoppingRule, gates: Sequence[Gate], num_pairs: int) -> lis
     return [Look(k + 1, count, end) for k, end in enumerate(ends)]
 
 
+def judge_once(gates: Sequence[Gate], pairs: Sequence[AnsweredPair], seed: int) -> Judgement:
+    """Judge pairs that are all there; repeats of an item count once, with their mean."""
+    return judge(gates, pairs, seed, measure_items if has_repeats(pairs) else measure)
+
+
 def judge_look(
     mode: StoppingRule, look: Look, gates: Sequence[Gate], pairs: Sequence[AnsweredPair], seed: int
 ) -> Judgement:
     """Judge what is there at a look, at the level that the mode leaves for it."""
     if mode is StoppingRule.ANYTIME:
-        return judge(gates, pairs, seed, _measure_anytime)
-    # Decided once for all slices: a slice of few pairs may have no repeat in it by chance.
-    measure_once = measure_items if has_repeats(pairs) else measure
+        return replace(judge(gates, pairs, seed, _measure_anytime), look=look)
     if look.num_looks == 1:
-        return judge(gates, pairs, seed, measure_once)
+        return replace(judge_once(gates, pairs, seed), look=look)
+    # Decided once for all slices: a slice of few pairs may have no repeat in it by chance.
+    measure_all = measure_items if has_repeats(pairs) else measure
 
     def measure_look(gate: Gate, members: Sequence[AnsweredPair], seed: int) -> Effect:
-        effect = measure_once(gate, members, seed)
+        effect = measure_all(gate, members, seed)
 
         def at_look(p: float | None) -> float | None:
             return None if p is None else repeated_p(p, look.number, look.num_looks)
@@ -101,12 +85,7 @@ def judge_look(
             p_beyond=at_look(effect.p_beyond),
         )
 
-    return judge(gates, pairs, seed, measure_look)
-
-
-def is_decided(judgement: Judgement) -> bool:
-    """Return whether asking more cannot be worth it: a regression, or every gate passed."""
-    return judgement.verdict is not Verdict.INCONCLUSIVE
+    return replace(judge(gates, pairs, seed, measure_look), look=look)
 
 
 def _measure_anytime(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
@@ -118,8 +97,8 @@ def _measure_anytime(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Ef
     if effect.estimate is None or effect.p_worse is None:
         return effect
     if isinstance(gate, AccuracyGate | ErrorGate):
-        worth, sign = worth_of(gate), -1.0 if isinstance(gate, ErrorGate) else 1.0
-        both = [(pair, worth(pair)) for pair in pairs]
+        value, sign = value_of(gate), -1.0 if isinstance(gate, ErrorGate) else 1.0
+        both = [(pair, value(pair)) for pair in pairs]
         gains = _by_cluster([(p, sign * (w[1] - w[0])) for p, w in both if w is not None])
         return replace(
             effect,

@@ -1,8 +1,7 @@
-"""All that a run comes to, for the table, the JSON, the report and the spans."""
+"""A finished run, for the table, the JSON, the reports and the spans."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,17 +13,11 @@ from evenkeel_evals.ask.run import CacheMode
 from evenkeel_evals.ask.sentinel import Drift
 from evenkeel_evals.ask.sides import Side
 from evenkeel_evals.dataset.dataset import Dataset
-from evenkeel_evals.judge.gates import ErrorGate
-from evenkeel_evals.judge.judgement import OVERALL, GateResult, Judgement
+from evenkeel_evals.judge.decision import Decision
 from evenkeel_evals.judge.latency_split import LatencySplit
-from evenkeel_evals.judge.looks import Look, StoppingRule
-from evenkeel_evals.judge.plan import Foresight
-from evenkeel_evals.judge.preferences import JudgeQuality
-from evenkeel_evals.stats.verdict import Verdict
-
-EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED = 0, 1, 3
-# Slices that the headline names.
-SLICES_NAMED = 3
+from evenkeel_evals.judge.looks import StoppingRule
+from evenkeel_evals.judge.plan import GatePlan
+from evenkeel_evals.judge.slice_verdicts import GateResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +34,11 @@ class Outcome:
         concurrency: Pairs in flight.
         cache: State of the prefix cache.
         plan: What the run was expected to see.
-        pairs: Every pair, measured or not.
-        judgement: Verdict of each gate.
-        max_unmeasured_ratio: Share of pairs that may lack a score.
-        allows_inconclusive: Whether "cannot tell" counts as good.
+        decision: What it decided.
         engines: Version of each side's server, by "A" and "B", where it says one.
         num_interruptions: How often the run was cut off and went on.
         num_asked_again: Calls that were in flight at an interruption, and were asked again.
-        judge_quality: How far the judge can be trusted; None without one.
         mode: When the run could come to its verdict.
-        look: When it did; None for a run that looks once.
-        broken_items: Items that always pass on the baseline and always fail on the candidate.
         drift: What the drift sentinel saw; None in a short run.
         splits: What each latency change is made of, where the server's spans were read.
     """
@@ -64,20 +51,24 @@ class Outcome:
     seed: int
     concurrency: int
     cache: CacheMode
-    plan: Sequence[Foresight]
-    pairs: Sequence[AnsweredPair]
-    judgement: Judgement
-    max_unmeasured_ratio: float
-    allows_inconclusive: bool
+    plan: Sequence[GatePlan]
+    decision: Decision
     engines: Mapping[str, str | None] = field(default_factory=dict)
     num_interruptions: int = 0
     num_asked_again: int = 0
-    judge_quality: JudgeQuality | None = None
     mode: StoppingRule = StoppingRule.FIXED
-    look: Look | None = None
     splits: Sequence[LatencySplit] = ()
-    broken_items: Sequence[str] = ()
     drift: Drift | None = None
+
+    @property
+    def pairs(self) -> Sequence[AnsweredPair]:
+        """Return every pair, measured or not."""
+        return self.decision.judgement.pairs
+
+    @property
+    def results(self) -> Sequence[GateResult]:
+        """Return the verdict of each gate on each slice."""
+        return self.decision.judgement.results
 
     @property
     def num_cached(self) -> int:
@@ -89,99 +80,17 @@ class Outcome:
         """Return the dataset as `name@version`."""
         return f"{self.dataset.name}@{self.dataset.version}"
 
-    @property
-    def num_unmeasured(self) -> int:
-        """Return the pairs that lack a score on a side."""
-        return sum(not pair.is_measured for pair in self.pairs)
-
-    @property
-    def is_measured(self) -> bool:
-        """Return whether enough pairs have a score on both sides, and the judge can be trusted."""
-        return self._unmeasured() is None
-
-    @property
-    def is_regressed(self) -> bool:
-        """Return whether a gate regressed, or the guard found an item broken."""
-        return self.judgement.verdict is Verdict.REGRESSED or bool(self.broken_items)
-
-    @property
-    def exit_code(self) -> int:
-        """Return 1 for a regression, 3 where the run cannot tell, else 0."""
-        if self.is_regressed:
-            return EXIT_REGRESSED
-        if not self.is_measured:
-            return EXIT_UNMEASURED
-        if self.judgement.has_too_many_errors:
-            # Whatever is allowed: requests that fail are no matter of too few pairs.
-            return EXIT_UNMEASURED
-        if self.judgement.verdict is Verdict.INCONCLUSIVE and not self.allows_inconclusive:
-            return EXIT_UNMEASURED
-        return EXIT_GOOD
-
-    def _unmeasured(self) -> str | None:
-        """Return why the run measured too little for any verdict but a regression, or None."""
-        if self.num_unmeasured > self.max_unmeasured_ratio * len(self.pairs):
-            return (
-                f"{self.num_unmeasured} of {len(self.pairs)} pairs have no "
-                f"score on both sides ({_commonest_error(self.pairs)})"
-            )
-        return None if self.judge_quality is None else self.judge_quality.problem()
-
-    @property
-    def headline(self) -> str:
-        """Return the verdict in one sentence."""
-        if self.look is None or self.look.is_last:
-            return self._headline()
-        planned = f"look {self.look.number} of {self.look.num_looks}"
-        return f"{self._headline()} [stopped at {planned}, after {len(self.pairs)} pairs]"
-
-    def _headline(self) -> str:
-        if self.judgement.regressed:
-            places = ", ".join(f"{r.gate.text} on {r.slice_name}" for r in self.judgement.regressed)
-            return f"regressed: {places}"
-        if self.broken_items:
-            return (
-                "regressed: always right before, always wrong now: "
-                f"{', '.join(self.broken_items[:5])}"
-            )
-        if (problem := self._unmeasured()) is not None:
-            return f"could not measure: {problem}"
-        return f"{self._judged()}{self._lost_slices()}"
-
-    def _judged(self) -> str:
-        verdict = self.judgement.verdict
-        overall = [r for r in self.judgement.results if r.slice_name == OVERALL]
-        named = ", ".join(r.gate.text for r in overall if r.verdict is verdict)
-        if self.judgement.has_too_many_errors:
-            failed = next(r for r in overall if isinstance(r.gate, ErrorGate))
-            return (
-                f"inconclusive: {failed.effect.note}, more than {failed.gate.text} tolerates; "
-                "too few for a regression to be shown"
-            )
-        if verdict is Verdict.INCONCLUSIVE:
-            return f"inconclusive: no regression shown, but these pairs cannot clear {named}"
-        return f"worse, within what is tolerated: {named}" if verdict is Verdict.WORSE else verdict
-
-    def _lost_slices(self) -> str:
-        lost = self.judgement.lost_slices
-        if not lost:
-            return ""
-        shown = ", ".join(f"{r.metric} on {r.slice_name}" for r in lost[:SLICES_NAMED])
-        more = f" and {len(lost) - SLICES_NAMED} more" if len(lost) > SLICES_NAMED else ""
-        return f" (slices that lost, taken by themselves: {shown}{more})"
-
     def to_record(self) -> dict[str, Any]:
         """Return the run as one JSON object, without prompts and answers."""
+        decision = self.decision
+        look = decision.judgement.look
+        quality = decision.judge_quality
         return {
             "run_id": self.run_id,
-            "verdict": Verdict.REGRESSED.value
-            if self.is_regressed
-            else self.judgement.verdict.value
-            if self.is_measured
-            else "could not measure",
-            "broken_items": list(self.broken_items),
-            "headline": self.headline,
-            "exit_code": self.exit_code,
+            "verdict": decision.verdict,
+            "broken_items": list(decision.broken_items),
+            "headline": decision.headline,
+            "exit_code": decision.exit_code,
             "seconds": self.seconds,
             "dataset": {
                 "name": self.dataset.name,
@@ -190,7 +99,7 @@ class Outcome:
                 "problems": list(self.dataset.problems),
             },
             "num_pairs": len(self.pairs),
-            "num_unmeasured": self.num_unmeasured,
+            "num_unmeasured": sum(not pair.is_measured for pair in self.pairs),
             "num_interruptions": self.num_interruptions,
             "num_asked_again": self.num_asked_again,
             "num_items": len({pair.item.id for pair in self.pairs}),
@@ -200,14 +109,14 @@ class Outcome:
             "concurrency": self.concurrency,
             "cache": self.cache.value,
             "mode": self.mode.value,
-            "look": None if self.look is None else self.look.number,
-            "num_looks": None if self.look is None else self.look.num_looks,
+            "look": None if look is None else look.number,
+            "num_looks": None if look is None else look.num_looks,
             "baseline": self._side_record("A"),
             "candidate": self._side_record("B"),
             "plan": [line.to_record() for line in self.plan],
             "latency_splits": [split.to_record() for split in self.splits],
-            "judge": None if self.judge_quality is None else self.judge_quality.to_record(),
-            "results": [_result_record(result) for result in self.judgement.results],
+            "judge": None if quality is None else quality.to_record(),
+            "results": [result.to_record() for result in self.results],
         }
 
     def answers_of(self, letter: str) -> list[Answer]:
@@ -238,34 +147,3 @@ def _percentiles(answers: Sequence[Answer], metric: LatencyMetric) -> dict[str, 
         name: float(np.quantile(values, q)) if values else None
         for name, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
     }
-
-
-def _result_record(result: GateResult) -> dict[str, Any]:
-    effect = result.effect
-    record = {
-        "gate": result.gate.text,
-        "metric": result.metric,
-        "slice": result.slice_name,
-        "verdict": result.verdict.value,
-        "num_pairs": effect.num_pairs,
-        "baseline": effect.baseline,
-        "candidate": effect.candidate,
-        "estimate": effect.estimate,
-        "lower": effect.lower,
-        "upper": effect.upper,
-        "p_worse": effect.p_worse,
-        "p_better": effect.p_better,
-        "p_beyond_margin": effect.p_beyond,
-        "note": effect.note,
-    }
-    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in record.items()}
-
-
-def _commonest_error(pairs: Sequence[AnsweredPair]) -> str:
-    reasons = [
-        answer.score.reason or "no reason"
-        for pair in pairs
-        for answer in (pair.a, pair.b)
-        if answer.is_right is None
-    ]
-    return max(set(reasons), key=reasons.count) if reasons else "no reason"

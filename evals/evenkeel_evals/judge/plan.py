@@ -60,7 +60,7 @@ class Assumptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Foresight:
+class GatePlan:
     """What one gate can be expected to see with the pairs at hand.
 
     Attributes:
@@ -97,9 +97,9 @@ class Foresight:
     def refusal(self) -> str | None:
         """Return why this gate should not be run with these pairs, or None."""
         needed = (
-            "a margin of 0 passes nothing that is unchanged"
+            "an unchanged candidate cannot pass a margin of 0"
             if self.pairs_needed is None
-            else f"it takes {self.pairs_needed:,}"
+            else f"it needs {self.pairs_needed:,}"
         )
         if not self.can_pass and not self.can_fail:
             return f"{self.gate} can neither pass nor fail with {self.num_pairs} pairs; {needed}"
@@ -107,12 +107,13 @@ class Foresight:
             return f"{self.gate} cannot fail with {self.num_pairs} pairs; {needed}"
         if not self.can_pass:
             return (
-                f"{self.gate} cannot pass with {self.num_pairs} pairs unless B is better; {needed}"
+                f"{self.gate} cannot pass with {self.num_pairs} pairs unless the candidate is "
+                f"better; {needed}"
             )
         if self.is_below_noise:
             return (
-                f"{self.gate} is below the noise floor here, {(self.noise_floor or 0) * 100:.1f} % "
-                f"with {self.num_pairs} pairs; take a wider margin or more pairs"
+                f"{self.gate} is below the noise floor of {(self.noise_floor or 0) * 100:.1f} % "
+                f"with {self.num_pairs} pairs; use a wider margin or more pairs"
             )
         return None
 
@@ -121,15 +122,17 @@ class Foresight:
         loss = (
             "nothing"
             if self.smallest_loss is None
-            else f"only losses of {self.smallest_loss * 100:.1f} % or more"
+            else f"losses of {self.smallest_loss * 100:.1f} % or more"
         )
         if self.pairs_to_pass is None:
-            passing = "no number of pairs proves an unchanged candidate within a margin of 0"
+            passing = "no number of pairs shows that an unchanged candidate is within a margin of 0"
         elif self.pairs_to_pass > self.num_pairs:
-            passing = f"«no worse» needs about {self.pairs_to_pass:,} pairs if nothing changed"
+            passing = f"'no worse' takes about {self.pairs_to_pass:,} pairs if nothing changed"
         else:
-            passing = f"enough pairs for «no worse» if nothing changed ({self.pairs_to_pass:,})"
-        return f"{self.gate}: {self.num_pairs} pairs see {loss}; {passing} [{self.assumption}]"
+            passing = f"enough for 'no worse' if nothing changed ({self.pairs_to_pass:,})"
+        return (
+            f"{self.gate}: {self.num_pairs} pairs can detect {loss}; {passing} [{self.assumption}]"
+        )
 
     def to_record(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -147,9 +150,9 @@ class Foresight:
         }
 
 
-def foresee(
+def plan_gates(
     gates: Sequence[Gate], num_pairs: int, assumptions: Assumptions | None = None
-) -> list[Foresight]:
+) -> list[GatePlan]:
     """Return for each gate what `num_pairs` pairs can see, at 80 % power and the 5 % level.
 
     Errors are judged by what is observed and have no line. Accuracy: the exact power of the exact
@@ -158,15 +161,15 @@ def foresee(
     """
     known = assumptions or Assumptions()
     return [
-        _foresee_accuracy(gate, num_pairs, known, len(gates))
+        _plan_accuracy(gate, num_pairs, known, len(gates))
         if isinstance(gate, AccuracyGate)
-        else _foresee_latency(gate, num_pairs, known, len(gates))
+        else _plan_latency(gate, num_pairs, known, len(gates))
         for gate in gates
         if not isinstance(gate, ErrorGate)
     ]
 
 
-def refuse_hopeless(plan: Sequence[Foresight]) -> None:
+def refuse_undecidable(plan: Sequence[GatePlan]) -> None:
     """Stop before anything is asked if a gate can come to no verdict, or is below the noise.
 
     Raises:
@@ -175,16 +178,16 @@ def refuse_hopeless(plan: Sequence[Foresight]) -> None:
     for line in plan:
         if line.refusal and (line.is_below_noise or not (line.can_pass or line.can_fail)):
             raise CannotMeasureError(
-                f"{line.refusal} (nothing was asked; --allow-inconclusive runs it all the same)"
+                f"{line.refusal} (no requests were made; --allow-inconclusive runs anyway)"
             )
 
 
-def _foresee_accuracy(gate: AccuracyGate, n: int, known: Assumptions, num_gates: int) -> Foresight:
+def _plan_accuracy(gate: AccuracyGate, n: int, assumed: Assumptions, num_gates: int) -> GatePlan:
     is_preference = isinstance(gate, PreferenceGate)
-    discordance = ASSUMED_DECIDED if is_preference else known.discordance
+    discordance = ASSUMED_DECIDED if is_preference else assumed.discordance
     to_pass = _pairs_for_margin(gate.margin) if gate.margin > 0 else None
     to_fail = math.ceil(math.log2(num_gates / ALPHA_WORSE))
-    return Foresight(
+    return GatePlan(
         gate=gate.text,
         num_pairs=n,
         smallest_loss=smallest_detectable_difference(n, discordance, ALPHA_SEEN, POWER),
@@ -194,11 +197,11 @@ def _foresee_accuracy(gate: AccuracyGate, n: int, known: Assumptions, num_gates:
         can_pass=to_pass is not None and n >= to_pass,
         can_fail=n >= to_fail,
         pairs_needed=None if to_pass is None else max(to_pass, to_fail),
-        noise_floor=known.floor_of(gate, n),
+        noise_floor=assumed.floor_of(gate, n),
         margin=gate.margin,
         assumption=f"if the judge decides {discordance:.0%} of the pairs"
         if is_preference
-        else f"{_source(known)}{discordance * 100:.3g}% of the answers change",
+        else f"{_source(assumed)}{discordance * 100:.3g}% of the answers change",
     )
 
 
@@ -216,8 +219,8 @@ def _pairs_for_margin(margin: float) -> int:
     return high
 
 
-def _foresee_latency(gate: LatencyGate, n: int, known: Assumptions, num_gates: int) -> Foresight:
-    spread = known.scatter[gate.metric]
+def _plan_latency(gate: LatencyGate, n: int, assumed: Assumptions, num_gates: int) -> GatePlan:
+    spread = assumed.scatter[gate.metric]
     scatter = spread * _error_factor(gate.quantile)
     # A signed-rank test of n pairs cannot go below 2⁻ⁿ.
     minimum = (
@@ -227,7 +230,7 @@ def _foresee_latency(gate: LatencyGate, n: int, known: Assumptions, num_gates: i
     )
     seen = (float(norm.ppf(1 - ALPHA_SEEN / 2)) + float(norm.ppf(POWER))) * scatter
     passed = (float(norm.ppf(1 - ALPHA_MARGIN)) + float(norm.ppf(POWER))) * scatter
-    return Foresight(
+    return GatePlan(
         gate=gate.text,
         num_pairs=n,
         smallest_loss=math.expm1(seen / math.sqrt(n)) if n >= minimum else None,
@@ -237,14 +240,14 @@ def _foresee_latency(gate: LatencyGate, n: int, known: Assumptions, num_gates: i
         can_pass=gate.margin > 0 and n >= minimum,
         can_fail=n >= minimum,
         pairs_needed=minimum if gate.margin > 0 else None,
-        noise_floor=known.floor_of(gate, n),
+        noise_floor=assumed.floor_of(gate, n),
         margin=gate.margin,
-        assumption=f"{_source(known)}B/A scatters by {spread * 100:.3g}% from pair to pair",
+        assumption=f"{_source(assumed)}B/A varies by {spread * 100:.3g}% from pair to pair",
     )
 
 
-def _source(known: Assumptions) -> str:
-    return "measured: " if known.is_measured else "if "
+def _source(assumed: Assumptions) -> str:
+    return "measured: " if assumed.is_measured else "if "
 
 
 def _error_factor(quantile: float | None) -> float:

@@ -63,11 +63,11 @@ class JudgeQuality:
         if asked < FEWEST_JUDGED:
             return None
         if self.num_unjudged - self.num_unreadable > MOST_UNREADABLE * asked:
-            return f"the judge has no verdict on {self.num_unjudged} of {asked} pairs"
+            return f"the judge gave no verdict on {self.num_unjudged} of {asked} pairs"
         if self.num_unreadable > MOST_UNREADABLE * asked:
             shown = "; ".join(repr(said) for said in self.examples)
             return (
-                f"the judge could not be read on {self.num_unreadable} of {asked} pairs; "
+                f"the judge's replies were unreadable for {self.num_unreadable} of {asked} pairs; "
                 f"it said {shown}"
             )
         # Ties that both orders agree on say nothing of what the judge's preferences are worth.
@@ -83,7 +83,7 @@ class JudgeQuality:
             return f"the judge never preferred an answer on {self.num_judged} pairs"
         return None
 
-    def kept(self, pairs: Sequence[AnsweredPair]) -> list[AnsweredPair]:
+    def apply(self, pairs: Sequence[AnsweredPair]) -> list[AnsweredPair]:
         """Return the pairs, without the preferences of a judge that proves nothing."""
         if self.problem() is None:
             return list(pairs)
@@ -96,7 +96,7 @@ class JudgeQuality:
             unreadable = f", {self.num_unreadable} unreadable" if self.num_unreadable else ""
             parts.append(f"{self.num_unjudged} without a verdict{unreadable}")
         if self.flip_rate is not None:
-            parts.append(f"{self.flip_rate:.0%} flipped with the order (left out)")
+            parts.append(f"{self.flip_rate:.0%} flipped with the order (not counted)")
         if self.longer_share is not None and self.longer_ci95 is not None:
             low, high = self.longer_ci95
             parts.append(f"{self.longer_share:.0%} for the longer ({low:.0%} to {high:.0%})")

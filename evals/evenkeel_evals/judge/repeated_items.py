@@ -5,6 +5,7 @@ Repeats of one item are not independent: taken for items, they would make every 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,12 +13,13 @@ from scipy.stats import norm, t
 
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.effects import measure, worth_of
 from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, LatencyGate
 from evenkeel_evals.judge.latency_effects import Latencies, measure_latencies
+from evenkeel_evals.judge.measure import measure, value_of
 from evenkeel_evals.stats.clusters import cluster_codes, cluster_sums, clustered_mean
 from evenkeel_evals.stats.sign_flips import sign_flip_tails
 
+GUARD_ALPHA = 0.001
 Z95 = float(norm.ppf(0.975))
 
 
@@ -62,17 +64,17 @@ def _latencies(gate: LatencyGate, items: Sequence[Sequence[AnsweredPair]]) -> La
 
 
 def _shares(gate: AccuracyGate, items: Sequence[Sequence[AnsweredPair]]) -> Effect:
-    worth = worth_of(gate)
+    value = value_of(gate)
     names: list[str] = []
     means: list[tuple[float, float]] = []
     for repeats in items:
-        known = [both for pair in repeats if (both := worth(pair)) is not None]
+        known = [both for pair in repeats if (both := value(pair)) is not None]
         if known:
             a, b = (sum(side) / len(known) for side in zip(*known, strict=True))
             names.append(repeats[0].item.cluster_id)
             means.append((a, b))
     if not means:
-        return Effect(0, None, None, note="no item was scored on both sides")
+        return Effect(0, None, None, note="no item has a score on both sides")
     values = np.array(means)
     changes, codes = values[:, 1] - values[:, 0], cluster_codes(names)
     num_clusters = int(codes.max()) + 1
@@ -99,3 +101,19 @@ def _shares(gate: AccuracyGate, items: Sequence[Sequence[AnsweredPair]]) -> Effe
         ),
         note=f"means of repeats: {lost} items lost, {gained} gained; signs flipped by cluster",
     )
+
+
+def repeats_for(num_items: int) -> int:
+    """Return how often a lost item is asked again on both sides.
+
+    An item that passes with probability θ on either side looks broken after k repeats with
+    probability (θ(1 − θ))^(k+1), the run itself included: at most 4^−(k+1), whatever θ is. So over
+    n items of an unchanged candidate the guard ever fires with probability n·4^−(k+1) at most;
+    k is the smallest for which that is 0.1 %.
+    """
+    return max(1, math.ceil(math.log(num_items / GUARD_ALPHA, 4)) - 1)
+
+
+def find_lost(pairs: Sequence[AnsweredPair]) -> list[AnsweredPair]:
+    """Return the pairs that the baseline got right and the candidate wrong."""
+    return [pair for pair in pairs if pair.a.is_right is True and pair.b.is_right is False]

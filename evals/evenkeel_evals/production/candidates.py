@@ -11,7 +11,7 @@ from typing import Any
 
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.dataset.dataset import Dataset
-from evenkeel_evals.production.likeness import EncodeAll, KnownQuestions, fingerprint
+from evenkeel_evals.production.duplicates import EncodeAll, KnownQuestions, fingerprint
 from evenkeel_evals.scorers.base import make_scorer
 from evenkeel_evals.scorers.rules import scrub
 
@@ -181,7 +181,7 @@ class CandidateFile:
             if candidate.id == candidate_id:
                 return candidate
         waiting = ", ".join(c.id for c in self.waiting[:5]) or "none"
-        raise ConfigurationError(f"no candidate {candidate_id!r} waits; waiting: {waiting}")
+        raise ConfigurationError(f"no pending candidate {candidate_id!r}; pending: {waiting}")
 
     def _write(self) -> None:
         record = {"waiting": [asdict(c) for c in self.waiting], "rejected": self.rejected}

@@ -49,9 +49,11 @@ class Dialled:
     def describe(self) -> str:
         """Return one line for a reader."""
         if self.is_dry_run:
-            said = f"would set {self.target} back from {self.subject} (dry run; --act does it)"
+            said = (
+                f"would roll {self.target} back from {self.subject} (dry run; pass --act to do it)"
+            )
         else:
-            said = f"set {self.target} back from {self.subject} to {self.to}"
+            said = f"rolled {self.target} back from {self.subject} to {self.to}"
         return f"dial back: {said}: {self.gate} does not hold, {self.evidence}"
 
 
@@ -97,7 +99,7 @@ class Dials:
             try:
                 yield from self._look(dial)
             except CannotMeasureError as error:
-                yield f"dial back: {dial.target} could not be set back: {error}"
+                yield f"dial back: {dial.target} could not be rolled back: {error}"
 
     def _look(self, dial: DialBack) -> Iterator[Dialled | str]:
         dropped = self._dropped(dial)
@@ -119,8 +121,8 @@ class Dials:
             if not is_said:
                 self._record(dial, subject, found, None)
                 yield (
-                    f"dial back: {dial.target} was set back to {subject} before, and that does "
-                    f"not hold {dial.gate} either: it stays, a person has to look"
+                    f"dial back: {dial.target} was rolled back to {subject} before, and that does "
+                    f"not hold {dial.gate} either: left as it is; a person has to look"
                 )
         elif self._acts:
             yield self._record(dial, subject, found, self._set_back(dial, found))

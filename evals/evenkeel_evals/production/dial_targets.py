@@ -134,14 +134,14 @@ def _ask(method: str, url: str, token: str | None, order: Mapping[str, Any] | No
                 body += part
                 if len(body) > MAX_ANSWER_BYTES:
                     raise CannotMeasureError(
-                        f"{shown} answers more than {MAX_ANSWER_BYTES:,} bytes"
+                        f"{shown} answered with more than {MAX_ANSWER_BYTES:,} bytes"
                     )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         what = str(error) or type(error).__name__
         raise CannotMeasureError(f"{shown} does not answer: {what}") from error
     if response.status_code != 200:
         said = body[:SHOWN_CHARS].decode("utf-8", "replace")
-        raise CannotMeasureError(f"{shown} answers HTTP {response.status_code}: {said}")
+        raise CannotMeasureError(f"{shown} answered HTTP {response.status_code}: {said}")
     try:
         return json.loads(body)
     except ValueError as error:
@@ -149,4 +149,6 @@ def _ask(method: str, url: str, token: str | None, order: Mapping[str, Any] | No
 
 
 def _unreadable(url: str, error: Exception) -> CannotMeasureError:
-    return CannotMeasureError(f"{hide_password(url)} answers what cannot be read: {error!r:.100}")
+    return CannotMeasureError(
+        f"{hide_password(url)} gave an answer that cannot be parsed: {error!r:.100}"
+    )

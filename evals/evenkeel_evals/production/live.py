@@ -121,7 +121,7 @@ class LiveRun:
             if record.get("monitor") != config.name:
                 raise ConfigurationError(
                     f"{journal.path} belongs to the live evaluation {record.get('monitor')!r}; "
-                    "give another --state folder"
+                    "use another --state folder"
                 )
             if "sent" in record:
                 self.unsent = [w for w in self.unsent if w.to_ns != record["sent"]]
@@ -205,27 +205,11 @@ async def evaluate(
         StoreError: If the store does not answer.
     """
     from_ns, to_ns = span_ns
-    bounds = {"from_ns": from_ns, "to_ns": to_ns}
     requests = _requests(config, store, span_ns)
     answered = [request for request in requests if request["status"] == "ok"]
-    skipped: Counter[str] = Counter(
-        f"ended as {request['status']}" for request in requests if request["status"] != "ok"
-    )
-    if before is not None:
-        num_now = len(_requests(config, store, (before.from_ns, before.to_ns)))
-        if num_now > before.num_requests:
-            skipped["came too late for the window before"] = num_now - before.num_requests
+    skipped = _count_skipped(config, store, requests, before)
     drawn = draw(answered, config.plan, f"{config.name} {from_ns}")
-    wanted = {"trace_ids": sorted({str(d.request["trace_id"]) for d in drawn})}
-    contents = {
-        (str(row["trace_id"]), str(row["span_id"])): (
-            _text(row["input_messages"]),
-            _text(row["output_messages"]),
-        )
-        for row in (
-            store.rows(QUERIES / "request_contents.sql", {**bounds, **wanted}) if drawn else []
-        )
-    }
+    contents = _read_contents(store, drawn, span_ns)
     rows = [
         _row(d, scorer.name, _score(scorer.score, _content(d, contents)), now_ns)
         for d in drawn
@@ -237,7 +221,7 @@ async def evaluate(
         readable = [d for d in drawn if _content(d, contents) is not None]
         judged = within_budget(readable, budget)
         if len(judged) < len(readable):
-            skipped["judge's budget is spent"] += len(readable) - len(judged)
+            skipped["the judge's budget is spent"] += len(readable) - len(judged)
         rows += await _judge_all(config.judge, judged, contents, now_ns)
         num_calls = len(judged)
     missing = sum(_content(d, contents) is None for d in drawn)
@@ -253,6 +237,43 @@ async def evaluate(
         lag_s=(now_ns - to_ns) / NS_PER_S,
         rows=rows,
     )
+
+
+def _count_skipped(
+    config: LiveConfig,
+    store: Store,
+    requests: Sequence[Mapping[str, Any]],
+    before: LiveWindow | None,
+) -> Counter[str]:
+    """Count the requests that are not scored by why: failed, or too late for the window before."""
+    skipped = Counter(
+        f"ended as {request['status']}" for request in requests if request["status"] != "ok"
+    )
+    if before is not None:
+        num_now = len(_requests(config, store, (before.from_ns, before.to_ns)))
+        if num_now > before.num_requests:
+            skipped["arrived too late for the previous window"] = num_now - before.num_requests
+    return skipped
+
+
+def _read_contents(
+    store: Store, drawn: Sequence[Drawn], span_ns: tuple[int, int]
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return the stored question and answer of each drawn request by trace and span."""
+    if not drawn:
+        return {}
+    parameters = {
+        "from_ns": span_ns[0],
+        "to_ns": span_ns[1],
+        "trace_ids": sorted({str(d.request["trace_id"]) for d in drawn}),
+    }
+    return {
+        (str(row["trace_id"]), str(row["span_id"])): (
+            _text(row["input_messages"]),
+            _text(row["output_messages"]),
+        )
+        for row in store.rows(QUERIES / "request_contents.sql", parameters)
+    }
 
 
 def _requests(config: LiveConfig, store: Store, span_ns: tuple[int, int]) -> list[dict[str, Any]]:

@@ -60,11 +60,11 @@ class _DialBack(_Strict):
         if _GATE.fullmatch(self.gate) is None:
             raise ValueError(f"gate is {self.gate[:60]!r}, expected one such as judge>=95%")
         if (self.prompt is None) == (self.cache_route is None):
-            raise ValueError("a [[dial_back]] has either a prompt or a cache_route")
+            raise ValueError("a [[dial_back]] needs exactly one of prompt and cache_route")
         if (self.cache_route is None) != (self.url is None):
-            raise ValueError("cache_route and url need each other")
+            raise ValueError("cache_route and url must be given together")
         if self.cache_route is not None and "label" in self.model_fields_set:
-            raise ValueError("a label is a prompt's, and there is none")
+            raise ValueError("label is only valid with prompt")
         return self
 
 
@@ -85,7 +85,7 @@ class _File(_Strict):
     def _once(cls, scorers: list[_Scorer]) -> list[_Scorer]:
         names = [scorer.name for scorer in scorers]
         if len(set(names)) < len(names) or JUDGE in names:
-            raise ValueError("each scorer once, and none is called judge")
+            raise ValueError("each scorer may be named once, and none may be named judge")
         return scorers
 
 
@@ -177,7 +177,9 @@ def load_config(path: Path) -> LiveConfig:
     """
     file = read_toml_file(path, _File)
     if not file.scorer and file.judge is None:
-        raise ConfigurationError(f"{path} has no [[scorer]] and no [judge]: nothing would be seen")
+        raise ConfigurationError(
+            f"{path} has neither [[scorer]] nor [judge], so nothing would be scored"
+        )
     limits = {s.name: s.good_at_least for s in file.scorer if s.good_at_least is not None}
     if file.judge is not None and file.judge.good_at_least is not None:
         limits[JUDGE] = file.judge.good_at_least

@@ -48,7 +48,7 @@ def read_traffic(store: Store, since_s: float, limit: int) -> list[dict[str, Any
         }
     if not rows:
         raise CannotMeasureError(
-            f"{store.shown_url} holds no request of the last {since_s:g} s with its content; "
+            f"{store.shown_url} has no request from the last {since_s:g} s with stored content; "
             "serve with --record-content, and name the tenants in content_tenants"
         )
     return list(rows.values())

@@ -116,25 +116,29 @@ def _is_lost(pair: AnsweredPair) -> bool:
 def _patterns(baseline: str | None, candidate: str | None) -> list[_Pattern]:
     """Return the patterns, the most telling first."""
     found = [
-        _Pattern("no answer at all", "look at a trace: a stop word or a limit ends it", _is_empty),
+        _Pattern(
+            "no answer at all",
+            "look at a trace: a stop word or a limit cuts the answer off",
+            _is_empty,
+        ),
         _Pattern(
             "cut off by max_tokens",
-            "ask for shorter answers in the prompt, or raise max_tokens of the side",
+            "ask for shorter answers in the prompt, or raise max_tokens on the side",
             _is_cut,
         ),
         _Pattern(
-            "refuses what should be answered",
-            "say in the prompt what is in its scope, with an example of this slice",
+            "refuses questions it should answer",
+            "state in the prompt what is in scope, with an example from this slice",
             _refuses,
         ),
         _Pattern(
-            "not JSON where JSON is due",
-            "ask for JSON alone, name the keys, and show one whole example",
+            "not JSON although JSON is expected",
+            "ask for JSON only, name the keys and show a complete example",
             _is_no_json,
         ),
         _Pattern(
-            "the right answer amid other words",
-            "ask for the answer alone, in the form of the reference, with an example",
+            "the right answer among other words",
+            "ask for the answer only, in the form of the reference, with an example",
             _is_wrapped,
         ),
     ]
@@ -143,7 +147,7 @@ def _patterns(baseline: str | None, candidate: str | None) -> list[_Pattern]:
         found.append(
             _Pattern(
                 "right with the baseline's prompt",
-                f"put back what it said and the candidate does not: {'; '.join(removed[:3])}",
+                f"restore what it said and the candidate does not: {'; '.join(removed[:3])}",
                 _is_lost,
             )
         )
@@ -215,7 +219,7 @@ def _of_slice(
         num_items=len(members),
         num_wrong=len(wrong),
         accuracy_ci95=_ci95(members),
-        pattern="nothing in common that is known here" if best is None else best.name,
+        pattern="no known pattern in common" if best is None else best.name,
         num_matching=len(matching),
         advice="read the examples" if best is None else best.advice,
         examples=tuple(_example(pair) for pair in matching[:NUM_EXAMPLES]),

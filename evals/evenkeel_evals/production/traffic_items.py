@@ -59,7 +59,7 @@ def load_traffic(
     drawn = _draw(rows, size, seed)
     if not drawn:
         raise CannotMeasureError(
-            f"{hide_password(address)} holds no request with a question and an answer"
+            f"{hide_password(address)} has no request with a question and an answer"
         )
     if kept is not None:
         return keep_traffic(kept, drawn)
@@ -121,7 +121,7 @@ def _read_line(line: bytes, where: str) -> dict[str, Any] | None:
         return row
     if "input_messages" not in row:
         raise ConfigurationError(
-            f"{where} is no recorded request: it has neither id and messages nor input_messages"
+            f"{where} is not a recorded request: it has neither id and messages nor input_messages"
         )
     turns = read_turns(_as_text(row["input_messages"]))
     answers = read_turns(_as_text(row.get("output_messages", "")))

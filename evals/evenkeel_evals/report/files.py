@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from evenkeel.errors import CannotMeasureError
+from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.html import to_html
 from evenkeel_evals.report.junit import to_junit
@@ -18,8 +18,15 @@ def write_files(outcome: Outcome, folder: Path, dashboard_url: str) -> None:
     """Write a run's reports; the same outcome gives the same bytes.
 
     Raises:
+        ConfigurationError: If the folder cannot be created.
         CannotMeasureError: If the folder does not take them; the journal is kept all the same.
     """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"--report {folder} cannot be written: {error.strerror}"
+        ) from error
     texts = {
         "run.json": json.dumps(outcome.to_record(), indent=2) + "\n",
         "manifest.json": json.dumps(to_manifest(outcome), indent=2) + "\n",
@@ -32,8 +39,8 @@ def write_files(outcome: Outcome, folder: Path, dashboard_url: str) -> None:
             _write(folder / name, text)
         except OSError as error:
             raise CannotMeasureError(
-                f"{folder / name} cannot be written: {error.strerror}; the answers are kept, "
-                "run again with the same --report"
+                f"{folder / name} cannot be written: {error.strerror}; the answers are saved; "
+                "rerun with the same --report"
             ) from error
 
 

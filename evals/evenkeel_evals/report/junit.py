@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from evenkeel_evals.judge.gates import ErrorGate
-from evenkeel_evals.judge.judgement import OVERALL, GateResult
 from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.judge.slice_verdicts import GateResult
 from evenkeel_evals.report.table import cells
 from evenkeel_evals.stats.verdict import Verdict
 
@@ -21,12 +20,12 @@ def to_junit(outcome: Outcome) -> str:
     A regression is a failure. "Cannot tell" over all items is an error, unless the run allows it;
     on a slice it is skipped, since slices alone cannot make a run inconclusive.
     """
-    cases = [_case(result, outcome) for result in outcome.judgement.results]
+    cases = [_case(result, outcome) for result in outcome.results]
     measured = ElementTree.Element("testcase", name="every pair has a score", classname="run")
-    if not outcome.is_measured:
-        _child(measured, "error", outcome.headline)
+    if outcome.decision.unmeasured is not None:
+        _child(measured, "error", outcome.decision.headline)
     cases.insert(0, measured)
-    for item_id in outcome.broken_items:
+    for item_id in outcome.decision.broken_items:
         case = ElementTree.Element("testcase", name=_legal(item_id), classname="guard")
         _child(case, "failure", "always right on the baseline, always wrong on the candidate")
         cases.append(case)
@@ -62,11 +61,8 @@ def _case(result: GateResult, outcome: Outcome) -> ElementTree.Element:
     if result.verdict is Verdict.REGRESSED:
         _child(case, "failure", figures)
     elif result.verdict is Verdict.INCONCLUSIVE:
-        # Failed requests are no matter of too few pairs, whatever is allowed.
-        is_fatal = result.slice_name == OVERALL and (
-            not outcome.allows_inconclusive or isinstance(result.gate, ErrorGate)
-        )
-        _child(case, "error" if is_fatal else "skipped", f"inconclusive: {figures}")
+        is_blocking = result in outcome.decision.blocking
+        _child(case, "error" if is_blocking else "skipped", f"inconclusive: {figures}")
     else:
         _child(case, "system-out", f"{result.verdict}: {figures}")
     return case

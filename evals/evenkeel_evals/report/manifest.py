@@ -39,13 +39,13 @@ def to_manifest(outcome: Outcome) -> dict[str, Any]:
             for role, side in _roles(outcome)
         },
         "configuration": {
-            "gates": list(dict.fromkeys(r.gate.text for r in outcome.judgement.results)),
+            "gates": list(dict.fromkeys(r.gate.text for r in outcome.results)),
             "seed": outcome.seed,
             "concurrency": outcome.concurrency,
             "cache": outcome.cache.value,
             "mode": outcome.mode.value,
-            "max_unmeasured_ratio": outcome.max_unmeasured_ratio,
-            "allows_inconclusive": outcome.allows_inconclusive,
+            "max_unmeasured_ratio": outcome.decision.max_unmeasured_ratio,
+            "allows_inconclusive": outcome.decision.allows_inconclusive,
         },
         "sides": {
             role: {
@@ -92,9 +92,9 @@ def read_judged_run(folder: Path) -> JudgedRun:
     except OSError as error:
         raise ConfigurationError(f"{error.filename} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigurationError(f"{folder} holds no report of `evenkeel eval run`") from error
+        raise ConfigurationError(f"{folder} has no report from `evenkeel eval run`") from error
     if not is_same_run:
-        raise ConfigurationError(f"{folder}: run.json and manifest.json are of different runs")
+        raise ConfigurationError(f"{folder}: run.json and manifest.json belong to different runs")
     return judged
 
 

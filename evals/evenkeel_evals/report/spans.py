@@ -49,7 +49,7 @@ def send_spans(batch: list[ReadableSpan], endpoint: str) -> str | None:
         delivery = deliver(send_batch, encode_spans(part).SerializeToString(), len(part))
         if not delivery.is_done or delivery.num_rejected:
             why = delivery.reason or f"{delivery.num_rejected} spans rejected"
-            return f"the collector at {hide_password(endpoint)} did not take the results ({why})"
+            return f"the collector at {hide_password(endpoint)} did not accept the results ({why})"
     return None
 
 
@@ -58,7 +58,7 @@ def _probe(endpoint: str) -> str | None:
     try:
         httpx.get(endpoint, timeout=2.0, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return f"no collector answers at {hide_password(endpoint)} ({first_line(error)})"
+        return f"no collector is answering at {hide_password(endpoint)} ({first_line(error)})"
     return None
 
 
@@ -98,10 +98,8 @@ def result_spans(outcome: Outcome) -> Iterator[ReadableSpan]:
 def _gate_spans(outcome: Outcome, resource: Resource) -> Iterator[ReadableSpan]:
     # Named by the run: sent again after a crash, they are the same spans.
     trace_id, now = _id_of(outcome.run_id, 16), time.time_ns()
-    # The gates alone say neither whether enough was measured nor what the texts were.
-    verdict = str(outcome.to_record()["verdict"])
     texts = {letter: digest(side.system or "") for letter, side in outcome.sides.items()}
-    for result in outcome.judgement.results:
+    for result in outcome.results:
         effect = result.effect
         attributes: dict[str, AttributeValue | None] = {
             spans.EVAL_NAME: result.metric,
@@ -116,7 +114,7 @@ def _gate_spans(outcome: Outcome, resource: Resource) -> Iterator[ReadableSpan]:
             spans.EVAL_NUM_PAIRS: effect.num_pairs,
             spans.EVAL_EXPLANATION: effect.note,
             spans.EVAL_SIDE: f"{outcome.sides['A'].name} -> {outcome.sides['B'].name}",
-            spans.EVAL_RUN_VERDICT: verdict,
+            spans.EVAL_RUN_VERDICT: outcome.decision.verdict,
             spans.EVAL_BASELINE_TEXT: texts["A"],
             spans.EVAL_CANDIDATE_TEXT: texts["B"],
         }

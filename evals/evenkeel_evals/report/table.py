@@ -10,8 +10,8 @@ from rich.text import Text
 
 from evenkeel_evals.ask.answers import Answer
 from evenkeel_evals.judge.gates import ErrorGate, LatencyGate
-from evenkeel_evals.judge.judgement import OVERALL, GateResult
 from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult
 from evenkeel_evals.report.changes import ChangeKind, count_changes, find_changes
 from evenkeel_evals.stats.verdict import Verdict
 
@@ -27,10 +27,10 @@ STYLES = {
 }
 COLUMNS = ("gate", "slice", "pairs", "baseline", "candidate", "change", "95 % interval", "verdict")
 LEGEND = (
-    "Accuracy and errors change by B − A in points (pp), latency by B/A − 1, as the client saw it.",
-    "no worse: shown to be within the gate. worse: shown to be worse, but within the gate.",
-    "regressed: shown to be worse, and by more than the gate. inconclusive: cannot tell.",
-    "better and regressed allow for the number of gates and slices that were looked at (Holm).",
+    "change: B − A in percentage points (pp); for latency, as the client saw it, B/A − 1.",
+    "no worse: shown to be within the gate. worse: shown to be worse, but still within the gate.",
+    "regressed: shown to be worse, and beyond the gate. inconclusive: not enough evidence.",
+    "better and regressed are corrected for the number of gates and slices tested (Holm).",
 )
 
 
@@ -52,13 +52,13 @@ def print_outcome(outcome: Outcome, console: Console) -> None:
         console.print(line, style="dim", highlight=False)
     for line in [*unjudged_lines(outcome), *side_lines(outcome)]:
         console.print(line, markup=False, highlight=False)
-    style = {0: "bold green", 1: "bold red"}.get(outcome.exit_code, "bold yellow")
-    console.print(Text(f"verdict: {outcome.headline}", style=style))
+    style = {0: "bold green", 1: "bold red"}.get(outcome.decision.exit_code, "bold yellow")
+    console.print(Text(f"verdict: {outcome.decision.headline}", style=style))
 
 
 def to_markdown(outcome: Outcome) -> str:
     """Return the same as Markdown."""
-    lines = [f"### {title(outcome)}", "", f"**{outcome.headline}**", ""]
+    lines = [f"### {title(outcome)}", "", f"**{outcome.decision.headline}**", ""]
     lines += [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
     lines += [f"| {' | '.join(cells(r))} |" for r in judged(outcome)]
     lines += [
@@ -69,7 +69,7 @@ def to_markdown(outcome: Outcome) -> str:
         "",
     ]
     lines += _lost_lines(outcome)
-    lines += ["What this run could see:", "", *(f"- {line.describe()}" for line in outcome.plan)]
+    lines += ["What this run could detect:", "", *(f"- {line.describe()}" for line in outcome.plan)]
     lines += [
         "",
         f"Dataset {outcome.dataset_label}, {outcome.dataset.content_hash}; seed {outcome.seed}, "
@@ -85,7 +85,7 @@ def _lost_lines(outcome: Outcome) -> list[str]:
     summary = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     lines = [f"<details><summary>Changed items: {summary}</summary>", ""]
     if lost:
-        lines += ["| lost item | slices | trace of the baseline | of the candidate |"]
+        lines += ["| lost item | slices | trace of the baseline | trace of the candidate |"]
         lines += ["| --- | --- | --- | --- |"]
         lines += [
             f"| {_plain(pair.item.id)} | {_plain(', '.join(pair.item.tags))} "
@@ -113,7 +113,7 @@ def judged(outcome: Outcome) -> list[GateResult]:
     """Return the rows of the table: slices too small for a gate are named below it instead."""
     return [
         r
-        for r in outcome.judgement.results
+        for r in outcome.results
         if r.slice_name == OVERALL or (r.effect.estimate is not None and not _is_clean(r))
     ]
 
@@ -127,7 +127,7 @@ def _is_clean(result: GateResult) -> bool:
 def unjudged_lines(outcome: Outcome) -> list[str]:
     """Return a line a gate that could not be judged on some slices."""
     names: dict[str, list[str]] = {}
-    for result in outcome.judgement.results:
+    for result in outcome.results:
         if result.slice_name != OVERALL and result.effect.estimate is None:
             note = f"{result.slice_name} ({result.effect.note})"
             names.setdefault(result.gate.text, []).append(note)
@@ -151,8 +151,8 @@ def side_lines(outcome: Outcome) -> list[str]:
         lines.append(f"{outcome.num_cached:,} answers came from the answer cache (--answer-cache)")
     if outcome.drift is not None:
         lines.append(outcome.drift.describe())
-    if outcome.judge_quality is not None:
-        lines.append(outcome.judge_quality.describe())
+    if outcome.decision.judge_quality is not None:
+        lines.append(outcome.decision.judge_quality.describe())
     return lines
 
 

@@ -67,7 +67,7 @@ def contains_json(_: Any, options: Options) -> Judge:
                     return Score.of(True)
                 reason = f"against the schema: {problem}"
         except _OverBudget:
-            return Score.unscored("takes too long to look through for JSON")
+            return Score.unscored("takes too long to search for JSON")
         except ConfigurationError as error:
             return Score.unscored(str(error))
         return Score.of(False, reason)
@@ -86,7 +86,7 @@ def parse(text: str) -> Any:
 
 
 def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 _OPENING = re.compile(r"[{\[]")
@@ -121,7 +121,7 @@ class _Validator:
     """A JSON schema; references to other addresses are not followed.
 
     Raises:
-        ConfigurationError: If it is no JSON schema.
+        ConfigurationError: If it is not JSON schema.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -142,7 +142,7 @@ class _Validator:
         """Return what is wrong with a value, or None.
 
         Raises:
-            ConfigurationError: If the schema refers to what is not in it.
+            ConfigurationError: If the schema refers to something outside it.
         """
         from referencing.exceptions import Unresolvable
 
@@ -150,7 +150,7 @@ class _Validator:
             first = next(iter(self._validator.iter_errors(parsed)), None)
         except Unresolvable as error:
             raise ConfigurationError(
-                f"schema refers to what is not in it: {str(error)[:80]}"
+                f"schema refers to something outside it: {str(error)[:80]}"
             ) from error
         except RecursionError:
             return "nested too deeply"

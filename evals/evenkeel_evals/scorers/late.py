@@ -15,8 +15,8 @@ PYTHON = "python"
 MAX_CRITERION = 20_000
 DEFAULT_FUNCTION = "get_assert"
 _HINTS = {
-    RUBRIC: "rubric: no model judged it; --judge FILE of `eval run` and `eval judge` asks one",
-    PYTHON: "python: was not run; --allow-python of `eval run` and `eval judge` runs it",
+    RUBRIC: "rubric: no model judged it; pass --judge FILE to `eval run` or `eval judge`",
+    PYTHON: "python: was not run; pass --allow-python to `eval run` or `eval judge`",
 }
 
 
@@ -37,9 +37,9 @@ def python(reference: Any, options: Options) -> Scorer:
         raise ConfigurationError("scorer 'python' needs the option 'file', such as checks.py")
     path = PurePosixPath(file)
     if path.is_absolute() or ".." in path.parts:
-        raise ConfigurationError(f"file {file!r:.80} of scorer 'python' is outside of the dataset")
+        raise ConfigurationError(f"file {file!r:.80} of scorer 'python' is outside the dataset")
     if not isinstance(function, str) or re.fullmatch(r"[A-Za-z_]\w*", function) is None:
-        raise ConfigurationError(f"function {function!r:.40} of scorer 'python' is no name")
+        raise ConfigurationError(f"function {function!r:.40} of scorer 'python' is not a name")
     return _late(LateCheck(PYTHON, f"{path}:{function}", json.dumps(reference, sort_keys=True)))
 
 

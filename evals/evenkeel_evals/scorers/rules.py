@@ -89,7 +89,7 @@ def scrub(text: str) -> str:
     """Return a text with personal data and secrets replaced by the names of their rules."""
     scrubbed = built_in().redact(text.encode("utf-8", "replace"), RedactionTally(), may_drop=False)
     if scrubbed is None:
-        raise AssertionError("a text was dropped where rules may only mask")
+        raise AssertionError("a text was dropped although rules may only mask")
     return scrubbed.decode()
 
 
@@ -109,7 +109,7 @@ def _free_of_kind(kind: RuleKind, allowed: frozenset[str]) -> Judge:
             tally.budget.begin(len(text))
             findings = rules.find(text, tally)
         except OverBudgetError:
-            return Score.of(False, "takes too long to look through")
+            return Score.of(False, "takes too long to scan")
         for finding in findings:
             if allowed.isdisjoint(
                 (

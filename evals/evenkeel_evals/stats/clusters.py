@@ -50,7 +50,7 @@ def clustered_mean(scores: Sequence[float], clusters: Sequence[Hashable]) -> Clu
             f"scores has {len(values)} values and clusters {len(names)}, expected one each"
         )
     if any(isinstance(name, list | dict) or name is None for name in names):
-        raise ConfigurationError("clusters must be strings or numbers, one a score")
+        raise ConfigurationError("clusters must be strings or numbers, one per score")
     n, mean = len(values), float(np.mean(values))
     sums: dict[Hashable, float] = {}
     for name, residual in zip(names, values - mean, strict=True):

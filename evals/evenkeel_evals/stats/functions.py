@@ -69,7 +69,7 @@ def answer(name: str, text: str) -> str:
     missing = [key for key in expected if key not in payload]
     unknown = [key for key in payload if key not in expected]
     if missing or unknown:
-        what = f"lacks {missing[0]!r}" if missing else f"does not know {unknown[0]!r}"
+        what = f"needs {missing[0]!r}" if missing else f"has no argument {unknown[0]!r}"
         raise ConfigurationError(f"{name} {what}; its input is {', '.join(expected)}")
     try:
         with np.errstate(all="ignore"):

@@ -68,7 +68,7 @@ def kappa(table: Sequence[Sequence[float]]) -> Kappa:
 
     Raises:
         ConfigurationError: If the table is not square, has a negative count or no count, or if
-            both raters used one and the same category only: then kappa is 0/0.
+            both raters used the same single category only: then kappa is 0/0.
     """
     rows = [check_numbers(f"table[{i}]", row) for i, row in enumerate(check_list("table", table))]
     if any(len(row) != len(rows) for row in rows):
@@ -78,7 +78,7 @@ def kappa(table: Sequence[Sequence[float]]) -> Kappa:
         raise ConfigurationError("table must hold counts of 0 or more, and not all 0")
     share = counts / counts.sum()
     if math.isclose(float(share.sum(axis=0) @ share.sum(axis=1)), 1.0):
-        raise ConfigurationError("kappa does not exist: both raters used one and the same category")
+        raise ConfigurationError("kappa does not exist: both raters used the same single category")
     result = cohens_kappa(counts)
     return Kappa(float(result.kappa), float(result.std_kappa))
 

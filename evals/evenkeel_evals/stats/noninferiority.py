@@ -120,7 +120,7 @@ def noninferior_latency(
     margin = _log_margin(margin_ratio)
     if min(len(first), len(second)) < 2:
         raise ConfigurationError(
-            "a and b need at least 2 values each: one has no error to judge by"
+            "a and b need at least 2 values each: one value has no standard error"
         )
     estimate, error, freedom = (
         _paired_error(second - first) if len(first) == len(second) else _welch(first, second)

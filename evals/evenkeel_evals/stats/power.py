@@ -65,7 +65,7 @@ def sample_size_paired(
     """
     alpha, power = check_fraction("alpha", alpha), check_fraction("power", power)
     if check_number("delta", delta) == 0:
-        raise ConfigurationError("delta is 0: no number of questions shows a difference of nothing")
+        raise ConfigurationError("delta is 0: no number of questions can show a difference of 0")
     variance = (
         check_not_negative("omega2", omega2)
         + check_not_negative("var_a", var_a) / check_count("k_a", k_a, at_least=1)

@@ -56,7 +56,7 @@ def test_a_stored_run_promotes_and_the_command_rolls_back(tmp_path: Path) -> Non
             "unmeasured": 400, "earlier": 400, "other": 400, "passed": 200
         }  # fmt: skip
         assert "could not measure" in answers["unmeasured"].text
-        assert "ask it again" in answers["earlier"].text
+        assert "run it again" in answers["earlier"].text
         assert "another text" in answers["other"].text
         assert registry.labels("support") == {"production": digest(NEW)}
         subprocess.run(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.collector_process import CollectorProcess
-from tests.fixtures.eval_place import ROOT, serving_place
+from tests.fixtures.eval_setup import ROOT, serving_setup
 from tests.fixtures.production_traffic import send, storing_content
 
 pytestmark = pytest.mark.integration
@@ -43,10 +43,10 @@ def test_the_setting_that_moved_the_answers_is_named(
     send(collector, [(f"say {i}", f"say {i}") for i in range(60)])
     (tmp_path / "good.toml").write_text('[prompt]\nsystem = "good"\n')
     (tmp_path / "changes.toml").write_text(CHANGES)
-    with serving_place(tmp_path) as place:
+    with serving_setup(tmp_path) as setup:
         command = [
             *(sys.executable, "-m", "evenkeel", "eval", "bisect", str(tmp_path / "changes.toml")),
-            *("--gate", "accuracy>=-6%", "--store-url", collector.query_url, "--url", place.url),
+            *("--gate", "accuracy>=-6%", "--store-url", collector.query_url, "--url", setup.url),
             *("--otlp-endpoint", "none", "--report", str(tmp_path / "report"), "--json"),
         ]
         done = subprocess.run(
@@ -62,10 +62,10 @@ def test_the_setting_that_moved_the_answers_is_named(
             ("cooler", "careless prompt"),
         ]
         # It goes on from what --report holds: the same traffic, and no call.
-        before = place.answered()
+        before = setup.answered()
         send(collector, [("say 99", "say 99")])
         again = subprocess.run(
             command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False
         )
         assert (again.returncode, again.stdout) == (1, done.stdout), again.stderr
-        assert place.answered() == before
+        assert setup.answered() == before

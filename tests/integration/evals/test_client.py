@@ -139,7 +139,7 @@ async def test_a_stream_that_breaks_off_is_no_answer() -> None:
 
     reply = await ask(behaviour)
     assert reply.text is None
-    assert reply.error == "the stream broke off before the answer was finished"
+    assert reply.error == "the stream ended before the answer was complete"
 
 
 async def test_a_chunk_that_is_cut_is_no_answer() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from evenkeel.prompts.registry import Move, PromptRegistry, PromptVersion, digest
 from tests.fixtures.collector_process import CollectorProcess, running_collector
-from tests.fixtures.eval_place import ROOT, serving_place
+from tests.fixtures.eval_setup import ROOT, serving_setup
 from tests.fixtures.production_traffic import send
 
 pytestmark = pytest.mark.integration
@@ -107,7 +107,7 @@ def test_a_collector_that_is_away_changes_nothing(
         *("--store-url", collector.query_url, "--otlp-endpoint", "none", "--once"),
         *("--collector-url", "http://127.0.0.1:9", "--since", "8m"),
     )
-    assert "dial back: support@production could not be set back: http://127.0.0.1:9" in err
+    assert "dial back: support@production could not be rolled back: http://127.0.0.1:9" in err
     assert all(set(d) == {"error"} for line in lines for d in line["dial_backs"])
     assert PromptRegistry(registry[0]).history("support") == before
 
@@ -116,19 +116,19 @@ def test_recorded_requests_are_the_items_of_a_run(
     collector: CollectorProcess, tmp_path: Path
 ) -> None:
     send(collector, [(f"say {i}", f"say {i}") for i in range(80)], tenant="replayed")
-    with serving_place(tmp_path) as place:
+    with serving_setup(tmp_path) as setup:
         words = [
-            *("run", "--traffic", collector.query_url, "--limit", "60", "--url", place.url),
-            *("--baseline", str(place.dataset / "a.toml"), "--warmup", "0"),
-            *("--candidate", str(place.dataset / "b.toml"), "--otlp-endpoint", "none"),
-            *("--gate", "accuracy>=-5%", "--allow-inconclusive", "--report", str(place.report)),
+            *("run", "--traffic", collector.query_url, "--limit", "60", "--url", setup.url),
+            *("--baseline", str(setup.dataset / "a.toml"), "--warmup", "0"),
+            *("--candidate", str(setup.dataset / "b.toml"), "--otlp-endpoint", "none"),
+            *("--gate", "accuracy>=-5%", "--allow-inconclusive", "--report", str(setup.report)),
         ]
         code, (record,), err = evenkeel_eval(*words)
         assert code in (0, 1), err
         assert record["dataset"]["name"] == "traffic" and record["num_pairs"] == 60
         _, (again,), _ = evenkeel_eval(*words)
         assert again["run_id"] == record["run_id"]
-    kept = (place.report / "traffic" / "traffic.jsonl").read_text().splitlines()
+    kept = (setup.report / "traffic" / "traffic.jsonl").read_text().splitlines()
     assert len(kept) == 60
 
 
@@ -136,4 +136,4 @@ def test_a_run_takes_a_dataset_or_traffic(tmp_path: Path) -> None:
     sides = ("--baseline", "a.toml", "--candidate", "b.toml")
     for source in ((), (str(tmp_path), "--traffic", "x.jsonl")):
         code, _, err = evenkeel_eval("run", *source, *sides)
-        assert (code, "give a dataset's folder, or --traffic" in err) == (2, True)
+        assert (code, "give either a dataset folder or --traffic" in err) == (2, True)

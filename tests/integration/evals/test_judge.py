@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.eval_place import CONCURRENCY, NUM_ITEMS, ROOT, Place, serving_place
+from tests.fixtures.eval_setup import CONCURRENCY, NUM_ITEMS, ROOT, EvalSetup, serving_setup
 
 pytestmark = pytest.mark.integration
 
 
 def test_rubrics_and_preference_are_asked_once_per_text(tmp_path: Path) -> None:
-    with serving_place(tmp_path) as place:
+    with serving_setup(tmp_path) as setup:
         rows = [
-            json.loads(line) for line in (place.dataset / "echo.jsonl").read_text().splitlines()
+            json.loads(line) for line in (setup.dataset / "echo.jsonl").read_text().splitlines()
         ]
         for row in rows:
             row |= {"scorer": "rubric", "reference": "answers the question"}
         text = "".join(json.dumps(row) + "\n" for row in rows)
-        (place.dataset / "echo.jsonl").write_text(text)
+        (setup.dataset / "echo.jsonl").write_text(text)
         for name, spoilt in (("a", 60), ("b", 3)):
             (tmp_path / f"{name}.jsonl").write_text(
                 "".join(
@@ -31,11 +31,11 @@ def test_rubrics_and_preference_are_asked_once_per_text(tmp_path: Path) -> None:
                 )
             )
         judge = tmp_path / "judge.toml"
-        judge.write_text(f'url = "{place.url}"\n')
+        judge.write_text(f'url = "{setup.url}"\n')
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "evenkeel", "eval", "judge"),
-                *("--dataset", str(place.dataset), "--judge", str(judge), "--json"),
+                *("--dataset", str(setup.dataset), "--judge", str(judge), "--json"),
                 *("--baseline", str(tmp_path / "a.jsonl")),
                 *("--candidate", str(tmp_path / "b.jsonl")),
                 *("--gate", "accuracy>=-5%, preference>=-5%"),
@@ -45,7 +45,7 @@ def test_rubrics_and_preference_are_asked_once_per_text(tmp_path: Path) -> None:
             cwd=ROOT,
             timeout=300,
         )
-        asked = place.answered()
+        asked = setup.answered()
     assert done.returncode == 1, done.stderr
     record = json.loads(done.stdout)
     accuracy, preference = record["gates"][:2]
@@ -58,36 +58,36 @@ def test_rubrics_and_preference_are_asked_once_per_text(tmp_path: Path) -> None:
     assert sum(asked.values()) - rubrics == 2 * 19
 
 
-def rubrics_of(place: Place) -> dict[str, int]:
-    return {text: n for text, n in place.answered().items() if "against one criterion" in text}
+def rubrics_of(setup: EvalSetup) -> dict[str, int]:
+    return {text: n for text, n in setup.answered().items() if "against one criterion" in text}
 
 
 def test_a_run_killed_between_answers_and_checks_goes_on_to_the_same_verdict(
     tmp_path: Path,
 ) -> None:
-    with serving_place(tmp_path) as place:
-        path = place.dataset / "echo.jsonl"
+    with serving_setup(tmp_path) as setup:
+        path = setup.dataset / "echo.jsonl"
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         for row in rows:
             row |= {"scorer": "rubric", "reference": "answers the question"}
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         judge = tmp_path / "judge.toml"
-        judge.write_text(f'url = "{place.url}"\n')
+        judge.write_text(f'url = "{setup.url}"\n')
         flags = ("--judge", str(judge), "--gate", "accuracy>=-5%")
         for wanted in (1, 20):
-            process = place.start(*flags)
-            while process.poll() is None and sum(rubrics_of(place).values()) < wanted:
+            process = setup.start(*flags)
+            while process.poll() is None and sum(rubrics_of(setup).values()) < wanted:
                 time.sleep(0.005)
             assert process.poll() is None, process.communicate()
             process.kill()
             process.communicate()
-        last = place.start(*flags)
+        last = setup.start(*flags)
         out, err = last.communicate(timeout=300)
-        asked = rubrics_of(place)
-        others = sum(place.answered().values()) - sum(asked.values())
-        again = place.start(*flags)
+        asked = rubrics_of(setup)
+        others = sum(setup.answered().values()) - sum(asked.values())
+        again = setup.start(*flags)
         assert again.communicate(timeout=300)[0] == out
-        assert rubrics_of(place) == asked
+        assert rubrics_of(setup) == asked
     assert last.returncode == again.returncode == 1, err
     record = json.loads(out)
     assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)

@@ -10,75 +10,75 @@ from pathlib import Path
 
 import pytest
 
-from evenkeel_evals.judge.guard import repeats_for
-from tests.fixtures.eval_place import CONCURRENCY, NUM_ITEMS, ROOT, Place, serving_place
+from evenkeel_evals.judge.repeated_items import repeats_for
+from tests.fixtures.eval_setup import CONCURRENCY, NUM_ITEMS, ROOT, EvalSetup, serving_setup
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with serving_place(tmp_path) as found:
+def setup(tmp_path: Path) -> Iterator[EvalSetup]:
+    with serving_setup(tmp_path) as found:
         yield found
 
 
-def test_killed_runs_go_on_without_repeating_a_call(place: Place) -> None:
+def test_killed_runs_go_on_without_repeating_a_call(setup: EvalSetup) -> None:
     generator = random.Random(6)
     num_kills = 0
     for _ in range(4):
-        process = place.start()
+        process = setup.start()
         # Kill at a moment of the work, wherever the machine's speed puts it.
-        wanted = sum(place.answered().values()) + generator.randint(3, 25)
-        while process.poll() is None and sum(place.answered().values()) < wanted:
+        wanted = sum(setup.answered().values()) + generator.randint(3, 25)
+        while process.poll() is None and sum(setup.answered().values()) < wanted:
             time.sleep(0.005)
         assert process.poll() is None, process.communicate()
         process.kill()
         process.communicate()
         num_kills += 1
-    last = place.start()
+    last = setup.start()
     out, err = last.communicate(timeout=300)
     assert last.returncode == 1, err
     record = json.loads(out)
     assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)
     assert record["candidate"]["accuracy"] == pytest.approx(2 / 3)
     assert record["num_interruptions"] == num_kills
-    answered = place.answered()
+    answered = setup.answered()
     assert len(answered) == 2 * NUM_ITEMS
     repeated = sum(answered.values()) - len(answered)
     # Only what was in flight at a kill may have been asked twice, and each such call is owned to.
     assert repeated <= record["num_asked_again"] <= num_kills * CONCURRENCY
 
-    before = {p.name: p.read_bytes() for p in place.report.iterdir()}
-    again = place.start()
+    before = {p.name: p.read_bytes() for p in setup.report.iterdir()}
+    again = setup.start()
     second, err = again.communicate(timeout=300)
     assert (again.returncode, second) == (1, out)
-    assert "is complete: nothing is asked again" in err
-    assert {p.name: p.read_bytes() for p in place.report.iterdir()} == before
-    assert place.answered() == answered
+    assert "is complete, so nothing is asked again" in err
+    assert {p.name: p.read_bytes() for p in setup.report.iterdir()} == before
+    assert setup.answered() == answered
 
 
-def test_a_folder_with_another_run_is_refused_until_it_is_put_aside(place: Place) -> None:
-    first = place.start()
+def test_a_folder_with_another_run_is_refused_until_it_is_put_aside(setup: EvalSetup) -> None:
+    first = setup.start()
     first.communicate(timeout=300)
     assert first.returncode == 1
-    other = place.start("--seed", "9")
+    other = setup.start("--seed", "9")
     _, err = other.communicate(timeout=300)
     assert other.returncode == 2
     assert "which differs in items, seed" in err
-    fresh = place.start("--seed", "9", "--fresh")
+    fresh = setup.start("--seed", "9", "--fresh")
     fresh.communicate(timeout=300)
     assert fresh.returncode == 1
-    assert len(list(place.report.glob("journal-*.jsonl"))) == 1
-    assert max(place.answered().values()) == 2
+    assert len(list(setup.report.glob("journal-*.jsonl"))) == 1
+    assert max(setup.answered().values()) == 2
 
 
-def test_a_side_against_itself_gives_a_calibration(place: Place) -> None:
+def test_a_side_against_itself_gives_a_calibration(setup: EvalSetup) -> None:
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "evenkeel", "eval", "calibrate", str(place.dataset)),
-            *("--side", str(place.dataset / "b.toml"), "--url", place.url, "--json"),
+            *(sys.executable, "-m", "evenkeel", "eval", "calibrate", str(setup.dataset)),
+            *("--side", str(setup.dataset / "b.toml"), "--url", setup.url, "--json"),
             *("--gate", "accuracy>=-5%, shift_ttft<=+50%", "--runs", "2", "--resamples", "20"),
-            *("--report", str(place.report)),
+            *("--report", str(setup.report)),
         ],
         capture_output=True,
         text=True,
@@ -90,13 +90,13 @@ def test_a_side_against_itself_gives_a_calibration(place: Place) -> None:
     record = json.loads(done.stdout)
     assert (record["num_runs"], record["num_pairs"]) == (2, NUM_ITEMS)
     assert (record["discordance"], record["num_false_alarms"]) == (0.0, 0)
-    assert json.loads((place.report / "calibration.json").read_text())["dataset"]
+    assert json.loads((setup.report / "calibration.json").read_text())["dataset"]
 
 
-def test_a_judge_is_asked_in_both_orders_and_flips_prove_nothing(place: Place) -> None:
-    judge = place.dataset / "judge.toml"
+def test_a_judge_is_asked_in_both_orders_and_flips_prove_nothing(setup: EvalSetup) -> None:
+    judge = setup.dataset / "judge.toml"
     judge.write_text('criteria = "Prefer what answers the question."\n')
-    process = place.start("--judge", str(judge), "--gate", "accuracy>=-5%, preference>=-5%")
+    process = setup.start("--judge", str(judge), "--gate", "accuracy>=-5%, preference>=-5%")
     out, err = process.communicate(timeout=300)
     assert process.returncode == 1, err
     record = json.loads(out)
@@ -107,35 +107,35 @@ def test_a_judge_is_asked_in_both_orders_and_flips_prove_nothing(place: Place) -
     assert record["judge"]["num_judged"] == record["judge"]["num_with_truth"] == 20
     assert record["judge"]["num_identical"] == 40
     assert (record["judge"]["flip_rate"], record["judge"]["agreement"]) == (0.0, 1.0)
-    assert sum(place.answered().values()) == 2 * NUM_ITEMS + 2 * 20
+    assert sum(setup.answered().values()) == 2 * NUM_ITEMS + 2 * 20
 
-    again = place.start("--judge", str(judge), "--gate", "accuracy>=-5%, preference>=-5%")
+    again = setup.start("--judge", str(judge), "--gate", "accuracy>=-5%, preference>=-5%")
     assert again.communicate(timeout=300)[0] == out
-    (place.dataset / "b.toml").write_text('[prompt]\nsystem = "shout"\n')
-    biased = place.start("--judge", str(judge), "--gate", "preference>=-5%", "--fresh")
+    (setup.dataset / "b.toml").write_text('[prompt]\nsystem = "shout"\n')
+    biased = setup.start("--judge", str(judge), "--gate", "preference>=-5%", "--fresh")
     record = json.loads(biased.communicate(timeout=300)[0])
     assert (record["judge"]["flip_rate"], record["judge"]["first_share"]) == (1.0, 1.0)
     assert (record["results"][0]["estimate"], biased.returncode) == (None, 3)
     assert record["headline"].startswith("could not measure: the judge's verdict changed with")
 
 
-def test_a_sequential_run_stops_early_and_the_same_way_again(place: Place) -> None:
-    process = place.start("--mode", "sequential", "--gate", "accuracy>=-5%")
+def test_a_sequential_run_stops_early_and_the_same_way_again(setup: EvalSetup) -> None:
+    process = setup.start("--mode", "sequential", "--gate", "accuracy>=-5%")
     out, err = process.communicate(timeout=300)
     assert process.returncode == 1, err
     record = json.loads(out)
     assert (record["look"], record["num_looks"], record["num_pairs"]) == (3, 5, 36)
     assert "stopped at look 3 of 5, after 36 pairs" in record["headline"]
-    assert sum(place.answered().values()) == 2 * 36
-    again = place.start("--mode", "sequential", "--gate", "accuracy>=-5%")
+    assert sum(setup.answered().values()) == 2 * 36
+    again = setup.start("--mode", "sequential", "--gate", "accuracy>=-5%")
     assert again.communicate(timeout=300)[0] == out
-    assert sum(place.answered().values()) == 2 * 36
+    assert sum(setup.answered().values()) == 2 * 36
 
 
-def test_one_item_that_always_fails_now_is_caught_by_the_guard(place: Place) -> None:
-    (place.dataset / "b.toml").write_text('[prompt]\nsystem = "breaks seven"\n')
+def test_one_item_that_always_fails_now_is_caught_by_the_guard(setup: EvalSetup) -> None:
+    (setup.dataset / "b.toml").write_text('[prompt]\nsystem = "breaks seven"\n')
     flags = ("--guard", "--gate", "accuracy>=-20%")
-    process = place.start(*flags)
+    process = setup.start(*flags)
     out, err = process.communicate(timeout=300)
     record = json.loads(out)
     # One of 60 is well within the gate; nine more times right and wrong is no chance.
@@ -143,6 +143,6 @@ def test_one_item_that_always_fails_now_is_caught_by_the_guard(place: Place) -> 
     assert record["results"][0]["verdict"] == "no worse"
     assert "always right before, always wrong now: q7" in record["headline"]
     repeats = repeats_for(NUM_ITEMS)
-    assert place.answered()["breaks seven|say 7"] == 1 + repeats
-    assert sum(place.answered().values()) == 2 * (NUM_ITEMS + repeats)
-    assert place.start(*flags).communicate(timeout=300)[0] == out
+    assert setup.answered()["breaks seven|say 7"] == 1 + repeats
+    assert sum(setup.answered().values()) == 2 * (NUM_ITEMS + repeats)
+    assert setup.start(*flags).communicate(timeout=300)[0] == out

@@ -12,7 +12,7 @@ import pytest
 
 from evenkeel.store import Store
 from tests.fixtures.collector_process import CollectorProcess, wait_for
-from tests.fixtures.eval_place import ROOT, serving_place
+from tests.fixtures.eval_setup import ROOT, serving_setup
 from tests.fixtures.production_traffic import send, storing_content
 from tests.queries import query
 
@@ -72,8 +72,8 @@ def test_a_known_share_is_scored_and_stored(collector: CollectorProcess, tmp_pat
     ]
     turns += [("unseen", None)] * 8
     send(collector, turns)
-    with serving_place(tmp_path) as place:
-        code, windows, err = live(collector, tmp_path, "calm", place.url)
+    with serving_setup(tmp_path) as setup:
+        code, windows, err = live(collector, tmp_path, "calm", setup.url)
     assert code == 0, err
     busy = [w for w in windows if w["num_requests"]]
     assert sum(w["num_requests"] for w in busy) == 48
@@ -180,8 +180,8 @@ def test_a_window_is_evaluated_once_and_drift_is_an_alert(
 ) -> None:
     mail = "Write to kim [at] home"
     send(collector, [(f"Question {i}", mail) for i in range(150)], tenant="leaky")
-    with serving_place(tmp_path) as place:
-        config = CONFIG.format(name="leak", url=place.url)
+    with serving_setup(tmp_path) as setup:
+        config = CONFIG.format(name="leak", url=setup.url)
         leak = config.replace('name = "pii"', 'name = "safety"\nban = ["kim"]')
         (tmp_path / "leak.toml").write_text(leak)
         command = [
@@ -199,7 +199,7 @@ def test_a_window_is_evaluated_once_and_drift_is_an_alert(
     assert again.returncode == 1
     # One more window may have ended meanwhile; none is evaluated twice.
     windows = [
-        {line.split(" UTC: ")[0] for line in run.stdout.splitlines() if "requests drawn" in line}
+        {line.split(" UTC: ")[0] for line in run.stdout.splitlines() if "requests sampled" in line}
         for run in (first, again)
     ]
     assert windows[0]
@@ -213,7 +213,7 @@ def test_a_window_is_evaluated_once_and_drift_is_an_alert(
 def test_mistakes_in_the_file_are_named(collector: CollectorProcess, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     for text, complaint in [
-        ('name = "x"\n', "nothing would be seen"),
+        ('name = "x"\n', "nothing would be scored"),
         ('name = "x"\nstrata = ["colour"]\n[[scorer]]\nname = "pii"\n', "strata"),
         ('name = "x"\n[[scorer]]\nname = "exact"\n', "exact"),
         ('name = "x"\nprobability = 2\n[[scorer]]\nname = "pii"\n', "probability"),

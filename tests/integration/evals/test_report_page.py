@@ -8,15 +8,12 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.ask.run import CacheMode
-from evenkeel_evals.ask.sides import Side
-from evenkeel_evals.dataset.dataset import Dataset, Item, Message
+from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import judge
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import foresee
 from evenkeel_evals.report.html import to_html
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
+from tests.unit.evals.finished_run import finish
 
 NASTY = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
 QUESTIONS = ["Where is my parcel?", f"A lamp {NASTY}", "w" * 3_000]
@@ -32,24 +29,7 @@ def outcome() -> Outcome:
         right = Answer(Reply(0, 10, text="yes"), Score(1.0, Label.RIGHT), "a" * 32, "b" * 16)
         wrong = Answer(Reply(0, 10, text=question), Score(0.0, Label.WRONG), "c" * 32, "d" * 16)
         pairs.append(AnsweredPair(index, item, "A", right, wrong))
-    gates = parse_gates("accuracy>=-1%")
-    side = Side("full", "http://h", "m", "support", "1", "Be kind.", {})
-    return Outcome(
-        run_id="r1",
-        start_ns=1,
-        seconds=2.0,
-        dataset=Dataset("sums", "1.0.0", "sha256:00", tuple(p.item for p in pairs), ()),
-        sides={"A": side, "B": side},
-        seed=0,
-        concurrency=4,
-        cache=CacheMode.ISOLATED,
-        plan=foresee(gates, len(pairs)),
-        pairs=pairs,
-        judgement=judge(gates, pairs, 0),
-        max_unmeasured_ratio=0.05,
-        allows_inconclusive=False,
-        engines={"A": None, "B": None},
-    )
+    return finish(pairs, parse_gates("accuracy>=-1%"))
 
 
 @pytest.fixture(params=[390, 1400])

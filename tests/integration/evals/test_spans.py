@@ -12,14 +12,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from evenkeel import spans
 from evenkeel_evals.ask.answers import Answer, AnsweredPair
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.ask.run import CacheMode
-from evenkeel_evals.ask.sides import Side
-from evenkeel_evals.dataset.dataset import Dataset, Item, Message
+from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import judge
 from evenkeel_evals.judge.outcome import Outcome
 from evenkeel_evals.report.spans import result_spans, send
 from evenkeel_evals.scorers.base import Score, make_scorer
+from tests.unit.evals.finished_run import finish as finish_run
 
 pytestmark = pytest.mark.integration
 
@@ -68,22 +66,7 @@ def finish(num_pairs: int) -> Outcome:
         reply = Reply(10, 20, text="x", ttft_s=0.1, e2e_s=0.2, output_tokens=3)
         a, b = (Answer(reply, Score.of(True), f"{i + 1:032x}", f"{s}{i + 1:015x}") for s in "12")
         pairs.append(AnsweredPair(i, item, "A", a, b))
-    side = Side("full", "http://h", "m", "support", "1", None, {})
-    return Outcome(
-        run_id="r1",
-        start_ns=1,
-        seconds=1.0,
-        dataset=Dataset("sums", "1.0.0", "sha256:00", (), ()),
-        sides={"A": side, "B": side},
-        seed=0,
-        concurrency=1,
-        cache=CacheMode.COLD,
-        plan=(),
-        pairs=pairs,
-        judgement=judge(gates, pairs, 0),
-        max_unmeasured_ratio=0.05,
-        allows_inconclusive=False,
-    )
+    return finish_run(pairs, gates)
 
 
 def test_every_answer_and_gate_arrives(receiver: Receiver) -> None:
@@ -114,7 +97,9 @@ def test_a_missing_collector_is_one_line_at_once() -> None:
     # The exporter of the SDK would try again for a minute.
     started = time.perf_counter()
     problem = send(finish(3), "http://127.0.0.1:9")
-    assert problem is not None and problem.startswith("no collector answers at http://127.0.0.1:9")
+    assert problem is not None and problem.startswith(
+        "no collector is answering at http://127.0.0.1:9"
+    )
     assert "\n" not in problem
     assert time.perf_counter() - started < 45
 
@@ -125,5 +110,5 @@ def test_a_collector_that_refuses_is_named(
     receiver.status = 400
     problem = send(finish(3), f"http://127.0.0.1:{receiver.server_port}/v1/traces")
     address = f"http://127.0.0.1:{receiver.server_port}"
-    assert problem == f"the collector at {address} did not take the results (HTTP 400)"
+    assert problem == f"the collector at {address} did not accept the results (HTTP 400)"
     assert capsys.readouterr().err == ""

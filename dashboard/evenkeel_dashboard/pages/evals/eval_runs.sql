@@ -1,9 +1,8 @@
--- Evaluation runs, the newest first: what was compared, how many items, how its gates ended, and
--- what each run says of itself. Only gates say that, and few rows are gates: answers have long
--- attributes, which are not read.
+-- Evaluation runs, the newest first: what was compared, how many items, and each run's own verdict.
+-- Only gates carry that, and few rows are gates: the long attributes of answers are not read.
 SELECT
     r.run_id AS run_id, r.dataset AS dataset, r.started_ms AS started_ms,
-    r.num_items AS num_items, r.sides AS sides, r.verdicts AS verdicts, r.slices AS slices,
+    r.num_items AS num_items, r.sides AS sides, r.num_gates AS num_gates,
     s.run_verdicts AS run_verdicts, s.baseline_texts AS baseline_texts,
     s.candidate_texts AS candidate_texts
 FROM
@@ -16,8 +15,7 @@ FROM
         arraySort(groupUniqArrayIf(concat(ifNull(e.side, '?'), ': ',
             ifNull(e.prompt_name, 'no prompt'), '@', ifNull(e.prompt_version, '?'), ', ',
             ifNull(e.model, 'no model')), e.kind = 'answer')) AS sides,
-        groupArrayIf(ifNull(e.verdict, ''), e.kind = 'gate' AND isNotNull(e.gate)) AS verdicts,
-        groupArrayIf(ifNull(e.slice, ''), e.kind = 'gate' AND isNotNull(e.gate)) AS slices
+        countIf(e.kind = 'gate' AND isNotNull(e.gate)) AS num_gates
     FROM evenkeel.eval_results AS e
     WHERE isNotNull(e.run_id)
     GROUP BY run_id

@@ -59,7 +59,7 @@ def _turn(turn: Mapping[str, Any]) -> dict[str, str]:
     role = turn.get("role", turn.get("from"))
     text = to_text(turn.get("content", turn.get("value")))
     if turn.get("tool_calls"):
-        raise UnfitError("its question has calls of tools, which an item cannot hold")
+        raise UnfitError("its question has tool calls, which an item cannot hold")
     if not isinstance(role, str) or text is None:
         raise UnfitError("its question is neither a text nor a list of messages with text")
     role = _ROLES.get(role, role)

@@ -158,7 +158,7 @@ def as_object(value: Any) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UnfitError(f"not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise UnfitError("is no object")
+        raise UnfitError("is not an object")
     return found
 
 

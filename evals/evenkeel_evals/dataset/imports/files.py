@@ -79,7 +79,7 @@ def import_file(kind: str, path: Path) -> Imported:
             places.setdefault(note, []).append(entry.place)
     if not rows:
         first = f"; first problem: {problems[0]}" if problems else ""
-        raise ConfigurationError(f"{path} holds nothing that can be imported{first}")
+        raise ConfigurationError(f"{path} has nothing to import{first}")
     notes = [
         f"{found[0]}{f' and {len(found) - 1} more' if len(found) > 1 else ''}: {note}"
         for note, found in places.items()
@@ -91,7 +91,7 @@ def _named(made: Made, default: str, known: Mapping[str, Row], has_names: bool) 
     """Return an entry's rows by their ids; rows of one entry are variants of one question.
 
     Raises:
-        UnfitError: If an id is there already.
+        UnfitError: If an id is already used.
         ConfigurationError: If a row is no item, such as one whose scorer cannot be made.
     """
     named: dict[str, Row] = {}
@@ -102,7 +102,7 @@ def _named(made: Made, default: str, known: Mapping[str, Row], has_names: bool) 
         if name in known and has_names:
             name = f"{name} ({default}-{number})" if len(made.rows) > 1 else f"{name} ({default})"
         if name in known or name in named:
-            raise UnfitError(f"id {name!r:.80} is there already")
+            raise UnfitError(f"id {name!r:.80} is already used")
         named[name] = {**row, "id": name}
         if len(made.rows) > 1:
             named[name].setdefault("cluster_id", f"{base} ({default})")

@@ -46,7 +46,7 @@ def from_inspect(path: Path) -> ImportSource:
     scorers = _scorers(header, samples)
     scorer = scorers[0] if scorers else INCLUDES
     problems = [
-        f"{path.name}: scorer {s.get('name')!r:.60} is left out: an item has the first, "
+        f"{path.name}: scorer {s.get('name')!r:.60} is skipped: an item uses the first, "
         f"{scorer.get('name')!r:.60}"
         for s in scorers[1:]
     ]
@@ -85,7 +85,7 @@ def read_log(path: Path) -> tuple[Mapping[str, Any], Sequence[ImportEntry]] | No
         return None
     samples = found.get("samples")
     if not isinstance(samples, list):
-        raise ConfigurationError(f"{path} is a log of inspect without samples")
+        raise ConfigurationError(f"{path} is an Inspect log without samples")
     return found, _entries(path, samples)
 
 
@@ -95,7 +95,7 @@ def _read_zip(path: Path) -> tuple[Mapping[str, Any], Sequence[ImportEntry]]:
             names = archive.namelist()
             start = "header.json" if "header.json" in names else "_journal/start.json"
             if start not in names:
-                raise ConfigurationError(f"{path} is no log of inspect: it has no header.json")
+                raise ConfigurationError(f"{path} is not an Inspect log: it has no header.json")
             header = parse_json(_member(archive, start), path)
             listed = sorted(n for n in names if n.startswith("samples/") and n.endswith(".json"))
             if len(listed) > MAX_SAMPLES:
@@ -111,13 +111,13 @@ def _read_zip(path: Path) -> tuple[Mapping[str, Any], Sequence[ImportEntry]]:
                 samples.append(parse_json(text, path))
     except NotImplementedError as error:
         raise ConfigurationError(
-            f"{path} is compressed in a way that Python does not read; write it as JSON: "
+            f"{path} is compressed in a format that Python cannot read; write it as JSON: "
             "inspect log convert --to json"
         ) from error
     except (zipfile.BadZipFile, OSError, RuntimeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
     if not isinstance(header, dict):
-        raise ConfigurationError(f"{path} is no log of inspect: its header is no object")
+        raise ConfigurationError(f"{path} is not an Inspect log: its header is not an object")
     return header, _entries(path, samples)
 
 
@@ -152,7 +152,7 @@ def _row(sample: Mapping[str, Any], scorer: Mapping[str, Any]) -> Row:
     targets = target if isinstance(target, list) else [target]
     targets = [str(t) if isinstance(t, int | float) else t for t in targets]
     if not targets or not all(isinstance(t, str) and t.strip() for t in targets):
-        raise UnfitError(f"target {target!r:.40} is no text")
+        raise UnfitError(f"target {target!r:.40} is not text")
     spec, reference = _judged(scorer, targets)
     return {**row, "messages": messages, "reference": reference, "scorer": spec}
 
@@ -171,7 +171,7 @@ def _judged(scorer: Mapping[str, Any], targets: list[str]) -> tuple[Any, Any]:
     name = str(scorer.get("name")).rpartition("/")[2]
     options = scorer.get("options") or {}
     if not isinstance(options, dict):
-        raise UnfitError(f"scorer {name!r:.60} has options that are no object")
+        raise UnfitError(f"scorer {name!r:.60} has options that are not an object")
     cased = {} if options.get("ignore_case", True) is False else {"case_sensitive": False}
     if name == "includes":
         return {"name": "substring", "any": True, **cased}, targets
@@ -190,7 +190,7 @@ def _matched(
     location = options.get("location", "end")
     if options.get("numeric"):
         if location != "end" or len(targets) > 1:
-            raise UnfitError("scorer 'match' of numbers has a counterpart at the end alone")
+            raise UnfitError("scorer 'match' of numbers has a counterpart only at the end")
         return "numeric", targets[0]
     kinds = {"end": "ends_with", "begin": "starts_with", "exact": "equals"}
     if location == "any":

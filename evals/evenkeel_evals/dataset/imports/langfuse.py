@@ -22,8 +22,8 @@ from evenkeel_evals.dataset.imports.plain import QUESTION_KEYS, csv_entries
 
 EXPECTED_KEYS = ("expectedOutput", "expected_output", "expected")
 NOTE = (
-    "Langfuse does not say how outputs are judged: texts by 'normalised', objects by 'json'; "
-    "edit `scorer` where that is not meant"
+    "Langfuse does not say how outputs are judged; using 'normalised' for texts and 'json' for "
+    "objects; edit `scorer` if that is wrong"
 )
 
 

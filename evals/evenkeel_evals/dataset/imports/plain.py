@@ -63,7 +63,7 @@ def csv_entries(path: Path) -> Iterator[ImportEntry]:
     """Yield the rows of a table without their empty cells.
 
     Raises:
-        ConfigurationError: If it is no CSV.
+        ConfigurationError: If it is not CSV.
     """
     csv.field_size_limit(MAX_FILE_BYTES)
     reader = csv.DictReader(io.StringIO(read_utf8(path), newline=""))
@@ -72,7 +72,7 @@ def csv_entries(path: Path) -> Iterator[ImportEntry]:
             cells = {k: v for k, v in row.items() if k and isinstance(v, str) and v != ""}
             yield ImportEntry(path.name, reader.line_num, cells)
     except csv.Error as error:
-        raise ConfigurationError(f"{path}:{reader.line_num} is no CSV: {error}") from error
+        raise ConfigurationError(f"{path}:{reader.line_num} is not CSV: {error}") from error
 
 
 def from_jsonl(path: Path) -> ImportSource:
@@ -87,7 +87,7 @@ def from_jsonl(path: Path) -> ImportSource:
             entry = entry["row"]
         row = plain_row(entry, offset)
         is_counted = offset and any(is_index(entry.get(key)) for key in RIGHT_KEYS)
-        notes = ["answers are counted from 1: one is the number of choices, and none is 0"]
+        notes = ["answers are counted from 1: one equals the number of choices and none is 0"]
         return Made([row], notes if is_counted and row["scorer"] == "regex" else ())
 
     return ImportSource(entries, convert)
@@ -167,7 +167,7 @@ def _choices(value: Any) -> tuple[list[str], list[str]]:
         texts = [choice.get("text") for choice in value]
         labels = [choice.get("label") for choice in value]
     if not isinstance(texts, list) or not all(isinstance(t, str | int | float) for t in texts):
-        raise UnfitError("its choices are no texts")
+        raise UnfitError("its choices are not texts")
     if not isinstance(labels, list) or len(labels) != len(texts):
         labels = list(string.ascii_uppercase[: len(texts)])
     return [str(text) for text in texts], [str(label) for label in labels]

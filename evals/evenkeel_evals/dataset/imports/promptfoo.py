@@ -65,7 +65,7 @@ def from_promptfoo(path: Path) -> ImportSource:
     """
     document, tree = load_yaml(read_utf8(path), path)
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{path} is no configuration of promptfoo")
+        raise ConfigurationError(f"{path} is not a promptfoo configuration")
     folder = Folder(path.parent)
     problems: list[str] = []
     try:
@@ -79,7 +79,7 @@ def from_promptfoo(path: Path) -> ImportSource:
     except UnfitError as error:
         raise ConfigurationError(f"{path}: {error}") from error
     if document.get("scenarios"):
-        problems.append("its scenarios are left out: only tests are imported")
+        problems.append("its scenarios are skipped: only tests are imported")
     if not document.get("tests"):
         raise ConfigurationError(f"{path} has no prompts and tests to import")
     entries = list(
@@ -102,7 +102,7 @@ def _first_prompt(prompts: Any, folder: Folder, problems: list[str]) -> Any:
     for entry in listed:
         prompt = entry.get("raw", entry.get("id")) if isinstance(entry, dict) else entry
         if not isinstance(prompt, str):
-            raise UnfitError("a prompt is no text")
+            raise UnfitError("a prompt is not text")
         if not prompt.startswith(FILE):
             found.append(prompt)
         elif prompt.endswith((".txt", ".md", ".j2")):
@@ -111,7 +111,7 @@ def _first_prompt(prompts: Any, folder: Folder, problems: list[str]) -> Any:
         elif prompt.endswith((".json", ".yaml", ".yml")):
             found.append(folder.load(prompt))
         elif not found:
-            raise UnfitError(f"the first prompt, {prompt!r:.80}, is no text")
+            raise UnfitError(f"the first prompt, {prompt!r:.80}, is not text")
         else:
             found.append(None)
     if len(found) > 1:
@@ -157,7 +157,7 @@ def _matching(reference: str, folder: Folder) -> list[Path]:
     if "*" not in name:
         return [folder.find(name)]
     if name.startswith("/"):
-        raise UnfitError(f"file {name!r:.80} is outside of the configuration's folder")
+        raise UnfitError(f"file {name!r:.80} is outside the configuration's folder")
     found = sorted(folder.path.glob(name))
     if not found:
         raise UnfitError("no file matches")
@@ -265,7 +265,7 @@ def _refuse_more(test: Mapping[str, Any], options: Mapping[str, Any]) -> None:
 def _mapping(test: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = test.get(key) or {}
     if not isinstance(found, dict):
-        raise UnfitError(f"its {key} are not written out")
+        raise UnfitError(f"its {key} are not given inline")
     return found
 
 
@@ -283,5 +283,5 @@ def _of_template(assertion: Any, config: _Config) -> Any:
         return assertion
     name = str(reference).rpartition("/")[2]
     if name not in config.templates:
-        raise UnfitError(f"refers to the assertion {name!r:.60}, which is not there")
+        raise UnfitError(f"refers to the assertion {name!r:.60}, which does not exist")
     return config.templates[name]

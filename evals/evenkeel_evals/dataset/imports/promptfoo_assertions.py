@@ -61,10 +61,10 @@ def _read_all(assertions: Sequence[Any], test: Test) -> list[Spec]:
     members: list[Spec] = []
     for assertion in assertions:
         if not isinstance(assertion, Mapping):
-            raise UnfitError("an assertion is no object")
+            raise UnfitError("an assertion is not an object")
         if assertion.get("weight") == 0:
             # Only measured there: it cannot fail.
-            test.notes.append("assertions of weight 0 are left out: they cannot fail")
+            test.notes.append("assertions of weight 0 are skipped: they cannot fail")
         elif assertion.get("type") == "assert-set":
             if assertion.get("threshold") is not None:
                 raise UnfitError("an assert-set with a threshold has no counterpart")
@@ -159,7 +159,7 @@ def _schema(value: Any) -> Any:
     if value is None or value == "":
         return {}
     if not isinstance(value, dict | bool):
-        raise UnfitError("its JSON schema is no object")
+        raise UnfitError("its JSON schema is not an object")
     return value
 
 
@@ -195,7 +195,7 @@ def _limit(kind: str, threshold: Any) -> float:
 
 def _rubric(value: Any, _: Any, __: Test) -> Spec:
     if not isinstance(value, str):
-        raise UnfitError("assertion 'llm-rubric' has a rubric that is no text")
+        raise UnfitError("assertion 'llm-rubric' has a rubric that is not text")
     return "rubric", value
 
 
@@ -258,10 +258,10 @@ _WITH_THRESHOLD = ("latency", "cost", "similar", "bleu")
 _NOTES: Mapping[str, str] = {
     "similar": "'similar' is judged with embeddings of all-MiniLM-L6-v2, not with promptfoo's",
     "bleu": "'bleu' is sacrebleu's, not promptfoo's",
-    "is-refusal": "'is-refusal' is judged by rules of ours, not by promptfoo's list of phrases",
+    "is-refusal": "'is-refusal' is judged by evenkeel's rules, not by promptfoo's list of phrases",
     "contains-json": "'contains-json' takes JSON as written; promptfoo also repairs broken JSON",
     "cost": "'cost' takes the cost in the answers; without one add input_per_million and "
     "output_per_million to the scorer",
-    "llm-rubric": "'llm-rubric' is judged by the model that --judge names, yes or no",
+    "llm-rubric": "'llm-rubric' is judged by the --judge model, yes or no",
     "python": "'python' runs only with --allow-python; read the code first",
 }

@@ -34,7 +34,7 @@ class Folder:
         """Return the file that `file://…` means.
 
         Raises:
-            UnfitError: If it is outside of the folder, or not there.
+            UnfitError: If it is outside the folder, or not there.
         """
         name = reference.removeprefix(FILE)
         try:
@@ -42,18 +42,18 @@ class Folder:
             is_inside, is_there = found.is_relative_to(self.path), found.is_file()
         except (OSError, ValueError) as error:
             # Half a character, a zero byte, or too long: no file can be called that.
-            raise UnfitError(f"file {name!r:.80} cannot be one") from error
+            raise UnfitError(f"file {name!r:.80} cannot be used") from error
         if not is_inside:
-            raise UnfitError(f"file {name!r:.80} is outside of the configuration's folder")
+            raise UnfitError(f"file {name!r:.80} is outside the configuration's folder")
         if not is_there:
-            raise UnfitError(f"file {name!r:.80} is not there")
+            raise UnfitError(f"file {name!r:.80} does not exist")
         return found
 
     def load(self, reference: str) -> Any:
         """Return a file's value: parsed if it is JSON or YAML, else its text.
 
         Raises:
-            UnfitError: If it cannot be read, or is no text.
+            UnfitError: If it cannot be read, or is not text.
         """
         path = self.find(reference)
         suffix = path.suffix.lower()
@@ -66,7 +66,7 @@ class Folder:
                 return read_utf8(path).removesuffix("\n")
         except ConfigurationError as error:
             raise UnfitError(str(error).replace(f"{self.path}/", "")) from error
-        raise UnfitError(f"file {path.name!r:.80} is no text, JSON or YAML")
+        raise UnfitError(f"file {path.name!r:.80} is not text, JSON or YAML")
 
 
 def combine(variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -105,7 +105,7 @@ def resolve(variables: Mapping[str, Any], folder: Folder) -> dict[str, Any]:
         if not texts:
             return known
         known = {**known, **{name: fill(text, known) for name, text in texts.items()}}
-    raise UnfitError("its variables refer to each other without end")
+    raise UnfitError("its variables refer to each other in a loop")
 
 
 def fill(template: str, variables: Mapping[str, Any]) -> str:
@@ -118,7 +118,7 @@ def fill(template: str, variables: Mapping[str, Any]) -> str:
         raise UnfitError("its template does more than fill in variables")
     filled = _VARIABLE.sub(lambda match: _value(match[1], variables), template)
     if len(filled) > MAX_RENDERED:
-        raise UnfitError(f"a text of it is longer than {MAX_RENDERED:,} characters")
+        raise UnfitError(f"a text in it is longer than {MAX_RENDERED:,} characters")
     return filled
 
 
@@ -149,7 +149,7 @@ def to_js_text(value: Any) -> str:
         return str(int(value))
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise UnfitError(f"value {str(value)!r:.40} is no text and no number")
+    raise UnfitError(f"value {str(value)!r:.40} is neither text nor a number")
 
 
 def _value(name: str, variables: Mapping[str, Any]) -> str:

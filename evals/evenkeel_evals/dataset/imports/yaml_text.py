@@ -59,12 +59,12 @@ def load_yaml(text: str, path: Path) -> tuple[Any, yaml.Node | None]:
     try:
         tree = yaml.compose(text, Loader=_Loader)
         if tree is not None and _size(tree, {}) > MAX_NODES:
-            raise ConfigurationError(f"{path} stands for more than {MAX_NODES:,} values")
+            raise ConfigurationError(f"{path} expands to more than {MAX_NODES:,} values")
         return yaml.load(text, Loader=_Loader), tree
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"{path} is not YAML: {first_line(error)}") from error
     except RecursionError as error:
-        raise ConfigurationError(f"{path} is nested too deeply, or within itself") from error
+        raise ConfigurationError(f"{path} is nested too deeply, or contains itself") from error
 
 
 def lines_of_elements(tree: yaml.Node | None, key: str | None = None) -> list[int]:

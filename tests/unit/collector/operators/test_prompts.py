@@ -34,8 +34,7 @@ def run(**changes: Any) -> dict[str, Any]:
     return {
         "baseline_texts": [digest(OLD)],
         "candidate_texts": [digest(NEW)],
-        "verdicts": ["no worse"],
-        "slices": ["overall"],
+        "num_gates": 1,
         "run_verdicts": ["no worse"],
     } | changes
 
@@ -56,12 +55,11 @@ def test_the_draft_is_kept_when_it_is_promoted(registry: PromptRegistry) -> None
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        pytest.param({"verdicts": ["regressed"]}, "did not pass: regressed", id="a regression"),
-        pytest.param({"run_verdicts": ["regressed"]}, "pass: regressed", id="a broken item"),
+        pytest.param({"run_verdicts": ["regressed"]}, "pass: regressed", id="a regression"),
         pytest.param({"run_verdicts": ["inconclusive"]}, "inconclusive", id="it could not tell"),
         pytest.param({"run_verdicts": ["could not measure"]}, "measure", id="too few answers"),
-        pytest.param({"run_verdicts": []}, "ask it again", id="of an earlier version"),
-        pytest.param({"verdicts": [], "slices": []}, "it has no gate", id="no gate"),
+        pytest.param({"run_verdicts": []}, "run it again", id="of an earlier version"),
+        pytest.param({"num_gates": 0}, "it has no gate", id="no gate"),
         pytest.param({"candidate_texts": ["0123456789ab"]}, "another text", id="another text"),
         pytest.param({"candidate_texts": []}, "another text", id="no such run"),
         pytest.param({"baseline_texts": ["0123456789ab"]}, "in use", id="another baseline"),

@@ -65,9 +65,9 @@ async def test_a_server_that_comes_back_is_waited_for_and_the_wait_is_in_no_late
     assert waited_s > 0.9
     assert reply.e2e_s is not None and waited_s - reply.e2e_s > 0.9
     assert waited_s - (reply.end_ns - reply.start_ns) / 1e9 > 0.9
-    assert "does not answer (ConnectError" in said[0] or "does not answer (Remote" in said[0]
-    assert "asking again for up to 30 s" in said[0]
-    assert "answers again after" in said[-1]
+    assert "is not answering (ConnectError" in said[0] or "is not answering (Remote" in said[0]
+    assert "retrying for up to 30 s" in said[0]
+    assert "is answering again after" in said[-1]
     assert len(said) == 2
 
 
@@ -112,7 +112,7 @@ async def test_an_answer_that_was_under_way_does_not_end_the_outage(server: Flak
         assert (await slow).text == "hello"
         assert [line for line in said if "again after" in line] == []
         assert (await refused).num_retries == 1
-    assert "answers again after" in said[-1]
+    assert "is answering again after" in said[-1]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -219,7 +219,7 @@ def test_a_server_that_is_gone_in_the_midst_of_a_run_costs_nothing(
     assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)
     assert record["num_interruptions"] == 0
     assert record["candidate"]["e2e_s"]["p99"] < 1.0, "no wait is in a latency"
-    assert "asking again" in said.err and "answers again after" in said.err
+    assert "retrying for up to" in said.err and "is answering again after" in said.err
     assert set(server.answered) == everything()
 
 
@@ -236,9 +236,11 @@ def test_a_run_that_pauses_says_with_which_command_it_goes_on(
     said = capsys.readouterr()
     assert said.out == ""
     line = said.err.splitlines()[-1]
-    assert line.startswith("evenkeel: paused: ") and " of 24 answers are kept; go on with: " in line
+    assert (
+        line.startswith("evenkeel: paused: ") and " of 24 answers are saved; resume with: " in line
+    )
     assert "s3cret" not in line
-    command = shlex.split(line.partition("go on with: ")[2])
+    command = shlex.split(line.partition("resume with: ")[2])
     assert command[0] == "evenkeel" and "--fresh" not in command
     before = Counter(server.answered)
     server.on_answer = lambda number: None
@@ -262,7 +264,7 @@ def test_without_a_report_nothing_is_promised(
     del given[where : where + 2]
     assert main(given, [EVAL]) == 3
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "nothing is kept without --report; begin anew with: evenkeel eval run" in line
+    assert "nothing is saved without --report; start over with: evenkeel eval run" in line
 
 
 def test_a_warm_cache_is_filled_again_after_a_wait(
@@ -319,11 +321,11 @@ def test_ctrl_c_says_how_to_go_on(server: FlakyServer, dataset: Path) -> None:
         process.communicate()
     assert (process.returncode, out) == (130, ""), err
     line = err.splitlines()[-1]
-    assert line.startswith("evenkeel: stopped; ") and "of 24 answers are kept; go on" in line
+    assert line.startswith("evenkeel: stopped; ") and "of 24 answers are saved; resume" in line
     assert "Traceback" not in err
     server.delay_s = 0.0
     done = subprocess.run(
-        [sys.executable, "-m", "evenkeel", *shlex.split(line.partition("go on with: ")[2])[1:]],
+        [sys.executable, "-m", "evenkeel", *shlex.split(line.partition("resume with: ")[2])[1:]],
         capture_output=True,
         text=True,
         check=True,

@@ -83,7 +83,7 @@ def test_rubrics_are_asked_after_the_answers_and_once_per_text(
 ) -> None:
     dataset = write_dataset(tmp_path / "echo", RUBRIC)
     assert main(run(server, dataset), [EVAL]) == 2
-    assert "item 'q0' and 23 more: rubric assertions need a model" in capsys.readouterr().err
+    assert "item 'q0' and 23 more: rubric assertions need a judge model" in capsys.readouterr().err
     assert server.num_requests == 0
     order: list[bool] = []
     server.on_answer = lambda _: order.append("against one" in list(server.answered)[-1])
@@ -143,11 +143,11 @@ def test_a_run_whose_judge_goes_away_goes_on_and_asks_nothing_twice(
     server.delay_s, server.on_answer = 0.01, leave
     assert main(run(server, dataset, *judged(dataset), "--retry-s", "0.3"), [EVAL]) == 3
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "48 of 48 answers are kept; go on with: " in line
+    assert "48 of 48 answers are saved; resume with: " in line
     assert 10 <= rubrics(server).total() < 32
     server.on_answer = lambda _: None
     server.come_back()
-    command = shlex.split(line.partition("go on with: ")[2])
+    command = shlex.split(line.partition("resume with: ")[2])
     assert main(command[1:], [EVAL]) == 1
     record = json.loads(capsys.readouterr().out)
     for key in ("headline", "num_pairs", "num_unmeasured"):
@@ -164,7 +164,7 @@ def test_python_assertions_run_if_they_are_allowed_and_are_part_of_the_run(
 ) -> None:
     dataset = write_dataset(tmp_path / "echo", PYTHON)
     assert main(run(server, dataset), [EVAL]) == 2
-    assert "python assertions run code of the dataset" in capsys.readouterr().err
+    assert "python assertions run code from the dataset" in capsys.readouterr().err
     assert main(run(server, dataset, "--allow-python"), [EVAL]) == 1
     first = capsys.readouterr().out
     record = json.loads(first)
@@ -177,7 +177,7 @@ def test_python_assertions_run_if_they_are_allowed_and_are_part_of_the_run(
     assert "which differs in checks" in capsys.readouterr().err
     (dataset / "checks.py").unlink()
     assert main(run(server, dataset, "--allow-python", report="other"), [EVAL]) == 2
-    assert "checks.py', a Python assertion, is not in" in capsys.readouterr().err
+    assert "checks.py', a Python assertion, is missing from" in capsys.readouterr().err
     assert server.answered.total() == 48
 
 
@@ -217,7 +217,7 @@ def test_recorded_runs_are_compared_by_what_they_recorded(
     record = json.loads(capsys.readouterr().out)
     assert (record["baseline"]["accuracy"], record["candidate"]["accuracy"]) == (16 / 24, 1.0)
     assert main(compare(dataset, "one", "three"), [EVAL]) == 2
-    assert "were not judged alike: the judge of rubrics differs" in capsys.readouterr().err
+    assert "were not judged the same way: the rubric judge differs" in capsys.readouterr().err
     journal = tmp_path / "two" / "journal.jsonl"
     kept = [line for line in journal.read_text().splitlines(True) if '"kind":"check"' not in line]
     journal.write_text("".join(kept))
@@ -240,7 +240,7 @@ def test_other_verbs_refuse_what_they_cannot_score(
     }
     assert main(["eval", verb, *flags[verb]], [EVAL]) == 2
     said = capsys.readouterr().err
-    assert "item 'q0' is judged by rubric: only `eval run` and `eval judge` can do that" in said
+    assert "item 'q0' is judged by rubric: only `eval run` and `eval judge` support that" in said
 
 
 def test_results_of_checks_survive_and_make_the_score(tmp_path: Path, make_pair) -> None:  # type: ignore[no-untyped-def]

@@ -102,7 +102,7 @@ def test_a_side_that_the_run_serves_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('url = "http://h"\n[serve]\nmodel = "demo"\n', "exclude each other"),
+        ('url = "http://h"\n[serve]\nmodel = "demo"\n', "cannot be combined"),
         ('[serve]\nmodel = "demo"\nflags = ["--port", "8000"]\n', "--port"),
         ('[serve]\nmodel = "demo"\nflags = ["--host=0.0.0.0"]\n', "--host"),
         ("[serve]\nflags = []\n", "serve.model"),

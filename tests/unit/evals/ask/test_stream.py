@@ -67,14 +67,14 @@ def test_carriage_returns_are_line_ends_too() -> None:
 @pytest.mark.parametrize(
     ("stream", "problem"),
     [
-        (delta("half"), "broke off before"),
-        (b"", "broke off before"),
+        (delta("half"), "ended before"),
+        (b"", "ended before"),
         (
             delta("half") + event({"error": {"message": "out of memory\nat line 3"}}),
             "out of memory",
         ),
         (event("{broken"), "not JSON"),
-        (event("[1]"), "no object"),
+        (event("[1]"), "not an object"),
     ],
 )
 def test_a_stream_that_breaks_says_why(stream: bytes, problem: str) -> None:

@@ -116,10 +116,10 @@ def test_missing_twofold_and_unknown_ids_are_said(
     captured = capsys.readouterr()
     record = json.loads(captured.out)
     assert record["problems"] == [
-        "a.jsonl:399: id 'q5' is already at a.jsonl:4, which counts",
-        "item 'q0' of 400 answered in neither file: left out",
+        "a.jsonl:399: id 'q5' is already at a.jsonl:4, which is used",
+        "item 'q0' of 400 answered in neither file: skipped",
         "baseline a: item 'q1' without an answer: unscored",
-        "baseline a: item 'zz' not in the dataset: left out",
+        "baseline a: item 'zz' not in the dataset: skipped",
     ]
     assert captured.err.splitlines() == [f"evenkeel: {line}" for line in record["problems"]]
     assert (record["num_pairs"], record["num_unmeasured"]) == (N - 1, 1)
@@ -142,7 +142,7 @@ def test_recorded_times_are_judged(
     b = answers(tmp_path / "b.jsonl", e2e_s=lambda i: 1.2 * (1 + i % 7 / 10), ttft_s=lambda i: 0.1)
     assert main(judge(dataset, a, b, "--gate", "accuracy>=-1%, shift_e2e<=+5%")) == 1
     out = capsys.readouterr().out
-    assert "regressed: shift_e2e<=+5%" in out and "only if they took turns" in out
+    assert "regressed: shift_e2e<=+5%" in out and "only fair if the two sides took turns" in out
     assert main(judge(dataset, a, b, "--gate", "shift_ttft<=+5%", "--json")) == 0
     gate = json.loads(capsys.readouterr().out)["gates"][0]
     assert (gate["lost"], gate["gained"], gate["effect"]) == (None, None, pytest.approx(0))
@@ -193,7 +193,7 @@ def test_python_assertions_run_only_if_allowed(
     assert json.loads(capsys.readouterr().out)["baseline"]["accuracy"] == 1.0
     (dataset / "checks.py").unlink()
     assert main(judge(dataset, a, a, "--allow-python")) == 2
-    assert "checks.py', a Python assertion, is not in" in capsys.readouterr().err
+    assert "checks.py', a Python assertion, is missing from" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -222,13 +222,13 @@ def test_ids_of_another_dataset_and_rubrics_without_a_judge(
 ) -> None:
     other = write(tmp_path / "o.jsonl", [{"id": "x1", "answer": "1"}])
     assert main(judge(dataset, other, other)) == 2
-    assert "its first is 'q0', that of" in capsys.readouterr().err
+    assert "first item is 'q0', the first answer in" in capsys.readouterr().err
     rows = [json.loads(line) for line in (dataset / "sums.jsonl").read_text().splitlines()]
     rows[0] |= {"scorer": "rubric", "reference": "is a number"}
     write(dataset / "sums.jsonl", rows)
     a = answers(tmp_path / "a.jsonl")
     assert main(judge(dataset, a, a)) == 2
-    assert "item 'q0': rubric assertions need a model" in capsys.readouterr().err
+    assert "item 'q0': rubric assertions need a judge model" in capsys.readouterr().err
     side = write(tmp_path / "side.toml", [])
     assert (
         main(
@@ -245,4 +245,4 @@ def test_ids_of_another_dataset_and_rubrics_without_a_judge(
         )
         == 2
     )
-    assert "item 'q0': rubric assertions need a model" in capsys.readouterr().err
+    assert "item 'q0': rubric assertions need a judge model" in capsys.readouterr().err

@@ -99,7 +99,7 @@ def test_a_spent_budget_freezes_promotions_but_those_that_are_forced(
         ("inconclusive was allowed", {"verdict": "inconclusive"}, 3, "could not tell"),
         ("another candidate", {"b": "Be rude."}, 2, "had another text"),
         ("another baseline", {"a": "Be rude."}, 2, "did not compare with support@"),
-        ("files of two runs", {"run_id": "r2"}, 2, "are of different runs"),
+        ("files of two runs", {"run_id": "r2"}, 2, "belong to different runs"),
     ],
 )
 def test_other_reports_do_not_promote(
@@ -133,7 +133,7 @@ def test_a_move_is_a_line_in_the_collectors_audit(
     data = tmp_path / "collector"
     there = ("--data-dir", str(data))
     assert prompts(folder, "promote", "support", "--force", "first", *there) == 2
-    assert "no collector's folder" in capsys.readouterr().err
+    assert "is not a collector's folder" in capsys.readouterr().err
     assert not (folder / "labels").exists(), "what cannot be written down is not done"
     data.mkdir()
     assert prompts(folder, "promote", "support", "--force", "first", *there) == 0
@@ -181,5 +181,5 @@ def test_a_side_takes_its_prompt_from_the_registry(folder: Path, tmp_path: Path)
     assert side.prompt_label == f"support@{digest('Be kind.')}"
     assert side.system == "Be kind."
     path.write_text('[prompt]\nref = "support@draft"\nsystem = "x"\n')
-    with pytest.raises(ConfigurationError, match="has ref and more"):
+    with pytest.raises(ConfigurationError, match="has ref and other keys"):
         load_side(path, "http://h", folder)

@@ -41,7 +41,7 @@ def test_what_cannot_be_told_names_what_is_left() -> None:
     def compare(before: int, after: int) -> tuple[Verdict, str]:
         return (Verdict.REGRESSED if after == 8 else Verdict.INCONCLUSIVE), "too few"
 
-    with pytest.raises(CannotMeasureError, match=r"one of the changes 1 to 8.*too few"):
+    with pytest.raises(CannotMeasureError, match=r"the change is one of 1 to 8.*too few"):
         bisect(8, compare)
 
 

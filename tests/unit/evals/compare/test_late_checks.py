@@ -68,7 +68,7 @@ def test_functions_run_apart(item: Item, tmp_path: Path) -> None:
         for function in ("dies", "slow"):
             assert score(function) == (
                 Label.UNSCORED,
-                f"python: c.py:{function} took over 1 s, or died",
+                f"python: c.py:{function} took over 1 s, or crashed",
             )
         # The next one gets a process of its own.
         assert score("short")[0] is Label.RIGHT

@@ -7,14 +7,14 @@ import pytest
 
 from evenkeel_evals.ask.answers import Answer, AnsweredPair, LatencyMetric
 from evenkeel_evals.ask.client import Reply
-from evenkeel_evals.judge.effects import measure
 from evenkeel_evals.judge.gates import ErrorGate, parse_gates, with_errors
-from evenkeel_evals.judge.judgement import OVERALL, judge
 from evenkeel_evals.judge.latency_effects import Latencies
+from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.judge.outcome import Outcome
+from evenkeel_evals.judge.slice_verdicts import OVERALL, judge
 from evenkeel_evals.scorers.base import Score
 from evenkeel_evals.stats.verdict import Verdict
-from tests.unit.evals.judge.test_outcome import finish as finish_run
+from tests.unit.evals.finished_run import finish as finish_run
 
 MakePair = Callable[..., AnsweredPair]
 GATES = with_errors(parse_gates("accuracy>=-1%, p95_e2e<=+5%, shift_e2e<=+3%"))
@@ -27,8 +27,7 @@ def timed_out(pair: AnsweredPair, letter: str, limit_s: float = 30.0) -> Answere
 
 
 def finish(pairs: list[AnsweredPair], allows_inconclusive: bool = False) -> Outcome:
-    outcome = finish_run(pairs, allows_inconclusive)
-    return replace(outcome, judgement=judge(GATES, pairs, 0))
+    return finish_run(pairs, GATES, allows_inconclusive=allows_inconclusive)
 
 
 def test_every_run_has_the_gate_once() -> None:
@@ -63,11 +62,11 @@ def test_failures_beyond_the_tolerance_never_pass(
 ) -> None:
     pairs = [make_pair(i, True, None if i < failed else True) for i in range(count)]
     outcome = finish(pairs, allows_inconclusive=True)
-    found = {r.metric: r.verdict for r in outcome.judgement.results if r.slice_name == OVERALL}
+    found = {r.metric: r.verdict for r in outcome.results if r.slice_name == OVERALL}
     assert found["errors"] is verdict
-    assert outcome.exit_code == code, outcome.headline
+    assert outcome.decision.exit_code == code, outcome.decision.headline
     if code == 3:
-        assert f"{failed} failed on the candidate only" in outcome.headline
+        assert f"{failed} failed on the candidate only" in outcome.decision.headline
 
 
 def test_failures_on_both_sides_are_no_regression(make_pair: MakePair) -> None:
@@ -95,7 +94,7 @@ def test_a_time_out_is_a_latency_of_at_least_the_limit(make_pair: MakePair) -> N
         assert effect.num_pairs == 400
         assert effect.p_worse is not None and effect.p_worse < 1e-6
         assert "timed out on the candidate only" in str(effect.note)
-    assert finish(late).exit_code == 1
+    assert finish(late).decision.exit_code == 1
 
 
 def test_time_outs_of_the_candidate_are_beyond_any_margin(make_pair: MakePair) -> None:
@@ -154,7 +153,7 @@ def test_kept_answers_say_nothing_of_failures(make_pair: MakePair) -> None:
     kept = [replace(p, a=replace(p.a, reply=replace(p.a.reply, is_cached=True))) for p in pairs]
     assert judge([gate], pairs, 0).verdict is Verdict.REGRESSED
     assert judge([gate], kept, 0).verdict is Verdict.NO_WORSE
-    assert measure(gate, kept, 0).note == "every answer was kept"
+    assert measure(gate, kept, 0).note == "every answer came from the cache"
 
 
 @pytest.mark.parametrize(("a", "b", "count"), [(24, 28, 400), (6, 7, 100)])

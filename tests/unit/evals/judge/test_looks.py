@@ -8,7 +8,8 @@ import pytest
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.looks import Look, StoppingRule, is_decided, judge_look, plan_looks
+from evenkeel_evals.judge.looks import StoppingRule, judge_look, plan_looks
+from evenkeel_evals.judge.slice_verdicts import Look
 from evenkeel_evals.stats.verdict import Verdict
 
 MakePair = Callable[..., AnsweredPair]
@@ -26,7 +27,7 @@ def test_looks_are_spread_and_end_with_all() -> None:
     assert plan_looks(StoppingRule.FIXED, GATES, 456) == [Look(1, 1, 456)]
     assert plan_looks(StoppingRule.SEQUENTIAL, GATES, 9) == [Look(1, 1, 9)]
     assert len(plan_looks(StoppingRule.ANYTIME, GATES, 456)) == 40
-    with pytest.raises(ConfigurationError, match="cannot be judged at any time; take shift_ttft"):
+    with pytest.raises(ConfigurationError, match="cannot be judged at any time; use shift_ttft"):
         plan_looks(StoppingRule.ANYTIME, parse_gates("p95_ttft<=+5%"), 100)
 
 
@@ -50,7 +51,7 @@ def test_a_clear_case_stops_early(
     ]
     for look in plan_looks(mode, GATES, 600):
         judgement = judge_look(mode, look, GATES, pairs[: look.num_pairs], 0)
-        if is_decided(judgement):
+        if judgement.is_conclusive:
             break
     assert judgement.verdict is expected, name
     assert look.num_pairs <= 480, name

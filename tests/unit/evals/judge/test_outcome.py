@@ -2,43 +2,17 @@
 
 import io
 import json
-from dataclasses import replace
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from rich.console import Console
 
 from evenkeel import spans
-from evenkeel_evals.ask.run import CacheMode
-from evenkeel_evals.ask.sides import Side
-from evenkeel_evals.dataset.dataset import Dataset
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import judge
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import foresee
 from evenkeel_evals.report.spans import result_spans, send
 from evenkeel_evals.report.table import print_outcome, to_markdown
-
-GATES = parse_gates("accuracy>=-1%, shift_ttft<=+3%")
-
-
-def finish(pairs, allows_inconclusive: bool = False) -> Outcome:  # type: ignore[no-untyped-def]
-    side = Side("full", "http://h", "m", "support", "1", None, {})
-    return Outcome(
-        run_id="r1",
-        start_ns=1,
-        seconds=2.0,
-        dataset=Dataset("sums", "1.0.0", "sha256:00", tuple(p.item for p in pairs), ()),
-        sides={"A": side, "B": Side("short", "http://h", "m", "support", "2", None, {})},
-        seed=0,
-        concurrency=4,
-        cache=CacheMode.ISOLATED,
-        plan=foresee(GATES, len(pairs)),
-        pairs=pairs,
-        judgement=judge(GATES, pairs, 0),
-        max_unmeasured_ratio=0.05,
-        allows_inconclusive=allows_inconclusive,
-    )
+from tests.unit.evals.finished_run import finish
 
 
 @pytest.fixture
@@ -47,27 +21,30 @@ def regressed(make_pair) -> Outcome:  # type: ignore[no-untyped-def]
 
 
 def test_a_regression_exits_1(regressed: Outcome) -> None:
-    assert regressed.exit_code == 1
-    assert regressed.headline.startswith("regressed: accuracy>=-1% on overall")
+    assert regressed.decision.exit_code == 1
+    assert regressed.decision.headline.startswith("regressed: accuracy>=-1% on overall")
 
 
 def test_no_change_on_many_items_exits_0(make_pair) -> None:  # type: ignore[no-untyped-def]
     outcome = finish([make_pair(i) for i in range(400)])
-    assert (outcome.exit_code, outcome.headline) == (0, "no worse")
+    assert (outcome.decision.exit_code, outcome.decision.headline) == (0, "no worse")
 
 
 def test_what_cannot_be_told_exits_3_unless_allowed(make_pair) -> None:  # type: ignore[no-untyped-def]
     pairs = [make_pair(i, i % 2 == 0, i % 2 == 1) for i in range(40)]
-    assert finish(pairs).exit_code == 3
-    assert finish(pairs, allows_inconclusive=True).exit_code == 0
-    assert "inconclusive" in finish(pairs).headline
+    assert finish(pairs).decision.exit_code == 3
+    assert finish(pairs, allows_inconclusive=True).decision.exit_code == 0
+    assert "inconclusive" in finish(pairs).decision.headline
 
 
 def test_missing_answers_exit_3_even_if_inconclusive_is_allowed(make_pair) -> None:  # type: ignore[no-untyped-def]
     pairs = [make_pair(i, True, None if i % 10 == 0 else True) for i in range(400)]
     outcome = finish(pairs, allows_inconclusive=True)
-    assert outcome.exit_code == 3
-    assert "40 of 400 pairs have no score on both sides (HTTP 500: broken)" in outcome.headline
+    assert outcome.decision.exit_code == 3
+    assert (
+        "40 of 400 pairs have no score on both sides (HTTP 500: broken)"
+        in outcome.decision.headline
+    )
     assert outcome.to_record()["verdict"] == "could not measure"
 
 
@@ -132,7 +109,7 @@ def test_an_answers_span_has_the_ids_its_request_carried(regressed: Outcome) -> 
 def test_one_span_a_gate_and_slice_and_all_encode(regressed: Outcome) -> None:
     batch = list(result_spans(regressed))
     gates = [span for span in batch if span.name == spans.SPAN_EVALUATION_RUN]
-    assert len(batch) == 2 * 90 + len(regressed.judgement.results)
+    assert len(batch) == 2 * 90 + len(regressed.results)
     assert gates[0].attributes is not None
     assert gates[0].attributes[spans.EVAL_VERDICT] == "regressed"
     assert gates[0].attributes[spans.EVAL_SLICE] == "overall"
@@ -157,10 +134,10 @@ def test_the_headline_names_what_is_worse_and_the_slices_that_lost(make_pair) ->
     pairs = [make_pair(i, True, i >= 9, tags=("hard",)) for i in range(100)]
     pairs += [make_pair(i, tags=("easy",)) for i in range(100, 900)]
     gates = parse_gates("accuracy>=-10%")
-    outcome = replace(finish(pairs), judgement=judge(gates, pairs, 0))
-    assert outcome.exit_code == 0
-    assert outcome.headline == (
-        "worse, within what is tolerated: accuracy>=-10% "
-        "(slices that lost, taken by themselves: accuracy on hard)"
+    outcome = finish(pairs, gates)
+    assert outcome.decision.exit_code == 0
+    assert outcome.decision.headline == (
+        "worse, within the tolerance: accuracy>=-10% "
+        "(slices that are worse on their own: accuracy on hard)"
     )
     assert outcome.to_record()["verdict"] == "worse"

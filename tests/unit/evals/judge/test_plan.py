@@ -5,56 +5,56 @@ import pytest
 from evenkeel.errors import CannotMeasureError
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.gates import Gate, parse_gates
-from evenkeel_evals.judge.judgement import judge
-from evenkeel_evals.judge.plan import Assumptions, foresee, refuse_hopeless
+from evenkeel_evals.judge.plan import Assumptions, plan_gates, refuse_undecidable
+from evenkeel_evals.judge.slice_verdicts import judge
 from evenkeel_evals.stats.verdict import Verdict
 
 
 def test_two_hundred_items_cannot_hold_a_margin_of_one_point() -> None:
-    (line,) = foresee(parse_gates("accuracy>=-1%"), 200)
+    (line,) = plan_gates(parse_gates("accuracy>=-1%"), 200)
     text = line.describe()
-    assert "200 pairs see only losses of 6.4 % or more" in text
-    assert "needs about 6,183 pairs" in text
+    assert "200 pairs can detect losses of 6.4 % or more" in text
+    assert "takes about 6,183 pairs" in text
     assert "if 10% of the answers change" in text
 
 
 def test_enough_pairs_are_said_to_be_enough() -> None:
-    (line,) = foresee(parse_gates("accuracy>=-10%"), 200)
-    assert "enough pairs" in line.describe()
+    (line,) = plan_gates(parse_gates("accuracy>=-10%"), 200)
+    assert "enough for 'no worse'" in line.describe()
 
 
 def test_a_quantile_needs_more_than_a_shift() -> None:
-    shift, p95 = foresee(parse_gates("shift_ttft<=5%, p95_ttft<=5%"), 300)
+    shift, p95 = plan_gates(parse_gates("shift_ttft<=5%, p95_ttft<=5%"), 300)
     assert shift.smallest_loss is not None and p95.smallest_loss is not None
     assert p95.smallest_loss > 1.9 * shift.smallest_loss
     assert (p95.pairs_to_pass or 0) > (shift.pairs_to_pass or 0)
 
 
 def test_too_few_pairs_see_nothing() -> None:
-    (line,) = foresee(parse_gates("p99_ttft<=5%"), 50)
+    (line,) = plan_gates(parse_gates("p99_ttft<=5%"), 50)
     assert line.smallest_loss is None
-    assert "50 pairs see nothing" in line.describe()
+    assert "50 pairs can detect nothing" in line.describe()
 
 
 def test_a_margin_of_zero_cannot_be_passed_by_standing_still() -> None:
-    for line in foresee(parse_gates("accuracy>=0%, shift_ttft<=0%"), 100):
+    for line in plan_gates(parse_gates("accuracy>=0%, shift_ttft<=0%"), 100):
         assert line.pairs_to_pass is None
         assert "no number of pairs" in line.describe()
 
 
 def test_the_best_and_worst_cases_are_those_of_the_verdict(make_pair) -> None:  # type: ignore[no-untyped-def]
     gates = parse_gates("accuracy>=-1%, shift_ttft<=+3%, p95_ttft<=+5%")
-    needed = [line.pairs_needed for line in foresee(gates, 5)]
+    needed = [line.pairs_needed for line in plan_gates(gates, 5)]
     assert needed == [268, 10, 72]
     for gate, count in zip(gates, needed, strict=True):
         assert count is not None
         for num_pairs, possible in ((count, True), (count - 1, False)):
-            (line,) = foresee([gate], num_pairs)
+            (line,) = plan_gates([gate], num_pairs)
             same = [make_pair(i) for i in range(num_pairs)]
             assert line.can_pass is possible is (verdict(gate, same) is Verdict.NO_WORSE)
     accuracy = gates[0]
     for num_pairs, possible in ((6, True), (5, False)):
-        (line,) = foresee([accuracy], num_pairs)
+        (line,) = plan_gates([accuracy], num_pairs)
         lost = [make_pair(i, True, False) for i in range(num_pairs)]
         assert line.can_fail is possible is (verdict(accuracy, lost) is Verdict.REGRESSED)
 
@@ -66,28 +66,32 @@ def verdict(gate: Gate, pairs: list[AnsweredPair]) -> Verdict:
 @pytest.mark.parametrize(
     ("gate", "num_pairs", "says"),
     [
-        ("p95_ttft<=+5%", 40, "can neither pass nor fail with 40 pairs; it takes 72"),
-        ("accuracy>=-1%", 200, "cannot pass with 200 pairs unless B is better; it takes 268"),
-        ("accuracy>=-0%", 200, "a margin of 0 passes nothing that is unchanged"),
+        ("p95_ttft<=+5%", 40, "can neither pass nor fail with 40 pairs; it needs 72"),
+        (
+            "accuracy>=-1%",
+            200,
+            "cannot pass with 200 pairs unless the candidate is better; it needs 268",
+        ),
+        ("accuracy>=-0%", 200, "an unchanged candidate cannot pass a margin of 0"),
         ("shift_ttft<=+3%", 200, None),
     ],
 )
 def test_refusals(gate: str, num_pairs: int, says: str | None) -> None:
-    (line,) = foresee(parse_gates(gate), num_pairs)
+    (line,) = plan_gates(parse_gates(gate), num_pairs)
     assert (line.refusal is None) if says is None else (says in (line.refusal or ""))
 
 
 def test_a_run_refuses_only_what_can_show_nothing() -> None:
-    refuse_hopeless(foresee(parse_gates("accuracy>=-1%"), 200))
+    refuse_undecidable(plan_gates(parse_gates("accuracy>=-1%"), 200))
     with pytest.raises(CannotMeasureError, match="can neither pass nor fail with 71 pairs"):
-        refuse_hopeless(foresee(parse_gates("p95_ttft<=+5%"), 71))
+        refuse_undecidable(plan_gates(parse_gates("p95_ttft<=+5%"), 71))
 
 
 def test_a_gate_below_the_measured_noise_is_refused() -> None:
     known = Assumptions(noise_floor={"shift_ttft": 0.04}, floor_pairs=100, is_measured=True)
-    (narrow,) = foresee(parse_gates("shift_ttft<=+3%"), 100, known)
-    (enough,) = foresee(parse_gates("shift_ttft<=+3%"), 400, known)
-    assert "below the noise floor here, 4.0 %" in (narrow.refusal or "")
+    (narrow,) = plan_gates(parse_gates("shift_ttft<=+3%"), 100, known)
+    (enough,) = plan_gates(parse_gates("shift_ttft<=+3%"), 400, known)
+    assert "below the noise floor of 4.0 %" in (narrow.refusal or "")
     assert (enough.noise_floor, enough.refusal) == (pytest.approx(0.02), None)
     with pytest.raises(CannotMeasureError, match="below the noise floor"):
-        refuse_hopeless([narrow])
+        refuse_undecidable([narrow])

@@ -9,8 +9,8 @@ import pytest
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.ask.answers import AnsweredPair, merge
 from evenkeel_evals.ask.pair_judge import load_judge, read_verdict
-from evenkeel_evals.judge.effects import measure
 from evenkeel_evals.judge.gates import parse_gates
+from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.judge.preferences import quality
 
 MakePair = Callable[..., AnsweredPair]
@@ -90,4 +90,4 @@ def test_a_gate_on_preference(make_pair: MakePair) -> None:
     effect = measure(gate, pairs, 0)
     assert (effect.num_pairs, effect.estimate) == (99, pytest.approx(-20 / 99))
     assert effect.note is not None and effect.note.startswith("30 for the baseline, 10 for")
-    assert measure(gate, [make_pair(0)], 0).note == "no pair was judged; give --judge"
+    assert measure(gate, [make_pair(0)], 0).note == "no pair was judged; pass --judge"

@@ -7,10 +7,10 @@ import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair, merge
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import judge
 from evenkeel_evals.judge.preferences import quality
+from evenkeel_evals.judge.slice_verdicts import judge
 from evenkeel_evals.stats.verdict import Verdict
-from tests.unit.evals.judge.test_outcome import finish
+from tests.unit.evals.finished_run import finish
 from tests.unit.evals.judge.test_preferences import says
 
 MakePair = Callable[..., AnsweredPair]
@@ -48,7 +48,7 @@ def test_an_unreadable_judge_is_quoted(make_pair: MakePair) -> None:
     said = [[]] * 7 + [["I like both."], ["As a language model…"], ["Hm."]]
     problem = quality(judged(make_pair, verdicts), verdicts, said).problem()
     assert problem is not None
-    assert "could not be read on 3 of 10 pairs" in problem and "'I like both.'" in problem
+    assert "were unreadable for 3 of 10 pairs" in problem and "'I like both.'" in problem
 
 
 def test_flips_prove_no_likeness(make_pair: MakePair) -> None:
@@ -61,9 +61,9 @@ def test_flips_prove_no_likeness(make_pair: MakePair) -> None:
 def test_a_run_with_such_a_judge_could_not_measure(make_pair: MakePair) -> None:
     verdicts: list[Verdicts] = [("A", "B")] * 400
     pairs = judged(make_pair, verdicts)
-    outcome = replace(finish(pairs, True), judge_quality=quality(pairs, verdicts))
-    assert outcome.exit_code == 3
-    assert outcome.headline.startswith("could not measure: the judge's verdict changed")
+    outcome = finish(pairs, allows_inconclusive=True, judge_quality=quality(pairs, verdicts))
+    assert outcome.decision.exit_code == 3
+    assert outcome.decision.headline.startswith("could not measure: the judge's verdict changed")
     assert outcome.to_record()["verdict"] == "could not measure"
 
 
@@ -76,4 +76,4 @@ def test_ties_do_not_hide_a_judge_that_flips(make_pair: MakePair) -> None:
 def test_a_judge_that_is_silent_proves_nothing(make_pair: MakePair) -> None:
     verdicts: list[Verdicts] = [(None, None)] * 100 + [("tie", "tie")] * 99 + [("A", "A")]
     found = quality(judged(make_pair, verdicts), verdicts).problem()
-    assert found == "the judge has no verdict on 100 of 200 pairs"
+    assert found == "the judge gave no verdict on 100 of 200 pairs"

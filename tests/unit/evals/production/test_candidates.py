@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset
 from evenkeel_evals.production.candidates import CandidateFile, ProductionFailure, read_turns
-from evenkeel_evals.production.likeness import KnownQuestions
+from evenkeel_evals.production.duplicates import KnownQuestions
 
 QUESTION = "How do I reset my password?"
 
@@ -163,7 +163,7 @@ def test_wrong_ids_and_references_change_nothing(items: Path) -> None:
     file = CandidateFile(items)
     name = file.propose([failure("Do you ship abroad?")], dataset(items), None).fresh[0].id
     before = items.read_text()
-    with pytest.raises(ConfigurationError, match="no candidate 'x' waits"):
+    with pytest.raises(ConfigurationError, match="no pending candidate 'x'"):
         file.accept("x", {"reference": "Yes.", "scorer": "exact", "tags": []})
     with pytest.raises(ConfigurationError, match="regular expression"):
         file.accept(name, {"reference": "(", "scorer": "regex", "tags": []})

@@ -102,7 +102,7 @@ def test_without_being_told_to_act_it_only_says_so_once(tmp_path: Path) -> None:
     (said,) = place.look(windows, acts=False)
     assert isinstance(said, Dialled) and said.is_dry_run and said.to is None
     assert said.describe().startswith(
-        f"dial back: would set support@production back from {place.versions[2]} (dry run; --act"
+        f"dial back: would roll support@production back from {place.versions[2]} (dry run"
     )
     assert "pii>=90% does not hold, pii: 25.0% right" in said.describe()
     assert place.look(acts=False) == []
@@ -135,7 +135,7 @@ def test_what_it_was_set_back_to_stays_even_if_it_is_bad(tmp_path: Path) -> None
     place.look([window(0, 30, place.versions[2])])
     bad = [window(n, 30, place.versions[1]) for n in range(101, 104)]
     (said,) = place.look(bad, now_s=200)
-    assert isinstance(said, str) and "it stays, a person has to look" in said
+    assert isinstance(said, str) and "left as it is; a person has to look" in said
     assert place.look(bad, now_s=300) == []
     assert place.production == place.versions[1]
 
@@ -190,7 +190,7 @@ def test_what_cannot_be_reached_is_tried_again(tmp_path: Path) -> None:
     place.is_runtime_away = True
     said = place.look([window(0, 30)])
     assert said[0] == (
-        "dial back: the cache of route faq at http://runtime:8000 could not be set back: "
+        "dial back: the cache of route faq at http://runtime:8000 could not be rolled back: "
         "http://runtime:8000 does not answer"
     )
     place.is_runtime_away = False
@@ -223,11 +223,13 @@ def _fields(row: Row) -> dict[str, object]:
         pytest.param('gate = "pii>=0%"\nprompt = "support"', "more than 0 %", id="0 %"),
         pytest.param('gate = "pii>=100%"\nprompt = "support"', "less than 100 %", id="100 %"),
         pytest.param('gate = "bleu>=9%"\nprompt = "support"', "no scorer 'bleu'", id="scorer"),
-        pytest.param('gate = "pii>=90%"', "either a prompt or a cache_route", id="nothing"),
-        pytest.param('gate = "pii>=90%"\ncache_route = "faq"', "need each other", id="no url"),
+        pytest.param('gate = "pii>=90%"', "exactly one of prompt and cache_route", id="nothing"),
+        pytest.param(
+            'gate = "pii>=90%"\ncache_route = "faq"', "must be given together", id="no url"
+        ),
         pytest.param(
             'gate = "pii>=90%"\nprompt = "a"\ncache_route = "f"\nurl = "http://h"',
-            "either",
+            "exactly one",
             id="both",
         ),
         pytest.param('gate = "pii>=90%"\nprompt = "../a"', "prompt", id="a path"),

@@ -45,11 +45,11 @@ def test_the_worst_slices_lead_and_good_ones_are_left_out(make) -> None:  # type
 @pytest.mark.parametrize(
     ("answer", "finish", "pattern"),
     [
-        pytest.param("It is A-17, glad to help!", "stop", "amid other words", id="wrapped"),
+        pytest.param("It is A-17, glad to help!", "stop", "among other words", id="wrapped"),
         pytest.param("The order", "length", "cut off", id="cut"),
         pytest.param("I'm sorry, I can't help with that.", "stop", "refuses", id="refusal"),
         pytest.param("  ", "stop", "no answer", id="empty"),
-        pytest.param("B-4", "stop", "nothing in common", id="unknown"),
+        pytest.param("B-4", "stop", "no known pattern", id="unknown"),
     ],
 )
 def test_what_wrong_answers_have_in_common(make, answer: str, finish: str, pattern: str) -> None:  # type: ignore[no-untyped-def]

@@ -80,7 +80,7 @@ def test_requests_without_content_are_left_out(tmp_path: Path) -> None:
     [
         pytest.param(b"{\n", "traffic.jsonl:1 is not JSON", id="no JSON"),
         pytest.param(b"\n[1]\n", "traffic.jsonl:2 is a JSON list", id="a list"),
-        pytest.param(b"{}\n", "is no recorded request", id="something else"),
+        pytest.param(b"{}\n", "is not a recorded request", id="something else"),
         pytest.param(b"[" * 100_000, "is not JSON", id="nested without end"),
         pytest.param(b'"' + b"x" * 5_000_000, "is longer than", id="a line without end"),
     ],

@@ -13,41 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.ask.run import CacheMode
-from evenkeel_evals.ask.sides import Side
-from evenkeel_evals.dataset.dataset import Dataset
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import judge
 from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import foresee
 from evenkeel_evals.report.changes import ChangeKind, count_changes, diff, find_changes
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.junit import to_junit
 from evenkeel_evals.report.manifest import to_manifest
+from tests.unit.evals.finished_run import finish
 
 MakePair = Callable[..., AnsweredPair]
-GATES = parse_gates("accuracy>=-1%, shift_ttft<=+3%")
 NASTY = "<script>alert(1)</script> a & b \x00 \ud800"
-
-
-def finish(pairs: list[AnsweredPair]) -> Outcome:
-    side = Side("full", "http://h", "m", "support", "1", "Be kind.", {"temperature": 0.0})
-    return Outcome(
-        run_id="r1",
-        start_ns=1,
-        seconds=2.0,
-        dataset=Dataset("sums", "1.0.0", "sha256:00", tuple(p.item for p in pairs), ()),
-        sides={"A": side, "B": replace(side, name="short", prompt_version="2", system="Be brief.")},
-        seed=0,
-        concurrency=4,
-        cache=CacheMode.ISOLATED,
-        plan=foresee(GATES, len(pairs)),
-        pairs=pairs,
-        judgement=judge(GATES, pairs, 0),
-        max_unmeasured_ratio=0.05,
-        allows_inconclusive=False,
-        engines={"A": "0.32.0", "B": None},
-    )
 
 
 def says(pair: AnsweredPair, a: str, b: str) -> AnsweredPair:
@@ -150,7 +124,7 @@ def test_junit_has_a_case_a_gate_and_slice(outcome: Outcome) -> None:
     suite = ElementTree.fromstring(to_junit(outcome)).find("testsuite")
     assert suite is not None
     cases = suite.findall("testcase")
-    assert suite.get("tests") == str(len(cases)) == str(1 + len(outcome.judgement.results))
+    assert suite.get("tests") == str(len(cases)) == str(1 + len(outcome.results))
     failed = {(c.get("name"), c.get("classname")) for c in cases if c.find("failure") is not None}
     assert ("accuracy>=-1%", "overall") in failed
     assert suite.get("failures") == str(len(failed))

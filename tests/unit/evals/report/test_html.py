@@ -9,40 +9,14 @@ from dataclasses import replace
 import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.ask.run import CacheMode
-from evenkeel_evals.ask.sides import Side
-from evenkeel_evals.dataset.dataset import Dataset, Message
-from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import judge
-from evenkeel_evals.judge.outcome import Outcome
-from evenkeel_evals.judge.plan import foresee
+from evenkeel_evals.dataset.dataset import Message
 from evenkeel_evals.report.changes import Segment
 from evenkeel_evals.report.html import MAX_BYTES, MAX_TEXT_CHARS, show, to_html
+from tests.unit.evals.finished_run import finish
 
 MakePair = Callable[..., AnsweredPair]
-GATES = parse_gates("accuracy>=-1%, shift_ttft<=+3%")
 NASTY = "<script>alert(1)</script> a & b \x00 \ud800"
 EXPANDING = "'\"<&" * 50_000
-
-
-def finish(pairs: list[AnsweredPair]) -> Outcome:
-    side = Side("full", "http://h", "m", "support", "1", "Be kind.", {"temperature": 0.0})
-    return Outcome(
-        run_id="r1",
-        start_ns=1,
-        seconds=2.0,
-        dataset=Dataset("sums", "1.0.0", "sha256:00", tuple(p.item for p in pairs), ()),
-        sides={"A": side, "B": replace(side, name="short", prompt_version="2", system="Be brief.")},
-        seed=0,
-        concurrency=4,
-        cache=CacheMode.ISOLATED,
-        plan=foresee(GATES, len(pairs)),
-        pairs=pairs,
-        judgement=judge(GATES, pairs, 0),
-        max_unmeasured_ratio=0.05,
-        allows_inconclusive=False,
-        engines={"A": "0.32.0", "B": None},
-    )
 
 
 def says(pair: AnsweredPair, a: str, b: str) -> AnsweredPair:

@@ -130,9 +130,9 @@ def nested(depth: int) -> Any:
         ({"name": "latency", "metric": "tpot"}, 1, "expected e2e or ttft"),
         ("rubric", " ", "a criterion of 1 to"),
         ("python", None, "needs the option 'file'"),
-        ({"name": "python", "file": "../c.py"}, None, "outside of the dataset"),
-        ({"name": "python", "file": "/c.py"}, None, "outside of the dataset"),
-        ({"name": "python", "file": "c.py", "function": "a.b"}, None, "is no name"),
+        ({"name": "python", "file": "../c.py"}, None, "outside the dataset"),
+        ({"name": "python", "file": "/c.py"}, None, "outside the dataset"),
+        ({"name": "python", "file": "c.py", "function": "a.b"}, None, "is not a name"),
         ({"name": "all", "of": []}, None, "1 to 200 assertions"),
         ({"name": "all", "of": [{"scorer": "exact"}]}, None, "assertion 1: scorer 'exact' needs"),
         ({"name": "all", "of": [{"type": "x"}]}, None, "scorer and reference, and nothing else"),
@@ -142,7 +142,7 @@ def nested(depth: int) -> Any:
         (
             {"name": "json", "schema": {"$ref": "http://127.0.0.1:9/s"}},
             None,
-            "refers to what is not",
+            "refers to something outside",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenkeel.cli import main
 from evenkeel.errors import ConfigurationError
-from evenkeel_evals.compare.given_answers import read_answers
+from evenkeel_evals.compare.answer_files import read_answers
 from evenkeel_evals.dataset.dataset import load_dataset
 from evenkeel_evals.dataset.imports.files import READERS, import_file
 from evenkeel_evals.dataset.imports.plain import (

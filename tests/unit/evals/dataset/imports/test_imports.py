@@ -93,13 +93,13 @@ def test_inspect_choices_ask_for_the_letter(tmp_path: Path) -> None:
     ("kind", "text", "message"),
     [
         ("excel", "", "'excel' is unknown; known: chat, csv, gsm8k"),
-        ("jsonl", "\n", "holds nothing that can be imported"),
+        ("jsonl", "\n", "has nothing to import"),
         ("promptfoo", "a: [", "is not YAML"),
-        ("promptfoo", "prompts: [file://p.txt]\ntests: []", "p.txt' is not there"),
+        ("promptfoo", "prompts: [file://p.txt]\ntests: []", "p.txt' does not exist"),
         ("promptfoo", "prompts: [x]", "no prompts and tests"),
         ("promptfoo", "a: &a [1]\nb: *c", "is not YAML"),
-        ("langfuse", "[]", "holds nothing"),
-        ("csv", "a\n" + '"' * 3, "holds nothing"),
+        ("langfuse", "[]", "has nothing"),
+        ("csv", "a\n" + '"' * 3, "has nothing"),
         ("inspect", "[1", "is not JSON"),
         ("inspect", "[" * 100_000, "is not JSON"),
     ],
@@ -255,7 +255,7 @@ def test_what_a_conversation_cannot_hold_is_named(tmp_path: Path) -> None:
     assert [p.partition(": ")[2][:26] for p in found.problems] == [
         "its messages do not end wi",
         "its question is neither a ",
-        "its question has calls of ",
+        "its question has tool call",
         "role 'narrator' is none of",
     ]
 
@@ -271,7 +271,7 @@ def test_a_changed_item_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     lines[2] = lines[2].replace('"2"', '"two"')
     items.write_text("\n".join([*lines[:8], lines[8].replace("q8", "new")]) + "\n")
     problems = load_dataset(folder).problems
-    assert "not what version 1.0.0 locked; added: new; changed: q2; removed: q8" in problems[1]
+    assert "differs from the lock of 1.0.0; added: new; changed: q2; removed: q8" in problems[1]
     assert main(["eval", "lock", str(folder), "--check"]) == 1
     assert main(["eval", "lock", str(folder)]) == 2
     assert "--note" in capsys.readouterr().err

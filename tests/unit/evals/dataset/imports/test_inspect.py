@@ -57,7 +57,7 @@ def test_the_logs_scorer_is_kept_and_any_target_will_do(
     assert judge.score("it is Paris").label is Label.RIGHT
     assert judge.score(wrong).label is Label.WRONG
     assert [row["id"] for row in found.rows] == ["1", "x"]
-    assert "'other' is left out" in found.problems[0]
+    assert "'other' is skipped" in found.problems[0]
     assert found.problems[1] == "l.json:4: has sandbox, which an item cannot hold"
 
 
@@ -65,7 +65,7 @@ def test_the_logs_scorer_is_kept_and_any_target_will_do(
     ("scorer", "why"),
     [
         ({"name": "model_graded_qa"}, "'model_graded_qa' has no counterpart"),
-        ({"name": "match", "options": {"numeric": True}}, "at the end alone"),
+        ({"name": "match", "options": {"numeric": True}}, "only at the end"),
     ],
 )
 def test_other_scorers_are_named(scorer: dict[str, Any], why: str, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_archives(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ({"a.json": "{}"}, "has no header.json"),
-        ({"header.json": "[]"}, "is no object"),
+        ({"header.json": "[]"}, "is not an object"),
         ({"header.json": "{"}, "is not JSON"),
         ({"header.json": "{}", "samples/1.json": "x" * 70_000_000}, "is larger than 64 MiB"),
     ],

@@ -106,12 +106,15 @@ def test_all_assertions_must_hold(tmp_path: Path) -> None:
         ({"type": "contains", "value": "{{y}}"}, "no value for the variable 'y'"),
         ({"type": "contains", "value": "{{x | upper}}"}, "more than fill in variables"),
         ({"type": "regex", "value": "("}, "not a regular expression"),
-        ({"type": "contains", "value": "file://../secret.txt"}, "outside of the configuration"),
-        ({"type": "python", "value": "file:///etc/passwd.py"}, "outside of the configuration"),
-        ({"type": "is-json", "value": {"$ref": "http://127.0.0.1:9/x"}}, "refers to what is not"),
-        ({"$ref": "#/assertionTemplates/none"}, "which is not there"),
+        ({"type": "contains", "value": "file://../secret.txt"}, "outside the configuration"),
+        ({"type": "python", "value": "file:///etc/passwd.py"}, "outside the configuration"),
+        (
+            {"type": "is-json", "value": {"$ref": "http://127.0.0.1:9/x"}},
+            "refers to something outside",
+        ),
+        ({"$ref": "#/assertionTemplates/none"}, "which does not exist"),
         ({"type": "latency"}, "no threshold"),
-        ("contains: x", "is no object"),
+        ("contains: x", "is not an object"),
     ],
 )
 def test_what_cannot_be_kept_is_named(assertion: Any, why: str, tmp_path: Path) -> None:
@@ -191,7 +194,7 @@ def test_files(tmp_path: Path) -> None:
     assert found.rows[2]["scorer"]["of"][0] == {"scorer": "equals", "reference": "Hey there"}
     assert [problem.partition(": ")[2][:30] for problem in found.problems] == [
         "1 of its 2 prompts are left ou",
-        "its scenarios are left out: on",
+        "its scenarios are skipped: onl",
         "tests 'file://none.csv': file ",
         "assertion 'javascript' has no ",
         "assertion 'word-count' has no ",
@@ -241,7 +244,7 @@ def test_python_is_copied_beside_the_dataset(tmp_path: Path) -> None:
 def test_aliases_that_stand_for_too_much(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-    with pytest.raises(ConfigurationError, match="stands for more than"):
+    with pytest.raises(ConfigurationError, match="expands to more than"):
         read("\n".join([*lines, "prompts: [x]", "tests: [{vars: {x: *a8}}]"]), tmp_path)
 
 

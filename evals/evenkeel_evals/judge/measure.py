@@ -18,7 +18,7 @@ from evenkeel_evals.stats.sign_flips import sign_flip_tails
 from evenkeel_evals.stats.tango import score_interval, score_z
 
 # What a pair counts for on each side, such as 1 for a right answer; None if it counts for nothing.
-Worth = tuple[float, float]
+PairValue = tuple[float, float]
 
 
 def measure(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
@@ -35,51 +35,51 @@ def measure(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
 def estimate(gate: Gate, pairs: Sequence[AnsweredPair]) -> float | None:
     """Return only the effect that `measure` would, at a fraction of its cost; None without one."""
     if isinstance(gate, ErrorGate | AccuracyGate):
-        found = [worth for pair in pairs if (worth := worth_of(gate)(pair)) is not None]
+        found = [worth for pair in pairs if (worth := value_of(gate)(pair)) is not None]
         return sum(b - a for a, b in found) / len(found) if found else None
     return estimate_latency(gate, Latencies.of(gate.metric, pairs))
 
 
-def worth_of(gate: AccuracyGate | ErrorGate) -> Callable[[AnsweredPair], Worth | None]:
+def value_of(gate: AccuracyGate | ErrorGate) -> Callable[[AnsweredPair], PairValue | None]:
     """Return what a pair counts for: a right answer, a won preference, or a failed request."""
     if isinstance(gate, ErrorGate):
         return _failed
     return _preferred if isinstance(gate, PreferenceGate) else _right
 
 
-def _right(pair: AnsweredPair) -> Worth | None:
+def _right(pair: AnsweredPair) -> PairValue | None:
     return (
         (float(bool(pair.a.is_right)), float(bool(pair.b.is_right))) if pair.is_measured else None
     )
 
 
-def _preferred(pair: AnsweredPair) -> Worth | None:
+def _preferred(pair: AnsweredPair) -> PairValue | None:
     if pair.preference is None:
         return None
     return float(pair.preference == "A"), float(pair.preference == "B")
 
 
-def _failed(pair: AnsweredPair) -> Worth:
+def _failed(pair: AnsweredPair) -> PairValue:
     return float(pair.a.has_failed), float(pair.b.has_failed)
 
 
 def _accuracy(gate: AccuracyGate, pairs: Sequence[AnsweredPair]) -> Effect:
     scored = [p for p in pairs if p.is_measured]
     if not scored:
-        return Effect(0, None, None, note="no pair scored on both sides")
+        return Effect(0, None, None, note="no pair has a score on both sides")
     names = [pair.item.cluster_id for pair in scored]
-    worths = np.array([_right(pair) for pair in scored], dtype=float)
-    return _paired(gate.margin, worths, names, ("lost", "gained"))
+    values = np.array([_right(pair) for pair in scored], dtype=float)
+    return _paired(gate.margin, values, names, ("lost", "gained"))
 
 
 def _preference(gate: PreferenceGate, pairs: Sequence[AnsweredPair]) -> Effect:
     """Count who was preferred: a pair that A wins is one that B lost, and a tie is neither."""
     judged = [p for p in pairs if p.preference is not None]
     if not judged:
-        return Effect(0, None, None, note="no pair was judged; give --judge")
+        return Effect(0, None, None, note="no pair was judged; pass --judge")
     names = [pair.item.cluster_id for pair in judged]
-    worths = np.array([_preferred(pair) for pair in judged], dtype=float)
-    return _paired(gate.margin, worths, names, ("for the baseline", "for the candidate"))
+    values = np.array([_preferred(pair) for pair in judged], dtype=float)
+    return _paired(gate.margin, values, names, ("for the baseline", "for the candidate"))
 
 
 def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
@@ -91,7 +91,9 @@ def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
     # An answer that was kept from an earlier run is no request, and failures are not kept.
     pairs = [pair for pair in pairs if not (pair.a.reply.is_cached or pair.b.reply.is_cached)]
     if not pairs:
-        return Effect(0, None, None, estimate=0.0, p_beyond=0.0, note="every answer was kept")
+        return Effect(
+            0, None, None, estimate=0.0, p_beyond=0.0, note="every answer came from the cache"
+        )
     failures = np.array([_failed(pair) for pair in pairs])
     shares = failures.mean(axis=0)
     num_more = int(failures[:, 1].sum() - failures[:, 0].sum())
@@ -121,7 +123,7 @@ def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
     )
 
 
-def _paired(margin: float, worths: Floats, names: Sequence[str], words: tuple[str, str]) -> Effect:
+def _paired(margin: float, values: Floats, names: Sequence[str], words: tuple[str, str]) -> Effect:
     """Exact McNemar for direction, score test for the margin, Tango's interval.
 
     Items of one cluster are not independent. So signs are flipped for whole clusters, which is
@@ -130,14 +132,14 @@ def _paired(margin: float, worths: Floats, names: Sequence[str], words: tuple[st
 
     Args:
         margin: Largest loss that is tolerated.
-        worths: What each pair counts for on both sides, 0 or 1; shape (pairs, 2).
+        values: What each pair counts for on both sides, 0 or 1; shape (pairs, 2).
         names: The cluster of each pair.
         words: What a pair that only A and only B has is called.
     """
-    changes, codes = worths[:, 1] - worths[:, 0], cluster_codes(names)
+    changes, codes = values[:, 1] - values[:, 0], cluster_codes(names)
     n, num_clusters = len(changes), int(codes.max()) + 1
     n10, n01 = int((changes < 0).sum()), int((changes > 0).sum())
-    per_item = design_effect(changes, worths[:, 0], codes)
+    per_item = design_effect(changes, values[:, 0], codes)
     z = float(norm.isf(0.025))
     p_beyond = float(norm.sf(score_z(-margin, n / per_item, n10 / per_item, n01 / per_item)))
     if 1 < num_clusters < n:
@@ -154,8 +156,8 @@ def _paired(margin: float, worths: Floats, names: Sequence[str], words: tuple[st
     clusters = f" over {num_clusters} clusters" if num_clusters < n else ""
     return Effect(
         num_pairs=n,
-        baseline=float(worths[:, 0].mean()),
-        candidate=float(worths[:, 1].mean()),
+        baseline=float(values[:, 0].mean()),
+        candidate=float(values[:, 1].mean()),
         estimate=float(changes.mean()),
         lower=low,
         upper=high,

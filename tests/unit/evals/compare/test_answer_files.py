@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_evals.compare import given_answers
-from evenkeel_evals.compare.given_answers import GivenAnswers, read_answers
+from evenkeel_evals.compare import answer_files
+from evenkeel_evals.compare.answer_files import AnswerFile, read_answers
 
 
-def read(lines: list[Any], folder: Path, name: str = "a.jsonl") -> GivenAnswers:
+def read(lines: list[Any], folder: Path, name: str = "a.jsonl") -> AnswerFile:
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     (folder / name).write_text("\n".join(texts), encoding="utf-8")
     return read_answers(folder / name)
@@ -105,7 +105,7 @@ def test_lines_that_do_not_fit_are_named(tmp_path: Path) -> None:
     assert len(found.answers) == 1
     assert [problem[:34] for problem in found.problems] == [
         "a.jsonl:2: not JSON: Expecting pro",
-        "a.jsonl:4: is no object",
+        "a.jsonl:4: is not an object",
         "a.jsonl:5: has no id; expected one",
         "a.jsonl:6: has no answer; expected",
         "a.jsonl:7: id 'a' is already at a.",
@@ -141,8 +141,8 @@ def test_a_log_of_inspect(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "holds no answers"),
-        (b"{\n", "holds no answers; first problem: a.jsonl:1: not JSON"),
+        (b"", "has no answers"),
+        (b"{\n", "has no answers; first problem: a.jsonl:1: not JSON"),
         (b'{"id": "a", "answer": "\xff"}', "a.jsonl:1 is not UTF-8"),
         (b"x" * 3_000, "a.jsonl:1 is longer than"),
         (b'{"id": "a", "answer": "1"}\n' * 200, "is larger than"),
@@ -155,9 +155,9 @@ def test_a_log_of_inspect(tmp_path: Path) -> None:
 def test_files_are_bounded(
     content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(given_answers, "MAX_FILE_BYTES", 4_000)
-    monkeypatch.setattr(given_answers, "MAX_LINE_BYTES", 2_000)
-    monkeypatch.setattr(given_answers, "MAX_ANSWERS", 2)
+    monkeypatch.setattr(answer_files, "MAX_FILE_BYTES", 4_000)
+    monkeypatch.setattr(answer_files, "MAX_LINE_BYTES", 2_000)
+    monkeypatch.setattr(answer_files, "MAX_ANSWERS", 2)
     (tmp_path / "a.jsonl").write_bytes(content)
     with pytest.raises(ConfigurationError, match=message):
         read_answers(tmp_path / "a.jsonl")
@@ -170,8 +170,8 @@ VALUES = st.recursive(
 )
 KEYS = st.sampled_from(
     [
-        *given_answers.ID_KEYS,
-        *given_answers.TEXT_KEYS,
+        *answer_files.ID_KEYS,
+        *answer_files.TEXT_KEYS,
         "error",
         "usage",
         "ttft_s",
@@ -188,7 +188,7 @@ def test_no_record_raises_anything_else(tmp_path_factory: Any, record: dict[str,
     try:
         read([record], folder)
     except ConfigurationError as error:
-        assert "holds no answers" in str(error)
+        assert "has no answers" in str(error)
 
 
 def test_a_failed_request_is_told_from_a_missing_answer(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_failed_request_is_told_from_a_missing_answer(tmp_path: Path) -> None:
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     replies = {name: given.reply for name, given in read_answers(path).answers.items()}
-    assert replies["null"].error == "its answer is empty of text"
+    assert replies["null"].error == "its answer has no text"
     assert (replies["failed"].ttft_s, replies["failed"].e2e_s) == (None, None)
     assert (replies["limit"].has_timed_out, replies["limit"].e2e_s) == (True, 30.0)
     # Nobody said what the limit was: at least what the longest took.

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS embeddings (
 EncodeAll = Callable[[Sequence[str]], Vectors]
 
 
-class KeptEmbeddings:
+class EmbeddingCache:
     """Embeds texts, and asks the model only for those that it has not embedded before.
 
     What is kept is a file of its owner's alone, with hashes of texts and no text. A file that

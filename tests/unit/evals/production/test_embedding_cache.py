@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evenkeel.embedding import DIMENSIONS, Vectors
-from evenkeel_evals.production.kept_embeddings import FILE_NAME, KeptEmbeddings
+from evenkeel_evals.production.embedding_cache import FILE_NAME, EmbeddingCache
 
 MODEL, OTHER = "aa" * 32, "bb" * 32
 
@@ -19,8 +19,8 @@ def one_hot(texts: Sequence[str]) -> Vectors:
     return np.eye(DIMENSIONS, dtype=np.float32)[[len(text) for text in texts]]
 
 
-def kept(folder: Path, model: str = MODEL, max_kept: int = 100) -> KeptEmbeddings:
-    return KeptEmbeddings(folder, model, one_hot, max_kept)
+def kept(folder: Path, model: str = MODEL, max_kept: int = 100) -> EmbeddingCache:
+    return EmbeddingCache(folder, model, one_hot, max_kept)
 
 
 def test_a_text_is_computed_once_by_all_commands(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_folder_that_cannot_be_used_costs_only_time(tmp_path: Path) -> None:
 def test_a_file_that_another_command_holds_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenkeel_evals.production.kept_embeddings.WAIT_S", 0.01)
+    monkeypatch.setattr("evenkeel_evals.production.embedding_cache.WAIT_S", 0.01)
     kept(tmp_path).encode_all(["a"])
     holder = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")

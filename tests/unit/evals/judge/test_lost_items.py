@@ -1,9 +1,9 @@
-"""The guard: how often it asks, and when it is sure."""
+"""Lost items asked again: how often, and when one counts as broken."""
 
 import pytest
 
 from evenkeel_evals.ask.answers import Repeats
-from evenkeel_evals.judge.guard import GUARD_ALPHA, find_lost, repeats_for
+from evenkeel_evals.judge.repeated_items import GUARD_ALPHA, find_lost, repeats_for
 
 
 @pytest.mark.parametrize("num_items", [1, 60, 456, 10_000])

@@ -28,7 +28,7 @@ TEXT_KEYS = ("answer", "output", "response", "completion", "text", "choices", "m
 
 
 @dataclass(frozen=True, slots=True)
-class GivenAnswer:
+class FileAnswer:
     """One recorded answer.
 
     Attributes:
@@ -43,7 +43,7 @@ class GivenAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenAnswers:
+class AnswerFile:
     """One file of answers.
 
     Attributes:
@@ -56,21 +56,21 @@ class GivenAnswers:
 
     name: str
     content_hash: str
-    answers: Mapping[str, GivenAnswer]
+    answers: Mapping[str, FileAnswer]
     problems: tuple[str, ...]
 
 
 _TIMED_OUT = re.compile(r"time[sd]?[ -]*out|deadline", re.IGNORECASE)
 
 
-def read_answers(path: Path) -> GivenAnswers:
+def read_answers(path: Path) -> AnswerFile:
     """Read a file of answers; of two with one id the first counts.
 
     Raises:
         ConfigurationError: If it cannot be read, is too large, or holds no answer.
     """
     digest = hashlib.sha256()
-    answers: dict[str, GivenAnswer] = {}
+    answers: dict[str, FileAnswer] = {}
     places: dict[str, str] = {}
     problems = _Problems()
     for place, value in _records(path, digest):
@@ -82,7 +82,7 @@ def read_answers(path: Path) -> GivenAnswers:
         for doubt in doubts:
             problems.add(f"{place}: {doubt}")
         if name in answers:
-            problems.add(f"{place}: id {name!r:.80} is already at {places[name]}, which counts")
+            problems.add(f"{place}: id {name!r:.80} is already at {places[name]}, which is used")
             continue
         if len(answers) == MAX_ANSWERS:
             raise ConfigurationError(f"{path} has more than {MAX_ANSWERS:,} answers; split it")
@@ -96,8 +96,8 @@ def read_answers(path: Path) -> GivenAnswers:
             answers[name] = replace(answer, reply=timed)
     if not answers:
         first = f"; first problem: {problems.lines[0]}" if problems.lines else ""
-        raise ConfigurationError(f"{path} holds no answers{first}")
-    return GivenAnswers(path.stem, f"sha256:{digest.hexdigest()}", answers, problems.summary())
+        raise ConfigurationError(f"{path} has no answers{first}")
+    return AnswerFile(path.stem, f"sha256:{digest.hexdigest()}", answers, problems.summary())
 
 
 class _Problems:
@@ -141,7 +141,7 @@ def _lines(path: Path, file: Any, digest: Any) -> Iterator[tuple[str, Any]]:
         if len(line) > MAX_LINE_BYTES:
             raise ConfigurationError(
                 f"{path}:{number} is longer than {MAX_LINE_BYTES // 2**20} MiB; "
-                "expected JSON lines, one answer a line"
+                "expected JSON Lines, one answer per line"
             )
         digest.update(line)
         if not line.strip():
@@ -152,7 +152,7 @@ def _lines(path: Path, file: Any, digest: Any) -> Iterator[tuple[str, Any]]:
             raise ConfigurationError(f"{path}:{number} is not UTF-8: {error.reason}") from error
 
 
-def _read(value: Any) -> tuple[str, GivenAnswer, Sequence[str]]:
+def _read(value: Any) -> tuple[str, FileAnswer, Sequence[str]]:
     """Return id, answer, and what of it could not be read.
 
     Raises:
@@ -167,7 +167,7 @@ def _read(value: Any) -> tuple[str, GivenAnswer, Sequence[str]]:
     text = None if error is not None else _text(inner)
     if text is None and error is None and any(key in inner for key in (*TEXT_KEYS, "content")):
         # How many harnesses write down a request that failed.
-        error = "its answer is empty of text"
+        error = "its answer has no text"
     if text is None and error is None:
         raise UnfitError(f"has no answer; expected one of {', '.join(TEXT_KEYS)}, or error")
     doubts: list[str] = []
@@ -200,7 +200,7 @@ def _read(value: Any) -> tuple[str, GivenAnswer, Sequence[str]]:
     trace_id = record.get("trace_id")
     if not isinstance(trace_id, str) or re.fullmatch("[0-9a-f]{32}", trace_id) is None:
         trace_id = ""
-    return str(name), GivenAnswer(reply, figures["cost"], trace_id), doubts
+    return str(name), FileAnswer(reply, figures["cost"], trace_id), doubts
 
 
 def _body(record: Mapping[str, Any]) -> Mapping[str, Any]:

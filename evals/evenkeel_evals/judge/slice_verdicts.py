@@ -1,15 +1,16 @@
-"""Turns effects into verdicts; at most 5 % of runs without a change end as regressed."""
+"""The verdict of each gate on each slice; at most 5 % of unchanged candidates regress."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from evenkeel.prompts.gate_verdict import worst
 from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.judge.effect import Effect
-from evenkeel_evals.judge.effects import measure
 from evenkeel_evals.judge.gates import AccuracyGate, ErrorGate, Gate, is_more, name_of
+from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.stats.multiplicity import holm
 from evenkeel_evals.stats.verdict import Verdict
 
@@ -55,13 +56,68 @@ class GateResult:
         """Return the name before the relation, such as p95_ttft."""
         return name_of(self.gate)
 
+    def to_record(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        effect = self.effect
+        record = {
+            "gate": self.gate.text,
+            "metric": self.metric,
+            "slice": self.slice_name,
+            "verdict": self.verdict.value,
+            "num_pairs": effect.num_pairs,
+            "baseline": effect.baseline,
+            "candidate": effect.candidate,
+            "estimate": effect.estimate,
+            "lower": effect.lower,
+            "upper": effect.upper,
+            "p_worse": effect.p_worse,
+            "p_better": effect.p_better,
+            "p_beyond_margin": effect.p_beyond,
+            "note": effect.note,
+        }
+        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in record.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One point at which the data are judged.
+
+    Attributes:
+        number: From 1.
+        num_looks: Looks in all.
+        num_pairs: Pairs that are asked by then.
+    """
+
+    number: int
+    num_looks: int
+    num_pairs: int
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether nothing is asked after it."""
+        return self.number == self.num_looks
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Every result of a run, and what they come to."""
+    """The verdict of every gate on every slice of the pairs, and of the gates together.
+
+    Attributes:
+        results: The gates over all pairs, then over each slice.
+        verdict: Regressed if any result is; otherwise the worst over all pairs.
+        pairs: What was judged.
+        look: When; None for pairs that are judged only once.
+    """
 
     results: tuple[GateResult, ...]
     verdict: Verdict
+    pairs: Sequence[AnsweredPair]
+    look: Look | None = None
+
+    @property
+    def is_conclusive(self) -> bool:
+        """Return whether asking more cannot be worth it: a regression, or every gate passed."""
+        return self.verdict is not Verdict.INCONCLUSIVE
 
     @property
     def regressed(self) -> list[GateResult]:
@@ -115,7 +171,7 @@ def judge(
         for gate in gates
     ]
     results = [*_decide(overall), *_decide(sliced)]
-    return Judgement(tuple(results), _overall_verdict(results))
+    return Judgement(tuple(results), combine(results), pairs)
 
 
 def _slices(pairs: Sequence[AnsweredPair]) -> dict[str, list[AnsweredPair]]:
@@ -152,8 +208,10 @@ def _verdict(result: GateResult, p_worse: float, p_better: float) -> Verdict:
     return Verdict.REGRESSED if is_worse and result.is_beyond else Verdict.INCONCLUSIVE
 
 
-def _overall_verdict(results: Sequence[GateResult]) -> Verdict:
-    """One regression anywhere is a regression; otherwise the gates over all pairs decide."""
-    overall = [r.verdict.value for r in results if r.slice_name == OVERALL]
-    is_regressed = any(r.verdict is Verdict.REGRESSED for r in results)
-    return Verdict(worst([*overall, *([Verdict.REGRESSED.value] if is_regressed else [])]))
+def combine(results: Sequence[GateResult]) -> Verdict:
+    """Return regressed if any result is, otherwise the worst over all pairs."""
+    if any(result.verdict is Verdict.REGRESSED for result in results):
+        return Verdict.REGRESSED
+    overall = [result.verdict for result in results if result.slice_name == OVERALL]
+    order = (Verdict.INCONCLUSIVE, Verdict.WORSE, Verdict.BETTER)
+    return next((verdict for verdict in order if verdict in overall), Verdict.NO_WORSE)

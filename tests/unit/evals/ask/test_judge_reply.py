@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenkeel_evals.ask.spoken_verdict import read_choice
+from evenkeel_evals.ask.judge_reply import read_choice
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ EncodeAll = Callable[[Sequence[str]], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class Duplicate:
     """What a question is like: the id of the other, and how that was found."""
 
     other_id: str
@@ -64,7 +64,7 @@ class KnownQuestions:
         self._names.append(name)
         self._texts.append(text)
 
-    def find(self, text: str) -> Likeness | None:
+    def find(self, text: str) -> Duplicate | None:
         """Return a known question that is like this one, the surest kind of likeness first."""
         written = self.find_written(text)
         if written is not None or self._encode_all is None or not self._texts:
@@ -74,13 +74,13 @@ class KnownQuestions:
         place = int(np.argmax(cosines))
         if cosines[place] < LIKE_MEANING:
             return None
-        return Likeness(self._names[place], f"the same meaning (cosine {cosines[place]:.2f})")
+        return Duplicate(self._names[place], f"the same meaning (cosine {cosines[place]:.2f})")
 
-    def find_written(self, text: str) -> Likeness | None:
+    def find_written(self, text: str) -> Duplicate | None:
         """Return a known question that is written like this one, whatever they mean."""
         same = self._by_hash.get(fingerprint(text))
         if same is not None:
-            return Likeness(same, "the same text")
+            return Duplicate(same, "the same text")
         signature = self._signature(text)
         # The index may name some below the threshold: what counts is the estimate itself.
         near = {
@@ -89,7 +89,7 @@ class KnownQuestions:
         if not near or max(near.values()) < LIKE_WORDS:
             return None
         best = max(near, key=lambda name: near[name])
-        return Likeness(best, f"nearly the same text (Jaccard {near[best]:.2f} by MinHash)")
+        return Duplicate(best, f"nearly the same text (Jaccard {near[best]:.2f} by MinHash)")
 
     def prepare(self, texts: Sequence[str]) -> None:
         """Embed texts that `find` will be asked for, with all that is known, in one go."""

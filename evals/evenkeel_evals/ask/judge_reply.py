@@ -55,7 +55,7 @@ _NUMBERS = {"first": "1", "second": "2"}
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class JudgeReply:
     """What a judge said of one pair in one order.
 
     Attributes:
@@ -68,7 +68,7 @@ class Spoken:
     said: str | None = None
 
 
-NOTHING_SAID = Spoken(None)
+NOTHING_SAID = JudgeReply(None)
 
 
 def read_choice(text: str) -> str | None:

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from evenkeel_evals.ask.answers import AnsweredPair
-from evenkeel_evals.judge.effects import measure
+from evenkeel_evals.judge.effect import Effect
 from evenkeel_evals.judge.gates import parse_gates
-from evenkeel_evals.judge.judgement import OVERALL, judge
 from evenkeel_evals.judge.latency_effects import min_pairs_for, pairs_around
+from evenkeel_evals.judge.measure import measure
+from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult, combine, judge
 from evenkeel_evals.stats.verdict import Verdict
 
 GATES = parse_gates("accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%")
@@ -52,6 +53,27 @@ def test_a_loss_in_one_slice_regresses_the_run(make_pair) -> None:  # type: igno
     assert {r.slice_name for r in judgement.regressed} == {OVERALL, "hard"}
 
 
+B, N, U, R = Verdict.BETTER, Verdict.NO_WORSE, Verdict.INCONCLUSIVE, Verdict.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        pytest.param([(N, OVERALL), (B, OVERALL)], B, id="one better"),
+        pytest.param([(N, OVERALL)], N, id="within the margin"),
+        pytest.param([(N, OVERALL), (U, OVERALL)], U, id="cannot tell"),
+        pytest.param([(N, OVERALL), (U, "long")], N, id="a slice cannot tell"),
+        pytest.param([(B, OVERALL), (R, "long")], R, id="a slice regressed"),
+    ],
+)
+def test_the_verdict_of_several_gates(
+    results: list[tuple[Verdict, str]], expected: Verdict
+) -> None:
+    effect = Effect(0, None, None)
+    given = [GateResult(GATES[0], name, effect, verdict) for verdict, name in results]
+    assert combine(given) is expected
+
+
 def test_the_effect_on_accuracy_is_that_of_the_table(make_pair) -> None:  # type: ignore[no-untyped-def]
     pairs = [make_pair(0, True, False), make_pair(1, False, True), make_pair(2, True, False)]
     pairs += [make_pair(3), make_pair(4, None, True), make_pair(5, False, False)]
@@ -86,7 +108,7 @@ def test_swapping_the_sides_turns_the_evidence_round(make_pair) -> None:  # type
 def test_too_few_pairs_are_inconclusive_and_say_so(make_pair) -> None:  # type: ignore[no-untyped-def]
     pairs = noisy(make_pair, 30, 3.0)
     effect = measure(GATES[1], pairs, 0)
-    assert (effect.estimate, effect.note) == (None, "30 of at least 72 pairs")
+    assert (effect.estimate, effect.note) == (None, "30 of the 72 pairs needed")
     assert verdicts(pairs)["p95_ttft", OVERALL] is Verdict.INCONCLUSIVE
 
 

@@ -1,0 +1,152 @@
+"""Whether a change may go out: verdict, headline and exit code of a run, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evenkeel_evals.ask.answers import AnsweredPair
+from evenkeel_evals.judge.gates import ErrorGate
+from evenkeel_evals.judge.preferences import JudgeQuality
+from evenkeel_evals.judge.slice_verdicts import OVERALL, GateResult, Judgement
+from evenkeel_evals.stats.verdict import Verdict
+
+EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED = 0, 1, 3
+COULD_NOT_MEASURE = "could not measure"
+# Slices that the headline names.
+SLICES_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a run decided; reports, spans and promotion read it and never work it out again.
+
+    Attributes:
+        judgement: The verdict of every gate on every slice.
+        verdict: Of the run: a `Verdict`, or COULD_NOT_MEASURE.
+        headline: The verdict in one sentence.
+        exit_code: 1 for a regression, 3 if the run cannot tell, else 0.
+        unmeasured: Why the run measured too little to pass; None if it measured enough.
+        blocking: Inconclusive gates over all items that keep the run from passing.
+        broken_items: Items that always pass on the baseline and always fail on the candidate.
+        judge_quality: How far the judge can be trusted; None without one.
+        max_unmeasured_ratio: Largest share of pairs that may lack a score.
+        allows_inconclusive: Whether an inconclusive gate lets the run pass.
+    """
+
+    judgement: Judgement
+    verdict: str
+    headline: str
+    exit_code: int
+    unmeasured: str | None
+    blocking: tuple[GateResult, ...]
+    broken_items: tuple[str, ...]
+    judge_quality: JudgeQuality | None
+    max_unmeasured_ratio: float
+    allows_inconclusive: bool
+
+
+def decide(
+    judgement: Judgement,
+    max_unmeasured_ratio: float,
+    allows_inconclusive: bool,
+    judge_quality: JudgeQuality | None = None,
+    broken_items: Sequence[str] = (),
+) -> Decision:
+    """Return the decision; `Decision` describes the arguments.
+
+    A regression or a broken item decides by itself. Otherwise a run passes if it measured enough
+    and no gate over all items blocks it. Failed requests block whatever is allowed: they are not a
+    matter of too few pairs.
+    """
+    verdict: str = judgement.verdict
+    exit_code = EXIT_GOOD
+    unmeasured = _find_unmeasured(judgement.pairs, max_unmeasured_ratio, judge_quality)
+    blocking = tuple(
+        result
+        for result in judgement.results
+        if result.slice_name == OVERALL
+        and result.verdict is Verdict.INCONCLUSIVE
+        and (not allows_inconclusive or isinstance(result.gate, ErrorGate))
+    )
+    if broken_items or judgement.verdict is Verdict.REGRESSED:
+        verdict, exit_code = Verdict.REGRESSED, EXIT_REGRESSED
+    elif unmeasured is not None:
+        verdict, exit_code = COULD_NOT_MEASURE, EXIT_UNMEASURED
+    elif blocking:
+        exit_code = EXIT_UNMEASURED
+    return Decision(
+        judgement=judgement,
+        verdict=str(verdict),
+        headline=_headline(judgement, unmeasured, broken_items),
+        exit_code=exit_code,
+        unmeasured=unmeasured,
+        blocking=blocking,
+        broken_items=tuple(broken_items),
+        judge_quality=judge_quality,
+        max_unmeasured_ratio=max_unmeasured_ratio,
+        allows_inconclusive=allows_inconclusive,
+    )
+
+
+def _find_unmeasured(
+    pairs: Sequence[AnsweredPair], max_ratio: float, judge_quality: JudgeQuality | None
+) -> str | None:
+    missing = [pair for pair in pairs if not pair.is_measured]
+    if len(missing) > max_ratio * len(pairs):
+        return (
+            f"{len(missing)} of {len(pairs)} pairs have no "
+            f"score on both sides ({_commonest_reason(missing)})"
+        )
+    return None if judge_quality is None else judge_quality.problem()
+
+
+def _commonest_reason(pairs: Sequence[AnsweredPair]) -> str:
+    reasons = [
+        answer.score.reason or "no reason"
+        for pair in pairs
+        for answer in (pair.a, pair.b)
+        if answer.is_right is None
+    ]
+    return max(set(reasons), key=reasons.count)
+
+
+def _headline(judgement: Judgement, unmeasured: str | None, broken_items: Sequence[str]) -> str:
+    if judgement.regressed:
+        named = ", ".join(f"{r.gate.text} on {r.slice_name}" for r in judgement.regressed)
+        text = f"regressed: {named}"
+    elif broken_items:
+        text = f"regressed: always right before, always wrong now: {', '.join(broken_items[:5])}"
+    elif unmeasured is not None:
+        text = f"{COULD_NOT_MEASURE}: {unmeasured}"
+    else:
+        text = f"{_describe_verdict(judgement)}{_describe_lost_slices(judgement)}"
+    look = judgement.look
+    if look is None or look.is_last:
+        return text
+    stopped = f"look {look.number} of {look.num_looks}, after {len(judgement.pairs)} pairs"
+    return f"{text} [stopped at {stopped}]"
+
+
+def _describe_verdict(judgement: Judgement) -> str:
+    verdict = judgement.verdict
+    overall = [r for r in judgement.results if r.slice_name == OVERALL]
+    named = ", ".join(r.gate.text for r in overall if r.verdict is verdict)
+    if judgement.has_too_many_errors:
+        failed = next(r for r in overall if isinstance(r.gate, ErrorGate))
+        return (
+            f"inconclusive: {failed.effect.note}, more than {failed.gate.text} allows, "
+            "but too few to show a regression"
+        )
+    if verdict is Verdict.INCONCLUSIVE:
+        return f"inconclusive: no regression shown, but not enough evidence to clear {named}"
+    return f"worse, within the tolerance: {named}" if verdict is Verdict.WORSE else verdict
+
+
+def _describe_lost_slices(judgement: Judgement) -> str:
+    lost = judgement.lost_slices
+    if not lost:
+        return ""
+    shown = ", ".join(f"{r.metric} on {r.slice_name}" for r in lost[:SLICES_NAMED])
+    more = f" and {len(lost) - SLICES_NAMED} more" if len(lost) > SLICES_NAMED else ""
+    return f" (slices that are worse on their own: {shown}{more})"
