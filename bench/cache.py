@@ -58,9 +58,9 @@ from evenkeel_runtime.response_cache.cache import (
 )
 from evenkeel_runtime.response_cache.entry import CacheEntry, encode_entry
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
-from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Question, Sampling, read_question
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.wire.caller import Caller
 
 DATASET = Path(__file__).parents[1] / "golden_datasets" / "support"

@@ -27,6 +27,7 @@ from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel.settings import Settings, find_settings
 from evenkeel.settings_flags import show_default
 from evenkeel_collector.operators.api import openapi
+from evenkeel_runtime.serve.api import make_api
 from tools.house import PARTS
 
 ROOT = Path(__file__).parents[1]
@@ -264,13 +265,15 @@ def http_api(title: str, openapi: Mapping[str, Any]) -> str:
 
 
 # OpenAPI documents by the title of their section.
-OPENAPI: dict[str, Callable[[], Mapping[str, Any]]] = {"Operators' API, port 4318": openapi}
+OPENAPI: dict[str, Callable[[], Mapping[str, Any]]] = {
+    "Operators' API, port 4318": openapi,
+    "Server, port 8000, beside vLLM's own routes": make_api().openapi,
+}
 
 
 def http() -> str:
     """Return every HTTP route: those of our APIs from OpenAPI, the others from their tables."""
     from evenkeel_collector.intake.signals import SIGNALS
-    from evenkeel_runtime.serve.own_pages import PAGES as OWN_PAGES
 
     guide = "../guide/collector.md"
     intake = [
@@ -278,15 +281,11 @@ def http() -> str:
         ["`GET /metrics`", "Prometheus text", "[metrics](metrics.md)"],
         ["`GET /healthz`, `GET /readyz`", "text", f"[watch]({guide}#watch)"],
     ]
-    pages = ([f"`{p.path}`", ", ".join(p.methods), p.access.name.lower()] for p in OWN_PAGES)
     head = ("route", "format", "more")
     return page(
         "HTTP",
         f"## Collector, port 4318\n\n{table(head, intake)}",
         f"## Query port, 8123\n\nClickHouse's HTTP protocol, read-only: [queries]({guide}#ask).\n",
-        "## Server, port 8000\n\nvLLM's own routes, and these"
-        " ([who may see them](../guide/runtime.md#who-may-see-our-pages)):\n\n"
-        + table(("path", "methods", "access"), pages),
         *(http_api(title, read()) for title, read in OPENAPI.items()),
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenkeel_runtime.compression.check import find_loss
-from evenkeel_runtime.compression.policy import CompressionPolicy
+from evenkeel_runtime.compression.settings_file import CompressionPolicy
 from evenkeel_runtime.compression.shorten import Turn, find_old, shorten
 
 SENT = "sent"

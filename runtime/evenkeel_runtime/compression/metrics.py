@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from evenkeel_runtime.asgi.metrics import ScrapedMetrics
 from evenkeel_runtime.compression.compressor import CompressionCounts
+from evenkeel_runtime.metrics.scraped import ScrapedMetrics
 
 
 class CompressionMetrics(ScrapedMetrics):

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import time_ns
-from typing import Any
 
 from evenkeel.spans import (
     CONTROL_AFTER,
@@ -29,7 +28,7 @@ from evenkeel.spans import (
 from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.config import ControlConfig, ControlMode
-from evenkeel_runtime.control.ladder import ClassCounts, LimitChange
+from evenkeel_runtime.control.ladder import ClassCounts, LeverLimits, LimitChange
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +47,56 @@ class _Pending:
     is_dry_run: bool
     start_ns: int
     due_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Places in the engine for requests that are due soon, due later, and late."""
+
+    urgent: int
+    patient: int
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTokens:
+    """First tokens of one class in the last window: in time, and late or refused."""
+
+    good: int
+    bad: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastChange:
+    """The last step that was taken, and why."""
+
+    lever: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControlState:
+    """What control does now, as `GET /control` shows it.
+
+    Attributes:
+        level: Steps of the ladder in force.
+        limits: What they leave of vLLM's own settings.
+        burn: The highest burn rate of the classes.
+        capacity: Places for urgent requests; null unless control acts.
+        inside: Requests in the engine.
+        waiting: Requests at the gate, by class.
+    """
+
+    mode: ControlMode
+    level: int
+    limits: LeverLimits
+    burn: float
+    capacity: int | None
+    places: Places | None
+    inside: int
+    waiting: dict[str, int]
+    classes: dict[str, FirstTokens]
+    last_change: LastChange | None
 
 
 class ControlService:
@@ -101,31 +150,26 @@ class ControlService:
             self._record(pending, now_ns)
         self._pending.clear()
 
-    def describe(self) -> dict[str, Any]:
-        """Return the state for `GET /control`."""
+    def describe(self) -> ControlState:
+        """Return what control does now."""
         control, config = self.control, self.control.config
-        limits, room = control.limits, control.gate.room
+        room = control.gate.room if config.mode is ControlMode.ACT else None
         last = self._last_change
-        return {
-            "mode": config.mode.value,
-            "level": control.level,
-            "limits": {
-                "prefill_ratio": limits.prefill_ratio,
-                "draft_ratio": limits.draft_ratio,
-            },
-            "burn": round(control.burn(), 3),
-            "capacity": room.urgent if config.mode is ControlMode.ACT else None,
-            "places": {"urgent": room.urgent, "patient": room.patient, "late": room.late}
-            if config.mode is ControlMode.ACT
-            else None,
-            "inside": control.gate.num_inside,
-            "waiting": dict(control.gate.count_waiting()),
-            "classes": {
-                name: {"good": count.num_good, "bad": count.num_bad}
+        return ControlState(
+            mode=config.mode,
+            level=control.level,
+            limits=control.limits,
+            burn=round(control.burn(), 3),
+            capacity=None if room is None else room.urgent,
+            places=None if room is None else Places(room.urgent, room.patient, room.late),
+            inside=control.gate.num_inside,
+            waiting=dict(control.gate.count_waiting()),
+            classes={
+                name: FirstTokens(count.num_good, count.num_bad)
                 for name, count in sorted(control.read().items())
             },
-            "last_change": None if last is None else {"lever": last.lever, "reason": last.reason},
-        }
+            last_change=None if last is None else LastChange(last.lever, last.reason),
+        )
 
     def _report_change(self, change: LimitChange) -> None:
         config = self.control.config

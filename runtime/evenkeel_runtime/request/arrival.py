@@ -11,7 +11,6 @@ from uuid import uuid4
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenkeel.spans import COMPRESSION_SAVED_TOKENS, COMPRESSION_VERDICT, HEADER_CACHE
-from evenkeel_runtime.asgi.path import route_path
 from evenkeel_runtime.compression.compressor import Compressor
 from evenkeel_runtime.request import content
 from evenkeel_runtime.request.headers import read_headers
@@ -221,6 +220,18 @@ def _operation(scope: Scope) -> str | None:
     if scope["type"] != "http" or scope["method"] != "POST":
         return None
     return OPERATION_OF_PATH.get(route_path(scope))
+
+
+def route_path(scope: Scope) -> str:
+    """Return the path of a connection without the prefix that `--root-path` names.
+
+    As Starlette's `get_route_path` has it: a proxy may have removed the prefix or not, and only
+    whole segments count, so that `/v` is no prefix of `/v1`.
+    """
+    path: str = scope["path"]
+    root: str = (scope.get("root_path") or "").rstrip("/")
+    rest = path.removeprefix(root)
+    return rest if rest.startswith("/") else path
 
 
 def find_engine(scope: Scope) -> Any:

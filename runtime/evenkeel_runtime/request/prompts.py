@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from evenkeel.errors import ConfigurationError
 from evenkeel.prompts.registry import LABELS, PromptRegistry, PromptVersion
 from evenkeel.spans import HEADER_PROMPT
-from evenkeel_runtime.asgi.path import route_path
+from evenkeel_runtime.request.arrival import route_path
 from evenkeel_runtime.request.headers import MAX_VALUE_CHARS
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, charge_to
 from evenkeel_runtime.wire.cause import Cause

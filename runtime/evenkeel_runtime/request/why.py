@@ -1,23 +1,97 @@
-"""`GET /why/{request_id}`: where the time of one recent request went, as JSON."""
+"""Where the time of one recent request went: the question, which the exporter process answers."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import zmq
 import zmq.asyncio
-
-from evenkeel.spans import HEADER_TENANT
-from evenkeel_runtime.asgi.page import Asked, PageResponse, answer_error
-from evenkeel_runtime.request.headers import read_headers
-
-logger = logging.getLogger(__name__)
+from pydantic import BaseModel, ConfigDict
 
 _TIMEOUT_S = 3.0
-_MAX_ID_CHARS = 1024
+
+
+class NoAnswerError(Exception):
+    """The exporter process is gone or being replaced."""
+
+
+class _Model(BaseModel):
+    """Part of an answer; a field that it does not declare is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WithoutRival(_Model):
+    """What the request would have been spared without one other request beside it."""
+
+    request_id: str | None
+    prefill_tokens: int
+    decode_tokens: int
+    spared_s: float
+    text: str
+
+
+class Eviction(_Model):
+    """Whose prompt took the place of this one's in the prefix cache, and how long before."""
+
+    before_arrival_s: float
+    for_request: str | None
+
+
+class Divergence(_Model):
+    """Where the prompt left the nearest earlier one; the texts only come with `explain_text`."""
+
+    at_token: int
+    from_request: str | None
+    static_tokens_behind: int
+    own_text: str | None = None
+    its_text: str | None = None
+
+
+class PrefixCacheUse(_Model):
+    """What the prefix cache had of the prompt, why not the rest, and what that cost."""
+
+    prompt_tokens: int
+    hit_tokens: int
+    missed_tokens: int
+    lost_tokens: int
+    miss: str
+    cost_s: float
+    evicted: Eviction | None
+    diverged: Divergence | None
+
+
+class Cancellation(_Model):
+    """What the engine still did for a request whose caller had left."""
+
+    steps_after: int
+    tokens_after: int
+    engine_let_go_after_s: float
+
+
+class RequestExplanation(_Model):
+    """Where the time of one request went; docs/inside/ledger.md explains each field."""
+
+    request_id: str
+    trace_id: str
+    model: str
+    tenant: str | None
+    status: str
+    response_cache: str | None
+    arrival: str
+    ttft_s: float | None
+    decode_s: float | None
+    e2e_s: float
+    ledger: dict[str, float] | None
+    without: list[WithoutRival]
+    shared_by: str | None
+    model_error_ratio: float | None
+    note: str | None
+    prefix_cache: PrefixCacheUse | None
+    cancelled: Cancellation | None
 
 
 class WhyClient:
@@ -37,31 +111,15 @@ class WhyClient:
         self._decode = decode
         self._context = zmq.asyncio.Context()
 
-    async def respond(self, asked: Asked) -> PageResponse:
-        """Answer for the request that the path names; a tenant sees its own requests only."""
-        request_id = asked.rest[:_MAX_ID_CHARS]
-        read = read_headers(asked.headers)
-        if HEADER_TENANT in read.malformed:
-            # Without a tenant everybody's requests are shown.
-            return answer_error(400, f"{HEADER_TENANT} cannot be read")
-        try:
-            body = await self.ask(request_id, read.caller.tenant)
-        except (TimeoutError, zmq.ZMQError) as error:
-            logger.warning("/why has no answer: %r", error)
-            return answer_error(503, "the exporter process does not answer, try again")
-        if body is None:
-            return answer_error(404, f"no finished request {request_id!r} among the recent ones")
-        return PageResponse(200, body)
-
-    async def ask(self, request_id: str, tenant: str | None) -> bytes | None:
-        """Return the JSON about a request; None where nothing is known of it.
+    async def ask(self, request_id: str, tenant: str | None) -> dict[str, Any] | None:
+        """Return the fields of `RequestExplanation`; None if nothing is known of the request.
 
         Args:
             request_id: Its id in the response.
             tenant: Who asks; None sees all.
 
         Raises:
-            TimeoutError: If the exporter does not answer, because it is gone or being replaced.
+            NoAnswerError: If the exporter does not answer.
         """
         socket = self._context.socket(zmq.REQ)
         socket.set(zmq.LINGER, 0)
@@ -69,6 +127,8 @@ class WhyClient:
             socket.connect(self._address)
             await socket.send_multipart([request_id.encode(), (tenant or "").encode()])
             body: bytes = await asyncio.wait_for(socket.recv(), _TIMEOUT_S)
+        except (TimeoutError, zmq.ZMQError) as error:
+            raise NoAnswerError(repr(error)) from error
         finally:
             socket.close()
         return self._show_text(body) if body else None
@@ -77,13 +137,13 @@ class WhyClient:
         """Let go of the sockets; questions that wait get no answer."""
         self._context.destroy(linger=0)
 
-    def _show_text(self, body: bytes) -> bytes:
+    def _show_text(self, body: bytes) -> dict[str, Any]:
         """Put the text around a divergence in the place of its token ids, or nothing."""
-        answer = msgspec.json.decode(body)
+        answer: dict[str, Any] = msgspec.json.decode(body)
         diverged = (answer["prefix_cache"] or {}).get("diverged")
         if diverged is not None:
             for whose in ("own", "its"):
                 tokens = diverged.pop(f"{whose}_tokens")
                 if self._decode is not None and tokens:
                     diverged[f"{whose}_text"] = self._decode(tokens)
-        return msgspec.json.encode(answer)
+        return answer

@@ -23,12 +23,17 @@ from evenkeel_runtime.response_cache.entry import (
     decode_entry,
     encode_entry,
 )
-from evenkeel_runtime.response_cache.nearness import NearHit, NearMiss, Nearness
-from evenkeel_runtime.response_cache.neighbours import Neighbour, Neighbours
-from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.response_cache.neighbours import (
+    NearHit,
+    NearMiss,
+    Nearness,
+    Neighbour,
+    Neighbours,
+)
 from evenkeel_runtime.response_cache.question import Question, subject_tag, tenant_tag
 from evenkeel_runtime.response_cache.route_modes import RouteModes
 from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeControl
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.response_cache.worker import Worker
 from evenkeel_runtime.text.agreement import say_the_same
 from evenkeel_runtime.text.guards import find_difference

@@ -21,7 +21,6 @@ from evenkeel_runtime.request.trace import CURRENT_REQUEST, EngineRun, HttpReque
 from evenkeel_runtime.response_cache import vllm_outputs
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.entry import CacheEntry
-from evenkeel_runtime.response_cache.gathered import Gathered
 from evenkeel_runtime.response_cache.lookup import (
     Details,
     Lookup,
@@ -31,11 +30,12 @@ from evenkeel_runtime.response_cache.lookup import (
     look_up,
     verdict_word,
 )
-from evenkeel_runtime.response_cache.nearness import NearHit
-from evenkeel_runtime.response_cache.policy import HitMode
+from evenkeel_runtime.response_cache.neighbours import NearHit
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
 from evenkeel_runtime.response_cache.replays import REPLAY_CLASS, PendingReplay, Replays
+from evenkeel_runtime.response_cache.settings_file import HitMode
+from evenkeel_runtime.response_cache.vllm_outputs import Gathered
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.cause import Cause
 

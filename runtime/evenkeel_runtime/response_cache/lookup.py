@@ -9,10 +9,10 @@ from evenkeel import spans
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.entry import CacheEntry
-from evenkeel_runtime.response_cache.nearness import NearHit
-from evenkeel_runtime.response_cache.policy import HitMode
+from evenkeel_runtime.response_cache.neighbours import NearHit
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.serve_control import ServeControl
+from evenkeel_runtime.response_cache.settings_file import HitMode
 
 Details = dict[str, str | int | float]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from evenkeel_runtime.asgi.metrics import ScrapedMetrics
+from evenkeel_runtime.metrics.scraped import ScrapedMetrics
 from evenkeel_runtime.response_cache.cache import ResponseCache
 
 

@@ -1,4 +1,4 @@
-"""Finds the cached questions that may be near to one, scope by scope, by their static vectors."""
+"""The cached questions near to one: their index by scope, and what a lookup finds of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenkeel.embedding import DIMENSIONS
-
-Vector = NDArray[np.float32]
+from evenkeel_runtime.response_cache.embedder import Vector
+from evenkeel_runtime.response_cache.entry import CacheEntry
 
 # Below it, comparing with all is faster than a graph, and a graph takes 16 MB however small.
 GRAPH_FROM = 2000
@@ -26,6 +26,54 @@ class Neighbour:
 
     entry_id: str
     similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class NearHit:
+    """The best entry for a question in other words.
+
+    Attributes:
+        entry: Whose question is near.
+        similarity: Their cosine.
+        refused_by: The guard that forbids to serve it; None where none does.
+    """
+
+    entry: CacheEntry
+    similarity: float
+    refused_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """What is known of the neighbours of a question.
+
+    Attributes:
+        hit: The best of them; None where nothing is near, or it was not found out.
+        vector: The question's embedding, where it was made.
+        outcome: `nothing_near`, `done`, or why there is no embedding (docs/guide/cache.md).
+    """
+
+    hit: NearHit | None
+    vector: Vector | None
+    outcome: str
+
+
+@dataclass(slots=True)
+class NearMiss:
+    """A near hit that a guard refused, for a person to look at.
+
+    Attributes:
+        was_same: Whether the model then answered the same: the guard was too strict.
+    """
+
+    at_s: float
+    route: str
+    similarity: float
+    refused_by: str
+    entry_id: str
+    question: str | None
+    other: str | None
+    was_same: bool | None = None
 
 
 class Neighbours:

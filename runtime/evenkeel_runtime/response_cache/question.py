@@ -11,8 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.embedding import MAX_TOKENS
-from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy, TimeToLive
 from evenkeel_runtime.response_cache.private_text import PrivateText
+from evenkeel_runtime.response_cache.settings_file import (
+    CachePolicy,
+    HitMode,
+    RoutePolicy,
+    TimeToLive,
+)
 from evenkeel_runtime.wire.caller import Caller
 
 # They change how an answer is delivered or accounted, not what it says.

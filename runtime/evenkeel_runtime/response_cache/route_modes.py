@@ -6,13 +6,10 @@ import logging
 from dataclasses import replace
 
 from evenkeel_runtime.response_cache.audit import AuditLog
-from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode
 from evenkeel_runtime.response_cache.question import Question
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode
 
 logger = logging.getLogger(__name__)
-
-# What can be asked for: to serve nothing, or to do again what the file says.
-SETTABLE = (HitMode.SHADOW, HitMode.SERVE)
 
 
 class UnknownRouteError(LookupError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evenkeel_runtime.response_cache.anytime import RiseDetector, upper_bound
-from evenkeel_runtime.response_cache.policy import RoutePolicy
+from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 
 # Verdicts between false alarms of a risen rate, on average, at least.
 _MEAN_RUN = 2000.0

@@ -11,7 +11,7 @@ from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import Backend
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
-from evenkeel_runtime.response_cache.policy import CachePolicy
+from evenkeel_runtime.response_cache.settings_file import CachePolicy
 
 
 def open_cache(policy: CachePolicy, data_dir: Path) -> ResponseCache:

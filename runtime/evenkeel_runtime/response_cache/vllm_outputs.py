@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from evenkeel_runtime.response_cache.entry import CacheEntry
-from evenkeel_runtime.response_cache.gathered import Gathered
 from evenkeel_runtime.response_cache.question import Sampling
 
 # Where the speculative hook looks for what the cache hands it.
@@ -70,6 +70,25 @@ def make_hit(request_id: str, prompt_tokens: list[int], entry: CacheEntry) -> An
         outputs=[completion],
         finished=True,
     )
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What a run has said so far, put together from its outputs.
+
+    Attributes:
+        finish_reason: None until the run has ended.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(self.texts)
 
 
 def gather(gathered: Gathered, output: Any) -> None:

@@ -38,7 +38,7 @@ from evenkeel_runtime.speculation.settings import SpeculationSettings
 
 if TYPE_CHECKING:
     from evenkeel_runtime.adapter.vllm import Probe
-    from evenkeel_runtime.compression.policy import CompressionPolicy
+    from evenkeel_runtime.compression.settings_file import CompressionPolicy
     from evenkeel_runtime.response_cache.cache import ResponseCache
 
 logger = logging.getLogger(__name__)
@@ -145,9 +145,9 @@ def read_compression(settings: RuntimeSettings) -> CompressionPolicy | None:
     """
     if settings.compression is None:
         return None
-    from evenkeel_runtime.compression import policy
+    from evenkeel_runtime.compression import settings_file
 
-    return policy.read_compression(settings.compression)
+    return settings_file.read_compression(settings.compression)
 
 
 def open_cache(settings: RuntimeSettings) -> ResponseCache | None:
@@ -158,10 +158,10 @@ def open_cache(settings: RuntimeSettings) -> ResponseCache | None:
     """
     if settings.cache is None:
         return None
-    from evenkeel_runtime.response_cache import policy
+    from evenkeel_runtime.response_cache import settings_file
     from evenkeel_runtime.response_cache.setup import open_cache
 
-    return open_cache(policy.read_policy(settings.cache), settings.data_dir)
+    return open_cache(settings_file.read_policy(settings.cache), settings.data_dir)
 
 
 def refuse_taken_port(host: str, port: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.core import Metric
 
-from evenkeel_runtime.asgi.metrics import ScrapedMetrics
+from evenkeel_runtime.metrics.scraped import ScrapedMetrics
 from evenkeel_runtime.request.drafts import SpeculationServer
 from evenkeel_runtime.speculation.sources import DraftSource
 

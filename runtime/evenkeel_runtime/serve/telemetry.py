@@ -34,7 +34,7 @@ from evenkeel_runtime.wire.frames import ExporterConfig
 from evenkeel_runtime.wire.snapshot import SharedSnapshot
 
 if TYPE_CHECKING:
-    from evenkeel_runtime.compression.policy import CompressionPolicy
+    from evenkeel_runtime.compression.settings_file import CompressionPolicy
     from evenkeel_runtime.response_cache.cache import ResponseCache
     from evenkeel_runtime.response_cache.cached_engine import CachedEngine
 

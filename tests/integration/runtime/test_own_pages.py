@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 from fastapi import FastAPI
 from vllm.entrypoints.serve.middleware.register import init_entrypoints_middleware
@@ -25,7 +24,9 @@ from evenkeel_runtime.request.why import WhyClient
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
-from evenkeel_runtime.serve.own_pages import OWN_PAGES, PAGES, PageAccess
+from evenkeel_runtime.serve.api import list_paths, make_api
+from evenkeel_runtime.serve.own_pages import OWN_PAGES
+from tests.unit.runtime.request.test_why import answer as explain
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 
 pytestmark = pytest.mark.integration
@@ -33,12 +34,14 @@ pytestmark = pytest.mark.integration
 KEY = "secret"
 CACHE = "/v1/evenkeel/cache"
 OPEN_METRICS = {"accept": "application/openmetrics-text"}
-# One address for each page of `evenkeel_runtime.serve.own_pages`.
+# One address for each page of `evenkeel_runtime.serve.api`, and whether it is open.
 ADDRESSES = {
-    "/control": "/control",
-    "/why/": "/why/chatcmpl-1",
-    CACHE: CACHE,
-    "/metrics": "/metrics",
+    "/control": False,
+    "/why/chatcmpl-1": False,
+    CACHE: False,
+    "/metrics": True,
+    "/v1/evenkeel/openapi.json": True,
+    "/v1/evenkeel/docs": True,
 }
 CREDENTIALS: dict[str, list[str]] = {
     "none": [],
@@ -93,8 +96,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     address = f"ipc://{tmp_path}/why"
     answers = WhyAnswers(address, store)
     answers.start()
-    facts = {"request_id": "chatcmpl-1", "without": [], "prefix_cache": None}
-    store.put("chatcmpl-1", "acme", facts)
+    store.put("chatcmpl-1", "acme", explain())
     why = WhyClient(address)
     cache = ResponseCache(SERVING, MemoryBackend(1 << 20), None, AuditLog(None))
     asked = question()
@@ -117,36 +119,40 @@ def headers(*authorizations: str) -> list[tuple[str, str]]:
 
 
 def test_the_table_below_has_every_page() -> None:
-    assert set(ADDRESSES) == {page.path for page in PAGES}
-    assert [page.path for page in PAGES if page.access is PageAccess.OPEN] == ["/metrics"]
+    paths = {path.replace("{request_id:path}", "chatcmpl-1") for path in list_paths(make_api())}
+    assert set(ADDRESSES) == paths
 
 
 @pytest.mark.parametrize("root_path", [None, "", "/api", "/api/", "/v"])
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
-async def test_every_page_asks_for_the_key_but_the_metrics(
-    place: Place, page: Any, root_path: str | None
+@pytest.mark.parametrize("address", ADDRESSES)
+async def test_every_page_that_is_not_open_asks_for_the_key(
+    place: Place, address: str, root_path: str | None
 ) -> None:
     prefix = (root_path or "").rstrip("/")
-    address = ADDRESSES[page.path]
     spellings = [prefix + address, address + "/", prefix + address.replace("c", "%63")]
     async with place.client([KEY, "unused"], root_path) as client:
         for path in spellings:
             for method in ("GET", "HEAD"):
                 for name, given in CREDENTIALS.items():
                     answer = await client.request(method, path, headers=headers(*given))
-                    is_open = page.access is PageAccess.OPEN or name in GOOD
+                    is_open = ADDRESSES[address] or name in GOOD
                     assert answer.status_code == (200 if is_open else 401), (method, path, name)
                     assert (answer.content == b"") == (method == "HEAD")
                     assert int(answer.headers["content-length"]) > 0
                     if not is_open and method == "GET":
-                        assert answer.json() == {"error": "Unauthorized"}
+                        assert answer.headers["content-type"] == "application/problem+json"
+                        assert answer.headers["www-authenticate"] == "Bearer"
+                        assert (answer.json()["status"], answer.json()["title"]) == (
+                            401,
+                            "Unauthorized",
+                        )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
-async def test_a_server_without_keys_shows_them_to_everybody(place: Place, page: Any) -> None:
+@pytest.mark.parametrize("address", ADDRESSES)
+async def test_a_server_without_keys_shows_them_to_everybody(place: Place, address: str) -> None:
     async with place.client([]) as client:
         for given in CREDENTIALS.values():
-            answer = await client.get(ADDRESSES[page.path], headers=headers(*given))
+            answer = await client.get(address, headers=headers(*given))
             assert answer.status_code == 200
 
 
@@ -159,6 +165,8 @@ async def test_a_server_without_keys_shows_them_to_everybody(place: Place, page:
         ("DELETE", "", ["Bearer secret"], 400),
         ("DELETE", "subject=ann", ["Bearer secret"], 400),
         ("DELETE", "tenant=acme&user=ann", ["Bearer secret"], 400),
+        ("DELETE", "tenant=acme&tenant=acme", ["Bearer secret"], 400),
+        ("DELETE", "tenant", ["Bearer secret"], 400),
         ("POST", "tenant=acme", [], 401),
         ("POST", "route=*&mode=shadow", ["Bearer wrong"], 401),
         ("POST", "tenant=acme", ["Bearer secret"], 400),
@@ -237,4 +245,45 @@ async def test_a_request_is_shown_to_its_tenant(
     assert answer.status_code == status
     assert ("chatcmpl-1" in answer.text) == (status in (200, 404))
     if status == 200:
-        assert msgspec.json.decode(answer.content)["request_id"] == "chatcmpl-1"
+        assert answer.json()["request_id"] == "chatcmpl-1"
+
+
+async def test_an_explanation_is_shown_as_the_exporter_made_it(place: Place) -> None:
+    async with place.client([]) as client:
+        found = (await client.get("/why/chatcmpl-1")).json()
+    made = explain()
+    # Tokens around a divergence are shown as text, and that only if the server is told to.
+    for whose in ("own_tokens", "its_tokens"):
+        del made["prefix_cache"]["diverged"][whose]
+    assert found == made
+    assert list(found["ledger"]) == list(made["ledger"])
+
+
+async def test_control_and_the_cache_show_their_state(place: Place) -> None:
+    async with place.client([]) as client:
+        control = (await client.get("/control")).json()
+        cache = (await client.get(CACHE)).json()
+    names = "mode level limits burn capacity places inside waiting classes last_change"
+    assert list(control) == names.split()
+    assert control["limits"] == {"prefill_ratio": 1.0, "draft_ratio": 1.0}
+    assert list(cache) == ["size", "indexed", "modes", "counts", "routes", "near_misses"]
+    assert cache["size"]["entries"] == cache["counts"]["stored"] == 1
+    assert cache["modes"] == {"*": "serve"}
+
+
+@pytest.mark.parametrize("path", ["/control", "/why/chatcmpl-1", CACHE])
+async def test_a_part_that_is_not_there_is_named(place: Place, path: str) -> None:
+    place.control, place.hook, place.cache = None, SimpleNamespace(), None  # type: ignore[assignment]
+    async with place.client([KEY]) as client:
+        answer = await client.get(path, headers=headers(f"Bearer {KEY}"))
+    assert answer.status_code == 404
+    assert answer.json()["detail"].startswith("this server ")
+
+
+async def test_the_reference_needs_nothing_from_elsewhere(place: Place) -> None:
+    async with place.client([KEY]) as client:
+        page = await client.get("/v1/evenkeel/docs")
+    assert page.headers["content-security-policy"] == "default-src 'none'"
+    assert "http" not in page.text.replace("HTTPBearer", "") and "<script" not in page.text
+    for address in ("/control", "/why/{request_id}", CACHE, "RequestExplanation"):
+        assert address in page.text

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from evenkeel.errors import ConfigurationError
 from evenkeel_runtime.compression.check import find_loss
 from evenkeel_runtime.compression.compressor import Compressor
-from evenkeel_runtime.compression.policy import CompressionPolicy, read_compression
 from evenkeel_runtime.compression.sentences import split_message
+from evenkeel_runtime.compression.settings_file import CompressionPolicy, read_compression
 from evenkeel_runtime.compression.shorten import Turn, shorten
 
 STORY = (

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from evenkeel_runtime.response_cache.entry import CacheEntry
-from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, Sampling, read_question
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.wire.caller import Caller
 
 # Embeddings have all the time that a busy machine takes for them.

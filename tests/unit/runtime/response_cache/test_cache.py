@@ -9,16 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from evenkeel.embedding import load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import BackendError
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
-from evenkeel_runtime.response_cache.nearness import NearHit
-from evenkeel_runtime.response_cache.page import describe
-from evenkeel_runtime.response_cache.policy import CachePolicy
+from evenkeel_runtime.response_cache.neighbours import NearHit
 from evenkeel_runtime.response_cache.question import Question
+from evenkeel_runtime.response_cache.settings_file import CachePolicy
+from evenkeel_runtime.response_cache.state import CacheState, describe
 from evenkeel_runtime.wire.caller import Caller
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 
@@ -119,8 +120,8 @@ async def test_near_misses_are_kept_without_their_texts(cache: ResponseCache) ->
     near = await find_near(cache, asked)
     assert near is not None
     assert cache.record_near_miss(asked, near) is not None
-    said = json.dumps(await describe(cache))
-    assert '"refused_by": "negation"' in said
+    said = TypeAdapter(CacheState).dump_json(await describe(cache)).decode()
+    assert '"refused_by":"negation"' in said
     assert "receipt" not in said
 
 

@@ -5,9 +5,14 @@ from typing import Any
 
 import pytest
 
-from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy, TimeToLive
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Sampling, read_question, subject_tag
+from evenkeel_runtime.response_cache.settings_file import (
+    CachePolicy,
+    HitMode,
+    RoutePolicy,
+    TimeToLive,
+)
 from evenkeel_runtime.wire.caller import Caller
 from tests.unit.runtime.response_cache.questions import GREEDY, SERVING, question, read
 

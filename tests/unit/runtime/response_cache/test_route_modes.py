@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from evenkeel_runtime.asgi.page import Asked
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
-from evenkeel_runtime.response_cache.page import CachePage, describe
-from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.response_cache.state import describe
 from tests.unit.runtime.response_cache.test_slow_embedding import ASKED, Server, SlowEncoder
+from tests.unit.runtime.serve.pages_client import make_client
 
 REWORDED = "Please, how can I return all the items?"
 POLICY = CachePolicy(
@@ -31,9 +32,10 @@ def cache_of(policy: CachePolicy, log: Path | None = None) -> ResponseCache:
     return ResponseCache(policy, MemoryBackend(1 << 20), None, AuditLog(log))
 
 
-async def post(cache: ResponseCache, query: str, *headers: tuple[bytes, bytes]) -> tuple[int, dict]:  # type: ignore[type-arg]
-    answer = await CachePage(cache).respond(Asked("POST", "", query.encode(), headers))
-    return answer.status, json.loads(answer.body)
+async def post(cache: ResponseCache, query: str, **headers: str) -> tuple[int, dict]:  # type: ignore[type-arg]
+    async with make_client(cache=SimpleNamespace(cache=cache)) as client:
+        answer = await client.post(f"/v1/evenkeel/cache?{query}", headers=headers)
+    return answer.status_code, answer.json()
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,7 @@ async def post(cache: ResponseCache, query: str, *headers: tuple[bytes, bytes]) 
         pytest.param("mode=shadow", 400, id="no route"),
         pytest.param("route=faq&mode=shadow&more=1", 400, id="something else"),
         pytest.param("route=faq&mode", 400, id="unreadable"),
+        pytest.param("route=faq&mode=shadow&route=drafted", 400, id="two routes"),
         pytest.param("", 400, id="nothing"),
     ],
 )
@@ -63,7 +66,8 @@ async def test_what_can_be_asked_for(query: str, status: int) -> None:
     found, said = await post(cache, query)
     assert found == status, said
     if status != 200:
-        assert "error" in said and cache.modes.describe() == before
+        assert said["status"] == status and said["detail"]
+        assert cache.modes.describe() == before
 
 
 async def test_a_change_is_shown_logged_and_undone(tmp_path: Path) -> None:
@@ -72,7 +76,7 @@ async def test_a_change_is_shown_logged_and_undone(tmp_path: Path) -> None:
         200,
         {"route": "faq", "mode": "shadow", "was": "serve"},
     )
-    assert (await describe(cache))["modes"]["faq"] == "shadow"
+    assert (await describe(cache)).modes["faq"] == "shadow"
     await post(cache, "route=faq&mode=shadow")
     await post(cache, "route=faq&mode=serve")
     await post(cache, "route=drafted&mode=shadow")
@@ -89,7 +93,7 @@ async def test_a_change_is_shown_logged_and_undone(tmp_path: Path) -> None:
 async def test_a_page_of_a_browser_cannot_change_it() -> None:
     cache = cache_of(POLICY)
     await post(cache, "route=faq&mode=shadow")
-    status, _ = await post(cache, "route=faq&mode=serve", (b"origin", b"http://elsewhere"))
+    status, _ = await post(cache, "route=faq&mode=serve", origin="http://elsewhere")
     assert (status, cache.modes.describe()["faq"]) == (403, HitMode.SHADOW)
 
 

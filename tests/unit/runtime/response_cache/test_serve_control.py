@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from evenkeel_runtime.response_cache.policy import RoutePolicy
 from evenkeel_runtime.response_cache.serve_control import ServeControl
+from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 
 POLICY = RoutePolicy(route="faq", similarities=(0.8, 0.9), wrong_hit_limit=0.05)
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from evenkeel_runtime.asgi.open_metrics import write_page
+from evenkeel_runtime.metrics.open_metrics import write_page
 from evenkeel_runtime.serve.engine_metrics import EngineMetrics
 from evenkeel_runtime.wire.snapshot import (
     STEP_BOUNDS_S,

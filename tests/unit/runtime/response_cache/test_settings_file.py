@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_runtime.response_cache.policy import CachePolicy, HitMode, RoutePolicy, read_policy
+from evenkeel_runtime.response_cache.settings_file import (
+    CachePolicy,
+    HitMode,
+    RoutePolicy,
+    read_policy,
+)
 
 WRONG = {
     "no TOML": ("mode = ", "is not TOML"),

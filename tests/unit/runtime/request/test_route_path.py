@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenkeel_runtime.asgi.path import route_path
+from evenkeel_runtime.request.arrival import route_path
 
 
 @pytest.mark.parametrize(

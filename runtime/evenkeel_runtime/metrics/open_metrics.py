@@ -6,14 +6,13 @@ vLLM's own page is always in Prometheus' text format, which has no exemplars.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from evenkeel_runtime.asgi.page import Headers
-
-MEDIA_TYPE = CONTENT_TYPE_LATEST.encode()
+MEDIA_TYPE = CONTENT_TYPE_LATEST
 _ASKED_FOR = "application/openmetrics-text"
 
 
@@ -31,7 +30,7 @@ def write_page(registry: CollectorRegistry) -> bytes:
     return page
 
 
-def is_accepted(headers: Headers) -> bool:
+def is_accepted(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether the headers of a connection ask for OpenMetrics' format."""
     return any(
         name == b"accept" and _ASKED_FOR in value.decode("latin-1") for name, value in headers

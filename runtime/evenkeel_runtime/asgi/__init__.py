@@ -1,1 +1,0 @@
-"""What our middlewares and pages share of ASGI and of Prometheus."""

@@ -1,0 +1,1 @@
+"""Prometheus: what our collectors share, and the server's metrics as OpenMetrics."""

@@ -1,0 +1,60 @@
+"""What the cache does and has seen, as `GET /v1/evenkeel/cache` shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from evenkeel_runtime.response_cache.backend import Size
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.neighbours import NearMiss
+from evenkeel_runtime.response_cache.serve_control import Rung
+from evenkeel_runtime.response_cache.settings_file import HitMode
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEvidence:
+    """What near hits of one route are served from (null: none), and the evidence for it."""
+
+    serves_from: float | None
+    limit: float
+    evidence: list[Rung]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """The cache of one server.
+
+    Attributes:
+        size: What the backend holds; null if it does not answer.
+        indexed: Questions that can be compared.
+        modes: What each route of the cache's file does now.
+        counts: Counters since the start.
+        routes: Evidence on near hits by route.
+        near_misses: The newest near hits that a guard refused.
+    """
+
+    size: Size | None
+    indexed: int
+    modes: dict[str, HitMode]
+    counts: dict[str, int | float | dict[str, int | float]]
+    routes: dict[str, RouteEvidence]
+    near_misses: list[NearMiss]
+
+
+async def describe(cache: ResponseCache) -> CacheState:
+    """Return what the cache does now."""
+    counts = {field.name: getattr(cache.counts, field.name) for field in fields(cache.counts)}
+    counts["verdicts"] = {
+        f"{layer} {word}": n for (layer, word), n in cache.counts.verdicts.items()
+    }
+    return CacheState(
+        size=await cache.measure(),
+        indexed=len(cache.index),
+        modes=cache.modes.describe(),
+        counts=counts,
+        routes={
+            route: RouteEvidence(control.threshold, control.limit, control.rungs)
+            for route, control in cache.controls.items()
+        },
+        near_misses=list(cache.near_misses),
+    )

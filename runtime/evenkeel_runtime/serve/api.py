@@ -1,0 +1,315 @@
+"""Our own pages as one FastAPI app, and the one rule of who may see them.
+
+A page that says anything of requests, tenants or load asks for the server's API key if it has one
+(`--api-key`, VLLM_API_KEY). The metrics are open, as vLLM's own are, and so is what describes the
+pages. vLLM checks keys itself, but only behind our pages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.security import HTTPBearer
+from prometheus_client import REGISTRY
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.routing import Route
+
+from evenkeel.spans import HEADER_TENANT
+from evenkeel_runtime.control.service import ControlService, ControlState
+from evenkeel_runtime.metrics import open_metrics
+from evenkeel_runtime.request.headers import read_headers
+from evenkeel_runtime.request.why import NoAnswerError, RequestExplanation, WhyClient
+from evenkeel_runtime.response_cache.backend import BackendError
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.route_modes import FixedModeError, UnknownRouteError
+from evenkeel_runtime.response_cache.settings_file import HitMode
+from evenkeel_runtime.response_cache.state import CacheState, describe
+from evenkeel_runtime.serve.api_reference import write_reference
+
+METRICS_PATH = "/metrics"
+_CACHE_PATH = "/v1/evenkeel/cache"
+_PROBLEM = "application/problem+json"
+_MAX_ID_CHARS = 1024
+_CHALLENGE = {"www-authenticate": "Bearer"}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a request was refused or failed (RFC 9457)."""
+
+    title: str
+    status: int
+    detail: str
+    type: str = "about:blank"
+
+
+def _has_key(headers: Iterable[tuple[bytes, bytes]], api_keys: Sequence[str]) -> bool:
+    """Whether the first `Authorization` header names one of the keys, as vLLM reads it."""
+    values = (value for name, value in headers if name == b"authorization")
+    scheme, _, token = next(values, b"").decode("latin-1").partition(" ")
+    given = hashlib.sha256(token.encode()).digest()
+    is_known = False
+    for key in api_keys:
+        # Each is compared, in constant time: how long it takes says nothing of the keys.
+        is_known |= hmac.compare_digest(given, hashlib.sha256(key.encode()).digest())
+    return scheme.lower() == "bearer" and is_known
+
+
+# For the document alone: keys are read as vLLM reads them.
+_BEARER = HTTPBearer(auto_error=False, description="One of the server's API keys, if it has any.")
+
+
+async def require_key(request: Request, _: Annotated[object, Depends(_BEARER)]) -> None:
+    """Refuse whoever has none of the server's API keys, if it has any."""
+    api_keys = request.state.api_keys
+    if api_keys and not _has_key(request.scope["headers"], api_keys):
+        raise HTTPException(
+            401, "give one of the server's API keys: Authorization: Bearer KEY", _CHALLENGE
+        )
+
+
+async def _find_control(request: Request) -> ControlService:
+    service = getattr(request.state.engine, "control", None)
+    if not isinstance(service, ControlService):
+        raise HTTPException(404, "this server has no control; start it with --control-file")
+    return service
+
+
+async def _find_why(request: Request) -> WhyClient:
+    client = getattr(getattr(request.state.engine, "hook", None), "why", None)
+    if not isinstance(client, WhyClient):
+        raise HTTPException(404, "this server does not record the engine's steps")
+    return client
+
+
+async def _find_cache(request: Request) -> ResponseCache:
+    cached = getattr(request.state.engine, "cache", None)
+    if cached is None:
+        raise HTTPException(404, "this server has no response cache; start it with --cache")
+    cache: ResponseCache = cached.cache
+    return cache
+
+
+async def _find_tenant(
+    request: Request,
+    _: Annotated[
+        str | None,
+        Header(alias=HEADER_TENANT, description="Show only what this tenant may see; else all."),
+    ] = None,
+) -> str | None:
+    read = read_headers(request.scope["headers"])
+    if HEADER_TENANT in read.malformed:
+        # Without a tenant everybody's requests are shown.
+        raise HTTPException(400, f"{HEADER_TENANT} cannot be read")
+    return read.caller.tenant
+
+
+async def _refuse_browsers(request: Request) -> None:
+    # A browser sends a POST without a body from any page, and names the page.
+    if "origin" in request.headers:
+        raise HTTPException(403, "not from a page of a browser")
+
+
+async def _refuse_ambiguous(request: Request) -> None:
+    query = request.url.query
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError as error:
+        raise HTTPException(400, f"the query cannot be read: {error}"[:200]) from error
+    if len(dict(pairs)) < len(pairs):
+        raise HTTPException(400, "the query names a parameter twice")
+
+
+class _Parameters(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModeChange(_Parameters):
+    """What a route of the cache is to do."""
+
+    route: str = Field(description="A route of the cache's file; `*` is one.")
+    mode: Literal["shadow", "serve"] = Field(
+        description="`shadow` serves nothing; `serve` does what the cache's file says."
+    )
+
+
+class Deletion(_Parameters):
+    """Whose answers are to be deleted."""
+
+    tenant: str = Field(description="Empty for requests without one.")
+    subject: str | None = Field(default=None, description="A person; else all of the tenant's.")
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChanged:
+    """What a route does now, and did before."""
+
+    route: str
+    mode: HitMode
+    was: HitMode
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """How many answers were deleted."""
+
+    deleted: int
+
+
+class _OpenMetrics(Response):
+    media_type = open_metrics.MEDIA_TYPE
+
+
+_open = APIRouter()
+_keyed = APIRouter(dependencies=[Depends(require_key)])
+
+
+@_keyed.get("/control")
+async def show_control(service: Annotated[ControlService, Depends(_find_control)]) -> ControlState:
+    """Show what control does now: its mode, limits and places, and who waits."""
+    return service.describe()
+
+
+@_keyed.get("/why/{request_id:path}", response_model_exclude_unset=True)
+async def explain_request(
+    request_id: Annotated[str, Path(description="The id of the response.")],
+    client: Annotated[WhyClient, Depends(_find_why)],
+    tenant: Annotated[str | None, Depends(_find_tenant)],
+) -> RequestExplanation:
+    """Explain where the time of one recent request went; 404 after 1.5 s if it is not known."""
+    try:
+        found = await client.ask(request_id[:_MAX_ID_CHARS], tenant)
+    except NoAnswerError as error:
+        raise HTTPException(503, "the exporter process does not answer, try again") from error
+    if found is None:
+        raise HTTPException(
+            404, f"no finished request {request_id[:_MAX_ID_CHARS]!r} among the recent ones"
+        )
+    return RequestExplanation(**found)
+
+
+@_keyed.get(_CACHE_PATH)
+async def show_cache(cache: Annotated[ResponseCache, Depends(_find_cache)]) -> CacheState:
+    """Show what the response cache does and has seen."""
+    return await describe(cache)
+
+
+@_keyed.delete(_CACHE_PATH, dependencies=[Depends(_refuse_ambiguous)])
+async def delete_answers(
+    wanted: Annotated[Deletion, Query()], cache: Annotated[ResponseCache, Depends(_find_cache)]
+) -> Deleted:
+    """Delete the answers of a tenant, or of one person of a tenant."""
+    try:
+        if wanted.subject is None:
+            return Deleted(await cache.delete_tenant(wanted.tenant))
+        return Deleted(await cache.delete_subject(wanted.tenant, wanted.subject))
+    except BackendError as error:
+        raise HTTPException(503, f"nothing is sure to be deleted, try again: {error}") from error
+
+
+@_keyed.post(_CACHE_PATH, dependencies=[Depends(_refuse_browsers), Depends(_refuse_ambiguous)])
+async def set_mode(
+    wanted: Annotated[ModeChange, Query()], cache: Annotated[ResponseCache, Depends(_find_cache)]
+) -> ModeChanged:
+    """Put a route of the cache into shadow, or have it do again what the cache's file says."""
+    try:
+        before, now = cache.modes.set(wanted.route, HitMode(wanted.mode))
+    except UnknownRouteError as error:
+        raise HTTPException(404, str(error)) from error
+    except FixedModeError as error:
+        raise HTTPException(409, str(error)) from error
+    return ModeChanged(wanted.route, now, before)
+
+
+@_open.get(METRICS_PATH, response_class=_OpenMetrics)
+async def show_metrics() -> Response:
+    """Show all metrics as OpenMetrics, with exemplars; without that `Accept`, vLLM answers."""
+    return _OpenMetrics(open_metrics.write_page(REGISTRY))
+
+
+@_open.get("/v1/evenkeel/openapi.json", include_in_schema=False)
+async def show_document(request: Request) -> JSONResponse:
+    """Show the OpenAPI document of these pages."""
+    return JSONResponse(request.app.openapi())
+
+
+@_open.get("/v1/evenkeel/docs", include_in_schema=False)
+async def show_reference(request: Request) -> HTMLResponse:
+    """Show the same document as a page, which needs nothing from elsewhere."""
+    policy = {"content-security-policy": "default-src 'none'"}
+    return HTMLResponse(write_reference(request.app.openapi()), headers=policy)
+
+
+def make_api() -> FastAPI:
+    """Return the app; `make_api().openapi()` is its document, and needs no server.
+
+    A request's `state` is to have vLLM's `engine` client and the server's `api_keys`.
+    """
+    content = {_PROBLEM: {"schema": TypeAdapter(Problem).json_schema()}}
+    api = FastAPI(
+        title="evenkeel runtime",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        responses={"default": {"description": "Refused or failed.", "content": content}},
+        generate_unique_id_function=lambda route: route.name,
+    )
+    api.include_router(_open)
+    api.include_router(_keyed)
+    api.exception_handler(StarletteHTTPException)(_answer_refusal)
+    api.exception_handler(RequestValidationError)(_answer_invalid)
+    api.exception_handler(Exception)(_answer_failure)
+    return api
+
+
+def list_paths(api: FastAPI) -> list[str]:
+    """Return the paths of the app's pages, with parameters in braces."""
+    return [route.path for route in api.routes if isinstance(route, Route)]
+
+
+async def _answer_refusal(request: Request, error: StarletteHTTPException) -> Response:
+    if error.status_code == 405:
+        # Starlette names the methods of the first route of the path alone.
+        methods = _find_methods(request)
+        allow = {"allow": ", ".join(("HEAD", "OPTIONS", *methods))}
+        return _answer_problem(405, f"expected {' or '.join(methods)}", allow)
+    return _answer_problem(error.status_code, error.detail, dict(error.headers or {}))
+
+
+def _find_methods(request: Request) -> list[str]:
+    path = request.scope["path"]
+    routes = (route for route in request.app.routes if isinstance(route, Route))
+    return [
+        method
+        for route in routes
+        if route.path_regex.match(path)
+        for method in sorted(route.methods or ())
+    ]
+
+
+async def _answer_invalid(_: Request, error: RequestValidationError) -> Response:
+    first: dict[str, Any] = error.errors()[0]
+    given = first["input"]
+    value = f" (value {given[:100]!r})" if isinstance(given, str) else ""
+    return _answer_problem(400, f"{first['loc'][-1]}: {first['msg']}{value}")
+
+
+async def _answer_failure(_: Request, error: Exception) -> Response:
+    return _answer_problem(500, f"{type(error).__name__}; the server's log has more")
+
+
+def _answer_problem(
+    status: int, detail: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    problem = Problem(HTTPStatus(status).phrase, status, detail)
+    return JSONResponse(asdict(problem), status, headers, media_type=_PROBLEM)
