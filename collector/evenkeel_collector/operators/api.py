@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.routing import APIRoute
 
+from evenkeel.api_page import render_api
 from evenkeel_collector.operators import actions, answers, feedback, prompts
 from evenkeel_collector.operators.door import ME_PATH, Door
 from evenkeel_collector.operators.problems import (
@@ -23,7 +24,6 @@ from evenkeel_collector.operators.problems import (
     ProblemDocument,
     answer_with_problems,
 )
-from evenkeel_collector.operators.reference import reference_page
 from evenkeel_collector.operators.service import OperatorService
 from evenkeel_collector.ports.access import AccessScope, ForbiddenError, secret_of
 from evenkeel_collector.ports.hosts import KnownHosts
@@ -221,4 +221,5 @@ def openapi_document() -> Response:
 @router.get(DOCS_PATH, include_in_schema=False)
 def docs() -> Response:
     """Return the same as a page."""
-    return reference_page(openapi())
+    page = render_api(openapi())
+    return HTMLResponse(page.html, headers=page.headers)

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route
 
+from evenkeel.api_page import render_api
 from evenkeel.spans import HEADER_TENANT
 from evenkeel_runtime.control.service import ControlService, ControlState
 from evenkeel_runtime.metrics import open_metrics
@@ -34,7 +35,6 @@ from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.route_modes import FixedModeError, UnknownRouteError
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.state import CacheState, describe
-from evenkeel_runtime.serve.api_reference import write_reference
 
 METRICS_PATH = "/metrics"
 _CACHE_PATH = "/v1/evenkeel/cache"
@@ -246,8 +246,8 @@ async def show_document(request: Request) -> JSONResponse:
 @_open.get("/v1/evenkeel/docs", include_in_schema=False)
 async def show_reference(request: Request) -> HTMLResponse:
     """Show the same document as a page, which needs nothing from elsewhere."""
-    policy = {"content-security-policy": "default-src 'none'"}
-    return HTMLResponse(write_reference(request.app.openapi()), headers=policy)
+    page = render_api(request.app.openapi())
+    return HTMLResponse(page.html, headers=page.headers)
 
 
 def make_api() -> FastAPI:

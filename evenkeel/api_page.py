@@ -1,15 +1,15 @@
-"""The OpenAPI document as one HTML page, which loads nothing and runs no script."""
+"""Renders an OpenAPI document as one HTML page that loads nothing and runs no script."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -20,21 +20,29 @@ _LIMITS = {
 }  # fmt: skip
 
 
-def reference_page(document: Mapping[str, Any]) -> HTMLResponse:
-    """Return the page, under a policy that allows its own style sheet and nothing else."""
-    style = files(__package__).joinpath("reference.css").read_text(encoding="utf-8")
+@dataclass(frozen=True, slots=True)
+class ApiPage:
+    """The page, and the headers to send with it: a policy that allows its own style sheet alone."""
+
+    html: str
+    headers: Mapping[str, str]
+
+
+def render_api(document: Mapping[str, Any]) -> ApiPage:
+    """Return the page for an OpenAPI document."""
+    style = files(__package__).joinpath("api_page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'"
-    page = (
-        _environment().get_template("reference.html.j2").render(api=document, style=Markup(style))
-    )
-    return HTMLResponse(page, headers={"content-security-policy": policy})
+    schemas = document.get("components", {}).get("schemas", {})
+    template = _environment().get_template("api_page.html.j2")
+    html = template.render(api=document, schemas=schemas, style=Markup(style))
+    return ApiPage(html, {"content-security-policy": policy})
 
 
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("evenkeel_collector.operators", ""),
+        loader=PackageLoader("evenkeel", ""),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
