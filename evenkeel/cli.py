@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import NoReturn
 
@@ -142,7 +143,11 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
 
 def duration_argument(text: str) -> float:
     """Return the seconds of an argument such as 90s or 30d: a `type=` for argparse."""
-    return float(parse_duration_s(text))
+    try:
+        return float(parse_duration_s(text))
+    except ConfigurationError as error:
+        # argparse puts the flag in front.
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 class _Parser(argparse.ArgumentParser):
@@ -150,6 +155,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise ConfigurationError(f"{message} (see `{self.prog} --help`)")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            close = get_close_matches(str(value), known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(known)}"
+            raise argparse.ArgumentError(action, f"{value!r} is not known; {hint}")
 
 
 def build_parser(
@@ -177,6 +189,9 @@ def build_parser(
 
 def _run(commands: Sequence[Command], argv: Sequence[str]) -> int:
     parser = build_parser(commands, argv[:1])
+    if not argv:
+        parser.print_help(sys.stderr)
+        return ConfigurationError.exit_code
     args, rest = parser.parse_known_args(argv)
     command = next(c for c in commands if c.name == args.command)
     if rest and not command.passes_unknown_flags:

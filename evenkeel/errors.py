@@ -48,7 +48,9 @@ class StoreError(CannotMeasureError):
 def first_line(error: BaseException, max_chars: int | None = None) -> str:
     """Return the first line of an error's message, or its type's name if it has no message.
 
-    A line that may hold a secret must not be cut before the secret is taken out.
+    Of an OSError, only the reason: the message that uses it names the file. A line that may hold a
+    secret must not be cut before the secret is taken out.
     """
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    message = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    lines = message.strip().splitlines() or [type(error).__name__]
     return lines[0][:max_chars]

@@ -93,7 +93,10 @@ class Store:
                 send_receive_timeout=timeout_s,
             )
         except (ClickHouseError, OSError) as error:
-            raise StoreError(f"no store answers at {self.shown_url}: {_reason(error)}") from error
+            raise StoreError(
+                f"no store answers at {self.shown_url}: {_reason(error)}; "
+                "is `evenkeel collect` running?"
+            ) from error
 
     def rows(
         self, query: Path, parameters: Mapping[str, Any] | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 from evenkeel.slo.arithmetic import MINUTE_S, Counts, Severity, budget_left_ratio
 from evenkeel.slo.model import Slo
 from evenkeel.slo.series import BucketSeries, SeriesEvaluator
@@ -132,7 +132,7 @@ def read_minutes(path: Path) -> dict[int, Counts]:
                     )
                 minutes[minute] = counts
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+        raise ConfigurationError(f"{path} cannot be read: {first_line(error)}") from error
     return minutes
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.backtest import AlertSpan
 from evenkeel.times import parse_time_ns
@@ -105,7 +105,7 @@ def read_incidents(path: Path) -> list[Incident]:
                 )
             return [_read_incident(row, f"{path}:{rows.line_num}") for row in rows]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+        raise ConfigurationError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def _read_incident(row: dict[str, str | None], where: str) -> Incident:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 from evenkeel.settings import read_environment
 from evenkeel.slo.mute_time import MuteTime
 from evenkeel.slo.routing import Route
@@ -49,7 +49,9 @@ class Secret:
             try:
                 text = self.file.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                raise ConfigurationError(f"{self.file} cannot be read: {error}") from error
+                raise ConfigurationError(
+                    f"{self.file} cannot be read: {first_line(error)}"
+                ) from error
         if not text.strip():
             raise ConfigurationError(f"the secret {self.file or self.variable} is empty or not set")
         return text.strip()

@@ -297,7 +297,7 @@ def read_documents(path: Path) -> list[Value]:
             raise ConfigurationError(f"{path} has {len(content)} bytes, more than 1 MiB")
         return _compose(content.decode("utf-8"), path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+        raise ConfigurationError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def _compose(text: str, path: Path) -> list[Value]:
@@ -306,7 +306,7 @@ def _compose(text: str, path: Path) -> list[Value]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise ConfigurationError(f"not YAML: {error.problem} ({where})") from error
+        raise ConfigurationError(f"{path.name} is not YAML: {error.problem} ({where})") from error
     except RecursionError as error:
         raise ConfigurationError(f"{path} is nested too deeply") from error
     except yaml.YAMLError as error:

@@ -66,7 +66,7 @@ def _add_windows(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "windows", help="show burn-rate factors and detection and reset times for a target"
     )
     windows.add_argument("--period", default="30d", help="SLO period (default %(default)s)")
-    windows.add_argument("--target", required=True, help="target as a fraction, such as 0.999")
+    windows.add_argument("--target", required=True, help="target, such as 0.999 or 99.9%%")
     windows.add_argument(
         "--error-rates",
         default="1,0.1,0.01,0.001",
@@ -148,7 +148,9 @@ def _run_windows(args: argparse.Namespace) -> int:
     period_s = parse_period(args.period)
     target = _parse_ratio("--target", args.target)
     if not 0 < target < 1:
-        raise ConfigurationError(f"--target is {args.target}, expected a fraction such as 0.999")
+        raise ConfigurationError(
+            f"--target is {args.target}, expected a fraction such as 0.999, or 99.9%"
+        )
     error_rates = tuple(_parse_ratio("--error-rates", e) for e in args.error_rates.split(","))
     for text, rate in zip(args.error_rates.split(","), error_rates, strict=True):
         if not 0 < rate <= 1:
@@ -164,14 +166,17 @@ def _run_windows(args: argparse.Namespace) -> int:
 def _parse_ratio(flag: str, text: str) -> Fraction:
     # A bounded text without a large exponent: Fraction would write 1e-999999999 out.
     if not _RATIO.fullmatch(text.strip()):
-        raise ConfigurationError(f"{flag} has {text!r}, expected a fraction")
+        raise ConfigurationError(f"{flag} has {text!r}, expected a fraction or a percentage")
+    number, percent, _ = text.strip().partition("%")
     try:
-        return Fraction(text.strip())
+        return Fraction(number) / (100 if percent else 1)
     except (ValueError, ZeroDivisionError) as error:
-        raise ConfigurationError(f"{flag} has {text!r}, expected a fraction") from error
+        raise ConfigurationError(
+            f"{flag} has {text!r}, expected a fraction or a percentage"
+        ) from error
 
 
-_RATIO = re.compile(r"[\d./]{1,40}([eE][+-]?\d{1,2})?", re.ASCII)
+_RATIO = re.compile(r"[\d./]{1,40}([eE][+-]?\d{1,2})?%?", re.ASCII)
 
 SLO = Command(
     name="slo",

@@ -97,3 +97,15 @@ def test_an_internal_error_is_never_a_regression(capsys: pytest.CaptureFixture[s
     assert main(["do"], [raising(AttributeError("'list' object has no attribute 'get'"))]) == 3
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("evenkeel: internal error: AttributeError: 'list' object has no")
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([], [command(lambda args: 0)]) == 2
+    assert "does it" in capsys.readouterr().err
+
+
+def test_a_mistyped_command_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doo"], [command(lambda args: 0)]) == 2
+    assert "'doo' is not known; did you mean 'do'?" in capsys.readouterr().err
+    assert main(["xyz"], [command(lambda args: 0)]) == 2
+    assert "expected one of do" in capsys.readouterr().err

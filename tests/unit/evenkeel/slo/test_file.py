@@ -218,7 +218,7 @@ MISTAKES = [
     (
         "broken YAML",
         ("metadata:\n", "metadata: [\n"),
-        "not YAML: ",
+        "slos.yaml is not YAML: ",
     ),
     (
         "a list where a mapping belongs",
