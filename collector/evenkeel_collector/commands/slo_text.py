@@ -48,39 +48,44 @@ def windows_text(
     windows: Sequence[AlertWindow], target: Fraction, error_ratios: Sequence[Fraction]
 ) -> str:
     """Return a table of windows with detection and reset times per error ratio."""
-    header = ["severity", "budget", "long", "short", "factor", "error limit"]
-    header += [f"at {float(error):.4g}: detect, reset" for error in error_ratios]
-    rows = [header]
+    rows = [["severity", "budget", "long", "short", "factor", "fires above"]]
     for window in windows:
-        row = [
-            window.severity.value,
-            f"{float(window.budget_ratio):.3g}",
-            format_duration(window.long_s),
-            format_duration(window.short_s),
-            f"{float(window.factor):.4g}",
-            f"{float(window.error_limit(target)):.4g}",
-        ]
-        row += [_detect_and_reset(window, target, error) for error in error_ratios]
-        rows.append(row)
+        limit = f"{_percent(window.error_limit(target))} errors"
+        spent = _percent(window.budget_ratio)
+        spans = format_duration(window.long_s), format_duration(window.short_s)
+        rows.append([window.severity, spent, *spans, f"{float(window.factor):.4g}", limit])
     lines = [_table(rows)]
     if any(window.error_limit(target) >= 1 for window in windows):
         lines.append(
-            "An error threshold of 1 or more can never be exceeded: that window pair never fires "
-            "at this target."
+            "An error ratio of 100% or more can never be exceeded: that window pair never fires at "
+            "this target."
         )
     if any(window.factor < 1 for window in windows):
         lines.append(
             "A factor below 1 fires even though the budget would last: the window is too long for "
             "this period."
         )
+    for error in error_ratios:
+        rows = [["", "fires after", "resets after"]]
+        if all(window.detect_s(target, error) is None for window in windows):
+            lines.append(f"\nIf {_percent(error)} of events are bad, nothing fires.")
+            continue
+        for window in windows:
+            span = f"{window.severity} {format_duration(window.long_s)}"
+            rows.append([f"  {span}", *_detect_and_reset(window, target, error)])
+        lines.append(f"\nIf {_percent(error)} of events are bad:\n{_table(rows)}")
     return "\n".join(lines)
 
 
-def _detect_and_reset(window: AlertWindow, target: Fraction, error: Fraction) -> str:
+def _percent(ratio: Fraction | float) -> str:
+    return f"{float(ratio * 100):.10g}%"
+
+
+def _detect_and_reset(window: AlertWindow, target: Fraction, error: Fraction) -> tuple[str, str]:
     detect_s, reset_s = window.detect_s(target, error), window.reset_s(target, error)
     if detect_s is None or reset_s is None:
-        return "never"
-    return f"{format_duration(detect_s)}, {format_duration(reset_s)}"
+        return "never", "-"
+    return format_duration(detect_s), format_duration(reset_s)
 
 
 def check_text(file: SloFile) -> str:
@@ -128,7 +133,7 @@ def _rule_text(rule: Rule) -> str:
     if isinstance(rule.test, Threshold):
         text += f", with {_number_of(rule.test.min_requests, 'request')} or more"
     if rule.pending_s or rule.keep_firing_s:
-        text += f"; alerts {_patience_text('that holds', rule.pending_s, rule.keep_firing_s)}"
+        text += f"; {_firing_text('fires', 'that holds', rule.pending_s, rule.keep_firing_s)}"
     return text
 
 
@@ -153,7 +158,7 @@ def _indicator_text(indicator: Indicator) -> str:
 
 def _slo_text(slo: Slo, interval_s: float) -> str:
     head = (
-        f"{slo.name}: {float(slo.target):.12g} of events good over "
+        f"{slo.name}: {_percent(slo.target)} of events good over "
         f"{format_duration(slo.scaled_period_s)}"
     )
     for member in slo.indicator.parts:
@@ -178,15 +183,15 @@ def _slo_text(slo: Slo, interval_s: float) -> str:
     if slo.scale != 1:
         head += f"\n  all durations are scaled by {slo.scale}, for demonstration only"
     pending_s, keep_s = slo.pending_s * slo.scale, slo.keep_firing_s * slo.scale
-    head += f"\n  alerts {_patience_text('the windows burn', pending_s, keep_s)}"
-    head += f"; needs {_number_of(slo.min_bad, 'bad event')}"
+    head += f"\n  {_firing_text('fires', 'both windows of a row burn', pending_s, keep_s)}"
+    head += f"; needs at least {_number_of(slo.min_bad, 'bad event')}"
     if slo.confidence is not None:
-        head += f", and a page {float(slo.confidence):g} confidence"
+        head += f", and for a page {_percent(slo.confidence)} confidence"
     no_data_s = slo.scaled_no_data_s
     head += (
-        "\n  without events it is never an alert"
+        "\n  no alert if there are no events"
         if not no_data_s
-        else (f"\n  without events for {format_duration(no_data_s)}: SloNoData")
+        else (f"\n  fires SloNoData without events for {format_duration(no_data_s)}")
     )
     head += "".join(f"\n  {_step_text(step)}" for step in slo.budget_policy)
     if slo.labels:
@@ -194,23 +199,23 @@ def _slo_text(slo: Slo, interval_s: float) -> str:
     table = windows_text(slo.windows, slo.target, ())
     if any(window.long_s < interval_s for window in slo.windows):
         table += (
-            f"\nWindows shorter than the interval, {format_duration(interval_s)}, are judged only "
-            "as they are then: what burns in between may be missed."
+            f"\nWindows shorter than the evaluation interval ({format_duration(interval_s)}) are "
+            "only sampled: a burn in between may be missed."
         )
     return head + "\n" + "\n".join(f"  {line}" for line in table.splitlines())
 
 
 def _step_text(step: BudgetStep) -> str:
-    done = [f"SloBudgetSpent, a {step.severity}"] if step.severity else []
-    done += [f"its alerts get {name}={value}" for name, value in step.labels.items()]
-    done += ["no prompt is promoted"] if step.freezes_promotions else []
-    return f"with {float(step.spent_ratio * 100):g} % of the budget spent: {', '.join(done)}"
+    done = [f"fires SloBudgetSpent ({step.severity})"] if step.severity else []
+    done += [f"labels its alerts {name}={value}" for name, value in step.labels.items()]
+    done += ["freezes prompt promotion"] if step.freezes_promotions else []
+    return f"at {_percent(step.spent_ratio)} of the budget spent: {', '.join(done)}"
 
 
-def _patience_text(holding: str, pending_s: Fraction, keep_firing_s: Fraction) -> str:
-    fires = f"when {holding} for {format_duration(pending_s)}" if pending_s else f"when {holding}"
-    ends = f"{format_duration(keep_firing_s)} later" if keep_firing_s else "at once"
-    return f"{fires}; when no longer, resolves {ends}"
+def _firing_text(verb: str, holding: str, pending_s: Fraction, keep_firing_s: Fraction) -> str:
+    since = f" for {format_duration(pending_s)}" if pending_s else ""
+    ends = f"{format_duration(keep_firing_s)} after they stop" if keep_firing_s else "at once"
+    return f"{verb} when {holding}{since}; resolves {ends}"
 
 
 def _number_of(number: int, noun: str) -> str:

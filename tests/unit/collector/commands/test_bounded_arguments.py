@@ -16,6 +16,16 @@ def test_a_target_that_is_no_fraction(target: str, capsys: pytest.CaptureFixture
     assert "--target has" in capsys.readouterr().err
 
 
+def test_a_percentage_is_a_fraction(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for target in ("0.999", "99.9%"):
+        assert main(["slo", "windows", "--target", target, "--json"], [SLO]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert main(["slo", "windows", "--target", "100%"], [SLO]) == 2
+    assert "--target is 100%" in capsys.readouterr().err
+
+
 def test_a_store_that_is_no_address(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--clickhouse", "junk", "--http-port", "0", "--grpc-port", "0"]
     assert main(["collect", *flags, "--data-dir", str(tmp_path)], [COLLECT]) == 2

@@ -66,11 +66,13 @@ def test_every_slo_and_rule_says_when_it_is_good_or_fires(tmp_path: Path) -> Non
     chat, alive, both, *_ = text.split("\n\n")
     assert "  good: ttft <= 0.5 s and tpot <= 0.1 s; for model=support; error bad" in chat
     assert "A factor below 1 fires even though the budget would last" in chat
-    assert "  alerts when the windows burn for 2m; when no longer, resolves 10m later" in chat
-    assert "; needs 5 bad events, and a page 0.95 confidence\n" in chat
-    assert "  without events it is never an alert\n" in chat
-    assert "  alerts when the windows burn; when no longer, resolves at once; needs 1 bad" in alive
-    assert "  without events for 6h: SloNoData\n" in alive
+    assert "  fires when both windows of a row burn for 2m; resolves 10m after they stop" in chat
+    assert "; needs at least 5 bad events, and for a page 95% confidence\n" in chat
+    assert "  no alert if there are no events\n" in chat
+    assert (
+        "  fires when both windows of a row burn; resolves at once; needs at least 1 bad" in alive
+    )
+    assert "  fires SloNoData without events for 6h\n" in alive
     assert "A factor below 1" not in alive
     assert "  good: weight 2: ttft <= 0.5 s and tpot <= 0.1 s; for model=support" in both
     assert "  good: weight 1: availability; for all requests" in both
@@ -124,8 +126,8 @@ def test_what_the_evaluation_does_is_said_as_it_is(tmp_path: Path) -> None:
     path.write_text(ALERTING)
     short, sprint, severities, by_labels, _ = check_text(read_slo_file(path)).split("\n\n")
     assert "good: ttft < 0.5 s;" in short
-    assert "Windows shorter than the interval, 5s, are judged only as they are then" in short
-    assert sprint.startswith("sprint: 0.9999999 of events good")
+    assert "Windows shorter than the evaluation interval (5s) are only sampled" in short
+    assert sprint.startswith("sprint: 99.99999% of events good")
     assert "good: ttft <= 0.5 s;" in sprint
     assert "the current 2 weeks in UTC, counted from 2026-01-07 10:00:00" in sprint
     assert "interval" not in sprint
