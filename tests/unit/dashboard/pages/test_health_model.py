@@ -1,4 +1,4 @@
-"""The health page's verdict and tiles, from rows such as the store returns."""
+"""The health page's verdict and tiles, from rows like the store's."""
 
 from typing import Any
 
