@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 
 MIN_EACH = 10
-"""Fewer values on a side have no interval here: the normal approximation would be a guess."""
+"""With fewer values per side, the normal approximation is too rough to give an interval."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def is_quantile(value: float, values: pd.Series[float], q: float) -> bool:
     ("before_ms", "length_ms"),
     [
         pytest.param(0, 7_200_000, id="all in the range"),
-        pytest.param(-1_800_000, 7_200_000, id="a part of it in the range before"),
+        pytest.param(-1_800_000, 7_200_000, id="a part of it in the previous range"),
     ],
 )
 def test_the_rollup_says_what_the_requests_say(

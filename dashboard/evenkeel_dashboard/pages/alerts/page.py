@@ -55,7 +55,7 @@ def _body(selection: Selection) -> None:
     level, sentence = headline(found, is_watched=book is not None)
     told = delivery_words(book["notifications"]) if book else ""
     as_of = f"data as of {wording.clock_ms(now_ms())} · {len(found)} alerts in this range"
-    reason = f"Notices: {told}." if told else ""
+    reason = f"Notifications: {told}." if told else ""
     st.html(markup.verdict_banner(StateSummary(level, sentence, reason), as_of))
     if problem:
         st.html(

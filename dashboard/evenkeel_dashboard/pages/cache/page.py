@@ -135,7 +135,7 @@ def _show_responses(
         )
         if not outcomes:
             st.caption(
-                "No answers from it in this range, or it is off. docs/guide/cache.md "
+                "No cached answers in this range, or it is off. docs/guide/cache.md "
                 "shows how to switch it on, in shadow mode first."
             )
             return

@@ -21,11 +21,11 @@ DIMENSIONS = {
     "model": "model",
     "tenant": "tenant",
     "slo_class": "SLO class",
-    "service": "service, as of other flags",
+    "service": "service, such as other server flags",
     "time": "time",
 }
 EARLIER_MS = {"before": 0, "day": 86_400_000, "week": 604_800_000}
-EARLIER = {"before": "the range before", "day": "a day earlier", "week": "a week earlier"}
+EARLIER = {"before": "the previous range", "day": "a day earlier", "week": "a week earlier"}
 NUM_POINTS = 160
 # The prompt of the evaluations' drift sentinel, which is not user traffic.
 SENTINEL = "evenkeel-sentinel"
@@ -211,7 +211,7 @@ def verdict(
         return "warning", f"{measure} of {b} is higher than that of {a}", detail
     if found.upper < 0:
         return "good", f"{measure} of {b} is lower than that of {a}", detail
-    return "unknown", f"No typical difference in {measure} can be told", detail
+    return "unknown", f"No typical difference in {measure} can be detected", detail
 
 
 def tail_words(

@@ -51,7 +51,7 @@ class SliceScores:
 
     @property
     def delta(self) -> float | None:
-        """B − A; None unless both were scored."""
+        """Score of B minus A; None unless both were scored."""
         if self.score_a is None or self.score_b is None:
             return None
         return self.score_b - self.score_a

@@ -106,6 +106,6 @@ def _growth(summary: Row, previous: Row) -> str:
     if cause_s < _MAIN_CAUSE_SHARE * total_s:
         return ""
     return (
-        f"It was {wording.seconds(before_s)} in the range before: "
+        f"It was {wording.seconds(before_s)} in the previous range: "
         f"{cause} grew by {wording.seconds(cause_s)}."
     )

@@ -48,7 +48,7 @@ _ONLY_RAW = ("finish_reason",)
 
 @dataclass(frozen=True, slots=True)
 class LatencyView:
-    """What to show: a measure, whose definition of it, and the dimension to split by."""
+    """What to show: a measure, the tool that defines it, and the dimension to split by."""
 
     measure: str
     definition: str

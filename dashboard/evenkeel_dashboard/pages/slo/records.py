@@ -71,7 +71,7 @@ def _correct_form(slo: str) -> None:
             end = moment_field("until (UTC)", f"correct-until-{slo}", now)
             reason = st.selectbox("reason", ("maintenance", "incident"), width=150)
             whose = st.selectbox("of", (slo, ""), format_func=lambda s: s or "every SLO", width=200)
-        comment = st.text_input("why, for whoever reads the budget later", key=f"correct-why-{slo}")
+        comment = st.text_input("reason, for the record", key=f"correct-why-{slo}")
         author = author_field("correct")
         if st.form_submit_button("Exclude this time from the budget"):
             order = {"slo": whose, "begin": begin, "end": end, "reason": reason, "comment": comment}
