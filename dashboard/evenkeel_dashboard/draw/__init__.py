@@ -1,1 +1,1 @@
-"""Charts, tables, tiles and words, escaped by construction."""
+"""Renders charts, tables, tiles and text; everything is escaped by construction."""

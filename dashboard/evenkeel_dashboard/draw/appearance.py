@@ -1,8 +1,8 @@
-"""Colours, theme and style of the dashboard, light and dark.
+"""Colours, theme and style sheet of the dashboard, light and dark.
 
-Categories use the palette of Okabe and Ito (2008), which stays apart under the common kinds of
-colour blindness; percentiles are one hue in three strengths, so that lightness alone tells them.
-A state is always said in words too.
+Categories use the palette of Okabe and Ito (2008), which stays distinguishable under the common
+kinds of colour blindness. Percentiles are one hue in three strengths, so lightness alone
+distinguishes them. Colour never carries a state alone; the text always names it too.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Palette:
         text: Text; `muted` is secondary text.
         line: Borders and grid lines.
         accent: Links and switches.
-        queue: Waiting; `prefill` and `decode` are the other phases, the same everywhere.
-        ok: Requests that ended well; `error`, `aborted` and `shed` did not.
-        good: A state that needs nobody; `warning` may soon, `bad` does now.
-        heat: From few to many, of one hue.
-        categories: Colours of things without an order, told apart under colour blindness.
-        ramps: p50, p95 and p99 of each measure, weakest first.
+        queue: The queue phase; `prefill` and `decode` are the others. The same on every page.
+        ok: Successful requests; `error`, `aborted` and `shed` are the other outcomes.
+        good: Needs no attention; `warning` may need it soon, `bad` needs it now.
+        heat: One hue, from few to many.
+        categories: For unordered things; distinguishable under colour blindness.
+        ramps: p50, p95 and p99 of each measure, palest first.
     """
 
     page: str
@@ -135,12 +135,12 @@ DARK = Palette(
 
 
 def palette(theme: str | None) -> Palette:
-    """Return the colours of Streamlit's theme type; an unknown one is light."""
+    """Return the palette for Streamlit's theme type; an unknown type gets the light one."""
     return DARK if theme == "dark" else LIGHT
 
 
 def style(colours: Palette) -> str:
-    """Return the style sheet with the theme's colours as CSS variables."""
+    """Return the style sheet, with the theme's colours as CSS variables."""
     variables = "".join(
         f"--ek-{name}:{getattr(colours, name)};"
         for name in Palette.__slots__

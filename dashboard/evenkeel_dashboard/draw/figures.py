@@ -1,4 +1,4 @@
-"""Charts of time series: what is drawn, without where the numbers come from."""
+"""Draws time series as charts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from evenkeel_dashboard.draw.window import Window
 if TYPE_CHECKING:
     import pandas as pd
 
-# Room above the largest value.
+# Headroom above the largest value.
 _ROOM = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One series of a chart: a column of the frame, its name and colour."""
+    """One series of a chart: a column of the frame, with its name and colour."""
 
     column: str
     name: str
@@ -35,7 +35,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The unit of an axis and what a value in base units is multiplied by."""
+    """The unit of an axis, and the factor that converts base units to it."""
 
     unit: str
     factor: float
@@ -43,7 +43,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class ShadedPeriod:
-    """A stretch of time to shade, such as a firing alert."""
+    """A period to shade, such as a firing alert."""
 
     start: datetime
     end: datetime
@@ -55,14 +55,14 @@ MILLISECONDS = Scale("ms", 1e3)
 
 
 def scale_of(frame: pd.DataFrame, columns: Sequence[str], *, is_stacked: bool = False) -> Scale:
-    """Return milliseconds while the largest value, or stack, is below two seconds, else seconds."""
+    """Return milliseconds if the largest value, or stack, is below two seconds, else seconds."""
     values = frame[list(columns)]
     largest = (values.sum(axis=1) if is_stacked else values.max(axis=1)).max()
     return SECONDS if largest >= 2.0 else MILLISECONDS
 
 
 def time_chart(window: Window, step_s: float, begin_ms: int, unit: str = "") -> Chart:
-    """Return an empty chart over a window, of which a step is one unit and 0 is `begin_ms`."""
+    """Return an empty chart over a window; one unit of x is one step, and 0 is `begin_ms`."""
     step_ms = round(step_s * 1000)
     return Chart(
         left=(window.from_ms - begin_ms) / step_ms,
@@ -75,7 +75,7 @@ def time_chart(window: Window, step_s: float, begin_ms: int, unit: str = "") -> 
 
 
 def lines(frame: pd.DataFrame, series: Sequence[Line], scale: Scale, window: Window) -> Chart:
-    """Return a line chart; missing values are gaps, never joined."""
+    """Return a line chart; missing values leave gaps."""
     chart, places = _over_time(frame, scale, window)
     values = [(frame[line.column].to_numpy(dtype=float) * scale.factor).tolist() for line in series]
     for line, column in zip(series, values, strict=True):
@@ -90,7 +90,7 @@ def lines(frame: pd.DataFrame, series: Sequence[Line], scale: Scale, window: Win
 def stacked_bars(
     frame: pd.DataFrame, series: Sequence[Line], scale: Scale, window: Window
 ) -> Chart:
-    """Return bars stacked in the order of the series, one a step; no value is no bar."""
+    """Return one bar per step, stacked in the order of the series; missing values have no bar."""
     chart, places = _over_time(frame, scale, window)
     base = np.zeros(len(frame))
     for line in series:
@@ -105,7 +105,7 @@ def stacked_bars(
 
 
 def sparkline(values: Sequence[float | None], threshold: float | None, colours: Palette) -> str:
-    """Return an inline SVG line; a threshold is dashed and what exceeds it is in the bad colour."""
+    """Return an inline SVG sparkline: dashed threshold, values above it in the "bad" colour."""
     present = [v for v in values if v is not None]
     if len(present) < 2:
         return ""
@@ -130,7 +130,7 @@ def sparkline(values: Sequence[float | None], threshold: float | None, colours: 
         f'{dashes}<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" '
         'stroke-width="1.6" vector-effect="non-scaling-stroke"/></svg>'
     )
-    # Streamlit strips inline SVG from HTML; an image of it stays.
+    # Streamlit strips inline SVG from HTML, but keeps images.
     data = base64.b64encode(drawing.encode()).decode()
     return f'<img class="ek-spark" alt="" src="data:image/svg+xml;base64,{data}">'
 
@@ -138,7 +138,7 @@ def sparkline(values: Sequence[float | None], threshold: float | None, colours: 
 def add_objective(
     chart: Chart, threshold_s: float, name: str, scale: Scale, colours: Palette
 ) -> None:
-    """Draw an objective as a dashed line across the range, named in the key."""
+    """Return the chart with an objective as a dashed line across the range, named in the legend."""
     height = threshold_s * scale.factor
     path = f"M{chart.left:.5g} {height:.5g}H{chart.right:.5g}"
     chart.series.append(svg_chart.Series(name, colours.bad, path, "mark", 1.2, "6 4"))
@@ -146,7 +146,7 @@ def add_objective(
 
 
 def add_periods(chart: Chart, periods: Sequence[ShadedPeriod], colours: Palette) -> None:
-    """Shade stretches of time, such as those in which an alert fired."""
+    """Return the chart with periods shaded, such as those in which an alert fired."""
     for period in periods:
         start, end = (
             (time_ms(time) - chart.begin_ms) / chart.step_ms for time in (period.start, period.end)
@@ -155,12 +155,12 @@ def add_periods(chart: Chart, periods: Sequence[ShadedPeriod], colours: Palette)
 
 
 def time_ms(time: datetime) -> int:
-    """Return a time, UTC where it does not say, in Unix milliseconds."""
+    """Return a time in Unix milliseconds; a time without a zone is UTC."""
     return unix_ns(time) // 10**6
 
 
 def _over_time(frame: pd.DataFrame, scale: Scale, window: Window) -> tuple[Chart, list[float]]:
-    """Return an empty chart, and where on its x axis the frame's rows are."""
+    """Return an empty chart, and the x positions of the frame's rows."""
     times = frame["bucket"].to_numpy(dtype="datetime64[ms]").astype("int64")
     begin_ms = int(times[0]) if len(times) else window.from_ms
     chart = time_chart(window, window.step_s, begin_ms, scale.unit)

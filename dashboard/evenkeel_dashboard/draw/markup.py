@@ -1,4 +1,4 @@
-"""HTML of tiles, tables and bars. Every value is escaped: names come from callers' headers."""
+"""Renders tiles, tables and bars as HTML, escaping every value: names are user input."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SIGNS = {"good": "✓", "warning": "!", "bad": "▲", "unknown": "?"}
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One table cell: text, or markup that is already safe.
+    """One table cell: text, or markup that is already escaped.
 
     Attributes:
-        text: What is shown, escaped here.
-        href: Where a click leads; "" for nowhere.
-        is_number: Aligns right, in figures of equal width.
-        html: Safe markup in place of the text.
+        text: The text to show; escaped here.
+        href: Target of the link; "" for none.
+        is_number: Aligns right, with tabular figures.
+        html: Safe markup to show instead of the text.
         level: good, warning, bad or "" for none.
-        wraps: Whether long text breaks into lines.
-        title: Shown on hover, such as the internal name of what the text says in words.
+        wraps: Whether long text wraps.
+        title: Shown on hover, such as the internal name behind the text.
     """
 
     text: str = ""
@@ -40,7 +40,7 @@ class Cell:
 
 
 def verdict_banner(verdict: StateSummary, as_of: str) -> str:
-    """Return the page's first sentence, and when it was true."""
+    """Return the verdict at the top of a page, with the time it applies to."""
     reason = f'<div class="ek-reason">{escape(verdict.reason)}</div>' if verdict.reason else ""
     return (
         f'<div class="ek-verdict ek-{verdict.level}" role="status">'
@@ -51,7 +51,7 @@ def verdict_banner(verdict: StateSummary, as_of: str) -> str:
 
 
 def as_of_words(as_of: str) -> str:
-    """Return «data as of …», one part a line where there is room for little."""
+    """Return the "data as of …" line; each part gets its own line on narrow screens."""
     return "<br>".join(escape(part) for part in as_of.split(" · "))
 
 
@@ -84,12 +84,12 @@ def _number(tile: Tile, compared_with: str) -> str:
 def slo_tiles(
     tiles: Iterable[SloTile], colours: Palette, chosen: str = "", num_more: int = 0
 ) -> str:
-    """Return a grid of SLOs: three numbers each, the budget as a bar, the burn as a line."""
+    """Return a grid of SLO tiles: three numbers, a budget bar and a burn-rate line each."""
     inner = "".join(_slo(tile, colours, tile.name == chosen) for tile in tiles)
     grid = f'<div class="ek-grid ek-slos">{inner}</div>'
     if not num_more:
         return grid
-    more = f"These are the worst; {num_more} more are in the list of the SLO page."
+    more = f"Only the worst are shown; {num_more} more are listed on the SLO page."
     return f'{grid}<div class="ek-remark">{more}</div>'
 
 
@@ -118,7 +118,7 @@ def _slo(tile: SloTile, colours: Palette, is_chosen: bool) -> str:
 
 
 def badge(text: str, level: str) -> str:
-    """Return a small label whose state is in its words and sign, not in its colour alone."""
+    """Return a badge that shows its state by text and sign, not by colour alone."""
     sign = _SIGNS.get(level, "")
     return (
         f'<span class="ek-badge ek-{level}"><i aria-hidden="true">{sign}</i>{escape(text)}</span>'
@@ -126,7 +126,7 @@ def badge(text: str, level: str) -> str:
 
 
 def phase_bar(phases: Sequence[tuple[str, str, float]], total: float) -> str:
-    """Return (name, colour, value) as one stacked bar on a scale that ends at `total`."""
+    """Return (name, colour, value) parts as one stacked bar, scaled to `total`."""
     if total <= 0:
         return ""
     parts = "".join(
@@ -139,7 +139,7 @@ def phase_bar(phases: Sequence[tuple[str, str, float]], total: float) -> str:
 
 
 def share_bar(share: float, mark: float) -> str:
-    """Return a fraction as a bar, with a mark at another fraction to compare it with."""
+    """Return a fraction as a bar, with a tick at a second fraction for comparison."""
     words = f"{share:.1%}, against {mark:.1%}"
     return (
         f'<div class="ek-share" role="img" aria-label="{words}" title="{words}">'
@@ -149,7 +149,7 @@ def share_bar(share: float, mark: float) -> str:
 
 
 def interval_bar(interval: Interval | None, level: str, words: str) -> str:
-    """Return an interval on a bar with no effect in its middle."""
+    """Return an interval on a bar whose middle is "no effect"."""
     if interval is None:
         return ""
     margin = (
@@ -166,7 +166,7 @@ def interval_bar(interval: Interval | None, level: str, words: str) -> str:
 
 
 def key(items: Iterable[tuple[str, str]]) -> str:
-    """Return the key of a bar: each name with its colour."""
+    """Return the legend of a bar: each name with its colour."""
     parts = "".join(
         f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for name, colour in items
     )
@@ -199,7 +199,7 @@ def _cell(cell: Cell) -> str:
 
 
 def link(text: str, href: str) -> str:
-    """Return a link that stays in this tab."""
+    """Return a link that opens in the same tab."""
     return _anchor(escape(text), href)
 
 
@@ -213,7 +213,7 @@ def _number_class(is_number: bool, more: str = "") -> str:
 
 
 def facts(items: Iterable[tuple[str, str]]) -> str:
-    """Return names with values, as many beside each other as fit."""
+    """Return a list of names with values, as many per row as fit."""
     parts = "".join(
         f"<div{_wide(value)}><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
         for name, value in items
@@ -222,7 +222,7 @@ def facts(items: Iterable[tuple[str, str]]) -> str:
 
 
 def remark(text: str, command: str) -> str:
-    """Return an empty state that does not stop the page: one line, and what to run."""
+    """Return a one-line empty state for part of a page, with the command to run."""
     return f'<div class="ek-remark">{escape(text)} <code>{escape(command)}</code></div>'
 
 
@@ -233,12 +233,12 @@ def _wide(value: str) -> str:
 
 
 def hint(title: str, text: str, command: str = "") -> str:
-    """Return an empty or failed state: what it means and what to do."""
+    """Return an empty or failed state: what happened and what to do."""
     code = f"<pre><code>{escape(command)}</code></pre>" if command else ""
     return f'<div class="ek-hint"><b>{escape(title)}</b><div>{escape(text)}</div>{code}</div>'
 
 
 def page_link(page: str, params: Mapping[str, str]) -> str:
-    """Return the address of a page of this dashboard, relative to any other page."""
+    """Return the link to a page of this dashboard, relative to any other page."""
     query = urlencode({name: value for name, value in params.items() if value})
     return f"./{page}?{query}" if query else f"./{page}"

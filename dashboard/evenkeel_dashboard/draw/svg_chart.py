@@ -1,8 +1,8 @@
-"""Charts as SVG made on the server: a browser has little to load, and nothing to work out.
+"""Renders charts as SVG on the server, so the browser loads and computes little.
 
-The plot is drawn in the units of its data, y upwards, and stretched to the space it gets; the
-numbers stand in its paths, from which `assets/chart.js` says them to the pointer and the keyboard.
-No value is a gap in a line and no bar at all; zero is a point on the axis.
+The plot is drawn in the units of its data, y upwards, and stretched to fit. `assets/chart.js`
+reads the numbers back from the SVG paths for the tooltip and the arrow keys. A missing value is a
+gap in a line, or no bar; zero is a point on the axis.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ Tick = tuple[float, str]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What is drawn in one colour.
+    """One mark of a chart: everything drawn in one colour.
 
     Attributes:
-        name: As the key and the pointer's box call it.
-        colour: CSS.
+        name: Shown in the legend and the tooltip.
+        colour: CSS colour.
         path: SVG path data in the chart's units.
         kind: "line", "bar" (upright, from base to top), "stem" (a thin bar), "cell" (as bars, with
-            counts), "lane" (lying; it says `title` to the pointer) or "mark" (nothing is said).
-        width: Of the stroke: pixels of lines, stems and marks, units of the axis across of others.
-        dash: SVG's dash array; "" draws through.
-        counts: Of each cell, in the order of the path.
-        title: What a lane says.
+            counts), "lane" (horizontal; its tooltip is `title`) or "mark" (no tooltip).
+        width: Stroke width: pixels for lines, stems and marks, axis units for the others.
+        dash: SVG dash array; "" is a solid line.
+        counts: Count of each cell, in the order of the path.
+        title: Tooltip of a lane.
         opacity: 0-1.
     """
 
@@ -58,22 +58,22 @@ class Series:
 
 @dataclass(slots=True)
 class Chart:
-    """One chart, in the units in which its axes are read.
+    """One chart, in the units of its axes.
 
     Attributes:
-        left: Where the x axis begins; `right` where it ends.
-        x_ticks: Where the x axis has words; `y_ticks` likewise, None for round numbers.
-        unit: Of the values; "" for none.
-        top: Where the y axis ends; `bottom` where it begins.
-        begin_ms: Unix milliseconds at x = 0, and `step_ms` those of one unit.
-        x_is: What x is: "time" in steps from `begin_ms`, seconds "since" the arrival of a request,
+        left: Start of the x axis; `right` is its end.
+        x_ticks: Labels of the x axis; `y_ticks` likewise, None for round numbers.
+        unit: Unit of the values; "" for none.
+        top: Top of the y axis; `bottom` is the other end.
+        begin_ms: Unix milliseconds at x = 0; `step_ms` is the length of one unit.
+        x_is: Meaning of x: "time" in steps from `begin_ms`, seconds "since" a request's arrival,
             or the decimal logarithm of a "duration" in seconds.
-        series: What is drawn, the first at the bottom.
-        periods: Stretches of the x axis to shade, and the colour.
-        height: Of the plot, pixels.
-        has_key: Whether the series are named above the plot; None for where there are several.
-        has_lines: Whether the y axis' words have a line each.
-        least_ch: Room for the y axis' words, in digits: charts below each other share it.
+        series: Marks to draw, the first at the bottom.
+        periods: Parts of the x axis to shade, and their colour.
+        height: Height of the plot, pixels.
+        has_key: Whether to draw a legend above the plot; None draws it for several series.
+        has_lines: Whether each label of the y axis has a grid line.
+        least_ch: Minimum width of the y labels, in digits, so that stacked charts align.
     """
 
     left: float
@@ -94,7 +94,7 @@ class Chart:
     least_ch: int = 0
 
     def markup(self, alt: str) -> str:
-        """Return the chart as HTML that `chart.js` brings to life; `alt` says what it shows."""
+        """Return the chart as HTML; `chart.js` makes it interactive and `alt` describes it."""
         top = self._end()
         ticks, label_ch = self._y_ticks(), max(self.label_ch(), self.least_ch)
         width, height = self.right - self.left, top - self.bottom
@@ -125,7 +125,7 @@ class Chart:
         )
 
     def label_ch(self) -> int:
-        """Return how much room the words of the y axis take, in digits."""
+        """Return the width of the y labels, in digits."""
         return max((len(words) for _, words in self._y_ticks()), default=0)
 
     def _end(self) -> float:
@@ -150,9 +150,9 @@ class Chart:
 def line(
     name: str, colour: str, points: Iterable[Point], width: float = 2.0, dash: str = ""
 ) -> list[Series]:
-    """Return a line through points in order; one without neighbours becomes a dot.
+    """Return a line through points in order; an isolated point becomes a dot.
 
-    A point whose y is NaN is a gap.
+    A point whose y is NaN leaves a gap.
     """
     runs: list[list[Point]] = [[]]
     for x, y in points:
@@ -173,13 +173,13 @@ def bars(
     width: float = _BAR,
     kind: str = "bar",
 ) -> Series:
-    """Return upright bars of one unit's width, each (middle, base, top)."""
+    """Return vertical bars one unit wide, each given as (middle, base, top)."""
     path = "".join(f"M{_n(x)} {_n(base)}V{_n(top)}" for x, base, top in stretches)
     return Series(name, colour, path, kind, width)
 
 
 def time_ticks(from_ms: int, to_ms: int, begin_ms: int, step_ms: int) -> list[Tick]:
-    """Return round times of a range, in UTC, as places on an axis whose 0 is `begin_ms`."""
+    """Return labels at round times of a range, in UTC, on an axis whose 0 is `begin_ms`."""
     lasts_s = (to_ms - from_ms) / 1000
     step_s = next((s for s in _TIME_STEPS_S if lasts_s / s <= _NUM_X), 2_592_000)
     ticks = []
@@ -192,7 +192,7 @@ def time_ticks(from_ms: int, to_ms: int, begin_ms: int, step_ms: int) -> list[Ti
 
 
 def round_ticks(low: float, high: float, unit: str, most: int) -> list[Tick]:
-    """Return round numbers on an axis, at most so many steps of it, with the unit."""
+    """Return labels at round numbers of an axis, with the unit; at most `most` steps."""
     step = _round_step(high - low, most)
     numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     gap = "" if unit.startswith("/") else " "
@@ -249,5 +249,5 @@ def _words(axis: str, ticks: Iterable[Tick]) -> str:
 
 
 def _n(value: float) -> str:
-    """A number of a path: enough digits for a pixel and for the pointer's box."""
+    """Return a number for a path, with enough digits for a pixel and for the tooltip."""
     return f"{value:.5g}"

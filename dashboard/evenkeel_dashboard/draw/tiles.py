@@ -1,4 +1,4 @@
-"""What markup draws: a verdict, tiles, and an interval on a scale."""
+"""Data that `markup` renders: a verdict, tiles, and an interval on a scale."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StateSummary:
-    """One sentence of state, one of reason, and the level that colours them.
+    """A page's verdict: a headline, a reason, and the level that colours them.
 
     Attributes:
         level: good, warning, bad or unknown.
         headline: Whether the service is healthy.
-        reason: Where the time goes; "" when nothing is measured.
+        reason: Where the time goes; "" if nothing was measured.
     """
 
     level: str
@@ -23,7 +23,7 @@ class StateSummary:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One headline number; `change` compares it with the range before, "" when it cannot."""
+    """One headline number; `change` compares it with the previous range, "" if it cannot."""
 
     label: str
     value: str
@@ -33,20 +33,20 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class SloTile:
-    """One SLO as it is shown.
+    """One SLO tile.
 
     Attributes:
-        name: Of the SLO.
+        name: Name of the SLO.
         level: good, warning, bad or unknown.
-        state: The state in a word.
-        objective: What is promised, in words.
+        state: The state in words.
+        objective: The objective in words.
         sli: Good / valid events of the period.
-        budget_left: Share of the error budget that is left.
+        budget_left: Share of the error budget left.
         budget_left_ratio: The same as a fraction from 0 to 1 for the bar; None without data.
-        burn: The burn rate of the window pair that is closest to alerting.
-        alerts_at: The burn rate from which on that pair alerts.
-        burn_history: The same over the range, as a share of what alerts.
-        href: Where its name leads; "" for nowhere.
+        burn: Burn rate of the window pair closest to alerting.
+        alerts_at: Burn rate at which that pair alerts.
+        burn_history: Burn rate over the range, as a share of the alerting rate.
+        href: Link of its name; "" for none.
     """
 
     name: str
@@ -64,11 +64,11 @@ class SloTile:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An effect with its 95 % interval as places on a bar, 0 at its left end and 1 at its right.
+    """An effect with its 95 % interval as positions on a bar, from 0 (left) to 1 (right).
 
     Attributes:
-        lower: Place of the lower limit; `upper` of the upper, `estimate` of the effect.
-        margin: Place of the tolerated loss; None when the gate's text names none.
+        lower: Position of the lower limit; `upper` and `estimate` likewise.
+        margin: Position of the tolerated loss; None if the gate's text names none.
     """
 
     lower: float

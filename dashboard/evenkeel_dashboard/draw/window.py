@@ -1,11 +1,11 @@
-"""A time range as queries take it and charts show it."""
+"""The time range of a page's queries and charts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 _RAW_UP_TO_S = 6 * 3_600
-# A rollup of whole minutes says little of a shorter range.
+# A minute rollup is too coarse for a shorter range.
 _SHORTEST_ROLLUP_S = 600
 MAX_RAW_REQUESTS = 150_000
 MAX_MINUTE_REQUESTS = 3_000_000
@@ -14,13 +14,13 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time range as the queries take it, with the width of a step of its series.
+    """A time range for queries, with the step width of its series.
 
     Attributes:
-        from_ms: Begin, Unix milliseconds.
+        from_ms: Start, Unix milliseconds.
         to_ms: End, exclusive.
         step_s: Width of a step.
-        is_busy: Whether it holds too many requests to read them one by one.
+        is_busy: Whether it holds too many requests to read individually.
     """
 
     from_ms: int
@@ -35,14 +35,14 @@ class Window:
 
     @property
     def is_long(self) -> bool:
-        """Whether series are read from the minute rollup instead of the requests."""
+        """Whether to read series from the minute rollup instead of the requests."""
         return self.is_busy or self.duration_s > _RAW_UP_TO_S
 
     def sized(self, num_requests: float) -> Window:
-        """Return the window, read from the minute rollup if it holds too many requests.
+        """Return the window, set to read from the minute rollup if it holds too many requests.
 
-        Of the rollup a step is a whole number of minutes; of very many requests over a day or
-        more, of hours, for which there is a rollup of its own.
+        Rollup steps are whole minutes. For very many requests over a day or more they are whole
+        hours, read from the hour rollup.
         """
         if num_requests <= MAX_RAW_REQUESTS or self.duration_s < _SHORTEST_ROLLUP_S:
             return self
@@ -50,11 +50,11 @@ class Window:
         return replace(self, is_busy=True, step_s=max(3_600 if is_huge else 60, self.step_s))
 
     def newest(self, num_requests: float) -> Window:
-        """Return the last hour of a window that holds too many requests to rank them all."""
+        """Return the window, cut to its last hour if it holds too many requests to rank."""
         if num_requests <= MAX_MINUTE_REQUESTS:
             return self
         return replace(self, from_ms=max(self.from_ms, self.to_ms - 3_600_000))
 
     def before(self) -> Window:
-        """Return the window of the same length that ends where this one begins."""
+        """Return the window of the same length that ends where this one starts."""
         return replace(self, from_ms=2 * self.from_ms - self.to_ms, to_ms=self.from_ms)

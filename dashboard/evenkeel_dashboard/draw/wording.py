@@ -1,4 +1,4 @@
-"""Numbers as people read them: with a unit, and "no data" where there is none."""
+"""Formats numbers for people: with a unit, and "no data" if there is no value."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def count(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Return a rate a second, with three digits."""
+    """Return a rate per second, with three digits."""
     if value is None or math.isnan(value):
         return NO_DATA
     return f"{three_digits(value)}/s" if value < 9_999.5 else f"{count(value)}/s"
@@ -72,7 +72,7 @@ def factor(value: float | None) -> str:
 
 
 def change(now: float | None, before: float | None) -> str | None:
-    """Return how a value differs from before: ▲ 12 %, ▲ 3.1×; None where it cannot be said."""
+    """Return a value's change from before: ▲ 12 %, ▲ 3.1×; None if it cannot be compared."""
     if now is None or before is None or math.isnan(now) or math.isnan(before) or before <= 0:
         return None
     ratio = now / before
@@ -105,12 +105,12 @@ def moment_ms(unix_ms: int) -> str:
 
 
 def short_moment_ms(unix_ms: int) -> str:
-    """Return Unix milliseconds as a day and time in UTC, for a column that says so."""
+    """Return Unix milliseconds as a day and time in UTC, for a column whose header says UTC."""
     return f"{to_datetime(unix_ms * 10**6):%d %b %H:%M:%S}"
 
 
 def short_minute_ms(unix_ms: int) -> str:
-    """Return Unix milliseconds as a day and minute in UTC, if only the minute is known."""
+    """Return Unix milliseconds as a day and minute in UTC, for times known only to the minute."""
     return f"{to_datetime(unix_ms * 10**6):%d %b %H:%M}"
 
 
@@ -123,5 +123,5 @@ def span_of(duration_s: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number without a unit, of three digits."""
+    """Return a number without a unit, with three digits."""
     return NO_DATA if value is None else three_digits(value)

@@ -1,1 +1,1 @@
-"""The app around the pages: navigation, selection, reading, signing in, actions."""
+"""The app around the pages: navigation, selection, queries, sign-in, actions."""

@@ -1,4 +1,4 @@
-"""Actions that change something at the collector: who may, who does, and what came of it."""
+"""Runs actions through the collector: checks permission, names the actor, shows the result."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _AUTHOR = "author"
 
 
 def may_act() -> bool:
-    """Return whether who looks may change anything."""
+    """Return whether the current user may change anything."""
     return identity().may_act
 
 
 def author_field(key: str) -> str:
-    """Return who acts: who signed in, or else what they say their name is."""
+    """Return the name to record for actions: the signed-in user's, or the one they typed."""
     who = identity().name
     if who:
         return who
@@ -35,7 +35,7 @@ def author_field(key: str) -> str:
 
 
 def perform(name: str, order: Mapping[str, Any], author: str, done: str) -> bool:
-    """Have the collector do it, say what came of it, and return whether it was done."""
+    """Send an action to the collector, show the result, and return whether it succeeded."""
     if not author:
         st.error("Enter your name: actions are recorded in the audit log.")
         return False

@@ -1,4 +1,4 @@
-"""What a page cannot be drawn without: it is looked for again until it is there."""
+"""Waits for data that a page cannot be drawn without."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _T = TypeVar("_T")
 def awaited(
     read: Callable[[], list[_T]], say_nothing: Callable[[], None], every_s: int | None
 ) -> list[_T]:
-    """Return what is read; where that is nothing, say so or why, and draw the page once it is.
+    """Return the data; while there is none, show why and rerun the page once it arrives.
 
-    `every_s` is how often to look again; None looks once.
+    `every_s` is how often to check again; None checks once.
     """
     with contextlib.suppress(StoreError):
         if found := read():

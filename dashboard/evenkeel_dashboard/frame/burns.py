@@ -1,4 +1,4 @@
-"""Reads how fast each SLO burned over a window."""
+"""Reads each SLO's burn rate over a window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_BURN_POINTS = 60
 
 
 def burns_later(window: Window) -> Callable[[], dict[str, list[float | None]]]:
-    """Begin to read each SLO's burn over a window, as a share of what alerts."""
+    """Start reading each SLO's burn rate over a window, as a share of the alerting rate."""
     step_s = max(1, round(window.duration_s / MAX_BURN_POINTS))
     found = reading.rows_later(
         reading.SHARED / "slo_history.sql", {**range_of(window), "step_s": step_s}

@@ -1,4 +1,4 @@
-"""Asks the collector's operators' API: alerts, silences, corrections, reports."""
+"""Client of the collector's operator API: alerts, silences, corrections, reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 20.0
 
 
 class CollectorError(CannotMeasureError):
-    """The collector did not answer (status 0), or refused with that HTTP status."""
+    """The collector did not answer (status 0), or refused with an HTTP status."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class CollectorError(CannotMeasureError):
 
 
 def ask(url: str, name: str, token: str | None, parameters: Mapping[str, str]) -> bytes:
-    """Return what the collector answers to a GET of `/api/{name}`.
+    """Return the collector's answer to a GET of `/api/{name}`.
 
     Raises:
         CollectorError: If it does not answer, or refuses.
@@ -35,22 +35,22 @@ def ask(url: str, name: str, token: str | None, parameters: Mapping[str, str]) -
 def ask_json(
     url: str, name: str, token: str | None, parameters: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return what the collector answers, read as a JSON object.
+    """Return the collector's answer as a JSON object.
 
     Raises:
-        CollectorError: If it does not answer, refuses, or answers something else.
+        CollectorError: If it does not answer, refuses, or the answer is not a JSON object.
     """
     try:
         found = json.loads(ask(url, name, token, parameters or {}))
     except ValueError as error:
-        raise CollectorError(f"{url} answered no JSON: is it a collector?") from error
+        raise CollectorError(f"{url} did not answer in JSON: is it a collector?") from error
     if not isinstance(found, dict):
-        raise CollectorError(f"{url} answered something else than a collector does")
+        raise CollectorError(f"{url} did not answer as a collector does: check --collector-url")
     return found
 
 
 def act(url: str, name: str, token: str | None, order: Mapping[str, Any]) -> dict[str, Any]:
-    """Have the collector do an action, and return what came of it.
+    """Run an action at the collector, and return its answer.
 
     Raises:
         CollectorError: If it does not answer, or refuses.

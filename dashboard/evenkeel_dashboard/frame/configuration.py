@@ -1,4 +1,4 @@
-"""The settings of `evenkeel dashboard`; the app's own process reads them from the environment."""
+"""Settings of `evenkeel dashboard`; the app process reads them from the environment."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class SignIn(StrEnum):
     """How people sign in.
 
     Attributes:
-        NONE: Not at all: who reaches the port sees what the dashboard's own token may.
+        NONE: No sign-in: anyone who reaches the port has the access of the dashboard's own token.
         TOKEN: With one of the collector's tokens.
-        OIDC: With an identity provider; a file says whose token each person reads with.
+        OIDC: With an identity provider; a file maps each person to a token.
     """
 
     NONE = "none"
@@ -50,16 +50,16 @@ class DashboardSettings(Settings):
         default=SignIn.NONE, description="how people sign in (docs/guide/dashboard.md)"
     )
     token: SecretStr | None = Field(
-        default=None, description="what the dashboard reads with where nobody signs in"
+        default=None, description="token that the dashboard reads with if sign-in is off"
     )
     users: Path | None = Field(
-        default=None, description="with oidc: whose token each e-mail reads with, TOML"
+        default=None, description="with oidc: TOML file that maps each e-mail to a token"
     )
     oidc_secrets: Path | None = Field(
-        default=None, description="with oidc: the provider, as Streamlit's st.login reads it"
+        default=None, description="with oidc: the provider's settings for Streamlit's st.login"
     )
 
     @property
     def shown_url(self) -> str:
-        """The store's address without a password, for people to read."""
+        """The store's address without the password, for display."""
         return str(self.query_url)

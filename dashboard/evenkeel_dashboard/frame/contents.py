@@ -1,4 +1,4 @@
-"""What a range holds: how many requests, which decides how it is read, and what to filter by."""
+"""Counts a range's requests, which decides how it is read, and lists the filter values."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.selection import Selection
 
-# A rollup of whole minutes says little of a shorter range.
+# A minute rollup is too coarse for a shorter range.
 _SHORT_S = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a range holds.
+    """The contents of a range.
 
     Attributes:
-        num_requests: About how many; `num_by_model` of each model.
-        values: What occurs, the most frequent first, by plural: models, tenants, prompts,
-            slo_classes, services.
+        num_requests: Approximate number of requests; `num_by_model` is the number per model.
+        values: Values found in the range, most frequent first, keyed by plural: models, tenants,
+            prompts, slo_classes, services.
     """
 
     num_requests: float
@@ -28,18 +28,18 @@ class Contents:
     values: Mapping[str, list[str]]
 
     def num_of(self, selection: Selection) -> float:
-        """Return about how many requests there are of the selected model."""
+        """Return the approximate number of requests of the selected model."""
         if selection.model:
             return self.num_by_model.get(selection.model, 0.0)
         return self.num_requests
 
 
 def contents_later(window: Window) -> Callable[[], Contents]:
-    """Begin to read what a range holds."""
+    """Start reading the contents of a range."""
     if window.duration_s < _SHORT_S:
         found = reading.rows_later(reading.SHARED / "range_contents.sql", range_of(window))
     else:
-        # Whole minutes, so that a live page asks once a minute.
+        # Whole minutes, so that a live page queries once per minute.
         ends = (ms // 60_000 * 60_000 for ms in (window.from_ms, window.to_ms))
         whole = replace(window, from_ms=next(ends), to_ms=next(ends))
         found = reading.minute_rows_later(reading.SHARED / "range_contents_1m.sql", range_of(whole))
@@ -56,10 +56,10 @@ def contents_later(window: Window) -> Callable[[], Contents]:
 
 
 def num_requests(selection: Selection, window: Window) -> float:
-    """Return about how many requests a window holds: what decides how it is read.
+    """Return the approximate number of requests in a window, which decides how it is read.
 
     Raises:
-        StoreError: If the store is gone or refuses the query.
+        StoreError: If the store is unreachable or refuses the query.
     """
     return contents_later(window)().num_of(selection)
 

@@ -1,4 +1,4 @@
-"""Form fields whose value the URL keeps, so that a link shows the same view."""
+"""Form fields that keep their value in the URL, so that a link shows the same view."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import streamlit as st
 
 
 def pick(name: str, label: str, options: Mapping[str, str], width: int = 170) -> str:
-    """Draw a drop-down list, and return what is chosen; the first option is the default."""
+    """Draw a drop-down list, and return the choice; the first option is the default."""
     default = next(iter(options))
     wanted = st.query_params.get(name, default)
 
@@ -28,7 +28,7 @@ def pick(name: str, label: str, options: Mapping[str, str], width: int = 170) ->
 
 
 def slide(name: str, label: str, options: list[str], default: str, width: int = 420) -> str:
-    """Draw a slider over named steps, and return the chosen one."""
+    """Draw a slider over named steps, and return the choice."""
     wanted = st.query_params.get(name, default)
 
     def choose() -> None:
@@ -53,7 +53,7 @@ def write(name: str, label: str, placeholder: str = "", width: int = 170) -> str
 
 
 def set_param(name: str, value: str | None, default: str = "") -> None:
-    """Write a parameter of the URL; at its default it is left out."""
+    """Write a parameter to the URL; a default value is left out."""
     if value in (None, default):
         st.query_params.pop(name, None)
     else:

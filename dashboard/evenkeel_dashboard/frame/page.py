@@ -1,4 +1,4 @@
-"""The frame of every page: the selection bar, live refresh, and what failures look like."""
+"""The frame of every page: the selection bar, live refresh, and failure messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def colours() -> Palette:
 
 
 def carry_selection() -> None:
-    """Keep range and filters when another page is opened from the menu, which drops the URL's."""
+    """Restore range and filters after a menu click, which drops them from the URL."""
     own = {k: v for k, v in st.query_params.items() if k in _RANGE_PARAMS}
     if not own:
         for name, value in st.session_state.get(_CARRIED, {}).items():
@@ -49,7 +49,7 @@ def carry_selection() -> None:
 
 
 def selection() -> Selection:
-    """Return what the URL selects."""
+    """Return the selection in the URL."""
     return Selection.from_params(st.query_params)
 
 
@@ -61,20 +61,20 @@ def select(chosen: Selection) -> None:
 
 
 def move_range(from_ms: int, to_ms: int) -> None:
-    """Make a stretch the page's range; for callbacks of what `refreshing` draws."""
+    """Set the page's range; for callbacks inside `refreshing`."""
     select(selection().narrowed(from_ms, to_ms))
     st.session_state[_MOVED] = True
 
 
 def chosen_of(name: str, options: Mapping[str, str]) -> str:
-    """Return what the URL says is chosen; the first is the default."""
+    """Return the choice in the URL; the first option is the default."""
     default = next(iter(options))
     wanted = st.query_params.get(name, default)
     return wanted if wanted in options else default
 
 
 def choice(name: str, label: str, options: Mapping[str, str]) -> str:
-    """Draw a choice that the URL keeps, and return what is chosen; the first is the default."""
+    """Draw a choice that the URL keeps, and return it; the first option is the default."""
     default = next(iter(options))
 
     def choose() -> None:
@@ -97,7 +97,7 @@ def choice(name: str, label: str, options: Mapping[str, str]) -> str:
 
 
 def selection_bar(filters: Sequence[str] = FILTERS) -> Selection:
-    """Draw range, filters where they apply, and the live switch; return what they select."""
+    """Draw the range, the filters if they apply, and the live switch; return the selection."""
     current = selection()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         _range_field(current)
@@ -109,11 +109,11 @@ def selection_bar(filters: Sequence[str] = FILTERS) -> Selection:
 
 
 def refreshing(body: Callable[[], None], every_s: int | None) -> None:
-    """Draw a part of a page that reads again by itself; a failure is said in its place."""
+    """Draw a part of a page that refreshes by itself; a failure is shown in its place."""
 
     def guarded() -> None:
         if st.session_state.pop(_MOVED, False):
-            # The range was changed from inside: the selection bar must be drawn again too.
+            # The range was changed from inside, so the selection bar must be redrawn too.
             st.rerun(scope="app")
         reading.leave()
         try:
@@ -125,9 +125,9 @@ def refreshing(body: Callable[[], None], every_s: int | None) -> None:
 
 
 def as_of(newest_ms: int | None, end_ms: int | None = None) -> str:
-    """Return until when the store was read, and when the newest request in the range arrived.
+    """Return the time of the data, and the age of the newest request in the range.
 
-    `end_ms` is the end of a range that ends now; None is a fixed range, read this moment.
+    `end_ms` is the end of a range that ends now; None is a fixed range, read just now.
     """
     newest = (
         "no request in this range"
@@ -139,7 +139,7 @@ def as_of(newest_ms: int | None, end_ms: int | None = None) -> str:
 
 
 def show_store_error(error: StoreError) -> None:
-    """Say that the store cannot be read, and what to do."""
+    """Show that the store cannot be read, and what to do."""
     settings = signing_in.settings()
     if "no store answers" in str(error) or "onnection refused" in str(error):
         text = (
@@ -152,7 +152,7 @@ def show_store_error(error: StoreError) -> None:
 
 
 def now_ms() -> int:
-    """Return the present, in Unix milliseconds."""
+    """Return the current time, in Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -185,9 +185,9 @@ def _range_words(current: Selection) -> str:
 
 
 def _filter_options(current: Selection) -> dict[str, list[str]]:
-    """The values found in the range, with the chosen one even where it does not occur."""
+    """Return the values found in the range, and the chosen one even if it does not occur."""
     values: Mapping[str, Sequence[str]] = {}
-    # The page says what is wrong with the store.
+    # The page itself shows the store's error.
     with contextlib.suppress(StoreError):
         values = contents_later(current.window(now_ms()))().values
     options = {}
@@ -229,5 +229,5 @@ def _live_switch(current: Selection) -> None:
         "live" if every_s is None else f"live, every {every_s} s",
         key="live_field",
         on_change=choose,
-        help="Reads the store again by itself; switch it off to keep what you see",
+        help="Refreshes by itself; switch it off to freeze the page",
     )

@@ -1,11 +1,10 @@
-"""Reads the store for the pages: one connection a token, and answers kept for seconds.
+"""Queries the store for the pages: one connection per token, results cached for seconds.
 
-Sessions that look at the same view with the same token share the answers, so that eight of them
-cost what one does: live ranges end at the same moments for all (`Selection.window`), and answers
-are kept as long as a live page waits. A token is part of what answers are kept by: nobody is given
-what was read with another's. What a page reads of its range it asks for at once (`rows_later`), and
-waits for it where it draws it; when it is drawn anew, what it had asked for before and what had not
-begun is dropped (`leave`).
+Sessions that show the same view with the same token share the results, so that eight of them cost
+as much as one: live ranges end at the same moments for all (`Selection.window`), and results are
+cached for one refresh interval. The token is part of the cache key, so nobody gets results read
+with another token. A page starts all queries of its range at once (`rows_later`) and waits for each
+where it draws it. On a rerun, the page's queries that have not started are dropped (`leave`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from evenkeel_dashboard.frame.signing_in import identity, settings
 if TYPE_CHECKING:
     import pandas as pd
 
-# The queries of the frame itself and of several pages; those of one page are in its folder.
+# Queries of the frame and of several pages; a query used by one page is in that page's folder.
 SHARED = Path(__file__).parent / "queries"
 QUERY_TIMEOUT_S = 30.0
 FREE_TIMEOUT_S = 10.0
@@ -40,7 +39,7 @@ _AT_MOST = 64
 _MAX_KEPT = 500
 
 _T = TypeVar("_T")
-# Hashable, so that answers can be kept by them: lists are tuples here.
+# Hashable, because they are part of the cache key: lists become tuples.
 Value = str | int | float | tuple[Any, ...]
 Parameters = Mapping[str, Value]
 Rows = Callable[[], list[dict[str, Any]]]
@@ -54,60 +53,60 @@ def rows(query: Path, parameters: Parameters) -> list[dict[str, Any]]:
     """Return the rows of a query.
 
     Raises:
-        StoreError: If the store is gone or refuses the query.
+        StoreError: If the store is unreachable or refuses the query.
     """
     return _kept_rows(_source(), query, tuple(sorted(parameters.items())))
 
 
 def rows_later(query: Path, parameters: Parameters) -> Rows:
-    """Begin to read a query of a range; what is returned waits for its rows.
+    """Start a query over a range; the returned function waits for its rows.
 
-    The rows are at most as old as a live page: nothing that a person changes is read so.
+    Rows may be as old as one refresh interval, so do not use it for data that users change.
     """
     return _begin(_shared_rows, query, parameters)
 
 
 def frame_later(query: Path, parameters: Parameters) -> Callable[[], pd.DataFrame]:
-    """Begin to read a query of a range; what is returned waits for its frame, as `rows_later`."""
+    """Start a query over a range; the returned function waits for its frame. See `rows_later`."""
     return _begin(_shared_frame, query, parameters)
 
 
 def minute_rows_later(query: Path, parameters: Parameters) -> Rows:
-    """Begin to read a query of a range that ends with a minute; its rows are kept for 30 s."""
+    """Start a query over a range that ends at a full minute; its rows are cached for 30 s."""
     return _begin(_minute_rows, query, parameters)
 
 
 def leave() -> None:
-    """Drop what this session has begun to read and what has not had its turn: it is drawn anew."""
+    """Drop this session's queries that have not started, because the page is being redrawn."""
     if context := get_script_run_ctx():
         _pool().leave(context.session_id)
 
 
 def slow_rows_later(query: Path, parameters: Parameters) -> Rows:
-    """Begin to read a query about the past, kept for minutes: what it reads is over."""
+    """Start a query about the past; its result no longer changes and is cached for minutes."""
     return _begin(_long_kept_rows, query, parameters)
 
 
 def frame(query: Path, parameters: Parameters) -> pd.DataFrame:
-    """Return the frame of a query, to be left unchanged.
+    """Return the frame of a query; it is shared, so do not modify it.
 
     Raises:
-        StoreError: If the store is gone or refuses the query.
+        StoreError: If the store is unreachable or refuses the query.
     """
     return _kept_frame(_source(), query, tuple(sorted(parameters.items())))
 
 
 def frame_reader(query: Path, parameters: Parameters) -> Callable[[], pd.DataFrame]:
-    """Return what reads a frame later, as who looks now: a download asks outside of the page."""
+    """Return a function that reads a frame later as the current user, for downloads."""
     source, sent = _source(), tuple(sorted(parameters.items()))
     return lambda: _read_frame(source, query, sent)
 
 
 def free_frame(sql: str) -> pd.DataFrame:
-    """Return the frame of somebody's own SQL: read only, of so many rows, in so much time.
+    """Return the frame of a user's own SQL: read-only, with limits on rows and time.
 
     Raises:
-        StoreError: If the store is gone or refuses the query.
+        StoreError: If the store is unreachable or refuses the query.
     """
     return _store(_source()).free_frame(sql, FREE_ROWS, FREE_TIMEOUT_S)
 
@@ -133,7 +132,7 @@ def _read_frame(source: _Source, query: Path, parameters: Sorted) -> pd.DataFram
 
 
 def _as_sent(parameters: Sorted) -> dict[str, object]:
-    """Return parameters as the client takes them: a tuple would be a tuple in SQL."""
+    """Return parameters for the client, with tuples as lists: it would write an SQL tuple."""
     return {name: _as_lists(value) for name, value in parameters}
 
 
@@ -147,12 +146,12 @@ def _begin(
     source, sent, context = _source(), tuple(sorted(parameters.items())), get_script_run_ctx()
 
     def run() -> _T:
-        # Streamlit asks a thread whose session it works for, and one of the pool serves them all.
+        # Streamlit looks up the session of the thread, but a pool thread serves all sessions.
         add_script_run_ctx(threading.current_thread(), context)
         return read(source, query, sent)
 
     def is_open() -> bool:
-        # Without a server, as in a test of a page, there is nobody who could leave.
+        # Without a server, as in a page test, no session can end.
         if context is None or not runtime.exists():
             return True
         return bool(runtime.get_instance().is_active_session(context.session_id))
@@ -167,8 +166,8 @@ def _start_pool() -> ReadingPool:
 _pool: Callable[[], ReadingPool] = st.cache_resource(show_spinner=False)(_start_pool)
 
 
-# Streamlit keeps answers by a function's name, and forgets them all where the same name comes with
-# another lifetime: hence a function for each.
+# Streamlit caches by function name, and clears the cache if the same name has another lifetime:
+# hence one function per lifetime.
 def _read_kept_rows(source: _Source, query: Path, parameters: Sorted) -> _Rows:
     return _read_rows(source, query, parameters)
 

@@ -1,4 +1,4 @@
-"""Reads beside the page that asked: so many readings at once, and none that nobody waits for."""
+"""Runs a page's queries in threads: bounded in number, and dropped if nobody waits for them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _T = TypeVar("_T")
 
 
 class ReadingPool:
-    """Threads that read for pages.
+    """A thread pool for the pages' queries.
 
     Args:
-        at_once: How many readings run at a time.
-        at_most: How many may run or wait; a page whose reading finds no place reads by itself, at
-            the moment when it needs the answer.
+        at_once: How many queries run at the same time.
+        at_most: How many may run or wait. Beyond that, the page runs the query itself when it needs
+            the result.
     """
 
     def __init__(self, at_once: int, at_most: int) -> None:
@@ -28,9 +28,9 @@ class ReadingPool:
     def begin(
         self, page: str, is_open: Callable[[], bool], read: Callable[[], _T]
     ) -> Callable[[], _T]:
-        """Begin to read for a page, and return what waits for the answer.
+        """Start a query for a page, and return a function that waits for the result.
 
-        A reading whose turn comes when the page is closed, or after `leave`, is dropped.
+        A query that has not started when the page closes, or when `leave` is called, is dropped.
         """
         if not self._places.acquire(blocking=False):
             return read
@@ -47,7 +47,7 @@ class ReadingPool:
         return future.result
 
     def leave(self, page: str) -> int:
-        """Drop what a page has begun to read and what has not had its turn; return how many."""
+        """Drop a page's queries that have not started, and return how many there were."""
         with self._lock:
             begun = list(self._begun.get(page, ()))
         return sum(future.cancel() for future in begun)

@@ -1,4 +1,4 @@
-"""What a page looks at: a time range and filters, and how both are written in its URL."""
+"""A page's selection: the time range and filters, and how the URL encodes them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SLOWEST_REFRESH_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Everything that a link must carry to show the same view.
+    """Everything a link needs to show the same view.
 
     Attributes:
-        preset: A name of `PRESETS_S`, ending now; ignored when `from_ms` is set.
-        from_ms: Begin of a fixed range, Unix milliseconds; None for a preset.
+        preset: A name of `PRESETS_S`, for a range that ends now; ignored if `from_ms` is set.
+        from_ms: Start of a fixed range, Unix milliseconds; None for a preset.
         to_ms: End of a fixed range.
         is_live: Whether the page refreshes itself; a fixed range never does.
         model: Only this model; "" is all. The other filters likewise.
@@ -54,7 +54,7 @@ class Selection:
 
     @classmethod
     def from_params(cls, params: Mapping[str, str]) -> Selection:
-        """Read the URL's parameters; what makes no sense counts as not given."""
+        """Return the selection in the URL's parameters; invalid values are ignored."""
         from_ms, to_ms = parse_time_ms(params.get("from", "")), parse_time_ms(params.get("to", ""))
         is_fixed = from_ms is not None and to_ms is not None and from_ms < to_ms
         preset = params.get("range", DEFAULT_PRESET)
@@ -67,7 +67,7 @@ class Selection:
         )
 
     def to_params(self) -> dict[str, str]:
-        """Return the URL's parameters; what is at its default is left out."""
+        """Return the URL's parameters; defaults are left out."""
         params: dict[str, str] = {}
         if self.from_ms is not None and self.to_ms is not None:
             params |= {"from": format_time_ms(self.from_ms), "to": format_time_ms(self.to_ms)}
@@ -78,24 +78,24 @@ class Selection:
         return params | {name: value for name, value in self.filters().items() if value}
 
     def filters(self) -> dict[str, str]:
-        """Return the filters as query parameters; "" filters nothing."""
+        """Return the filters as query parameters; "" means no filter."""
         values: dict[str, Any] = asdict(self)
         return {name: values[name] for name in FILTERS}
 
     def filtered(self, name: str, value: str) -> Selection:
-        """Return the same view with one filter set."""
+        """Return the same selection with one filter set."""
         values: dict[str, Any] = {name: value}
         return replace(self, **values)
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the range has a fixed begin and end."""
+        """Whether the range has a fixed start and end."""
         return self.from_ms is not None
 
     def window(self, now_ms: int) -> Window:
-        """Return the range at a moment.
+        """Return the window of the range at a given time.
 
-        A live preset ends when all pages of its range last read again, so that they read the same.
+        A live preset ends at the last shared refresh, so that all pages of its range read the same.
         """
         if self.from_ms is not None and self.to_ms is not None:
             return Window(self.from_ms, self.to_ms, step_s((self.to_ms - self.from_ms) / 1000))
@@ -105,25 +105,25 @@ class Selection:
         return Window(to_ms - duration_s * 1000, to_ms, step_s(duration_s))
 
     def refresh_s(self) -> int | None:
-        """Return how often the page reads again, seconds; None for never."""
+        """Return how often the page refreshes, in seconds; None for never."""
         if not self.is_live or self.is_fixed:
             return None
         duration_s = PRESETS_S[self.preset]
         return next((s for limit_s, s in _REFRESH_S if duration_s <= limit_s), _SLOWEST_REFRESH_S)
 
     def narrowed(self, from_ms: int, to_ms: int) -> Selection:
-        """Return the same view of a fixed range."""
+        """Return the same selection with a fixed range."""
         return replace(self, from_ms=from_ms, to_ms=to_ms)
 
     def relative(self, preset: str) -> Selection:
-        """Return the same view of a range that ends now."""
+        """Return the same selection with a range that ends now."""
         return replace(self, preset=preset, from_ms=None, to_ms=None)
 
 
 def slices(num_requests: float, window: Window, most: int = _MAX_SPANS) -> dict[str, int]:
-    """Return of how long a period how much is read, where all of the range is too much.
+    """Return the period, and the slice of it to read, to sample a range too large to read whole.
 
-    Rows lie in the store by time: a slice is read fast, one row in n would read them all.
+    The store is sorted by time: a slice is fast to read; every nth row would read everything.
     """
     share = max(1, ceil(num_requests / most))
     period_s = max(60, round(window.duration_s / _SLICES))
@@ -136,7 +136,7 @@ def step_s(duration_s: float) -> int:
 
 
 def parse_time_ms(text: str) -> int | None:
-    """Return Unix milliseconds of an ISO 8601 time, UTC unless it says otherwise; None if none."""
+    """Return an ISO 8601 time as Unix milliseconds, UTC by default; None if it is invalid."""
     try:
         return parse_time_ns(text) // 10**6
     except ConfigurationError:

@@ -1,4 +1,4 @@
-"""Series made ready to draw: every step of the range present, so that a gap is seen as a gap."""
+"""Prepares series for charts: every step of the range is present, so that gaps are visible."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def fill_gaps(frame: pd.DataFrame, columns: Sequence[str], window: Window) -> pd.DataFrame:
-    """Return the columns with one row a step of the window, empty where the frame has none.
+    """Return the columns with one row per step of the window; rows missing in the frame are empty.
 
-    A frame of no rows need not have the columns: the client leaves them out then.
-    Numbers become floats with NaN for no value; `bucket` becomes naive UTC, the window's own zone.
+    An empty frame may lack the columns, because the client leaves them out.
+    Numbers become floats, NaN if missing; `bucket` becomes naive UTC, as the window.
     """
     step_ms = window.step_s * 1000
     first_ms = window.from_ms // step_ms * step_ms
@@ -37,7 +37,7 @@ def fill_gaps(frame: pd.DataFrame, columns: Sequence[str], window: Window) -> pd
 
 
 def firing_periods(alerts: Sequence[Mapping[str, Any]], window: Window) -> list[ShadedPeriod]:
-    """Return when alerts fired, cut to the window; those that never fired are left out."""
+    """Return the periods in which alerts fired, cut to the window; skip those that only pended."""
     begin, end = naive_utc(window.from_ms), naive_utc(window.to_ms)
     periods = []
     for alert in alerts:
@@ -51,5 +51,5 @@ def firing_periods(alerts: Sequence[Mapping[str, Any]], window: Window) -> list[
 
 
 def naive_utc(unix_ms: int) -> datetime:
-    """Return Unix milliseconds as a time in UTC without its zone, as the frames hold them."""
+    """Return Unix milliseconds as a naive UTC time, as in the frames."""
     return to_datetime(unix_ms * 10**6).replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""Starts Streamlit on the app in place of this process, so that signals reach it alone."""
+"""Replaces this process with Streamlit running the app, so that signals reach only Streamlit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from evenkeel_dashboard.draw.appearance import theme_options
 from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
 from evenkeel_dashboard.frame.users import read_users
 
-# Not beside the folder `pages`, every file of which Streamlit would take for a page of its own.
+# Not next to the folder `pages`, because Streamlit would turn each of its files into a page.
 APP = Path(__file__).parents[1] / "pages" / "app.py"
 
 
 def refuse_taken_port(host: str, port: int) -> None:
-    """Return if the port can be listened on.
+    """Check that the dashboard can listen on the port.
 
     Raises:
-        ConfigurationError: If it is taken, or the host is not an address of this machine.
+        ConfigurationError: If the port is taken, or the host is not an address of this machine.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -40,10 +40,10 @@ def refuse_taken_port(host: str, port: int) -> None:
 
 
 def check_files(settings: DashboardSettings) -> None:
-    """Return if the files that the settings name can be used, as far as that can be seen here.
+    """Check the files that the settings name.
 
     Raises:
-        ConfigurationError: If one is missing or wrong, or sign-in lacks one.
+        ConfigurationError: If a file is missing or wrong, or sign-in requires one that is not set.
     """
     if settings.slos is not None:
         read_slo_file(settings.slos)
@@ -59,7 +59,7 @@ def check_files(settings: DashboardSettings) -> None:
 
 
 def serve(settings: DashboardSettings) -> NoReturn:
-    """Become the Streamlit server; it ends with code 0 on Ctrl-C or SIGTERM.
+    """Replace this process with the Streamlit server; it exits with code 0 on Ctrl-C or SIGTERM.
 
     Raises:
         ModuleNotFoundError: If Streamlit is not installed.
@@ -78,12 +78,12 @@ def serve(settings: DashboardSettings) -> NoReturn:
 
 
 def child_environment(settings: DashboardSettings) -> dict[str, str]:
-    """Return the variables from which the app's process reads the same settings."""
+    """Return the environment variables that pass these settings to the app process."""
     return write_environment(settings)
 
 
 def arguments(settings: DashboardSettings) -> list[str]:
-    """Return what follows the Python interpreter on the command line."""
+    """Return the arguments after the Python interpreter on the command line."""
     options: Mapping[str, str] = {
         "server.address": settings.host,
         "server.port": str(settings.port),

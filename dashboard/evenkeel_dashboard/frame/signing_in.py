@@ -1,4 +1,4 @@
-"""Who looks at the dashboard: signs them in, and remembers them for the session."""
+"""Signs users in to the dashboard, and remembers them for the session."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _KEPT_S = 30.0
 
 
 def settings() -> DashboardSettings:
-    """Return the settings that `evenkeel dashboard` handed over in the environment."""
+    """Return the settings that `evenkeel dashboard` passed in the environment."""
     return load(DashboardSettings, {}).settings
 
 
 def identity() -> Identity:
-    """Return who looks; before `require` has let them in, nobody who may see anything."""
+    """Return the current user; before `require` succeeds, one without access to anything."""
     found = st.session_state.get(_IDENTITY)
     return found if isinstance(found, Identity) else Identity("", None)
 
 
 def require() -> bool:
-    """Return whether somebody is signed in, and draw the form to sign in where nobody is."""
+    """Return whether the user is signed in, and draw the sign-in form if not."""
     chosen = settings()
     match chosen.sign_in:
         case SignIn.NONE:
@@ -43,7 +43,7 @@ def require() -> bool:
 
 
 def sign_out_button() -> None:
-    """Draw who is signed in and the way out, where people sign in."""
+    """Draw the signed-in user and the sign-out button, if sign-in is on."""
     how = settings().sign_in
     if how is SignIn.NONE:
         return
@@ -83,7 +83,7 @@ def _ask_provider(users: Path | None) -> bool:
         st.html('<div class="ek-title">Sign in<small>with your organisation</small></div>')
         st.button("Sign in", on_click=st.login, type="primary")
         return False
-    # An address that the provider has not verified may be anybody's.
+    # An address that the provider has not verified may be anyone's.
     email = str(st.user.get("email") or "") if st.user.get("email_verified", True) else ""
     if isinstance(found := st.session_state.get(_IDENTITY), Identity) and found.name == email:
         return True
@@ -107,10 +107,10 @@ def _ask_provider(users: Path | None) -> bool:
 
 
 def _vouched(name: str, token: str) -> Identity:
-    """Return whom a token is, as the collector says.
+    """Return the user that a token belongs to, according to the collector.
 
     Raises:
-        CollectorError: If it knows no such token, or does not answer.
+        CollectorError: If it does not know the token, or does not answer.
     """
     found = ask_json(settings().collector_url, "me", token)
     return Identity(name, token, found.get("tenant"), bool(found.get("may_act")))
@@ -120,7 +120,7 @@ def _ask_who(url: str, token: str | None) -> tuple[str | None, bool]:
     try:
         found = ask_json(url, "me", token)
     except CollectorError:
-        # The store may be read all the same; there is only nobody to act through.
+        # The store can still be read, but no actions can be run.
         return None, False
     return found.get("tenant"), bool(found.get("may_act"))
 

@@ -1,4 +1,4 @@
-"""Who is who: the file that gives each person of the identity provider a token of the collector."""
+"""Reads the users file, which maps people of the identity provider to collector tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Strict(BaseModel):
 
 
 class User(_Strict):
-    """One person: the e-mail the provider vouches for, and the variable that holds their token."""
+    """One person: the e-mail verified by the provider, and the variable that holds their token."""
 
     email: str = Field(min_length=3)
     token_env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -31,13 +31,13 @@ class _UserFile(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who looks at the dashboard.
+    """A user of the dashboard.
 
     Attributes:
-        name: What they are called in the audit; "" where nobody signs in.
-        token: What the collector is asked with; None asks without.
-        tenant: Whose data they see; None for all.
-        may_act: Whether they may silence, acknowledge and the like.
+        name: Their name in the audit log; "" if sign-in is off.
+        token: Sent to the collector; None sends none.
+        tenant: The tenant whose data they see; None for all.
+        may_act: Whether they may silence, acknowledge and so on.
     """
 
     name: str
@@ -50,10 +50,10 @@ def read_users(path: Path | None) -> Mapping[str, User]:
     """Return the users by e-mail, in lower case.
 
     Raises:
-        ConfigurationError: If the file is missing, or says something that does not exist.
+        ConfigurationError: If the file is missing or invalid.
     """
     if path is None:
-        raise ConfigurationError("sign-in with OIDC needs --users FILE: who reads with which token")
+        raise ConfigurationError("sign-in with OIDC needs --users FILE: a token per e-mail")
     file = read_toml_file(path, _UserFile, "--users", secrets=frozenset({"user"}))
     return {user.email.lower(): user for user in file.user}
 

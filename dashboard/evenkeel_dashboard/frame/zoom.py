@@ -1,4 +1,4 @@
-"""A chart in a card; dragging over it makes the page's time range that stretch."""
+"""Draws a chart in a card; dragging over it sets the page's time range."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from evenkeel_dashboard.frame.page import move_range
 
 _ASSETS = Path(__file__).parents[1] / "draw" / "assets"
 _SHORTEST_MS = 5_000
-# What charts do is sent with a page, not with each refresh; a chart only asks for it.
+# The charts' script is sent once per page, not with each refresh; a chart only queues itself.
 _asks = st.components.v2.component(
     "evenkeel_chart",
-    # Streamlit takes one line for the name of a file.
+    # Streamlit would take a single line for a file name.
     js="export default (c) => {\n(globalThis.ekCharts ??= []).push(c)\n}",
     isolate_styles=False,
 )
@@ -33,7 +33,7 @@ OnRange = Callable[[int, int], None]
 
 
 def scripts() -> None:
-    """Send what charts and links do; once for all of them, outside of what refreshes."""
+    """Send the scripts of charts and links, once per page and outside `refreshing`."""
     _acts(key="charts-script")
     _follows(key="links-script")
 
@@ -54,10 +54,10 @@ def chart(
     on_point: OnPoint | None = None,
     on_range: OnRange = move_range,
 ) -> None:
-    """Draw a chart; the stretch that is dragged over becomes the page's range, or `on_range`'s.
+    """Draw a chart; dragging over it sets the page's range, or calls `on_range`.
 
-    With `on_point` it can be clicked, too: that is given the point, with `at_ms` (the begin of its
-    step), `name`, `value`, and `middle` (of a cell, in units of the y axis).
+    `on_point` makes it clickable and receives the point: `at_ms` (the start of its step), `name`,
+    `value`, and `middle` (of a cell, in units of the y axis).
     """
     key = f"chart-{name}"
 
@@ -82,7 +82,7 @@ def chart(
 
 
 def selected_ms(ends: object, shortest_ms: int = _SHORTEST_MS) -> tuple[int, int] | None:
-    """Return begin and end of a stretch; None without one, or when it is too short."""
+    """Return start and end of the dragged range; None if there is none or it is too short."""
     if not (isinstance(ends, list) and len(ends) == 2 and all(type(e) is int for e in ends)):
         return None
     begin, end = ends

@@ -1,1 +1,1 @@
-"""What several pages say, worked out from plain rows."""
+"""Logic shared by several pages, computed from plain rows."""

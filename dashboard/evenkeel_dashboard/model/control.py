@@ -1,4 +1,4 @@
-"""One action of control, in words."""
+"""Describes a control action in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ControlAction:
-    """One control action in words: what was changed, why, and what became of it."""
+    """A control action in words: the change, the reason, and the outcome."""
 
     lever: str
     change: str
@@ -24,7 +24,7 @@ class ControlAction:
 
 
 def control(row: Row) -> ControlAction:
-    """Return what one control span says; an effect is the burn rate after it against before."""
+    """Return one control span as an action; its effect compares the burn rate before and after."""
     said: Mapping[str, str] = row["attributes"]
     name = "evenkeel.control."
     before, after = (_float(said.get(f"{name}burn_{when}")) for when in ("before", "after"))

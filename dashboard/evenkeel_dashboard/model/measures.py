@@ -1,4 +1,4 @@
-"""The latencies that pages offer, with their names."""
+"""The latency measures that pages offer, with their names."""
 
 from __future__ import annotations
 

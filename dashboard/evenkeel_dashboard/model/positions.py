@@ -19,7 +19,7 @@ class Position:
 
     @property
     def rate(self) -> float | None:
-        """Accepted / drafted; None where nothing was drafted."""
+        """Accepted / drafted; None if nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else None
 
 

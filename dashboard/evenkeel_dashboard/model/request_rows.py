@@ -1,4 +1,4 @@
-"""Requests and alerts as table rows: what is in each cell, and where it leads."""
+"""Builds table rows for requests, alerts and changes: cell texts and links."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LEVELS = {"ok": "", "error": "bad", "aborted": "warning", "shed": "warning"}
 def request_cells(
     rows: Sequence[Row], params: Mapping[str, str], colours: Palette
 ) -> list[list[Cell]]:
-    """Return a row of cells a request; bars share one scale."""
+    """Return one row of cells per request; all bars share one scale."""
     longest_s = max((row["e2e_s"] or 0.0 for row in rows), default=0.0)
     return [_request_cells(row, params, colours, longest_s) for row in rows]
 
@@ -69,14 +69,14 @@ def _request_cells(
 
 
 def request_href(row: Row, params: Mapping[str, str]) -> str:
-    """Return the address of the request's own page, its arrival included to find it fast."""
+    """Return the link to the request's page; it includes the arrival to speed up the lookup."""
     return page_link(
         "request", {"request_id": row["request_id"], "at": str(row["time_ms"]), **params}
     )
 
 
 def end_cell(row: Row) -> Cell:
-    """Return how a request ended, failed ones with their reason."""
+    """Return the outcome of a request, with the reason if it failed."""
     reason = row["error_type"] or row["finish_reason"]
     text = row["status"] if reason in (None, row["status"]) else f"{row['status']}: {reason}"
     return Cell(text, level=_LEVELS.get(row["status"], ""))
@@ -90,12 +90,12 @@ def prompt_words(row: Row) -> str:
 
 
 def short_id(request_id: str) -> str:
-    """Return the end of an id, enough to tell requests of a table apart."""
+    """Return the end of an id, long enough to distinguish the requests of a table."""
     return request_id if len(request_id) <= 14 else f"…{request_id[-12:]}"
 
 
 def alert_cells(alert: Row, now_ms: int, params: Mapping[str, str]) -> list[Cell]:
-    """Return one alert's cells: its state, what it says, its evidence, and example requests."""
+    """Return one alert's cells: state, summary, evidence, and example requests."""
     levels = {"firing": "bad", "pending": "warning", "resolved": "good"}
     began_ms = alert["fired_ms"] or alert["started_ms"]
     lasted_s = ((alert["ended_ms"] or now_ms) - began_ms) / 1000
@@ -115,7 +115,7 @@ def alert_cells(alert: Row, now_ms: int, params: Mapping[str, str]) -> list[Cell
 
 
 def example_ids(exemplars: str) -> list[str]:
-    """Return the request ids of an alert's exemplars: the first word of each line."""
+    """Return the request ids of an alert's exemplars, the first word of each line."""
     return [line.split()[0] for line in exemplars.splitlines() if line.strip()]
 
 
@@ -129,9 +129,9 @@ def _example_links(exemplars: str, params: Mapping[str, str]) -> str:
 def change_cells(
     changes: Sequence[Row], actions: Sequence[Row], params: Mapping[str, str]
 ) -> list[list[Cell]]:
-    """Return what changed, the newest first: prompts and models with a link to compare them.
+    """Return changes, newest first; prompts and models link to a comparison.
 
-    When a prompt or a model was first seen is known to the minute.
+    The first appearance of a prompt or model is known only to the minute.
     """
     found = []
     for row in changes:

@@ -1,7 +1,7 @@
-"""How much later one group of requests is than another: the Hodges–Lehmann shift of large samples.
+"""Computes the Hodges–Lehmann shift between two large groups of requests.
 
-For samples of requests, of which there are always many; evaluations, which have few pairs, use the
-exact intervals of `evals/stats`.
+Request samples are always large. Evaluations have few pairs and use the exact intervals of
+`evals/stats` instead.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from statistics import NormalDist
 import numpy as np
 
 MIN_EACH = 10
-"""Fewer values on a side have no interval here: the normal approximation would be a guess."""
+"""With fewer values per side, the normal approximation is too rough to give an interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """B against A.
+    """The shift of B relative to A.
 
     Attributes:
         estimate: Median of all differences b − a.
-        lower: Of the interval around it; `upper` likewise.
-        probability: How often a random b exceeds a random a, ties half: 0.5 is no difference.
+        lower: Lower end of the interval; `upper` is the other end.
+        probability: How often a random b exceeds a random a; ties count half, 0.5 is no difference.
     """
 
     estimate: float
@@ -34,12 +34,12 @@ class Shift:
 
 
 def large_sample_shift(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Shift | None:
-    """Return by how much B is shifted against A; None with fewer than ten values on a side.
+    """Return the shift of B relative to A; None with fewer than ten values per side.
 
     The interval is Moses': the order statistics of the differences at
     mn/2 ± z √(mn(m + n + 1)/12), from the normal approximation of Mann and Whitney's U (Hollander,
-    Wolfe and Chicken, Nonparametric Statistical Methods, section 4.3). Memory: 8 bytes a pair, so
-    a thousand values on each side take 8 MB.
+    Wolfe and Chicken, Nonparametric Statistical Methods, section 4.3). Memory: 8 bytes per pair,
+    so a thousand values on each side take 8 MB.
     """
     m, n = len(a), len(b)
     if m < MIN_EACH or n < MIN_EACH:

@@ -1,4 +1,4 @@
-"""The SLOs as tiles: which are shown, in which state, and how fast they burn."""
+"""Builds SLO tiles: which SLOs to show, their state and their burn rate."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ Row = Mapping[str, Any]
 
 _WORDS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "total time"}
 
-# With more SLOs than this a page shows the worst.
+# With more SLOs than this, a page shows only the worst.
 MOST_SLOS = 12
 
 _BY_URGENCY = ("firing", "pending", "unknown", "no_data", "ok")
 
 
 def worst_slos(rows: Sequence[Row], first: str = "") -> tuple[list[Row], int]:
-    """Return the SLOs that a page shows, and how many more there are.
+    """Return the SLOs to show on a page, and the number left out.
 
-    All in their order where they are few; else those that alert and those with least budget left.
+    A short list is returned whole, in order; otherwise alerting SLOs and those with the least
+    budget left come first.
 
     Args:
-        rows: Their newest evaluations.
-        first: The SLO that is shown whatever its state.
+        rows: The newest evaluation of each SLO.
+        first: The SLO to show regardless of its state.
     """
     chosen = [row for row in rows if row["slo"] == first]
     others = [row for row in rows if row["slo"] != first]
@@ -43,7 +44,7 @@ def _urgency(row: Row) -> tuple[int, bool, float]:
 
 
 def slo_tile(row: Row, history: Sequence[float | None], href: str = "") -> SloTile:
-    """Return one SLO's tile from its newest evaluation and its burn rates over the range."""
+    """Return an SLO's tile from its newest evaluation and its burn rates over the range."""
     level, state = slo_state(row)
     burn, factor = closest_burn(row)
     left = row["budget_left_ratio"]
@@ -64,10 +65,10 @@ def slo_tile(row: Row, history: Sequence[float | None], href: str = "") -> SloTi
 
 
 def closest_burn(row: Row) -> tuple[float | None, float | None]:
-    """Return burn rate and factor of the window pair that is closest to alerting, or past it.
+    """Return the burn rate and factor of the window pair closest to alerting, or beyond it.
 
-    A window without events burns nothing that could be said; with none left, the first pair's
-    factor stands alone.
+    Windows without events have no burn rate and are skipped. If none remain, the burn rate is
+    None and the factor is the first pair's.
     """
     pairs = list(zip(row["window_burn_long"], row["window_factor"], strict=True))
     measured = [(burn, factor) for burn, factor in pairs if burn is not None]
@@ -77,7 +78,7 @@ def closest_burn(row: Row) -> tuple[float | None, float | None]:
 
 
 def objective_words(row: Row) -> str:
-    """Return what an SLO promises: «99.5 % with TTFT ≤ 500 ms over 30d»."""
+    """Return an SLO's objective in words, such as "99.5 % with TTFT ≤ 500 ms over 30d"."""
     measure = (
         "of requests answered"
         if row["objective"] == "availability"
@@ -91,7 +92,7 @@ def objective_words(row: Row) -> str:
 
 
 def slo_state(row: Row) -> tuple[str, str]:
-    """Return the level and the word for the state of an SLO."""
+    """Return the level of an SLO's state and a short text for it."""
     if row["state"] == "firing":
         return "bad", f"firing: {row['severity'] or 'alert'}"
     if row["state"] == "no_data":

@@ -1,4 +1,4 @@
-"""The pages, a folder and a question each; a new page is a new folder and a line here."""
+"""The pages: each is a folder that answers one question; register a new page here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Page:
     """One page.
 
     Attributes:
-        path: Its address after the slash; "" is the first page.
+        path: Its path in the URL; "" is the start page.
         title: Its name in the menu.
         icon: A Material symbol.
         show: Draws it.

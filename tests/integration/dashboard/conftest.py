@@ -1,4 +1,4 @@
-"""What the dashboard's tests share: one platform for all, and a browser for each module."""
+"""Fixtures of the dashboard's tests: one shared platform, and a browser per module."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     slo_file.write_text(SLOS, encoding="utf-8")
     ports = ("--http-port", "0", "--grpc-port", "0", "--query-port", "0")
     collect = ("collect", "--json", "--data-dir", str(folder / "data"), *ports)
-    # Filled first and evaluated from then on: an evaluator that runs does not look back.
+    # Filled before the evaluator starts, because a running evaluator does not look back.
     filling = evenkeel(*collect)
     addresses = read_addresses(filling)
     # A minute ago, so that the last requests of the simulation have ended by now.

@@ -1,4 +1,4 @@
-"""What people change through the dashboard, and who may: the operators' API, roles, sign-in."""
+"""Actions through the dashboard and who may run them: operator API, roles, sign-in."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_action_that_makes_no_sense_is_refused(
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A collector that asks for tokens, and a dashboard where people sign in with one."""
+    """A collector that requires tokens, and a dashboard with token sign-in."""
 
     http_url: str
     query_url: str
@@ -116,7 +116,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         "collect", "--json", "--data-dir", str(folder / "data"), "--http-port", "0",
         "--grpc-port", "0", "--query-port", "0",
     )  # fmt: skip
-    # Filled while nobody asks for tokens.
+    # Filled before tokens are required.
     filling = evenkeel(*collect)
     assert filling.stdout is not None
     addresses = json.loads(filling.stdout.readline())
@@ -195,9 +195,9 @@ def test_a_tenant_sees_only_its_own(guarded: Guarded, browser: Browser) -> None:
     seen = page.locator(".st-key-card-found tbody tr td:nth-child(10)")
     expect(seen.first).to_have_text(TENANT)
     assert set(seen.all_inner_texts()) == {TENANT}
-    # A link between pages loads nothing anew, which would ask for the token again.
+    # A link between pages must not reload the page, which would ask for the token again.
     page.locator(".st-key-card-found a").first.click()
-    expect(page.get_by_text("Others in flight at the same time")).to_be_visible()
+    expect(page.get_by_text("Other requests in flight")).to_be_visible()
     page.get_by_role("link", name="Alerts").click()
     expect(page.get_by_text("may not see what is of all tenants")).to_be_visible()
     assert_no_exception(page)
@@ -225,7 +225,7 @@ PEOPLE = (("ann@example.com", True), ("mallory@example.com", True), ("bob@exampl
 
 @pytest.fixture(scope="module")
 def with_provider(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A dashboard where people sign in with a provider; Ann and Bob are among its users."""
+    """A dashboard with OIDC sign-in; Ann and Bob are in its users file."""
     folder, port = tmp_path_factory.mktemp("oidc"), free_port()
     (folder / "users.toml").write_text(
         '[[user]]\nemail = "Ann@Example.com"\ntoken_env = "EVENKEEL_TEST_READER"\n'

@@ -1,4 +1,4 @@
-"""What people decide on the Evals and Request pages: promotion, rollback, reviews, feedback."""
+"""Decisions on the Evals and Request pages: promotion, rollback, reviews, feedback."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_prompt_is_promoted_and_rolled_back_in_the_browser(
 
 @pytest.fixture
 def earlier_runs(platform: Platform) -> None:
-    """Gates that all passed, of three runs: one passed, one broke items, one is of another text."""
+    """Three runs with passing gates: one passed, one broke items, one has another prompt text."""
     for run_id, verdict, candidate in (
         ("passed", "no worse", digest(NEW_PROMPT)),
         ("broken", "regressed", digest(NEW_PROMPT)),

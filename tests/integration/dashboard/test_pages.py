@@ -1,4 +1,4 @@
-"""Every page in a real browser: from a burning SLO to the request, and what each page is for."""
+"""Every page in a real browser: from a burning SLO to the request, and each page's purpose."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fixtures.dashboard_process import (
 )
 
 pytestmark = pytest.mark.integration
-# Which request burned most depends on the moment; each is told where its time went.
+# Which request burned most varies, but every request page explains its time.
 CAUSE = re.compile(r"(The first token came|It ended without a token) after .* of it queue")
 PATHS = [page.path for page in PAGES if page.path != "request"]
 
@@ -37,7 +37,7 @@ def test_a_page_fits_a_telephone(platform: Platform, browser: Browser, path: str
 def test_three_clicks_from_a_burning_slo_to_the_cause(
     platform: Platform, browser: Browser, width: int
 ) -> None:
-    # The range of now: SLOs are evaluated since the platform started, after what was simulated.
+    # The current range: SLOs are evaluated since the platform started, after the simulation.
     page = opened(browser, f"{platform.dashboard_url}/?range=1h&live=off", width=width)
     page.locator(".ek-slo a", has_text=SLO).click()
     expect(page.get_by_text("Who burned it")).to_be_visible()
@@ -45,7 +45,7 @@ def test_three_clicks_from_a_burning_slo_to_the_cause(
     page.locator(".st-key-card-burning-requests a").first.click()
     expect(page.get_by_text(CAUSE)).to_be_visible()
     page.locator(".st-key-card-neighbours a").first.click()
-    expect(page.get_by_text("Others in flight at the same time")).to_be_visible()
+    expect(page.get_by_text("Other requests in flight")).to_be_visible()
     assert_no_exception(page)
     page.close()
 

@@ -1,4 +1,4 @@
-"""The dashboard's queries against the real store: each runs, and both ways of reading agree."""
+"""The dashboard's queries on the real store: each runs, and raw and rollup reads agree."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def rolled_health(
 
 
 def requests_of(store: Store) -> pd.DataFrame:
-    """Return when each request came, and its latencies."""
+    """Return the arrival and latencies of each request."""
     sql = "SELECT toUnixTimestamp64Milli(time) AS time_ms, ttft_s, tpot_s, itl_p99_s FROM requests"
     found = store.free_frame(sql, 2 * NUM_REQUESTS, 30.0)
     assert len(found) == NUM_REQUESTS
@@ -119,9 +119,9 @@ def requests_of(store: Store) -> pd.DataFrame:
 
 
 def is_quantile(value: float, values: pd.Series[float], q: float) -> bool:
-    """Whether a digest's quantile is one of so many values, give or take two of a hundred of them.
+    """Return whether a digest's quantile is within two percent in rank of the exact one.
 
-    Where two values next to each other are far apart, as around a stall, their ranks are near.
+    Neighbouring values far apart, as around a stall, still have close ranks.
     """
     known = values.dropna()
     margin = max(0.02, 2 / len(known))
@@ -133,13 +133,13 @@ def is_quantile(value: float, values: pd.Series[float], q: float) -> bool:
     ("before_ms", "length_ms"),
     [
         pytest.param(0, 7_200_000, id="all in the range"),
-        pytest.param(-1_800_000, 7_200_000, id="a part of it in the range before"),
+        pytest.param(-1_800_000, 7_200_000, id="a part of it in the previous range"),
     ],
 )
 def test_the_rollup_says_what_the_requests_say(
     platform: Platform, before_ms: int, length_ms: int
 ) -> None:
-    # Whole minutes: the rollup knows nothing finer.
+    # Whole minutes: the rollup has nothing finer.
     begin_ms = platform.from_ms // 60_000 * 60_000 - before_ms
     ends = {"from_ms": begin_ms, "to_ms": begin_ms + length_ms, **NO_FILTER}
     store = Store(platform.query_url)
@@ -148,7 +148,7 @@ def test_the_rollup_says_what_the_requests_say(
     requests = requests_of(store)
     store.close()
     assert [(r["is_now"], r["bucket"]) for r in rollup] == [(r["is_now"], r["bucket"]) for r in raw]
-    # The whole of the range, and where it has any what was before it.
+    # The whole range and, if it has data, the previous one.
     assert [r["is_now"] for r in raw if not r["bucket"]] == ([0, 1] if before_ms else [1])
     assert sum(float(r["num_requests"]) for r in raw if not r["bucket"]) == NUM_REQUESTS
     whole = next(r["num_requests"] for r in raw if r["is_now"] and not r["bucket"])
@@ -166,7 +166,7 @@ def test_the_rollup_says_what_the_requests_say(
             end = begin + length_ms
         meant = requests[requests.time_ms.between(begin, end, inclusive="left")]
         for name in ("ttft_p50_s", "ttft_p95_s", "tpot_p95_s", "itl_p99_p95_s"):
-            # Of few requests a digest's tail is coarse.
+            # With few requests, a digest's tail is coarse.
             if exact["num_requests"] > 100:
                 column, q = f"{name[:-6]}_s", int(name[-4:-2]) / 100
                 assert is_quantile(row[name], meant[column], q), (name, row[name], exact[name])
@@ -261,7 +261,7 @@ def test_the_rollups_heatmap_is_that_of_the_requests(platform: Platform) -> None
             bins[row["bin"]] += row["num_requests"] / total
         found.append(bins)
     store.close()
-    # A digest moves a few requests over the border of a bin.
+    # A digest moves a few requests across a bin boundary.
     assert sum(abs(found[0][b] - found[1][b]) for b in found[0]) < 0.2
     assert max(abs(found[0][b] - found[1][b]) for b in found[0]) < 0.03
 
@@ -301,7 +301,7 @@ def test_a_sample_weighs_what_it_leaves_out(platform: Platform) -> None:
         60,
     )
     store.close()
-    # Which are drawn is decided by their times, hence counted and not estimated.
+    # Sampling depends only on their times, so the count is exact.
     assert sampled == 4 * drawn["num"][0]
     assert 0 < sampled / 4 < everything
 
@@ -329,14 +329,14 @@ def test_requests_that_burned_a_budget_are_its_bad_events(platform: Platform) ->
     )
     store.close()
     assert len(burned) == whole["num_bad"] > 15
-    # What one reading says of all is what the evaluator's own say.
+    # One query's totals must equal the evaluator's own.
     assert {name: whole[name] for name in causes} == pytest.approx(causes)
     found = {(r["dimension"], r["cohort"]): r for r in spent if r["dimension"]}
     assert found.keys() == cohorts.keys()
     for key, row in cohorts.items():
         assert found[key]["total_sum"] == row["total_sum"]
         assert found[key]["bad_sum"] == row["bad_sum"]
-    # Corrected time is left out as if it were not in the range.
+    # Corrected time is excluded as if it were outside the range.
     sums = [
         {(r["dimension"], r["cohort"]): (r["num_events"], r["num_bad"]) for r in rows}
         for rows in (half, uncorrected)

@@ -1,4 +1,4 @@
-"""The row of a request for tests of its page."""
+"""A request row for page tests."""
 
 from typing import Any
 

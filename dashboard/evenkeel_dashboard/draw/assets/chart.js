@@ -1,5 +1,5 @@
-// Puts the server's chart in place, says its values at the pointer or the arrow keys, and sends
-// back the stretch that was dragged over, or the point that was picked. It is sent with a page, not with a refresh;
+// Mounts the server's charts, shows values at the pointer or arrow keys, and reports the dragged
+// range or the picked point. It is sent once per page, not with each refresh;
 // each chart's own script (frame/zoom.py) puts its component into the queue `ekCharts`.
 const PAIR = /[ML]([-+\d.e]+) ([-+\d.e]+)/g;
 const BAR = /M([-+\d.e]+) ([-+\d.e]+)V([-+\d.e]+)/g;
@@ -8,7 +8,7 @@ const seconds = (v) => (v < 0.9995 ? `${three(v * 1e3)} ms` : `${three(v)} s`);
 const clock = { timeZone: "UTC", day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit",
   second: "2-digit", hour12: false };
 
-// What one path says: [x, value, lower end, upper end] of each point, bar or cell.
+// The data of one path: [x, value, lower end, upper end] of each point, bar or cell.
 function read(path) {
   const { kind, name, counts } = path.dataset, d = path.getAttribute("d");
   const numbers = (counts ?? "").split(" ").map(Number);
@@ -34,7 +34,7 @@ class Live {
   }
 
   show(html) {
-    // Not while it is dragged over: the stretch would be another one.
+    // Not during a drag, because it would change the selected range.
     if (this.html === html || this.from !== null) return;
     const hadFocus = this.host.contains(document.activeElement);
     this.html = html;
@@ -56,7 +56,7 @@ class Live {
       y: this.top - part((event.clientY - box.top) / box.height) * (this.top - this.bottom) };
   }
 
-  // The points at a place: the nearest of each line or bar, or the one cell.
+  // The points at a position: the nearest of each line or bar, or the single cell.
   near(x, y) {
     this.series ??= Array.from(this.chart.querySelectorAll("path[data-kind]"), read);
     const reach = { time: 0.5, since: (this.right - this.left) / 100, duration: Infinity }[this.x], found = [];

@@ -1,5 +1,5 @@
--- Each alert that fired, or was pending, in a range: its newest state and when it fired.
--- What needs somebody comes first.
+-- Each alert that fired or was pending in a range: its newest state and when it fired.
+-- Alerts that need attention come first.
 SELECT
     alert_id,
     argMax(h.slo, h.time) AS slo,

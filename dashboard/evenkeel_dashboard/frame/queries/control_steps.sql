@@ -1,4 +1,4 @@
--- What the runtime's controllers did: spans named evenkeel.control…, the newest first.
+-- Actions of the runtime's controllers: spans named evenkeel.control…, newest first.
 SELECT
     toUnixTimestamp64Milli(Timestamp) AS time_ms, SpanName AS name, ServiceName AS service,
     SpanAttributes AS attributes

@@ -1,5 +1,5 @@
--- How many requests a range holds, of each model too, and what they can be filtered by: the most
--- frequent first, absent values left out.
+-- Number of requests in a range, in total and per model, and the values to filter by: most frequent
+-- first, without absent values.
 SELECT
     sum(sample_weight) AS num_requests,
     sumMap(map(toString(model), toFloat64(sample_weight))) AS num_by_model,

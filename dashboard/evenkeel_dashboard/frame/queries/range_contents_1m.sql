@@ -1,4 +1,4 @@
--- The same of a range of whole minutes, from the rollup.
+-- As range_contents.sql, for a range of whole minutes, from the rollup.
 SELECT
     sum(weight) AS num_requests,
     sumMap(map(toString(model), weight)) AS num_by_model,

@@ -1,5 +1,5 @@
 -- How close each SLO came to alerting, by step: the largest burn rate of any window pair as a share
--- of the factor from which on that pair alerts. 1 and more alerts, if the short window agrees.
+-- of the factor at which that pair alerts. 1 or more alerts, if the short window agrees.
 SELECT
     slo,
     toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,

@@ -1,4 +1,4 @@
--- The requests of a range that are worst by one measure, worst first.
+-- The slowest requests of a range by one measure, slowest first.
 SELECT
     toUnixTimestamp64Milli(requests.time) AS time_ms, request_id, trace_id, model, tenant, slo_class, prompt_name, prompt_version, status,
     finish_reason, error_type, input_tokens, cached_tokens, output_tokens, queue_s, prefill_s,
@@ -9,7 +9,7 @@ SELECT
         {rank_by:String} = 'tpot', tpot_s,
         e2e_s) AS rank_s
 FROM evenkeel.requests
--- The few that are worst are found first, in the columns that it takes, and only they are read whole.
+-- Finds the few slowest by reading only the columns needed, then reads just those rows in full.
 WHERE (requests.model, requests.time) IN
 (
     SELECT model, time

@@ -1,1 +1,1 @@
-"""What fires, why, who was told, and what is to be done about it?"""
+"""What is firing, why, who was notified, and what should you do?"""

@@ -1,4 +1,4 @@
-"""The alerts page's timeline: a bar a firing."""
+"""Draws the alert timeline, one bar per firing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEP_S = 60
 
 
 def timeline_chart(bars: Sequence[Bar], window: Window, colours: Palette) -> Chart:
-    """Return pending stretches thin, firing ones thick, silenced ones pale; a row an alert."""
+    """Return the timeline, one row per alert: thin is pending, thick firing, pale silenced."""
     chart = time_chart(window, _STEP_S, window.from_ms)
     names = sorted({bar.name for bar in bars}, reverse=True)
     styles = {"pending": (colours.warning, 0.28), "firing": (colours.bad, 0.62)}

@@ -1,4 +1,4 @@
-"""What the alerts page says: what fires and why, when it did, what became of the notices."""
+"""Computes the alerts page: what is firing and why, the timeline, and deliveries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenkeel_dashboard.frame.selection import parse_time_ms
 
 Row = Mapping[str, Any]
 
-# What an alert's annotations are called by people; the rest is shown elsewhere or not at all.
+# Display names of an alert's annotations; the others are shown elsewhere or not at all.
 EVIDENCE = {
     "bad_requests": "bad requests",
     "sli": "SLI",
@@ -33,7 +33,7 @@ _HIDDEN = {"summary", "description", "exemplars", "silence", "runbook_url", "das
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A stretch in which one alert was pending or fired, as a bar of the timeline."""
+    """A period in which an alert was pending or firing, as a bar of the timeline."""
 
     name: str
     state: str
@@ -43,7 +43,7 @@ class Bar:
 
 
 def evidence(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return an alert's evidence as names with values: known ones first, then any other."""
+    """Return an alert's evidence as names with values, known ones first."""
     known = [(name, annotations[key]) for key, name in EVIDENCE.items() if annotations.get(key)]
     others = [
         (key.replace("_", " "), value)
@@ -54,7 +54,7 @@ def evidence(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def links(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return an alert's links out of the dashboard: runbooks and the like."""
+    """Return an alert's links to other sites, such as runbooks."""
     return [
         (key.removesuffix("_url").replace("_", " "), value)
         for key, value in annotations.items()
@@ -63,7 +63,7 @@ def links(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:
-    """Return the pending and the firing part of each alert, cut to the window."""
+    """Return the pending and firing periods of each alert, cut to the window."""
     bars = []
     for alert in alerts:
         end_ms = alert["ended_ms"] or window.to_ms
@@ -80,32 +80,32 @@ def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:
 
 
 def headline(alerts: Sequence[Row], is_watched: bool = True) -> tuple[str, str]:
-    """Return the level and the sentence of what fires; nobody who watches is no good news."""
+    """Return the level and headline of the alerts; without an evaluator the level is unknown."""
     firing = [alert for alert in alerts if alert["state"] == "firing"]
     pages = sum(alert["severity"] == "page" for alert in firing)
     if firing:
         tickets = len(firing) - pages
         parts = [f"{n} {word}{'s' if n > 1 else ''}" for n, word in
                  ((pages, "page"), (tickets, "ticket")) if n]  # fmt: skip
-        verb = "fires" if len(firing) == 1 else "fire"
+        verb = "is firing" if len(firing) == 1 else "are firing"
         return ("bad" if pages else "warning"), f"{' and '.join(parts)} {verb}"
     pending = sum(alert["state"] == "pending" for alert in alerts)
     if pending:
         return "warning", f"{pending} pending"
-    return ("good", "Nothing is firing") if is_watched else ("unknown", "No alert is known of")
+    return ("good", "Nothing is firing") if is_watched else ("unknown", "No known alerts")
 
 
 def delivery_words(notifications: Mapping[str, int]) -> str:
-    """Return what became of the notices in a sentence."""
+    """Return the delivery counts in words."""
     waiting, dead = notifications.get("waiting", 0), notifications.get("dead", 0)
-    text = f"{notifications.get('delivered', 0)} delivered, {waiting} on their way"
-    text += f", {dead} dead" if dead else ", none dead"
+    text = f"{notifications.get('delivered', 0)} delivered, {waiting} pending"
+    text += f", {dead} failed" if dead else ", none failed"
     withdrawn = notifications.get("withdrawn", 0)
     return f"{text}, {withdrawn} withdrawn" if withdrawn else text
 
 
 def letter_words(letter: Row, history: Sequence[Row]) -> str:
-    """Return what a dead letter was about: which alert, what became of it, and when."""
+    """Return the subject of a dead letter: the alert, its status, and the time."""
     about = next((change for change in history if change["id"] == letter["id"]), None)
     if about is None:
         return str(letter["status"])
@@ -114,12 +114,12 @@ def letter_words(letter: Row, history: Sequence[Row]) -> str:
 
 
 def silenced_alerts(text: str) -> dict[str, Any]:
-    """Return what an order silences: the SLO of that name, or what the matchers match."""
+    """Return the silence target that a user typed: an SLO's name, or a matcher."""
     return {"matchers": [text]} if re.search("[=~]", text) else {"slo": text}
 
 
 def silenced_s(slo: str, severity: str, alerts: Sequence[Row], now_ms: int) -> float | None:
-    """Return for how many seconds nobody is told of an alert; None where somebody is."""
+    """Return how long an alert is still silenced, in seconds; None if it is not."""
     lasts = (
         lasts_s(each["silenced_until"], now_ms)
         for each in alerts
@@ -129,7 +129,7 @@ def silenced_s(slo: str, severity: str, alerts: Sequence[Row], now_ms: int) -> f
 
 
 def audit_words(details: Mapping[str, Any]) -> str:
-    """Return what an action was done to, and what came of it, in words."""
+    """Return the target and the result of an action in words."""
     result = details.get("result") or {}
     parts = [f"{name} {value}" for name, value in details.items() if name != "result" and value]
     parts += [f"{name} {result[name]}" for name in _RESULTS if name in result]
@@ -137,6 +137,6 @@ def audit_words(details: Mapping[str, Any]) -> str:
 
 
 def lasts_s(until: str, now_ms: int) -> float | None:
-    """Return how many seconds are left until a time in ISO 8601; None for what is none."""
+    """Return the seconds left until an ISO 8601 time; None if the time is invalid."""
     until_ms = parse_time_ms(until)
     return None if until_ms is None else max(0.0, (until_ms - now_ms) / 1000)

@@ -1,4 +1,4 @@
-"""What fires, why, who was told, and what is to be done about it?"""
+"""What is firing, why, who was notified, and what should you do?"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _body(selection: Selection) -> None:
     level, sentence = headline(found, is_watched=book is not None)
     told = delivery_words(book["notifications"]) if book else ""
     as_of = f"data as of {wording.clock_ms(now_ms())} · {len(found)} alerts in this range"
-    reason = f"Notices: {told}." if told else ""
+    reason = f"Notifications: {told}." if told else ""
     st.html(markup.verdict_banner(StateSummary(level, sentence, reason), as_of))
     if problem:
         st.html(
@@ -185,7 +185,7 @@ def _show_silences(book: dict[str, Any], active: list[str]) -> None:
                     Cell(", ".join(s["matchers"]), wraps=True),
                     Cell(
                         wording.seconds(lasts_s(s["until"], now_ms()))
-                        + ("" if s["is_in_force"] else ", not yet begun"),
+                        + ("" if s["is_in_force"] else ", not started yet"),
                         is_number=True,
                     ),
                     Cell(s["comment"] or "–", wraps=True),
@@ -222,7 +222,9 @@ def _show_silences(book: dict[str, Any], active: list[str]) -> None:
                         chosen = st.selectbox("silence", [s["id"] for s in silences], width=200)
                         author = author_field("end-silence")
                         is_sent = st.form_submit_button("End it")
-                    if is_sent and perform("end-silence", {"id": chosen}, author, "It ended."):
+                    if is_sent and perform(
+                        "end-silence", {"id": chosen}, author, "The silence has ended."
+                    ):
                         st.rerun()
 
 

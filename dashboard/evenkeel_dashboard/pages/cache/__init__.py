@@ -1,1 +1,1 @@
-"""What do the caches save, and is what they answer right?"""
+"""What do the caches save, and are cached answers right?"""

@@ -1,6 +1,6 @@
--- What the prefix cache found by cohort. Saved time is what the found tokens would have taken at the
--- rate at which the same model computed those not found, median over its requests. Of each period only
--- a slice is read, and sums stand for the whole.
+-- Prefix cache hits by cohort. Saved time is the number of cached tokens times the median time
+-- per token in which the same model computed uncached ones. Only a slice of each period is read, and sums are
+-- scaled to the whole.
 WITH rates AS
 (
     SELECT

@@ -1,5 +1,5 @@
--- Requests to which the response cache knew a similar question and did not answer from it, the most
--- similar first: whether it should have is for a person to say. Of each period only a slice is read.
+-- Requests with a similar cached question whose answer was not used, most similar first; a person
+-- reviews whether it should have been. Only a slice of each period is read.
 SELECT
     TraceId AS trace_id,
     toUnixTimestamp64Milli(Timestamp) AS time_ms,

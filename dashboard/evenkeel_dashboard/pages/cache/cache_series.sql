@@ -1,5 +1,5 @@
--- What caches found by step of time: input tokens in the prefix cache, answers from the response
--- cache by layer. A ratio of nothing is NULL. Of each period only a slice is read.
+-- Cache hits per interval: input tokens from the prefix cache, answers from the response cache by
+-- layer. A ratio with denominator 0 is NULL. Only a slice of each period is read.
 SELECT
     toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
     sumIf(least(cached_tokens, input_tokens) * sample_weight, isNotNull(cached_tokens))

@@ -1,4 +1,4 @@
-"""The cache page's causes: why prompts were computed again, and near misses to review."""
+"""Draws the causes of prefix-cache misses, and near misses to review."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_UNSTABLE = 10
 
 
 def show_prefixes(rows: list[Row]) -> None:
-    """Draw why prompts missed the prefix cache, and which ones change before static text."""
+    """Draw why prompts missed the prefix cache, and which prompts have unstable prefixes."""
     left, right = st.columns(2, gap="small")
     with left, st.container(border=True, key="card-misses"):
         st.html(
@@ -59,7 +59,7 @@ def show_prefixes(rows: list[Row]) -> None:
             ]
             for row in found
         ]
-        names = ("prompt", "requests", "changes at token", "static tokens behind it", "")
+        names = ("prompt", "requests", "changes at token", "static tokens after it", "")
         st.html(markup.table(names, cells, "Unstable prefixes"))
 
 
@@ -69,7 +69,7 @@ def _sampled(rows: list[Row]) -> str:
 
 
 def show_near_misses(rows: list[Row]) -> None:
-    """Draw requests that a similar question could have answered, to be looked at."""
+    """Draw requests with a similar cached answer that was not used, for review."""
     with st.container(border=True, key="card-near-misses"):
         st.html(
             '<div class="ek-title">Near misses to review<small>a similar answer was cached '

@@ -1,4 +1,4 @@
-"""What the cache page says: headline numbers, outcomes in words, the bound on wrong answers."""
+"""Computes the cache page's headline numbers, outcomes, causes and error bound."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ HITS = ("exact", "semantic")
 
 
 def outcome_words(outcome: str) -> str:
-    """Return what an outcome of the response cache means."""
+    """Return an outcome of the response cache in words."""
     return _OUTCOMES.get(outcome, outcome)
 
 
 def cache_tiles(
     cohorts: Sequence[Row], outcomes: Sequence[Row], details: Sequence[Row]
 ) -> list[Tile]:
-    """Return the headline numbers; of a response cache that is off there is no data."""
+    """Return the headline numbers; there are none for a response cache that is off."""
     tokens = sum(row["input_tokens_sum"] or 0 for row in cohorts)
     cached = sum(row["cached_tokens_sum"] or 0 for row in cohorts)
     requests = sum(row["num_requests"] for row in cohorts)
@@ -67,12 +67,12 @@ def cache_tiles(
 
 
 def _bounded(details: Sequence[Row]) -> list[Row]:
-    """Return the rows with a bound that says something: 1 is what holds without any verdict."""
+    """Return the rows with an informative bound: 1 only means that there are no verdicts."""
     return [row for row in details if row["wrong_bound"] is not None and row["wrong_bound"] < 1]
 
 
 def bound_words(details: Sequence[Row]) -> str:
-    """Return what is known of wrong answers."""
+    """Return the bound on wrong answers in words."""
     found = _bounded(details)
     if not found:
         return "No bound on wrong answers: no hits were verified in this range."
@@ -98,12 +98,12 @@ _MISSES = {
 
 
 def miss_words(miss: str) -> str:
-    """Return why a prompt was not in the prefix cache."""
+    """Return in words why a prompt was not in the prefix cache."""
     return _MISSES.get(miss, miss)
 
 
 def by_cause(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return rows of `prefix_misses` by cause alone, the dearest first."""
+    """Return rows of `prefix_misses` by cause alone, most expensive first."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         cause = found.setdefault(
@@ -116,6 +116,6 @@ def by_cause(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def unstable(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the prompts with static text behind a changing piece, the most tokens first."""
+    """Return the prompts with static text after changing text, most tokens first."""
     found = [dict(row) for row in rows if row["num_unstable"]]
     return sorted(found, key=lambda row: -row["unstable_tokens"])

@@ -1,4 +1,4 @@
-"""What do the caches save, and is what they answer right?"""
+"""What do the caches save, and are cached answers right?"""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _body(selection: Selection, by: str) -> None:
     parameters = {**range_of(window), **selection.filters()}
     stored = num_requests(selection, window)
     read_most = slices(stored, window, MAX_READ)
-    # A slice of each step, so that no step is without.
+    # One slice per step, so that every step has data.
     share = read_most["period_s"] / read_most["slice_s"]
     step_slices = {"period_s": window.step_s, "slice_s": max(1, round(window.step_s / share))}
     sliced = {**range_of(window), **slices(stored, window)}
     filters = {"model": selection.model, "tenant": selection.tenant}
-    # All are asked for before the first is waited for.
+    # Start all queries before waiting for the first.
     counted = reading.rows_later(_HERE / "response_cache_counts.sql", parameters)
     found = reading.rows_later(
         _HERE / "cache_cohorts.sql", {**parameters, **read_most, "dimension": by}
@@ -56,7 +56,7 @@ def _body(selection: Selection, by: str) -> None:
     )
     misses = reading.rows_later(_HERE / "prefix_misses.sql", {**sliced, **filters})
     cohorts, outcomes = found(), counted()
-    # The details lie in the spans, which are only worth reading where there are answers at all.
+    # The details are in the spans, which are read only if there are any answers.
     details = (
         reading.rows(_HERE / "response_cache_details.sql", range_of(window)) if outcomes else []
     )
@@ -68,8 +68,8 @@ def _body(selection: Selection, by: str) -> None:
         st.html(
             markup.hint(
                 "No cache data in this range",
-                "vLLM says it with --enable-prompt-tokens-details, or through the runtime; choose "
-                "a longer range, or set the filters to all.",
+                "vLLM reports cached tokens with --enable-prompt-tokens-details, or through the "
+                "runtime. Choose a longer range, or set the filters to all.",
             )
         )
         return
@@ -135,7 +135,7 @@ def _show_responses(
         )
         if not outcomes:
             st.caption(
-                "It answered nothing in this range, or it is off. docs/guide/cache.md "
+                "No cached answers in this range, or it is off. docs/guide/cache.md "
                 "shows how to switch it on, in shadow mode first."
             )
             return

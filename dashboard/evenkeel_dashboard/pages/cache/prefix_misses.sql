@@ -1,5 +1,5 @@
--- Why prompts were not in the prefix cache, by prompt and cause; of each period only a slice is read,
--- and counts stand for the whole. Unstable tokens are static ones behind a changing piece.
+-- Why prompts missed the prefix cache, by prompt and cause. Only a slice of each period is read, and
+-- counts are scaled to the whole. Unstable tokens are static tokens after changing text.
 SELECT
     if(SpanAttributes['evenkeel.prompt.name'] = '', 'none', concat(SpanAttributes['evenkeel.prompt.name'],
         '@', SpanAttributes['evenkeel.prompt.version'])) AS prompt,

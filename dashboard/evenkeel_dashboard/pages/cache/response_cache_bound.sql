@@ -1,4 +1,4 @@
--- The bound on wrong answers of the response cache by step of time, and its limit.
+-- The bound on wrong answers of the response cache per interval, and its limit.
 SELECT
     toStartOfInterval(Timestamp, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
     maxOrNull(toFloat64OrNull(SpanAttributes['evenkeel.cache.bound'])) AS wrong_bound,

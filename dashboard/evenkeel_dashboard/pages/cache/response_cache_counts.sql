@@ -1,4 +1,4 @@
--- How the response cache answered over a range, by outcome; no row where it is not on.
+-- Response cache lookups over a range by outcome; no rows if it is off.
 SELECT toString(assumeNotNull(response_cache)) AS outcome, sum(sample_weight) AS num_requests
 FROM requests
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')

@@ -1,4 +1,4 @@
--- What the response cache said of its answers, from the spans of requests it looked at.
+-- Details of the response cache's answers, from the spans of the requests it looked up.
 SELECT
     SpanAttributes['evenkeel.cache.mode'] AS mode,
     SpanAttributes['evenkeel.cache.reason'] AS reason,

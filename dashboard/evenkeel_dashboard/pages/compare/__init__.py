@@ -1,1 +1,1 @@
-"""How do two cohorts of requests differ, by how much for certain, and why?"""
+"""How do two cohorts of requests differ, how certain is the difference, and what causes it?"""

@@ -1,4 +1,4 @@
--- What a cohort of requests is like in the mean: what may be why it is slower than another.
+-- Mean properties of a cohort's requests, which may explain why it is slower than another.
 SELECT
     sum(sample_weight) AS num_requests,
     avgOrNull(queue_s) AS queue_s,

@@ -1,5 +1,5 @@
--- A measure of so many requests of a cohort, chosen by their arrival's nanoseconds: the same
--- ones at every reading.
+-- A measure of a sample of a cohort's requests, chosen by the nanoseconds of their arrival, so that
+-- every run returns the same sample.
 SELECT
     multiIf({measure:String} = 'ttft', ttft_s, {measure:String} = 'tpot', tpot_s,
         {measure:String} = 'itl', itl_p99_s, {measure:String} = 'stall', stall_s,

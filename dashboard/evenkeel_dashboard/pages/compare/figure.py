@@ -1,4 +1,4 @@
-"""The compare page's chart: which part of the requests of two cohorts took at most how long."""
+"""Draws the compare page's chart: the cumulative latency distribution of two cohorts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEIGHT = 250
 
 
 def distributions(sides: Sequence[tuple[str, Sequence[float]]], colours: Palette) -> Chart:
-    """Return one curve a side over a logarithmic axis; values are in order."""
+    """Return a chart with one curve per side on a logarithmic axis; values must be sorted."""
     left, right = _reach([ordered for _, ordered in sides]) or (-3.0, 1.0)
     steps = (1, 3) if right - left < 4 else (1,)
     ticks = [math.log10(step * 10.0**decade) for decade in range(-6, 4) for step in steps]
@@ -41,7 +41,7 @@ def distributions(sides: Sequence[tuple[str, Sequence[float]]], colours: Palette
 
 
 def _reach(samples: Sequence[Sequence[float]]) -> tuple[float, float] | None:
-    """Return where the axis begins and ends, as powers of ten; a few stragglers are cut off."""
+    """Return start and end of the axis as powers of ten; a few outliers are cut off."""
     found = [ordered for ordered in samples if ordered]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What the compare page says: two cohorts, their shift, and what differs most between them."""
+"""Compares two cohorts: their shift, and what differs most between them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ DIMENSIONS = {
     "model": "model",
     "tenant": "tenant",
     "slo_class": "SLO class",
-    "service": "service, as of other flags",
+    "service": "service, such as other server flags",
     "time": "time",
 }
 EARLIER_MS = {"before": 0, "day": 86_400_000, "week": 604_800_000}
-EARLIER = {"before": "the range before", "day": "a day earlier", "week": "a week earlier"}
+EARLIER = {"before": "the previous range", "day": "a day earlier", "week": "a week earlier"}
 NUM_POINTS = 160
-# The prompt of the drift sentinel of evaluations, which is nobody's traffic.
+# The prompt of the evaluations' drift sentinel, which is not user traffic.
 SENTINEL = "evenkeel-sentinel"
 
-# Phases that make up a measure, by their column; what they are called.
+# Phases that make up a measure: the column and name of each.
 _PHASES = {"queue_s": "queue", "prefill_s": "prefill", "decode_s": "decode"}
 _PHASES_OF = {
     "ttft": ("queue_s", "prefill_s"),
@@ -51,9 +51,9 @@ _FEATURES = {
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """One of the two cohorts: what it is called, and which requests it has.
+    """One of the two cohorts: its name, and the requests in it.
 
-    Servers with other flags are told apart by their `service.name`; "" is every service.
+    Servers with different flags are distinguished by `service.name`; "" is every service.
     """
 
     name: str
@@ -64,13 +64,13 @@ class Cohort:
 
 @dataclass(frozen=True, slots=True)
 class CauseDifference:
-    """Seconds that a mean request of each side spends on something.
+    """Mean seconds per request that each side spends on one cause or phase.
 
     Attributes:
-        name: What it is spent on, in words.
-        a_s: By side A; `b_s` by side B.
+        name: The cause or phase in words.
+        a_s: Seconds of side A; `b_s` of side B.
         key: Its key in the ledger, or the phase.
-        is_load: Whether it comes from other requests rather than from the request itself.
+        is_load: Whether other requests cause it, rather than the request itself.
     """
 
     name: str
@@ -87,7 +87,7 @@ class CauseDifference:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What a mean request of each side is like, in words."""
+    """A property of the mean request of each side, in words."""
 
     name: str
     a: str
@@ -98,7 +98,7 @@ class Feature:
 def sides(
     selection: Selection, window: Window, dimension: str, a: str, b: str
 ) -> tuple[Cohort, Cohort]:
-    """Return both cohorts: of a dimension two values, of time the range and an earlier one."""
+    """Return both cohorts: two values of a dimension, or the range and an earlier one."""
     if dimension == "time":
         back_ms = EARLIER_MS.get(a, 0) or window.to_ms - window.from_ms
         earlier = replace(window, from_ms=window.from_ms - back_ms, to_ms=window.to_ms - back_ms)
@@ -113,9 +113,9 @@ def sides(
 
 
 def causes(measure: str, a: Row, b: Row) -> list[CauseDifference]:
-    """Return what each side spends its time on, the largest difference first.
+    """Return what each side spends its time on, largest difference first.
 
-    From the ledger where both sides have one, else from the phases.
+    Uses the ledger if both sides have one, else the phases.
     """
     prefixes = _LEDGER_OF.get(measure, ("decode.",))
     ledgers = [
@@ -145,7 +145,7 @@ def causes(measure: str, a: Row, b: Row) -> list[CauseDifference]:
 
 
 def confounder(found: Sequence[CauseDifference]) -> str | None:
-    """Return the load that makes most of a difference, which then says little of the sides."""
+    """Return the load that explains most of a difference, which makes the sides not comparable."""
     total = sum(abs(c.delta_s) for c in found)
     load = [c for c in found if c.is_load]
     if not load or sum(abs(c.delta_s) for c in load) <= total / 2:
@@ -154,10 +154,10 @@ def confounder(found: Sequence[CauseDifference]) -> str | None:
 
 
 def default_first(values: Sequence[str]) -> list[str]:
-    """Return values to compare, most worth comparing first: those of one prompt, then the rest.
+    """Return the values to compare, most useful first: versions of one prompt, then the rest.
 
-    Our own probe is left out. Versions of a prompt stand in their order, so that the first two are
-    an older one and its successor.
+    Our own probe is left out. Versions of a prompt are in order, so that the first two are a
+    version and its successor.
     """
     found = [value for value in values if not value.startswith(SENTINEL)]
     families: dict[str, list[str]] = {}
@@ -168,7 +168,7 @@ def default_first(values: Sequence[str]) -> list[str]:
 
 
 def features(a: Row, b: Row) -> list[Feature]:
-    """Return what both sides' requests are like: often the reason of a shift, not its victim."""
+    """Return properties of both sides' requests, which often explain a shift."""
     return [
         Feature(name, words(a[c]), words(b[c]), wording.change(b[c], a[c]) or "–")
         for c, (name, words) in _FEATURES.items()
@@ -185,11 +185,11 @@ def verdict(
     """Return the level, the finding and its figures in words.
 
     Args:
-        found: B against A; None with too few requests.
+        found: Shift of B relative to A; None with too few requests.
         measure: What is compared.
         a: Name of side A.
         b: Name of side B.
-        load: What other requests did that explains most of the difference, if they do.
+        load: Load from other requests that explains most of the difference, if any.
     """
     measure = _CAPITAL.get(measure, measure)
     if found is None:
@@ -211,16 +211,16 @@ def verdict(
         return "warning", f"{measure} of {b} is higher than that of {a}", detail
     if found.upper < 0:
         return "good", f"{measure} of {b} is lower than that of {a}", detail
-    return "unknown", f"No typical difference in {measure} can be told", detail
+    return "unknown", f"No typical difference in {measure} can be detected", detail
 
 
 def tail_words(
     a: Sequence[float], b: Sequence[float], names: tuple[str, str] = ("A", "B"), q: float = 0.95
 ) -> str:
-    """Return whether the tails differ, in words; "" where that cannot be told.
+    """Return whether the tails differ, in words; "" if that cannot be determined.
 
-    They do if the 95 % intervals of both quantiles, by order statistics, do not overlap: a stricter
-    test than one of the difference. Values are in order.
+    They differ if the 95 % intervals of both quantiles, from order statistics, do not overlap: a
+    stricter test than one of the difference. Values must be sorted.
     """
     low_a, high_a = _quantile_interval(a, q)
     low_b, high_b = _quantile_interval(b, q)
@@ -247,7 +247,7 @@ def signed_seconds(value: float) -> str:
 
 
 def quantile(ordered: Sequence[float], q: float) -> float | None:
-    """Return a quantile of values in order, linear between neighbours; None without any."""
+    """Return a quantile of sorted values, interpolated linearly; None without values."""
     if not ordered:
         return None
     place = q * (len(ordered) - 1)
@@ -257,7 +257,7 @@ def quantile(ordered: Sequence[float], q: float) -> float | None:
 
 
 def curve(ordered: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Return values and the part of requests up to each, at most `NUM_POINTS` points."""
+    """Return values with the share of requests up to each, at most `NUM_POINTS` points."""
     num = min(NUM_POINTS, len(ordered))
     parts = [i / (num - 1) if num > 1 else 1.0 for i in range(num)]
     return [quantile(ordered, part) or 0.0 for part in parts], parts

@@ -1,4 +1,4 @@
-"""How do two cohorts of requests differ, by how much for certain, and why?"""
+"""How do two cohorts of requests differ, how certain is the difference, and what causes it?"""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def show() -> None:
 
 
 def _values(selection: Selection, dimension: str) -> list[str]:
-    """Return what can be compared; [] where there are not two of it."""
+    """Return the values to compare; [] if there are fewer than two."""
     found = contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]]
     return default_first(found) if len(found) > 1 else []
 
@@ -91,7 +91,7 @@ def _say_nothing(dimension: str) -> None:
 
 def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) -> None:
     both = sides(selection, selection.window(now_ms()), dimension, a, b)
-    # All are asked for before the first is waited for.
+    # Start all queries before waiting for the first.
     begun = [(_sample(side, measure), _cohort(side)) for side in both]
     samples = [sorted(float(row["value_s"]) for row in sample()) for sample, _ in begun]
     rows = [cohort()[0] for _, cohort in begun]
@@ -184,7 +184,7 @@ def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str,
 
 
 def _difference(delta_s: float) -> tuple[str, str, float]:
-    """Return a part of a bar, in a colour that says which side takes longer."""
+    """Return a part of a bar, coloured by the side that takes longer."""
     word, colour = ("B longer", colours().error) if delta_s > 0 else ("B shorter", colours().ok)
     return word, colour, abs(delta_s)
 

@@ -1,5 +1,5 @@
--- Drafted and accepted tokens by draft position, from the requests; [] without speculation. Of each
--- period only a slice is read; rates need no more.
+-- Drafted and accepted tokens by draft position, from the requests; [] without speculation. Only a
+-- slice of each period is read, which is enough for rates.
 SELECT
     sumForEach(r.drafted_by_position) AS drafted_by_position,
     sumForEach(r.accepted_by_position) AS accepted_by_position,

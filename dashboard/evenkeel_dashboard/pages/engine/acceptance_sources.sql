@@ -1,5 +1,5 @@
--- Drafted and accepted tokens by where the drafts came from, and by position. Of each period only a
--- slice is read; rates need no more.
+-- Drafted and accepted tokens by draft source and position. Only a slice of each period is read,
+-- which is enough for rates.
 SELECT
     substring(key, length('evenkeel.drafted.') + 1) AS source,
     count() AS num_requests,

@@ -1,4 +1,4 @@
-"""Reads what the engine page shows: step records where there are some, else vLLM's metrics."""
+"""Reads the data of the engine page: step records if there are any, else vLLM's metrics."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _UNKNOWN_TABLE = "Code: 60."
 
 @dataclass(frozen=True, slots=True)
 class EngineData:
-    """What engines did over a window.
+    """Engine activity over a window.
 
     Attributes:
-        source: "steps", "metrics", or "" where nothing is known.
-        rows: One row a step of time, of `COLUMNS`; steps without anything are absent.
-        series: The same as a frame, gaps included.
-        waiting: Rows of bucket, reason and number.
+        source: "steps", "metrics", or "" without data.
+        rows: One row of `COLUMNS` per interval; empty intervals are absent.
+        series: The same as a frame, including empty intervals.
+        waiting: Rows of bucket, reason and count.
         positions: Drafted and accepted tokens by position, from the requests.
-        actions: What controllers did.
-        sources: Drafted and accepted tokens by where the drafts came from, and by position.
-        evictions: Prompt tokens that were evicted and computed again, a second, by step of time.
-        tpots: TPOT of up to `MAX_TPOTS` requests of each model, drafted for and not.
+        actions: Actions of the controllers.
+        sources: Drafted and accepted tokens by draft source and position.
+        evictions: Prompt tokens evicted and recomputed per second, by interval.
+        tpots: TPOT of up to `MAX_TPOTS` requests per model, with and without drafts.
     """
 
     source: str
@@ -53,10 +53,10 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
     """Read one window.
 
     Raises:
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is unreachable or refuses a query.
     """
     parameters = {**range_of(window), "model": selection.model, "step_s": window.step_s}
-    # All that is read anyway is asked for before the first is waited for.
+    # Start all queries that are always needed before waiting for the first.
     steps = reading.rows_later(_HERE / "engine_steps_series.sql", parameters)
     held_up = reading.rows_later(_HERE / "engine_steps_waiting.sql", parameters)
     actions = reading.rows_later(reading.SHARED / "control_steps.sql", range_of(window))
@@ -95,7 +95,7 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
 
 
 def _evictions(found: pd.DataFrame, window: Window, slice_s: int) -> pd.DataFrame:
-    # Of each step, or of some of them, a slice is read: what it holds stands for the step.
+    # A slice of each interval, or of some, is read as a sample of the whole.
     if not found.empty:
         read_s = min(window.step_s, slice_s)
         found = found.assign(evicted_per_s=found["evicted_tokens"] / read_s)
@@ -103,7 +103,7 @@ def _evictions(found: pd.DataFrame, window: Window, slice_s: int) -> pd.DataFram
 
 
 def _rows_if_known(later: reading.Rows) -> list[dict[str, Any]]:
-    """Return the rows of a query; [] where the collector is older than its table."""
+    """Return the rows of a query; [] if the collector is too old to have its table."""
     try:
         return later()
     except StoreError as error:
@@ -113,7 +113,7 @@ def _rows_if_known(later: reading.Rows) -> list[dict[str, Any]]:
 
 
 def waiting_frame(waiting: list[dict[str, Any]], window: Window) -> tuple[pd.DataFrame, list[str]]:
-    """Return waiting requests with a column a reason, and the reasons, the most frequent first."""
+    """Return waiting requests with one column per reason, and the reasons, most frequent first."""
     if not waiting:
         return fill_gaps(pd.DataFrame(), [], window), []
     wide = pd.DataFrame(waiting).pivot_table(

@@ -1,5 +1,5 @@
--- What the eviction of prefix-cache blocks cost by step of time: prompt tokens that had been held and
--- were computed again. Of each period only a slice is read, and sums stand for the whole.
+-- Cost of evicting prefix-cache blocks per interval: prompt tokens that were cached before and had to
+-- be recomputed. Only a slice of each period is read, and sums are scaled to the whole.
 SELECT
     toStartOfInterval(Timestamp, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
     sum(toUInt64OrZero(SpanAttributes['evenkeel.prefix.lost_tokens'])) AS evicted_tokens,

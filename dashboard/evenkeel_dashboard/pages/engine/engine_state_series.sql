@@ -1,6 +1,6 @@
--- vLLM's own gauges and counters by step of time. A gauge is its mean, a counter its growth, in which
--- a restart of the engine counts what came after it; both summed over engines. `label` is the reason,
--- position or source of those that have one.
+-- vLLM's own gauges and counters per interval, summed over engines: the mean of a gauge, the increase
+-- of a counter. After an engine restart, a counter increases from 0. `label` is the reason, position
+-- or source, if there is one.
 SELECT bucket, name, label, if(is_counter, sum(growth), sum(mean)) AS value
 FROM
 (

@@ -1,5 +1,5 @@
--- What engines did by step of time, from their own step records. Gauges are means over the steps'
--- time, summed over engines; rates are a second of the step of time.
+-- Engine activity per interval, from the engines' step records. Gauges are means weighted by step
+-- time, summed over engines; rates are per second of the interval.
 SELECT
     bucket,
     sum(running) AS num_running,

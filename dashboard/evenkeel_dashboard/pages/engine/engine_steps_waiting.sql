@@ -1,4 +1,4 @@
--- Requests that waited, by step of time and by what held the queue up, from the step records.
+-- Waiting requests per interval, by what blocked the queue, from the step records.
 SELECT
     toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
     if(held_by = '', 'other', toString(held_by)) AS reason,

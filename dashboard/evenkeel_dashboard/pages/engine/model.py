@@ -1,4 +1,4 @@
-"""What the engine page says: which resource limits an engine, with the evidence for it."""
+"""Diagnoses which resource limits an engine, with the evidence."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from evenkeel_dashboard.model.shift import large_sample_shift
 
 Row = Mapping[str, Any]
 
-# Live KV blocks from which on memory, not time, decides who may run.
+# At or above this share of live KV blocks, memory limits which requests run.
 FULL_KV_RATIO = 0.8
-# The engine computes nearly all the time.
+# At or above this share of time in steps, compute is nearly saturated.
 BUSY_RATIO = 0.9
-# What vLLM, or our step records, call a queue that waits for memory.
+# Names in vLLM's metrics and our step records for a queue that waits for memory.
 MEMORY_REASONS = ("kv", "capacity", "kv_cache", "preempted")
-# What our step records' words for it mean; vLLM's own stand as they are.
+# Descriptions of our step records' reasons; vLLM's own are shown as they are.
 REASONS = {
     "budget": "the step's token budget is used up (max_num_batched_tokens)",
     "kv": "no free KV blocks",
     "seats": "the maximum number of sequences is running (max_num_seqs)",
     "grammar": "a grammar is being compiled",
-    "remote_kv": "its KV comes from elsewhere",
+    "remote_kv": "its KV is being transferred from elsewhere",
 }
 
 STATE_NAMES = (
@@ -91,7 +91,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the diagnosis looks at: means over the range, maxima of KV; None where not measured."""
+    """Input of the diagnosis: means over the range, the maximum for KV; None if not measured."""
 
     num_waiting: float | None
     waiting_for_memory: float | None
@@ -101,7 +101,7 @@ class Load:
 
 
 def state_rows(rows: Sequence[Row], step_s: int) -> list[dict[str, Any]]:
-    """Return vLLM's own gauges and counters as rows of `COLUMNS`; what it does not say is None."""
+    """Return vLLM's own gauges and counters as rows of `COLUMNS`; None if vLLM lacks the value."""
     by_bucket: dict[Any, dict[str, Any]] = {}
     sums: dict[Any, dict[str, float]] = {}
     for row in rows:
@@ -134,7 +134,7 @@ def waiting_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def load_of(rows: Sequence[Row], waiting: Sequence[Row]) -> Load:
-    """Return what the diagnosis looks at, from the rows of the series."""
+    """Return the input of the diagnosis from the rows of the series."""
     held = [w["num_waiting"] for w in waiting if w["reason"] in MEMORY_REASONS]
     return Load(
         num_waiting=_mean(rows, "num_waiting"),
@@ -146,10 +146,10 @@ def load_of(rows: Sequence[Row], waiting: Sequence[Row]) -> Load:
 
 
 def diagnose(load: Load) -> Diagnosis:
-    """Say whether memory or computing limits an engine (TECHNIQUES C14), and why.
+    """Return whether memory or compute limits an engine (TECHNIQUES C14), and why.
 
-    Requests wait, KV blocks are nearly all live, or somebody was preempted: memory. Requests wait
-    while blocks are free: computing. Nobody waits: neither, whatever else is full.
+    Memory: requests wait, and nearly all KV blocks are live or a request was preempted. Compute:
+    requests wait while blocks are free. Neither: nothing waits, whatever else is full.
     """
     signs = _signs(load)
     if load.num_waiting is None and load.kv_live_ratio is None:
@@ -234,12 +234,13 @@ def _mean(rows: Sequence[Row], column: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class SpeedUp:
-    """How many times faster tokens of speculated requests come than of others, of one model.
+    """How many times faster tokens arrive with speculation than without, for one model.
 
     Attributes:
         model: The model.
-        ratio: exp of the Hodges-Lehmann shift of log TPOT; `lower` and `upper` its 95 % interval.
-        num_with: Requests with drafts; `num_without` the others.
+        ratio: exp of the Hodges-Lehmann shift of log TPOT; `lower` and `upper` are its 95 %
+            interval.
+        num_with: Requests with drafts; `num_without` is the others.
     """
 
     model: str
@@ -251,7 +252,7 @@ class SpeedUp:
 
 
 def speed_ups(rows: Sequence[Row]) -> list[SpeedUp]:
-    """Return the speed-up of each model that has enough requests of both kinds."""
+    """Return the speed-up of each model with enough requests of both kinds."""
     samples: dict[str, dict[bool, list[float]]] = {}
     for row in rows:
         values = [math.log(value) for value in row["tpot_s_each"] if value > 0]

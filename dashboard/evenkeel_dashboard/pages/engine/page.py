@@ -1,4 +1,4 @@
-"""What limits the engine: memory or computing? And does speculation pay?"""
+"""What limits the engine: memory or compute? And does speculation pay?"""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _body(selection: Selection) -> None:
         st.html(
             markup.hint(
                 "No engine reported in this range",
-                "Serve through the runtime, whose step records come by themselves, or have the "
-                "collector read the metrics of a vLLM of your own:",
+                "Serve through the runtime, which sends step records automatically, or have the "
+                "collector scrape your own vLLM:",
                 "evenkeel collect --scrape http://127.0.0.1:8000/metrics",
             )
         )
@@ -121,7 +121,7 @@ def _show_charts(data: EngineData, window: Window) -> None:
         )
     if by_reason:
         bars = stacked_bars(waiting, by_reason, _PLAIN, window)
-        # Also with one reason alone: which one is what the chart is for.
+        # A legend even for a single reason, because the chart exists to show which one it is.
         bars.has_key = True
         cells.insert(1, partial(zoomable, bars, "waiting", "Why requests wait", "by reason"))
     for i in range(0, len(cells), 2):
@@ -175,8 +175,8 @@ def _show_speculation(data: EngineData) -> None:
         length = 1 + accepted / first if first else None
         by = data.sources[0]["source"].replace("_", " ") if len(data.sources) == 1 else ""
         st.caption(
-            f"Acceptance length {wording.NO_DATA if length is None else f'{length:.2f}'} tokens a "
-            f"verify step; {wording.percent(accepted / drafted)} of all drafted tokens were "
+            f"Acceptance length {wording.NO_DATA if length is None else f'{length:.2f}'} tokens "
+            f"per verify step; {wording.percent(accepted / drafted)} of all drafted tokens were "
             f"accepted.{f' Draft source: {by}.' if by else ''}"
         )
         _show_speed_up(data)
@@ -215,7 +215,7 @@ def _show_speed_up(data: EngineData) -> None:
     ]
     headers = ("model", "speed-up of TPOT", "95 % interval", "with drafts", "without")
     st.html(markup.table(headers, rows, "Speed-up by speculation"))
-    st.caption("Requests as they came, not drawn by lot: bench/speculation.py compares evenly.")
+    st.caption("Observed traffic, not a randomised comparison: for that, use bench/speculation.py.")
 
 
 def _show_actions(data: EngineData) -> None:

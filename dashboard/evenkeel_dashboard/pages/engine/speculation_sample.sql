@@ -1,5 +1,5 @@
--- TPOT of up to so many requests of each model with drafts, and without, from a slice of each period:
--- the same at every reading.
+-- TPOT of a limited number of requests per model, with and without drafts, from a slice of each
+-- period; every run returns the same sample.
 SELECT
     model,
     groupArraySorted({limit:UInt32})((intHash64(toUnixTimestamp64Nano(time)), tpot_s)) AS sampled,

@@ -1,4 +1,4 @@
--- Items of one run that its two sides answered differently well, lost ones first.
+-- Items of one run that its two sides scored differently, lost ones first.
 SELECT
     item_id,
     scorer,

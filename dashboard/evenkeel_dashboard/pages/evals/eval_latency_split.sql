@@ -1,4 +1,4 @@
--- Where the server spent its time on the answers of one run, by side; means, which add up to the whole.
+-- Mean server time per phase for the answers of one run, by side; the phases add up to the whole.
 WITH answers AS
 (
     SELECT DISTINCT trace_id, side

@@ -1,5 +1,5 @@
--- Evaluation runs, the newest first: what was compared, how many items, and each run's own verdict.
--- Only gates carry that, and few rows are gates: the long attributes of answers are not read.
+-- Evaluation runs, newest first: the comparison, number of items, and each run's own verdict. Only
+-- gate rows carry the verdict and there are few, so the long attributes of answers are not read.
 SELECT
     r.run_id AS run_id, r.dataset AS dataset, r.started_ms AS started_ms,
     r.num_items AS num_items, r.sides AS sides, r.num_gates AS num_gates,

@@ -1,4 +1,4 @@
--- Each side of one run by slice: mean score of what was scored, and what was not, counted apart.
+-- Each side of one run by slice: mean score of scored answers, and the number of unscored ones.
 SELECT
     arrayJoin(arrayConcat([''], e.tags)) AS slice,
     ifNull(e.side, '') AS side,

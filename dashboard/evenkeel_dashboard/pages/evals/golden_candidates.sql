@@ -1,4 +1,4 @@
--- Answers that a live evaluation or a person found bad and that nobody has reviewed, newest first.
+-- Unreviewed answers that a live evaluation or a person found bad, newest first.
 SELECT
     trace_id,
     toUnixTimestamp64Milli(max(time)) AS time_ms,

@@ -1,4 +1,4 @@
-"""The evaluation page's production part: the live trend, what waits for review, feedback."""
+"""Draws the production part of the evals page: live trend, review queue, and feedback."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def _week() -> dict[str, int]:
 
 
 def show_trend() -> None:
-    """Draw how much of production live evaluations found right over the past week."""
+    """Draw the share of production answers that live evaluations found right in the past week."""
     week = _week()
     found = reading.rows(_HERE / "live_eval_series.sql", {**week, "step_s": _STEP_S})
     with st.container(border=True, key="card-live"):
         st.html(
-            f'<div class="ek-title">Live evaluations<small>part of all requests answered right, '
-            f"last {_DAYS} days; a known share is drawn and scored</small></div>"
+            f'<div class="ek-title">Live evaluations<small>share of all requests answered right, '
+            f"last {_DAYS} days; a random sample is scored</small></div>"
         )
         if not found:
             st.html(
@@ -77,7 +77,7 @@ def _draw_trend(series: dict[str, list[Row]], window: Window) -> None:
     frame = fill_gaps(pd.DataFrame(list(steps.values())), list(series), window)
     figure = lines(frame, drawn, _PERCENT, window)
     figure.top = 101
-    chart(figure, "live-trend", "Part of all requests answered right over the last week")
+    chart(figure, "live-trend", "Share of all requests answered right over the last week")
 
 
 def _trend_cells(name: str, rows: list[Row]) -> list[Cell]:
@@ -97,7 +97,7 @@ def _trend_cells(name: str, rows: list[Row]) -> list[Cell]:
 
 
 def show_review_queue() -> None:
-    """Draw failures that may become items of a golden dataset, to be accepted or turned down."""
+    """Draw failures that may become items of a golden dataset, to accept or reject."""
     week = _week()
     found = reading.rows(
         _HERE / "golden_candidates.sql", {"from_ms": week["from_ms"], "limit": _MAX_QUEUE}
@@ -124,7 +124,7 @@ def show_review_queue() -> None:
 
 
 def _contents(rows: list[Row], week: dict[str, int]) -> dict[str, tuple[str, str]]:
-    """Return question and answer by trace, where the runtime recorded them."""
+    """Return question and answer by trace, if the runtime recorded them."""
     found = reading.rows(
         QUERIES / "request_contents.sql",
         {
@@ -183,7 +183,7 @@ def _show_review_form(row: Row) -> None:
 
 
 def show_feedback() -> None:
-    """Draw what people said of answers in the past week."""
+    """Draw the feedback of the past week."""
     found = reading.rows(_HERE / "newest_feedback.sql", {**_week(), "limit": _MAX_FEEDBACK})
     with st.container(border=True, key="card-feedback"):
         first = found[0] if found else {"num_judgements": 0, "num_good": 0, "num_bad": 0}

@@ -1,5 +1,6 @@
--- How many of all requests a live evaluation found right, by step of time: each drawn request stands
--- for 1 / its probability. `num_effective` is how many equally weighted answers would say as much.
+-- Weighted sums of a live evaluation's scores per interval, to estimate the share of all requests
+-- answered right: each sampled request has weight 1 / its probability. `weight_squared` gives the
+-- effective number of answers.
 SELECT
     toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
     monitor,

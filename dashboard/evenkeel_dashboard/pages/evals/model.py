@@ -1,4 +1,4 @@
-"""What the evaluations page says: verdicts, intervals on a scale, scores side by side."""
+"""Computes the evals page: intervals on a scale, scores by slice, and live shares."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEVELS = {
     "better": "good",
 }
 _MARGIN = re.compile(r"([+-]?\d+(?:\.\d+)?)%$")
-# The scale of an interval reaches this much further than the widest thing on it.
+# The scale extends this much beyond the widest interval or margin on it.
 _SCALE_MARGIN = 1.08
 
 
@@ -32,9 +32,9 @@ class SliceScores:
     """Both sides' scores on one slice.
 
     Attributes:
-        name: Of the slice; "" is all items.
-        scorer: What gave the scores.
-        score_a: Mean of side A; None when nothing was scored. `score_b` likewise.
+        name: Name of the slice; "" is all items.
+        scorer: Name of the scorer.
+        score_a: Mean of side A; None if nothing was scored. `score_b` likewise.
         num_scored: Scored answers of both sides.
         num_unscored: Answers that no scorer could judge.
         ttft_a_s: Median client TTFT of side A. `ttft_b_s` likewise.
@@ -51,7 +51,7 @@ class SliceScores:
 
     @property
     def delta(self) -> float | None:
-        """B − A; None unless both were scored."""
+        """Score of B minus A; None unless both were scored."""
         if self.score_a is None or self.score_b is None:
             return None
         return self.score_b - self.score_a
@@ -75,7 +75,7 @@ def interval(gate: Row, scale: float) -> Interval | None:
 
 
 def scale_of(gates: Sequence[Row]) -> float:
-    """Return the effect at the ends of the bars, wide enough for every interval and margin."""
+    """Return the effect at the ends of the bars, large enough for every interval and margin."""
     reach = [
         abs(value)
         for gate in gates
@@ -86,13 +86,13 @@ def scale_of(gates: Sequence[Row]) -> float:
 
 
 def margin(gate: str) -> float | None:
-    """Return the tolerated effect that ends a gate's text: «p95_ttft<=+5%» → 0.05."""
+    """Return the tolerated effect at the end of a gate's text: "p95_ttft<=+5%" → 0.05."""
     match = _MARGIN.search(gate)
     return float(match[1]) / 100 if match else None
 
 
 def slice_scores(rows: Sequence[Row]) -> list[SliceScores]:
-    """Return rows of one side and slice joined into one row a slice and scorer."""
+    """Return rows per side and slice, joined into one row per slice and scorer."""
     sides: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
         sides.setdefault((row["slice"], row["scorer"]), {})[row["side"]] = row
@@ -115,11 +115,11 @@ def _joined(name: str, scorer: str, found: Mapping[str, Row]) -> SliceScores:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of all requests, from those that were drawn.
+    """A share of all requests, estimated from a sample.
 
     Attributes:
-        value: Σ w·right / Σ w; None where nothing was scored.
-        lower: 95 % Wilson limit at the effective number of answers; `upper` the other.
+        value: Σ w·right / Σ w; None if nothing was scored.
+        lower: Lower 95 % Wilson limit at the effective number of answers; `upper` is the other.
         num_scored: Answers scored.
     """
 
@@ -157,7 +157,7 @@ def answer_text(stored: str) -> str:
 
 
 def marked_diff(old: str, new: str) -> tuple[str, str]:
-    """Return both texts as safe markup, in which words that only one of them has are marked."""
+    """Return both texts as escaped markup, with the words that only one of them has marked."""
     a, b = re.findall(r"\s+|\S+", old), re.findall(r"\s+|\S+", new)
     olds: list[str] = []
     news: list[str] = []

@@ -1,4 +1,4 @@
--- What people said of answers within a range, newest first; their reviews are among it.
+-- Feedback on answers within a range, newest first, including reviews.
 SELECT
     toUnixTimestamp64Milli(time) AS time_ms, trace_id, score, label, comment, corrected, author, tenant,
     count() OVER () AS num_judgements,

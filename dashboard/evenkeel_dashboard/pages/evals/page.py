@@ -57,14 +57,14 @@ def _body() -> None:
     wanted = st.query_params.get("run_id")
     chosen = next((run for run in runs if run["run_id"] == wanted), runs[0])
     if wanted and chosen["run_id"] != wanted:
-        st.html(markup.remark(f"No run {wanted!r} is stored; this is the newest:", "evals"))
+        st.html(markup.remark(f"No run {wanted!r} is stored; showing the newest:", "evals"))
     _show_runs(runs, chosen)
     _show_run(chosen)
     _show_production(runs)
 
 
 def _show_production(runs: list[Row]) -> None:
-    """What is in use, and what it answers to people."""
+    """Draw the versions in use, and their answers in production."""
     show_prompts(runs)
     show_trend()
     show_review_queue()
@@ -96,7 +96,7 @@ def _show_run(run: Row) -> None:
 
 
 def _verdict(judged: JudgedRun) -> str:
-    """Return how a run ended: as it says itself, not as its gates alone would have it."""
+    """Return the verdict of a run: its own, not one derived from its gates."""
     return judged.verdict or ("not known" if judged.remark else "no gate")
 
 
@@ -189,7 +189,7 @@ def _show_changed(items: list[Row]) -> None:
 
 
 def _texts(items: list[Row]) -> dict[str, str]:
-    """Return what was answered, by trace, where the runtime recorded it."""
+    """Return the answers by trace, if the runtime recorded them."""
     traces = tuple(sorted(item[f"trace_{side}"] for item in items for side in "ab"))
     window = {
         "from_ns": min(item["first_ns"] for item in items) - _HOUR_NS,
@@ -267,7 +267,7 @@ def _show_split(rows: list[Row]) -> None:
 
 
 def _listed(runs: list[Row], chosen: Row) -> list[Row]:
-    """The newest runs, and the chosen one even when it is older."""
+    """Return the newest runs, and the chosen one even if it is older."""
     newest = runs[:MAX_RUNS]
     return newest if chosen in newest else [*newest, chosen]
 

@@ -1,4 +1,4 @@
--- Prompt versions in use over a range: traffic, latency and failures of each, the newest first.
+-- Prompt versions in use over a range: traffic, latency and failures of each, newest first.
 SELECT
     prompt_name, prompt_version,
     toUnixTimestamp(min(r.minute)) * 1000 AS first_ms,

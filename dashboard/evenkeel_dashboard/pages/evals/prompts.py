@@ -1,4 +1,4 @@
-"""The evaluation page's prompts: versions in use, what they are like, and what labels mean."""
+"""Draws the prompts of the evals page: versions in use, labels, and moving a label."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _DAY_MS = 86_400_000
 
 
 def show_prompts(runs: list[Row]) -> None:
-    """Draw the versions of the past week, what labels mean, and the way to move one."""
+    """Draw the versions of the past week, the labels, and the form to move one."""
     registry, why_not = _read_registry()
     _show_versions(_labels(registry))
     if registry:
         _show_labels(registry, runs)
     else:
-        st.html(markup.remark(why_not or "The registry has no prompt.", "evenkeel prompts list"))
+        st.html(markup.remark(why_not or "The registry has no prompts.", "evenkeel prompts list"))
 
 
 def _show_versions(labels: dict[tuple[str, str], str]) -> None:
@@ -82,7 +82,7 @@ def _comparison(row: Row, newest: dict[str, str]) -> Cell:
 
 
 def _show_labels(registry: list[Row], runs: list[Row]) -> None:
-    """Draw what each label means, and for who may: promotion and rollback."""
+    """Draw the version of each label, and promotion and rollback for users who may do it."""
     with st.container(border=True, key="card-labels"):
         st.html(
             '<div class="ek-title">Labels<small>the version that each label points to; requests '
@@ -151,7 +151,7 @@ def _show_promotion(registry: list[Row], runs: list[Row]) -> None:
         st.container(horizontal=True, vertical_alignment="bottom"),
     ):
         author = author_field("promote")
-        # Of this very move: what was written for one is not the reason of the next.
+        # Keyed by move: the reason typed for one move is not meant for the next.
         reason = st.text_input("reason, without a run", key=f"promote-reason-{name}-{version}")
         is_sent = st.form_submit_button(f"Promote to {label}", type="primary")
     order = {"prompt": name, "version": version, "label": label, "reason": reason}
@@ -173,7 +173,7 @@ def _show_difference(prompt: Row, current: str | None, version: str) -> None:
 
 
 def _is_proof(run: Row, version: str | None, current: str | None) -> bool:
-    """Whether a run that passed judged this version against the one in use, as `promote` asks."""
+    """Whether a passing run compared this version with the one in use, as `promote` requires."""
     judged = read_stored_run(run["run_id"], run)
     is_of_both = (
         version is not None and judged.candidate == version and current in (None, judged.baseline)
@@ -213,7 +213,7 @@ def _show_rollback(registry: list[Row]) -> None:
 
 
 def _read_registry() -> tuple[list[Row], str]:
-    """Return the prompts of the collector's registry, or why there are none."""
+    """Return the prompts of the collector's registry, or the reason that there are none."""
     try:
         found = ask_json(settings().collector_url, "prompts", identity().token)
     except CollectorError as error:

@@ -1,1 +1,1 @@
-"""Which requests are like this, and what does the store say to a question?"""
+"""Which requests match these filters, and what does an SQL query return?"""

@@ -1,4 +1,4 @@
--- Requests by guided filters; a bound of 0 bounds nothing.
+-- Requests matching the guided filters; a bound of 0 is no bound.
 SELECT
     requests.time AS time, toUnixTimestamp64Milli(requests.time) AS time_ms, request_id, trace_id, model, tenant, session_id, slo_class, route,
     prompt_name, prompt_version, status, finish_reason, error_type, input_tokens, cached_tokens,

@@ -1,4 +1,4 @@
-"""What the explore page works out: bounds from what people type, and files to take away."""
+"""Parses the explore page's filter bounds, and writes its downloads."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _UNITS = (("ms", 1e-3), ("min", 60.0), ("k", 1e3), ("s", 1.0))
 _REASON = re.compile(
     r"DB::Exception: (.*?)(?: \(version [^)]*\))?(?: \(for url [^)]*\))?$", re.DOTALL
 )
-# A cell that begins with one of these is a formula to a spreadsheet, and callers choose names.
+# Spreadsheets read a cell that starts with one of these as a formula, and names are user input.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def bound(text: str) -> float | None:
-    """Return a number that people typed, such as 500ms, 1.5 s, 2k or 300; 0 for nothing.
+    """Parse a typed number such as 500ms, 1.5 s, 2k or 300; 0 for empty text.
 
-    None for what is no number.
+    None if it is not a number.
     """
     cleaned = text.strip().lower().replace(",", "")
     if not cleaned:
@@ -49,7 +49,7 @@ def bound(text: str) -> float | None:
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:
-    """Return a frame as CSV in UTF-8, in which no text is a formula to a spreadsheet."""
+    """Return a frame as UTF-8 CSV, with text escaped so that spreadsheets run no formulas."""
     safe = frame.copy()
     for name in safe.columns:
         if safe[name].dtype == object or str(safe[name].dtype).startswith("str"):
@@ -66,13 +66,13 @@ def parquet_bytes(frame: pd.DataFrame) -> bytes:
 
 
 def refusal_words(message: str) -> str:
-    """Return why the store refused a query, without what only says that it did."""
+    """Return why the store refused a query, without the boilerplate of its message."""
     found = _REASON.search(message)
     return message if found is None else f"The query was refused: {found[1].strip()}"
 
 
 def cell_words(value: Any) -> str:
-    """Return a value of somebody's own query as text."""
+    """Return a value of a user's own query as text."""
     if value is None or value != value:
         return wording.NO_DATA
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Which requests are like this? And what does the store say to a question of one's own?"""
+"""Which requests match these filters, and what does an SQL query return?"""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
 
 
 def _first_rows(ranged: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the first rows; the newest ones are mostly found at the end of the range."""
+    """Return the first rows; the newest ones are usually at the end of the range."""
     if ranged["order_by"] == NEWEST:
         for last_ms in _ENDS_MS:
             ending = {**ranged, "from_ms": max(ranged["from_ms"], ranged["to_ms"] - last_ms)}
@@ -134,7 +134,7 @@ def _sql_box() -> None:
 
 
 def _ask_sql() -> None:
-    """Draw the form; what is sent goes into the URL, and a URL that has changed into the form."""
+    """Draw the form; a submitted query goes to the URL, and a changed URL updates the form."""
 
     def send() -> None:
         st.query_params["sql"] = st.session_state["sql_shown"] = st.session_state["sql_field"]

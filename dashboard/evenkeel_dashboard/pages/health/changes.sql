@@ -1,6 +1,6 @@
--- What changed last: the first appearance of a prompt's version, of a model, or of an instance of a
--- service (a deploy, a restart, or one more replica), where another was there before it; the newest
--- first. An instance is seen in its engines' step records.
+-- Recent changes, newest first: the first appearance of a prompt version, a model, or a service
+-- instance (a deploy, a restart, or a new replica), if another one existed before it. Instances are
+-- detected from their engines' step records.
 SELECT kind, name, before, first_ms
 FROM
 (

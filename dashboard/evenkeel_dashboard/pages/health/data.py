@@ -1,4 +1,4 @@
-"""Reads what the health page shows of one window: the queries it takes, in one place."""
+"""Reads the data of the health page for one window."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ SUMMARY_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class HealthData:
-    """What was measured in a window.
+    """The data of one window.
 
     Attributes:
-        summary: The headline numbers; `previous` are those of the window before.
-        series: One row a step, gaps included.
+        summary: The headline numbers; `previous` are those of the previous window.
+        series: One row per step, including empty steps.
         slos: The newest evaluation of each SLO.
-        burns: Burn over the window by SLO, as a share of what alerts.
+        burns: Burn rate over the window by SLO, as a share of the alerting rate.
         alerts: Alerts that fired or were pending.
-        window: As it was read: its steps are longer where the rollup was.
+        window: The window as read; steps are longer if the rollup was used.
     """
 
     summary: dict[str, Any]
@@ -64,13 +64,13 @@ class HealthData:
 
 
 def health_later(selection: Selection, window: Window) -> Callable[[], HealthData]:
-    """Begin to read one window.
+    """Start reading one window.
 
     Raises:
-        StoreError: If the store is gone or refuses a query, also from what is returned.
+        StoreError: If the store is unreachable or refuses a query, now or on return.
     """
     window = window.sized(num_requests(selection, window))
-    # All are asked for before the first is waited for.
+    # Start all queries before waiting for the first.
     measured = _measured_later(selection, window)
     slos, burns = (
         reading.rows_later(reading.SHARED / "slo_now.sql", range_of(window)),
@@ -97,7 +97,7 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
 
 
 def _measured_later(selection: Selection, window: Window) -> reading.Rows:
-    """Begin to read a range and the one before it: rows of `health`, however they are read."""
+    """Start reading a range and the previous one as rows of `health`, from the tables that fit."""
     parameters = {**range_of(window), **selection.filters(), "step_s": window.step_s}
     if not window.is_long:
         return reading.rows_later(_HERE / "health.sql", parameters)
@@ -114,6 +114,6 @@ def _measured_later(selection: Selection, window: Window) -> reading.Rows:
 
 
 def _total(rows: Sequence[dict[str, Any]], *, is_now: bool) -> dict[str, Any]:
-    """Return the row of a whole range; one without requests has none, and no values."""
+    """Return the row of a whole range; a range without requests gets a row without values."""
     nothing = {**dict.fromkeys(SUMMARY_COLUMNS), "num_requests": 0}
     return next((r for r in rows if bool(r["is_now"]) == is_now and not r["bucket"]), nothing)

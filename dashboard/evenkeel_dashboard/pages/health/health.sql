@@ -1,8 +1,8 @@
--- The numbers of the health page: of each step of a range (`bucket`, Unix seconds), of the whole range
--- (bucket 0), and of the range of the same length before it (`is_now` is 0, bucket 0), in one reading.
--- Means of phases are of requests that got a token. A step without requests has no row; a percentile
--- or ratio of nothing is NULL. Rates divide by the part of a step that lies in the range: the last step
--- is still filling.
+-- The numbers of the health page in one scan: per step of a range (`bucket`, Unix seconds), for the
+-- whole range (bucket 0), and for the previous range of the same length (`is_now` is 0, bucket 0).
+-- Means of phases cover requests that got a token. A step without requests has no row; a percentile or
+-- ratio without data is NULL. Rates divide by the part of a step inside the range, because the last
+-- step is still filling.
 SELECT
     part = 2 AS is_now,
     toUnixTimestamp(step) AS bucket,

@@ -1,4 +1,4 @@
--- What `health` says but for percentiles, from the rollup; a step is a whole number of minutes.
+-- The numbers of `health` except percentiles, from the rollup; a step is a whole number of minutes.
 SELECT
     part = 2 AS is_now,
     toUnixTimestamp(step) AS bucket,

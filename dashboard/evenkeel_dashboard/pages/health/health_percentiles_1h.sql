@@ -1,4 +1,5 @@
--- The same of steps of whole hours, from the hour rollup and what it lacks at both ends.
+-- As health_percentiles_1m.sql, for steps of whole hours: from the hour rollup, plus the partial hours
+-- at both ends.
 SELECT
     part = 2 AS is_now,
     toUnixTimestamp(step) AS bucket,

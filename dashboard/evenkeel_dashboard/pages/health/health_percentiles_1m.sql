@@ -1,5 +1,5 @@
--- The percentiles of `health` from the minute rollup, as TDigests estimate them. It reads the table and
--- not `requests_rolled`: then the engine takes the digests that are merged already, without filters.
+-- The percentiles of `health` from the minute rollup, estimated by TDigests. Reads the table instead of
+-- `requests_rolled`, so that without filters the engine can use digests that are already merged.
 SELECT
     part = 2 AS is_now,
     toUnixTimestamp(step) AS bucket,

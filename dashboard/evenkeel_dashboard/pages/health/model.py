@@ -1,4 +1,4 @@
-"""What the health page says: the verdict, the headline tiles and the SLO tiles, from plain rows."""
+"""Computes the health page's verdict and headline tiles from plain rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from evenkeel_dashboard.model.slo_tiles import closest_burn, slo_state
 
 Row = Mapping[str, Any]
 
-# A phase is named as the cause only when it grew by this part of the growth of TTFT.
+# A phase is named as the cause only if it accounts for this share of the growth of TTFT.
 _MAIN_CAUSE_SHARE = 0.5
-# TTFT that grew less than this, in ratio and in seconds, is not news.
+# TTFT growth below this ratio, or below this many seconds, is not reported.
 _NOTABLE_GROWTH_RATIO = 1.25
 _NOTABLE_GROWTH_S = 0.02
 
@@ -40,7 +40,7 @@ _TILES = (
 
 
 def headline_tiles(summary: Row, previous: Row) -> list[Tile]:
-    """Return the headline numbers with their change against the range before."""
+    """Return the headline numbers with their change from the previous range."""
     return [
         Tile(
             label=label,
@@ -53,7 +53,7 @@ def headline_tiles(summary: Row, previous: Row) -> list[Tile]:
 
 
 def verdict(slos: Sequence[Row], summary: Row, previous: Row) -> StateSummary:
-    """Say whether the service is healthy by its SLOs, and where its time goes."""
+    """Return whether the service meets its SLOs, and where its time goes."""
     reason = _reason(summary, previous)
     firing = [row for row in slos if row["state"] == "firing"]
     if firing:
@@ -93,7 +93,7 @@ def _reason(summary: Row, previous: Row) -> str:
 
 
 def _growth(summary: Row, previous: Row) -> str:
-    """Name the phase that made first tokens later than in the range before, if one did."""
+    """Return the phase that delayed first tokens compared with the previous range, if any."""
     phases = {"queue": "queue_mean_s", "prefill": "prefill_mean_s"}
     if any(previous[column] is None for column in phases.values()):
         return ""
@@ -106,6 +106,6 @@ def _growth(summary: Row, previous: Row) -> str:
     if cause_s < _MAIN_CAUSE_SHARE * total_s:
         return ""
     return (
-        f"It was {wording.seconds(before_s)} in the range before: "
+        f"It was {wording.seconds(before_s)} in the previous range: "
         f"{cause} grew by {wording.seconds(cause_s)}."
     )

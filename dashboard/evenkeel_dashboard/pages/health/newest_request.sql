@@ -1,2 +1,2 @@
--- When the newest request of the store arrived; NULL in an empty store.
+-- Arrival of the newest request in the store; NULL if the store is empty.
 SELECT toUnixTimestamp64Milli(maxOrNull(time)) AS newest_ms FROM evenkeel.requests

@@ -61,7 +61,7 @@ STACKS = {"all": "whole request", "first": "to first token"}
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """What is read for the tables below the charts; `slowest` may be of the last hour alone."""
+    """Data of the tables below the charts; `slowest` may cover only the last hour."""
 
     changes: reading.Rows
     actions: reading.Rows
@@ -104,8 +104,8 @@ def _body(selection: Selection) -> None:
 
 
 def _begin_below(selection: Selection, window: Window) -> Below:
-    """Begin to read what stands below the charts."""
-    # To the minute, so that a live page asks once a minute.
+    """Start reading the data of the tables below the charts."""
+    # To the minute, so that a live page queries once per minute.
     to_ms = window.to_ms // 60_000 * 60_000 + 60_000
     ranked = window.newest(num_requests(selection, window))
     parameters = {

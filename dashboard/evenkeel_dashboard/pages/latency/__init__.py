@@ -1,1 +1,1 @@
-"""How long do requests take, for whom, and which are the slow ones?"""
+"""How long do requests take, for whom, and which ones are slow?"""

@@ -1,4 +1,4 @@
-"""Reads what the latency page shows of one window."""
+"""Reads the data of the latency page for one window."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from evenkeel_dashboard.frame.reading import Parameters
 
 _HERE = Path(__file__).parent
-# Requests that a view reads one by one; of more it reads one in n.
+# Requests that a view reads individually; above that it reads one in n.
 MAX_READ = 500_000
-# Definitions are compared over the same requests: so many say how they differ.
+# Definitions are compared over the same requests; this many are enough.
 MAX_COMPARED = 50_000
 MAX_BEHIND = 20
-# The heatmap has steps of about twice the width of the lines: cells are to be hit with a mouse.
+# Heatmap steps are about twice as wide as those of the lines, so that cells are easy to click.
 _HEAT_STEPS = 2
 COLUMNS = ("p50_s", "p95_s", "p99_s")
-# The rollups' column of each measure; its other measures are not read.
+# The rollup column of each measure.
 _COLUMN_OF = {
     "ttft": "ttft_s",
     "tpot": "tpot_s",
@@ -48,7 +48,7 @@ _ONLY_RAW = ("finish_reason",)
 
 @dataclass(frozen=True, slots=True)
 class LatencyView:
-    """What to look at: a measure, under whose definition, by which dimension."""
+    """What to show: a measure, the tool that defines it, and the dimension to split by."""
 
     measure: str
     definition: str
@@ -60,13 +60,13 @@ class LatencyData:
     """One measure over a window.
 
     Attributes:
-        cohorts: One row a cohort, the largest first; "" is all requests.
-        series: By cohort: one row a step, gaps included.
-        heat: Rows of bucket, bin and number.
-        one_in: Which share of the requests was read: one in n. Of the rollup it is all.
+        cohorts: One row per cohort, largest first; "" is all requests.
+        series: By cohort, one row per step, including empty steps.
+        heat: Rows of bucket, bin and count.
+        one_in: Sampling of the requests, one in n; always 1 for the rollup.
         is_rollup: Whether everything comes from the minute rollup.
         heat_step_s: Width of a step of the heatmap.
-        window: As it was read: its steps are longer where the rollup was.
+        window: The window as read; steps are longer if the rollup was used.
     """
 
     cohorts: list[dict[str, Any]]
@@ -82,7 +82,7 @@ def read_latency(selection: Selection, window: Window, view: LatencyView) -> Lat
     """Read one window.
 
     Raises:
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is unreachable or refuses a query.
     """
     stored = num_requests(selection, window)
     window, share = window.sized(stored), one_in(stored, MAX_READ)
@@ -100,7 +100,7 @@ def read_latency(selection: Selection, window: Window, view: LatencyView) -> Lat
         return reading.frame_later(_HERE / f"latency_series{suffix}.sql", {**parameters, **wanted})
 
     cohorts = reading.rows_later(_HERE / f"latency_cohorts{suffix}.sql", parameters)
-    # Which cohorts are drawn is known before they are counted only where there is one.
+    # With only one cohort, it is known before counting which ones are drawn.
     of_all = None if view.dimension else series_later([""])
     heat = reading.rows_later(
         _HERE / f"latency_heatmap{suffix}.sql", {**parameters, "step_s": heat_step_s}
@@ -121,7 +121,7 @@ def read_latency(selection: Selection, window: Window, view: LatencyView) -> Lat
 def definitions_later(
     selection: Selection, window: Window, view: LatencyView
 ) -> Callable[[], dict[str, dict[str, Any]]]:
-    """Begin to read percentiles under each definition that differs from ours, and under ours."""
+    """Start reading percentiles under our definition and under each one that differs from it."""
     read_some = slices(num_requests(selection, window), window, MAX_COMPARED)
     parameters = {**range_of(window), **selection.filters(), **read_some}
     begun = {
@@ -136,7 +136,7 @@ def definitions_later(
 
 
 def read_behind(selection: Selection, view: LatencyView, picked: Picked) -> list[dict[str, Any]]:
-    """Return the requests behind a point or bin, the nearest to its value first."""
+    """Return the requests behind a point or bin, nearest to its value first."""
     window = Window(picked.from_ms, picked.to_ms, 1)
     return reading.rows(
         _HERE / "latency_behind.sql",

@@ -1,4 +1,4 @@
-"""The latency page's charts: percentiles or cohorts over time, and the heatmap."""
+"""Draws the latency page's charts: percentiles or cohorts over time, and the heatmap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CELL = 0.94
 def percentile_lines(
     frame: pd.DataFrame, measure: str, window: Window, colours: Palette
 ) -> tuple[Chart, Scale]:
-    """Return p50, p95 and p99 of all requests over time, and the scale of the axis."""
+    """Return a chart of p50, p95 and p99 of all requests over time, and the scale of its axis."""
     series = [
         Line(f"{p}_s", p, colour, width)
         for p, colour, width in zip(
@@ -39,7 +39,7 @@ def percentile_lines(
 def cohort_lines(
     frame: pd.DataFrame, names: list[str], window: Window, colours: Palette
 ) -> tuple[Chart, Scale]:
-    """Return one line a cohort; the frame has one column of that name each."""
+    """Return a chart with one line per cohort; the frame has one column named after each."""
     series = [
         Line(name, name, colours.categories[i % len(colours.categories)])
         for i, name in enumerate(names)
@@ -49,10 +49,10 @@ def cohort_lines(
 
 
 def heatmap(grid: Heat, step_s: int, window: Window, colours: Palette) -> Chart:
-    """Return how many requests had which latency when, darker (or lighter, at night) for more.
+    """Return the heatmap of latency over time; more requests are darker, or lighter in dark mode.
 
-    The shades are those of the square root of the number: one request must be seen beside a
-    thousand. The y axis is the decimal logarithm of seconds.
+    Shades follow the square root of the count, so that one request is visible beside a thousand.
+    The y axis is the decimal logarithm of seconds.
     """
     first = grid.steps[0] if grid.steps else None
     begin_ms = window.from_ms if first is None else time_ms(first)
@@ -83,7 +83,7 @@ def heatmap(grid: Heat, step_s: int, window: Window, colours: Palette) -> Chart:
 
 
 def _shade(part: float, colours: Palette) -> str:
-    """Return a colour between the palette's from few to many."""
+    """Return a colour interpolated on the palette's heat scale."""
     low, middle, high = colours.heat
     if part <= 0.5:
         return f"color-mix(in srgb, {middle} {part * 2:.0%}, {low})"

@@ -1,4 +1,4 @@
--- The requests behind a point or a bin: those of a stretch of time and of values, nearest to a value.
+-- The requests behind a point or bin: within a range of times and values, nearest to a value first.
 SELECT
     toUnixTimestamp64Milli(m.time) AS time_ms, request_id, trace_id, model, tenant, slo_class,
     prompt_name, prompt_version, status, finish_reason, error_type, input_tokens, cached_tokens,

@@ -1,5 +1,5 @@
--- One latency measure by cohort over a long range, from the minute rollup; ends are whole minutes.
--- The rollup's quantiles of each measure are kept apart: `column` says which is read.
+-- One latency measure by cohort over a long range of whole minutes, from the minute rollup.
+-- The rollup stores each measure's quantiles in its own column; `column` selects one.
 SELECT
     multiIf(
         {dimension:String} = 'model', toString(model),

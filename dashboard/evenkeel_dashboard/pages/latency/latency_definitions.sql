@@ -1,5 +1,5 @@
--- One latency measure over a range under one tool's definition. Of many requests a slice of each of
--- some stretches of the range is read, the same under every definition.
+-- One latency measure over a range under one tool's definition. For many requests, only a slice of
+-- each period is read, the same slices for every definition.
 SELECT
     sum(weight) AS num_requests,
     quantilesExactInclusiveArray(0.5, 0.95, 0.99)(values) AS found,

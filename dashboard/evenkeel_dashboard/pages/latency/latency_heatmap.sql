@@ -1,4 +1,4 @@
--- How many requests had which latency when: by step, and by bins of which ten make a factor of 10.
+-- Requests by step and latency bin; ten bins cover a factor of 10.
 SELECT
     toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
     toInt32(floor(log10(greatest(value, 1e-6)) * 10)) AS bin,

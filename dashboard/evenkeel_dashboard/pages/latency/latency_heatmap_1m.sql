@@ -1,7 +1,7 @@
--- The heatmap of a long range, from the minute rollup: the digests of each step say which value each
--- percent of its requests reached, the highest percent in two halves. Ends are whole minutes.
--- A digest holds the whole distribution; the levels in its type only say what is read from it, and
--- other levels are read by way of its bytes.
+-- The heatmap of a long range of whole minutes, from the minute rollup: each step's digest gives the
+-- value in the middle of every percent of its requests, the last percent in two halves.
+-- A digest holds the whole distribution; the levels in its type only select what is returned, so other
+-- levels are read by casting its bytes.
 SELECT
     bucket,
     toInt32(floor(log10(greatest(value, 1e-6)) * 10)) AS bin,

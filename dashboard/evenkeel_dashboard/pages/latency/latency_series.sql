@@ -1,4 +1,4 @@
--- One latency measure by step and cohort; cohorts that are not wanted are left out.
+-- One latency measure by step and cohort, only for the requested cohorts.
 SELECT
     toStartOfInterval(time, toIntervalSecond({step_s:UInt32}), 'UTC') AS bucket,
     cohort,

@@ -1,4 +1,4 @@
-"""What the latency page says: measures, their definitions, cohorts, bins, what was clicked."""
+"""The latency page's measures, definitions, cohorts, bins and clicked point."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MEANINGS = {
     ("itl", "vllm_api"): "every gap between two emissions, of all requests together",
     ("itl", "mlperf"): "knows none: its TPOT",
     ("itl", "otel"): "knows none: its time per output token, failed requests left out",
-    ("itl", "guidellm"): "(last − first token) / (output tokens − 1), one value a request",
+    ("itl", "guidellm"): "(last − first token) / (output tokens − 1), one value per request",
     ("tpot", "ours"): "(last − first token) / (output tokens − 1)",
     ("tpot", "vllm"): f"{_DECODE}; 0 for answers of one token",
     ("tpot", "vllm_api"): _DECODE,
@@ -50,7 +50,7 @@ _MEANINGS = {
 }
 _OURS = {
     "ttft": _ARRIVAL,
-    "itl": "each request's own p99 gap a token; tokens that came together are gaps of 0",
+    "itl": "each request's own p99 gap per token; tokens that arrive together have gaps of 0",
     "stall": "longest gap between two emissions of a request",
     "queue": "arrival → first scheduled",
     "e2e": "arrival → end",
@@ -59,13 +59,13 @@ _OURS = {
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """A point or bin of a chart that was clicked: which requests are behind it.
+    """The clicked point or bin of a chart, which selects the requests behind it.
 
     Attributes:
-        from_ms: Begin of its step, Unix milliseconds; `to_ms` its end.
-        low_s: Least value, inclusive; `high_s` the greatest, exclusive.
-        near_s: The value to which the nearest requests come first.
-        cohort: Of this cohort alone; "" for all.
+        from_ms: Start of its step, Unix milliseconds; `to_ms` is the end.
+        low_s: Lower bound, inclusive; `high_s` is the upper bound, exclusive.
+        near_s: Requests nearest to this value come first.
+        cohort: Only this cohort; "" for all.
     """
 
     from_ms: int
@@ -76,13 +76,13 @@ class Picked:
     cohort: str = ""
 
     def to_param(self) -> str:
-        """Return it as one parameter of the URL."""
+        """Return it as a URL parameter."""
         numbers = f"{self.low_s:.6g}~{self.high_s:.6g}~{self.near_s:.6g}"
         return f"{self.from_ms}~{self.to_ms}~{numbers}~{self.cohort}"
 
     @classmethod
     def from_param(cls, text: str) -> Picked | None:
-        """Read what `to_param` wrote; None for what makes no sense."""
+        """Parse a value written by `to_param`; None if it is invalid."""
         parts = text.split("~", 5)
         if len(parts) != 6:
             return None
@@ -97,7 +97,7 @@ class Picked:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Requests by step and bin: `counts[i][j]` of bin i and step j; None where there are none."""
+    """Requests by step and bin: `counts[i][j]` for bin i and step j; None if there are none."""
 
     steps: Sequence[datetime]
     bins: Sequence[int]
@@ -105,33 +105,33 @@ class Heat:
 
 
 NOTHING_ABOVE_S = 1e9
-"""A bound that no latency reaches."""
+"""An upper bound above any latency."""
 
 
 def meaning(measure: str, definition: str) -> str:
-    """Return what a definition takes a measure to be, in words."""
+    """Return a definition of a measure in words."""
     return _MEANINGS.get((measure, definition), _OURS.get(measure, ""))
 
 
 def differs(measure: str, definition: str) -> bool:
-    """Return whether a tool means something else by a measure than we do."""
+    """Return whether a tool defines a measure differently than we do."""
     return definition != "ours" and (
         (measure, definition) in _MEANINGS or (definition == "otel" and measure in _OURS)
     )
 
 
 def one_in(num_requests: float, limit: int) -> int:
-    """Return which share of so many requests to read to read at most about `limit`: one in n."""
+    """Return n such that reading one in n requests reads about `limit` at most."""
     return max(1, math.ceil(num_requests / limit))
 
 
 def bin_edges(number: int) -> tuple[float, float]:
-    """Return the least value of a bin and of the next, in seconds."""
+    """Return the lower bounds of a bin and of the next one, in seconds."""
     return 10 ** (number / BINS_A_DECADE), 10 ** ((number + 1) / BINS_A_DECADE)
 
 
 def bin_of(value_s: float) -> int:
-    """Return the bin that holds a value, which is more than 0 seconds."""
+    """Return the bin that holds a value above 0 seconds."""
     return math.floor(math.log10(value_s) * BINS_A_DECADE)
 
 
@@ -141,7 +141,7 @@ def bin_middle(number: int) -> float:
 
 
 def heat(rows: Sequence[Row]) -> Heat:
-    """Return rows of bucket, bin and number as a grid without empty bins at its edges."""
+    """Return rows of bucket, bin and count as a grid, without empty bins at the edges."""
     steps = sorted({row["bucket"] for row in rows})
     if not steps:
         return Heat([], [], [])
@@ -152,7 +152,7 @@ def heat(rows: Sequence[Row]) -> Heat:
 
 
 def axis_ticks_s(bins: Sequence[int]) -> list[float]:
-    """Return round values for an axis over some bins: powers of ten, or more if those are few."""
+    """Return round axis values over some bins: powers of ten, or finer if there are few."""
     if not bins:
         return []
     low, high = bins[0] // BINS_A_DECADE, -(-(bins[-1] + 1) // BINS_A_DECADE)
@@ -163,5 +163,5 @@ def axis_ticks_s(bins: Sequence[int]) -> list[float]:
 
 
 def cohort_names(rows: Sequence[Row]) -> list[str]:
-    """Return the cohorts to draw, the largest first; the rest stays in the table."""
+    """Return the cohorts to draw, largest first; the rest appear only in the table."""
     return [row["cohort"] for row in rows[:MAX_LINES]]

@@ -1,4 +1,4 @@
-"""How long do requests take, for whom, by whose definition, and which requests are those?"""
+"""How long do requests take, for whom, by whose definition, and which ones are slow?"""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _body(selection: Selection, view: LatencyView, percentile: str) -> None:
     if not data.cohorts:
         st.html(
             markup.hint(
-                "No requests in this range has such a value",
+                "No request in this range has this value",
                 f"{MEASURES[view.measure]}, {meaning(view.measure, view.definition)}. "
                 "Choose a longer range, or set the filters to all.",
             )
@@ -174,7 +174,7 @@ def _show_picked(selection: Selection, view: LatencyView) -> None:
             cells = request_cells(rows, selection.to_params(), colours())
             st.html(markup.table(REQUEST_HEADERS, cells, "Requests at this point"))
         else:
-            st.caption("None are stored any more, or the filters exclude them.")
+            st.caption("They are past the store's retention, or the filters exclude them.")
 
 
 def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) -> None:

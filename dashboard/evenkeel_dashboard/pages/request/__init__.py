@@ -1,1 +1,1 @@
-"""Where did one request's time go, and who was in its way?"""
+"""Where did one request's time go, and what delayed it?"""

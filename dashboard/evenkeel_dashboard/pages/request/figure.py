@@ -29,13 +29,13 @@ _NUM_TICKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One of the charts that stand below each other.
+    """One of the stacked charts.
 
     Attributes:
-        name: By which the page tells it from the others.
-        title: What it shows, above it.
-        alt: The same in words, for who does not see it.
-        chart: It.
+        name: Identifies the chart on the page.
+        title: Shown above the chart.
+        alt: Description for screen readers.
+        chart: The chart itself.
     """
 
     name: str
@@ -54,7 +54,7 @@ def timelines(
 ) -> list[Timeline]:
     """Return the waterfall of a request, its token timeline and its neighbours' lanes.
 
-    `part` is the stretch to show, in seconds since arrival; None shows all of the request.
+    `part` is the period to show, in seconds since arrival; None shows the whole request.
     """
     found = phases(row)
     end_s = row["e2e_s"] or (series[-1].time_s if series else 1.0)
@@ -80,7 +80,7 @@ def timelines(
     _share_axis([each.chart for each in drawn], shown_s)
     if row["ttft_s"] is not None:
         for each in drawn:
-            # It is named where there is a key.
+            # Named only if there is a legend.
             name = f"TTFT {wording.seconds(row['ttft_s'])}" if each.chart.has_key else ""
             _mark_first_token(each.chart, row["ttft_s"], name, colours)
     return drawn
@@ -138,7 +138,7 @@ def _lane(
 
 
 def _share_axis(charts: Sequence[Chart], part: Part) -> None:
-    """Give charts one time axis in seconds since arrival, its words under the last of them."""
+    """Return the charts on one time axis in seconds since arrival, labelled under the last one."""
     for chart in charts:
         chart.x_is, chart.left, chart.right = "since", *part
     words_ch = max(chart.label_ch() for chart in charts)

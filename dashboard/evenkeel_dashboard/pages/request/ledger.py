@@ -1,4 +1,4 @@
-"""A request's ledger made ready to show: what its time went to, and what it would be without."""
+"""Prepares a request's ledger for display: its causes, and the time without each of them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _WOULD_HAVE = {
     "ttft": "the first token would have come after",
     "decode": "decoding would have taken",
 }
-# What a request must spend in any case; the rest somebody or something else made it spend.
+# Time that a request spends in any case; other causes come from outside.
 _OWN = ("host.input", "prefill.own", "decode.own", "host.output")
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """Seconds of one phase that went to one cause.
+    """Seconds of one phase charged to one cause.
 
     Attributes:
         phase: "ttft" or "decode".
-        cause: Its name in the ledger.
-        seconds: How long.
-        without_s: How long the phase would have been without it.
-        is_own: Whether the request had to spend it in any case.
+        cause: Name of the cause in the ledger.
+        seconds: Time charged.
+        without_s: Length of the phase without this cause.
+        is_own: Whether the request would have spent it in any case.
     """
 
     phase: str
@@ -42,7 +42,7 @@ class LedgerEntry:
 
 
 def entries(row: Row) -> list[LedgerEntry]:
-    """Return the ledger by phase, the largest cause first; [] for a request that has none."""
+    """Return the ledger by phase, largest cause first; [] for a request without one."""
     found: dict[str, dict[str, float]] = {}
     for key, seconds in (row.get("ledger") or {}).items():
         phase, _, cause = key.partition(".")
@@ -58,7 +58,7 @@ def entries(row: Row) -> list[LedgerEntry]:
 
 
 def counterfactual(listed: Sequence[LedgerEntry]) -> list[str]:
-    """Return, for each phase, what its largest cause from outside cost, in a sentence."""
+    """Return one sentence per phase on the cost of its largest outside cause."""
     sentences = []
     for phase in PHASES:
         outside = [e for e in listed if e.phase == phase and not e.is_own]
@@ -76,10 +76,10 @@ def counterfactual(listed: Sequence[LedgerEntry]) -> list[str]:
 
 
 def sharing(attributes: Attributes) -> str | None:
-    """Return how far the causes that are shared with others can be relied on, in a sentence.
+    """Return a sentence on the accuracy of the causes shared with other requests.
 
     Args:
-        attributes: Of the request's own span.
+        attributes: Attributes of the request's own span.
     """
     shared_by = attributes.get(LEDGER_SHARED_BY)
     if shared_by == "tokens":

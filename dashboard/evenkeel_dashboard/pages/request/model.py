@@ -1,4 +1,4 @@
-"""One request explained from its row and its neighbours': its phases, and who prefilled when."""
+"""Explains one request from its row and its neighbours': phases, and concurrent prefills."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RequestPhase:
-    """A stretch of a request's life, in seconds since the arrival of the request looked at."""
+    """A phase of a request, in seconds since the arrival of the request shown on the page."""
 
     name: str
     start_s: float
@@ -27,7 +27,7 @@ class RequestPhase:
 
 
 def phases(row: Row, offset_s: float = 0.0) -> list[RequestPhase]:
-    """Return the phases the request reached, one after the other from its arrival."""
+    """Return the phases that the request reached, in order from its arrival."""
     found, start_s = [], offset_s
     for name in ("queue", "prefill", "decode"):
         duration_s = row[f"{name}_s"]
@@ -39,7 +39,7 @@ def phases(row: Row, offset_s: float = 0.0) -> list[RequestPhase]:
 
 
 def explanation(row: Row, series: Sequence[Emission], neighbours: Sequence[Row]) -> list[str]:
-    """Return why the request took as long as it did, in sentences, the weightiest first."""
+    """Return sentences on why the request took as long as it did, most important first."""
     sentences = []
     if row["ttft_s"] is not None:
         sentences.append(_first_token_words(row))
@@ -81,17 +81,17 @@ def _longest_phase(row: Row, total_s: float | None) -> str:
 
 
 def _crowd_words(row: Row, neighbours: Sequence[Row]) -> list[str]:
-    """Say how much others prefilled before this request's first token, or its end."""
+    """Return a sentence on the concurrent prefill before this request's first token, or its end."""
     until_s = row["ttft_s"] if row["ttft_s"] is not None else row["e2e_s"] or 0.0
     crowd = prefilling(neighbours, 0.0, until_s)
     if not crowd:
         return []
     total = sum(neighbour["prefilled_tokens"] or 0 for neighbour in crowd)
     largest = max(neighbour["prefilled_tokens"] or 0 for neighbour in crowd)
-    verb = "request was" if len(crowd) == 1 else "requests were"
+    verb = "prompt was" if len(crowd) == 1 else "prompts were"
     return [
-        f"Before that, {len(crowd)} other {verb} in prefill at the same time, with "
-        f"{wording.count(total)} tokens in all; the largest had {wording.count(largest)}."
+        f"Meanwhile {len(crowd)} other {verb} being processed "
+        f"({wording.count(total)} tokens); the largest had {wording.count(largest)}."
     ]
 
 
@@ -112,7 +112,7 @@ def _stall_words(stalls: Sequence[Emission], neighbours: Sequence[Row]) -> str:
 
 
 def prefilling(neighbours: Sequence[Row], start_s: float, end_s: float) -> list[Row]:
-    """Return the neighbours in prefill at any moment of a stretch, seconds since our arrival."""
+    """Return the neighbours in prefill at any time in a period, in seconds since our arrival."""
     found = []
     for neighbour in neighbours:
         for phase in phases(neighbour, neighbour["offset_s"]):

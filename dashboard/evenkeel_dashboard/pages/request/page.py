@@ -1,4 +1,4 @@
-"""Where did one request's time go, and who was in its way?"""
+"""Where did one request's time go, and what delayed it?"""
 
 from __future__ import annotations
 
@@ -84,9 +84,8 @@ def _say_unknown(wanted: str) -> None:
     st.html(
         markup.hint(
             "No such request",
-            f"Neither a request nor a trace {wanted!r} is stored. It may still be on its way "
-            "(requests arrive when they end): this page looks again by itself. Or it is older "
-            "than the store keeps.",
+            f"Neither a request nor a trace {wanted!r} is stored. Requests are stored when they "
+            "end: this page retries by itself. Or it is past the store's retention.",
         )
     )
 
@@ -221,7 +220,7 @@ def _show_part(from_ms: int, to_ms: int) -> None:
 
 
 def _part() -> tuple[float, float] | None:
-    """Return the stretch of the timeline that the URL asks for, in seconds since arrival."""
+    """Return the part of the timeline in the URL, in seconds since arrival."""
     ends = st.query_params.get("part", "").split("~")
     try:
         begin_ms, end_ms = (int(end) for end in ends)
@@ -286,8 +285,8 @@ def _show_neighbours(neighbours: list[Row]) -> None:
     with st.container(border=True, key="card-neighbours"):
         total = neighbours[0]["num_neighbours"] if neighbours else 0
         st.html(
-            '<div class="ek-title">Others in flight at the same time'
-            f"<small>{wording.count(total)} of the same model, those in prefill meanwhile first; "
+            '<div class="ek-title">Other requests in flight'
+            f"<small>{wording.count(total)} of the same model, those in prefill first; "
             "long prompts crowd the batch</small></div>"
         )
         if not neighbours:

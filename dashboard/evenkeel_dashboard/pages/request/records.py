@@ -1,4 +1,4 @@
-"""The request page's records: its ledger, and what evaluations and people said of it."""
+"""The request page's ledger, evaluations and feedback."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DAY_MS = 86_400_000
 
 
 def show_ledger(row: Row, attributes: Attributes) -> None:
-    """Draw where each moment of the request went, cause by cause; attributes: its span's."""
+    """Draw the request's ledger, cause by cause; `attributes` are those of its span."""
     listed = entries(row)
     with st.container(border=True, key="card-ledger"):
         st.html(
@@ -78,7 +78,7 @@ def show_ledger(row: Row, attributes: Attributes) -> None:
 
 
 def show_judgements(row: Row) -> None:
-    """Draw what evaluations and people said of the request."""
+    """Draw the request's evaluations and feedback."""
     at_ms = row["time_ns"] // 1_000_000
     found = reading.rows(
         _HERE / "request_evaluations.sql",
@@ -91,7 +91,7 @@ def show_judgements(row: Row) -> None:
     )
     with st.container(border=True, key="card-judgements"):
         st.html(
-            '<div class="ek-title">Evaluation and feedback<small>what scorers and people say about '
+            '<div class="ek-title">Evaluation and feedback<small>scores and ratings of '
             "its answer</small></div>"
         )
         if not found:

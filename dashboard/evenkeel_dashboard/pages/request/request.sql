@@ -1,5 +1,5 @@
--- One request, by its id or its trace's; the newest when a caller reused an id.
--- near_ms is its arrival, when the link knows it, so that one hour is read and not all time.
+-- One request, by its id or its trace id; the newest if a caller reused an id.
+-- near_ms is its arrival if the link has it, so that the query reads one hour instead of all time.
 SELECT *, toUnixTimestamp64Nano(time) AS time_ns
 FROM evenkeel.requests
 WHERE (request_id = {id:String} OR trace_id = {id:String})

@@ -1,4 +1,4 @@
--- What evaluations and people said of one request: by its trace, or by its id.
+-- Evaluations and feedback of one request, by trace id or request id.
 SELECT
     toUnixTimestamp64Milli(Timestamp) AS time_ms,
     SpanName AS name,

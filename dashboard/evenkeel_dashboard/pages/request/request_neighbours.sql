@@ -1,5 +1,5 @@
--- Requests of the same model that were in flight at the same time: first those that were in
--- prefill meanwhile, which is what crowds a batch, and of these the largest prompts.
+-- Requests of the same model in flight at the same time: first those in prefill, which crowd a
+-- batch, and of these the largest prompts.
 SELECT
     toUnixTimestamp64Milli(time) AS time_ms, request_id, tenant, prompt_name, prompt_version,
     status, input_tokens, cached_tokens, output_tokens, queue_s, prefill_s, decode_s, ttft_s, e2e_s,

@@ -1,4 +1,4 @@
--- The spans of one trace, as received, in order of start.
+-- The spans of one trace, as received, ordered by start.
 SELECT
     toUnixTimestamp64Nano(Timestamp) AS time_ns, SpanId AS span_id, ParentSpanId AS parent_span_id, SpanName AS name,
     SpanKind AS kind, ServiceName AS service, Duration AS duration_ns, StatusCode AS status_code,

@@ -1,4 +1,4 @@
-"""The chart of one request's tokens: emissions, drafts, stalls and caches over one time axis."""
+"""Charts one request's tokens: emissions, drafts, stalls and caches on one time axis."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def token_chart(
     lasts_s: float,
     colours: Palette,
 ) -> Chart:
-    """Return the emissions that are shown, upwards by who made the tokens, rejected drafts below.
+    """Return a chart of the shown emissions: tokens upwards by origin, rejected drafts downwards.
 
-    Above them stand lanes: what each cache gave, and the stalls of the whole series, which shade
-    the plot, too. `lasts_s` is how much time the axis shows.
+    Lanes above them show what each cache provided, and the stalls of the whole series, which also
+    shade the plot. `lasts_s` is the time span of the axis.
     """
     knows = knows_drafts(series)
     most = max((token.num_tokens for token in shown), default=1) or 1
@@ -61,7 +61,7 @@ def token_chart(
 
 
 def gap_chart(shown: Sequence[Emission], lasts_s: float, colours: Palette) -> Chart:
-    """Return the pause before each chunk, stalls in a colour of their own."""
+    """Return a chart of the pause before each chunk, with stalls in their own colour."""
     gaps = [(t.is_stall, (t.time_s, t.gap_s * 1e3)) for t in shown if t.gap_s is not None]
     width = stem_px(shown, lasts_s)
     chart = Chart(0.0, 1.0, [], unit="ms", top=1.1 * max((y for _, (_, y) in gaps), default=0.0))
@@ -74,7 +74,7 @@ def gap_chart(shown: Sequence[Emission], lasts_s: float, colours: Palette) -> Ch
 
 
 def stem_px(shown: Sequence[Emission], lasts_s: float) -> float:
-    """Return how wide an emission is drawn: as many pixels as its neighbours usually leave it."""
+    """Return the width of an emission in pixels, from the usual distance to its neighbours."""
     steps_s = [later.time_s - earlier.time_s for earlier, later in pairwise(shown)]
     if not steps_s or lasts_s <= 0:
         return _MOST_STEM_PX
@@ -85,7 +85,7 @@ def stem_px(shown: Sequence[Emission], lasts_s: float) -> float:
 def _emissions(
     shown: Sequence[Emission], knows: bool, width: float, colours: Palette
 ) -> list[Series]:
-    """The stems of the emissions; where drafts are known, one of 0 for what was none of them."""
+    """Return the stems of the emissions; if drafts are known, 0 for emissions without one."""
     if not knows:
         stems = [(t.time_s, 0.0, float(t.num_tokens)) for t in shown]
         return [_stems("tokens", colours.decode, stems, width)] if stems else []
@@ -106,7 +106,7 @@ def _stems(
 
 
 def _cache_lane(use: CacheUse, place: float, width: float, colours: Palette) -> list[Series]:
-    """A lane as long as the cache had to do with the request, full as far as the cache gave."""
+    """Return a lane that spans the cache's part in the request, filled to the share it provided."""
 
     def part(begin: Point, end: Point, opacity: float, name: str) -> Series:
         path = f"M{begin[0]:.6g} {begin[1]:.5g}H{end[0]:.6g}"

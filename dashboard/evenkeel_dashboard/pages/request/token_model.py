@@ -1,4 +1,4 @@
-"""One request's tokens over time: emissions, their drafts, stalls, and what caches gave it."""
+"""Reads one request's token timeline: emissions, drafts, stalls, and cache use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 Attributes = Mapping[str, str]
 
 STALL_FACTOR = 4.0
-"""A gap is a stall when it is this many times the request's median gap."""
+"""A gap is a stall if it is this many times the request's median gap."""
 
 MAX_POINTS = 2_000
 
@@ -31,12 +31,12 @@ class Emission:
     """One emission of the request.
 
     Attributes:
-        time_s: When, in seconds since arrival.
-        num_tokens: How many tokens came at once.
-        gap_s: Seconds since the emission before; None for the first.
+        time_s: Seconds since arrival.
+        num_tokens: Tokens that arrived together.
+        gap_s: Seconds since the previous emission; None for the first.
         is_stall: Whether that gap is far above the request's own median.
-        drafted: Draft tokens tried in the steps behind it; None where that is not known.
-        accepted: Of those, the ones that the model agreed with; None likewise.
+        drafted: Draft tokens tried in the steps behind it; None if unknown.
+        accepted: Those that the model accepted; None likewise.
     """
 
     time_s: float
@@ -48,24 +48,24 @@ class Emission:
 
     @property
     def from_drafts(self) -> int:
-        """Tokens of it that were drafted; a stop may have cut some that the model agreed with."""
+        """Drafted tokens in this emission; a stop may have cut some accepted ones."""
         return min(max(0, self.accepted or 0), self.num_tokens)
 
     @property
     def rejected(self) -> int:
-        """Draft tokens that the model did not agree with."""
+        """Draft tokens that the model rejected."""
         return max(0, (self.drafted or 0) - (self.accepted or 0))
 
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """What one cache did for the request, and when on its time axis.
+    """What one cache did for the request, and when.
 
     Attributes:
         name: "prefix cache" or "response cache".
-        words: What it did, with units.
-        start_s: Begin in seconds since arrival; `end_s` its end.
-        share: How much of what it could have given it gave, 0-1.
+        words: What it did in words, with units.
+        start_s: Start in seconds since arrival; `end_s` is the end.
+        share: Share of the possible benefit that it provided, 0-1.
     """
 
     name: str
@@ -76,15 +76,15 @@ class CacheUse:
 
 
 def own_attributes(row: Row, found: Sequence[Row]) -> Attributes:
-    """Return the attributes of the request's own span among those of its trace; {} without it."""
+    """Return the attributes of the request's own span in its trace; {} if the span is missing."""
     own = (span["attributes"] for span in found if span["span_id"] == row["span_id"])
     return next(own, {})
 
 
 def tokens(row: Row, attributes: Attributes | None = None) -> list[Emission]:
-    """Return the emissions with the gap before each; [] when nothing was emitted.
+    """Return the emissions with the gap before each; [] if nothing was emitted.
 
-    `attributes` are those of its span: they say which emission held drafts.
+    `attributes` are those of the request's span, which record the drafts per emission.
     """
     times_s, counts = row["emission_time_s"], row["emission_tokens"]
     if not len(times_s):
@@ -102,12 +102,12 @@ def tokens(row: Row, attributes: Attributes | None = None) -> list[Emission]:
 
 
 def can_stall(num_emissions: int) -> bool:
-    """Whether there are gaps enough for one to stand out."""
+    """Whether there are enough gaps for one to stand out."""
     return num_emissions > _LEAST_GAPS
 
 
 def _numbers(attributes: Attributes | None, name: str, length: int) -> list[int | None]:
-    """The numbers of a list on a span; None each where it has none, or not one an emission."""
+    """Return a span's list of numbers; all None if missing or not one number per emission."""
     try:
         found = json.loads((attributes or {}).get(name) or "[]")
     except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ def _numbers(attributes: Attributes | None, name: str, length: int) -> list[int 
 
 
 def thinned(series: Sequence[Emission], limit: int = MAX_POINTS) -> list[Emission]:
-    """Return at most `limit` emissions: of each run of neighbours the one after the longest gap."""
+    """Return up to `limit` emissions: of each run of neighbours, the one after the longest gap."""
     if len(series) <= limit:
         return list(series)
     size = -(-len(series) // limit)
@@ -127,12 +127,12 @@ def thinned(series: Sequence[Emission], limit: int = MAX_POINTS) -> list[Emissio
 
 
 def knows_drafts(series: Sequence[Emission]) -> bool:
-    """Whether it is known which emissions held drafts."""
+    """Whether the span records which emissions held drafts."""
     return any(token.drafted is not None for token in series)
 
 
 def cache_uses(row: Row, attributes: Attributes) -> list[CacheUse]:
-    """Return what the prefix and the response cache did; none of which nothing is known."""
+    """Return what the prefix and the response cache did, leaving out a cache without data."""
     found = []
     queue_s, prefill_s = row["queue_s"], row["prefill_s"]
     cached, asked = row["cached_tokens"], row["input_tokens"]
@@ -149,7 +149,7 @@ def cache_uses(row: Row, attributes: Attributes) -> list[CacheUse]:
 
 
 def _response_cache(row: Row, attributes: Attributes) -> CacheUse:
-    """What the response cache did; its lookup is drawn from arrival on, before anything else."""
+    """Return what the response cache did; its lookup starts at arrival, before anything else."""
     lookup_s = number(attributes, spans.CACHE_LOOKUP_S)
     saved_tokens = number(attributes, spans.CACHE_SAVED_TOKENS)
     saved_s = number(attributes, spans.CACHE_SAVED_S)
@@ -166,7 +166,7 @@ def _response_cache(row: Row, attributes: Attributes) -> CacheUse:
 
 
 def number(attributes: Attributes, name: str) -> float | None:
-    """Return an attribute that must be a number ≥ 0; None where it is absent or is none."""
+    """Return an attribute as a number; None if it is absent, not a number, or negative."""
     try:
         value = float(attributes[name])
     except (KeyError, ValueError):
@@ -175,9 +175,9 @@ def number(attributes: Attributes, name: str) -> float | None:
 
 
 def summary(row: Row, series: Sequence[Emission]) -> str:
-    """Return the emissions in words: how many, of how many tokens, drafts and stalls."""
+    """Return a summary of the emissions in words: emissions, tokens, drafts and stalls."""
     if not series:
-        return "no emission is recorded: the answer was not streamed, or no token came"
+        return "no emissions recorded: the answer was not streamed, or had no tokens"
     num_tokens = sum(token.num_tokens for token in series)
     parts = [f"{_counted(num_tokens, 'token')} in {_counted(len(series), 'emission')}"]
     drafted, accepted = row["drafted_tokens"], row["accepted_tokens"]
@@ -198,7 +198,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def in_words(row: Row, series: Sequence[Emission], caches: Sequence[CacheUse]) -> str:
-    """Return the whole token timeline in words, for who does not see it."""
+    """Return the token timeline in words, for screen readers."""
     said = [f"Token timeline: {summary(row, series)}"]
     if row["ttft_s"] is not None:
         said.append(f"first token {wording.seconds(row['ttft_s'])} after arrival")

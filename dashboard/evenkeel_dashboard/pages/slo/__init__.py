@@ -1,1 +1,1 @@
-"""Where did an SLO's budget go, who spent it, and what would another objective say?"""
+"""Where did an SLO's budget go, who spent it, and how would another objective have done?"""

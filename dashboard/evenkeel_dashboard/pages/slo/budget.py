@@ -1,4 +1,4 @@
-"""The SLO page's budget: how it was spent over the period, and on which days."""
+"""Draws how an SLO's error budget was spent over the period, and on which days."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def show_budget(slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]) -
     to_ms = window.to_ms
     from_ms = (to_ms - period_ms) // (width_s * 1000) * width_s * 1000
     period = Window(from_ms, to_ms, width_s)
-    # A bucket may be hours wide: of it only the minutes that were corrected do not count.
+    # A bucket may be hours wide; only its corrected minutes are excluded.
     whole, parts = partly_in(whole_minutes(spans_ms, from_ms, to_ms), width_s * 1000)
     found = outside(read_buckets(slo, from_ms, to_ms, width_s * 10**9), whole, width_s * 1000)
     corrected = [b for begin, end in parts for b in read_buckets(slo, begin, end, MINUTE_NS)]
@@ -76,7 +76,7 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
         Line("even", "spent evenly", palette.muted, 1.2),
     ]
     figure = lines(frame, series, Scale("%", 100.0), period)
-    # Far below nothing, when it ran out could not be seen; the words say how far.
+    # Clipped, so that the moment it ran out stays visible; the text states the overspend.
     figure.bottom = max(figure.bottom, _LOWEST)
     words = f"of the last {format_duration(slo.scaled_period_s)}: {_state_words(left)}"
     if found:

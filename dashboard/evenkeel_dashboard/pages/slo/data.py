@@ -1,4 +1,4 @@
-"""Reads what the SLO page shows: an SLO's events by hour, day, minute and cohort."""
+"""Reads the data of the SLO page: an SLO's events by hour, day, minute and cohort."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ Read = Callable[[Path, reading.Parameters], reading.Rows]
 HOUR_NS = 3600 * 10**9
 MINUTE_NS = 60 * 10**9
 LONGEST_DRAFT_MS = 7 * DAY_MS
-# Of more requests, one by one is too slow for a page.
+# Above this, reading requests individually is too slow for a page.
 MAX_JUDGED = 400_000
-# For who burned it they are judged with all that they were.
+# To find who burned the budget, requests are judged with all their attributes.
 MAX_BURNED = 150_000
 
 
 def read_slos() -> list[Slo]:
-    """Return the SLOs of the file given with `--slos`, those of groups among them; [] without one.
+    """Return the SLOs of the `--slos` file, including those of groups; [] without a file.
 
     Raises:
         ConfigurationError: If the file is wrong.
-        StoreError: If an SLO is grouped and the store is gone.
+        StoreError: If an SLO is grouped and the store is unreachable.
     """
     path = settings().slos
     if path is None:
@@ -63,7 +63,7 @@ def read_slos() -> list[Slo]:
 
 
 def _read_file(path: str, stamp: Stamp | None) -> list[Slo]:
-    """Return the SLOs of a file as it is under a stamp."""
+    """Return the SLOs of a file, cached per version stamp of the file."""
     return list(read_slo_file(Path(path)).slos)
 
 
@@ -73,26 +73,25 @@ _kept_slos: Callable[[str, Stamp | None], list[Slo]] = st.cache_data(
 
 
 def is_counted(slo: Slo) -> bool:
-    """Return whether an SLO judges requests, one by one; others have no requests to show."""
+    """Return whether an SLO judges individual requests; others have no requests to show."""
     return slo.slicing is None and all(
         member.indicator.metric is not Metric.EVAL_PASS for member in slo.indicator.parts
     )
 
 
 def read_buckets(slo: Slo, from_ms: int, to_ms: int, width_ns: int) -> list[Bucket]:
-    """Return an SLO's events in buckets: days that are over are read once and kept.
+    """Return an SLO's events in buckets; past days are read once and cached.
 
-    Buckets of hours of very many requests come from the rollup, whose events count by their
-    arrival.
+    For very many requests, hourly buckets come from the rollup, which counts events by arrival.
 
     Raises:
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is unreachable or refuses a query.
     """
     today_ms = min(to_ms, max(from_ms, now_ms() // DAY_MS * DAY_MS))
     is_busy = width_ns >= HOUR_NS and (
         num_requests(Selection(), Window(from_ms, to_ms, 60)) > MAX_JUDGED
     )
-    # Both are asked for before the first is waited for.
+    # Start both queries before waiting for the first.
     begun = [
         _counts_later(slo, Window(begin_ms, end_ms, 60), width_ns, read, is_busy)
         for begin_ms, end_ms, read in (
@@ -119,7 +118,7 @@ def _counts_later(
         **{column: group.values.get(column, "") for column in SELECTOR_COLUMNS},
     }
     counted = read(_HERE / "slo_rollup_counts.sql", {**range_of(window), **rolled})
-    # The rollup knows nothing from before it counted this SLO.
+    # The rollup has no data from before it started to count this SLO.
     return lambda: counted() or read(QUERIES / "slo_counts.sql", parameters)()
 
 
@@ -129,8 +128,8 @@ class Spent:
 
     Attributes:
         cohorts: Valid and bad events by cohort of each dimension.
-        causes: How long bad and good events spent in each phase, and how the bad ones ended.
-        requests: Those that spent it, the worst first.
+        causes: Time of bad and good events by phase, and outcomes of the bad ones.
+        requests: The requests that spent it, worst first.
     """
 
     cohorts: list[dict[str, Any]]
@@ -141,7 +140,7 @@ class Spent:
 def spent_later(
     slo: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]
 ) -> Callable[[], Spent]:
-    """Begin to read who spent an SLO's budget in a `readable` window, corrected spans left out."""
+    """Start reading who spent an SLO's budget in a `readable` window, without corrected spans."""
     span = Span(window.from_ms * 1_000_000, window.to_ms * 1_000_000)
     corrected = whole_minutes(spans_ms, window.from_ms, window.to_ms)
     left_out: reading.Parameters = {
@@ -169,7 +168,7 @@ def spent_later(
 
 
 def readable(window: Window, most: int = MAX_JUDGED) -> Window:
-    """Return the newest part of a window that is not too much to judge request by request."""
+    """Return the newest part of a window that is small enough to judge request by request."""
     stored = num_requests(Selection(), window)
     if stored <= most:
         return window
@@ -178,7 +177,7 @@ def readable(window: Window, most: int = MAX_JUDGED) -> Window:
 
 
 def read_corrections() -> list[dict[str, Any]] | None:
-    """Return the corrections; None where the collector does not answer, or not to us."""
+    """Return the corrections; None if the collector does not answer or refuses."""
     try:
         found = ask_json(settings().collector_url, "corrections", identity().token)
     except CollectorError:
@@ -189,7 +188,7 @@ def read_corrections() -> list[dict[str, Any]] | None:
 def corrected_spans_ms(
     slo: str, corrections: Sequence[dict[str, Any]] | None
 ) -> list[tuple[int, int]]:
-    """Return the spans that do not count for an SLO."""
+    """Return the spans excluded from an SLO by corrections."""
     return [
         (parse_time_ms(c["from"]) or 0, parse_time_ms(c["until"]) or 0)
         for c in corrections or ()
@@ -198,18 +197,18 @@ def corrected_spans_ms(
 
 
 def draft_begin_ms(window: Window) -> int:
-    """Return from when on a draft is replayed at most."""
+    """Return the earliest time from which a draft is replayed."""
     return max(window.from_ms, window.to_ms - LONGEST_DRAFT_MS)
 
 
 def read_draft(
     slo: Slo, tried: Slo, window: Window, spans_ms: Sequence[tuple[int, int]]
 ) -> tuple[BacktestResult, BacktestResult]:
-    """Return what the SLO would have said over the window as it is, and as it is drafted.
+    """Return the replay of the current and of the drafted SLO over the window.
 
     Raises:
         ConfigurationError: If its windows cannot be replayed on minutes.
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is unreachable or refuses a query.
     """
     window = readable(replace(window, from_ms=draft_begin_ms(window)))
     from_ms = window.from_ms // 60_000 * 60_000

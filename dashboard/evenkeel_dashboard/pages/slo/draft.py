@@ -1,4 +1,4 @@
-"""The SLO page's draft: what another limit or target would have said of the same requests."""
+"""Draws the SLO draft: how another limit or target would have judged the same requests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show_draft(selection: Selection, slo: Slo) -> None:
             own = wording.percent(float(slo.target))
             target = targets[slide("draft_target", "target", list(targets), own)]
         tried = draft(slo, threshold_s, target)
-        # The requests are judged once more only for who asks.
+        # The replay judges all requests again, so it runs only on demand.
         if tried == draft(slo, slo.indicator.threshold_s, slo.target):
             st.caption("Move a slider to see how another objective would have done.")
             if not st.button("Replay the current objective"):

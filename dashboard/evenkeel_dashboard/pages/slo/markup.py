@@ -9,12 +9,12 @@ from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.pages.slo.model import Day
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-# A day that spends more than its even share is worth a look, one of a quarter of the budget a talk.
+# A day above its even share is worth a look; a quarter of the budget in one day, a discussion.
 _MUCH_RATIO = 0.25
 
 
 def calendar_grid(days: Sequence[Day]) -> str:
-    """Return the days in weeks, Monday first, each with the share of the budget that it spent."""
+    """Return the days by week, Monday first, each with the share of the budget it spent."""
     if not days:
         return ""
     even = 1 / len(days)

@@ -1,4 +1,4 @@
-"""What the SLO page works out: burn-down, calendar, who burned it, drafts of objectives."""
+"""Computes the SLO page: burn-down, calendar, cohorts that burned the budget, and drafts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DRAFT_TARGETS = ("0.5", "0.8", "0.9", "0.95", "0.97", "0.98", "0.99", "0.995", 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Valid and bad events from `start_ms` on, up to the next bucket."""
+    """Valid and bad events from `start_ms` to the next bucket."""
 
     start_ms: int
     total: float
@@ -34,10 +34,10 @@ class Day:
     """One day of the budget's calendar.
 
     Attributes:
-        day: In UTC.
+        day: The date in UTC.
         total: Valid events; 0 for none.
         bad: Bad events.
-        spent_ratio: Of the period's whole budget, what the day spent; None without events.
+        spent_ratio: Share of the period's budget spent on this day; None without events.
     """
 
     day: date
@@ -48,14 +48,14 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Burner:
-    """A cohort and what it has to do with the budget that is gone.
+    """A cohort and its share of the spent budget.
 
     Attributes:
-        dimension: Such as tenant.
-        cohort: Such as acme.
+        dimension: The dimension, such as tenant.
+        cohort: The value, such as acme.
         total: Its valid events; `bad` its bad ones.
-        bad_share: Its part of all bad events.
-        traffic_share: Its part of all events.
+        bad_share: Its share of all bad events.
+        traffic_share: Its share of all events.
     """
 
     dimension: str
@@ -67,17 +67,17 @@ class Burner:
 
     @property
     def lift(self) -> float:
-        """How much more it burned than its traffic alone would: 1 is its fair share."""
+        """Ratio of its bad share to its traffic share: 1 is its fair share."""
         return self.bad_share / self.traffic_share
 
 
 def buckets(rows: Iterable[Row], weights: Sequence[float], width_ns: int) -> list[Bucket]:
-    """Return rows of (slo, bucket, total_sum, bad_sum) as buckets, members of composites added up.
+    """Return rows of (slo, bucket, total_sum, bad_sum) as buckets, summing members of composites.
 
     Args:
         rows: As `slo_counts` returns them, in any order.
-        weights: What an event of each part counts for.
-        width_ns: Of a bucket.
+        weights: Weight of an event of each part.
+        width_ns: Width of a bucket.
     """
     sums: dict[int, list[float]] = {}
     for row in rows:
@@ -93,8 +93,8 @@ def buckets(rows: Iterable[Row], weights: Sequence[float], width_ns: int) -> lis
 def burn_down(found: Sequence[Bucket], target: Fraction) -> list[float]:
     """Return the budget left after each bucket, as a share of the whole period's budget.
 
-    1 − bad so far / (all events of the period × (1 − target)). The last value is what the SLO has
-    left. [] without events.
+    1 − bad so far / (all events of the period × (1 − target)). The last value is the budget
+    left now. [] without events.
     """
     budget = sum(b.total for b in found) * float(1 - target)
     left, spent = [], 0.0
@@ -106,9 +106,9 @@ def burn_down(found: Sequence[Bucket], target: Fraction) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class BudgetPoint:
-    """A point of the budget's line; `left` is None where no events are, which breaks it.
+    """A point of the budget line; `left` is None without events, which leaves a gap.
 
-    `even` is what would be left if the budget were spent evenly over the period.
+    `even` is the budget that would be left if it were spent evenly over the period.
     """
 
     at_ms: int
@@ -119,14 +119,14 @@ class BudgetPoint:
 def budget_line(
     found: Sequence[Bucket], target: Fraction, width_ms: int, from_ms: int, to_ms: int
 ) -> list[BudgetPoint]:
-    """Return the budget's line over a period: where there are events, and nowhere else.
+    """Return the budget line over a period, with gaps where there are no events.
 
     Args:
-        found: Buckets of `width_ms` that have events, in order.
-        target: The objective.
-        width_ms: Of a bucket.
-        from_ms: Begin of the period.
-        to_ms: Its end.
+        found: Buckets of `width_ms` with events, in order.
+        target: The SLO's target.
+        width_ms: Width of a bucket.
+        from_ms: Start of the period.
+        to_ms: End of the period.
     """
 
     def point(at_ms: int, left: float | None) -> BudgetPoint:
@@ -143,7 +143,7 @@ def budget_line(
 
 
 def calendar(found: Sequence[Bucket], target: Fraction, from_ms: int, to_ms: int) -> list[Day]:
-    """Return every day of a period with what it spent of the period's budget."""
+    """Return every day of a period with the share of the period's budget it spent."""
     budget = sum(b.total for b in found) * float(1 - target)
     days: dict[date, list[float]] = {}
     for bucket in found:
@@ -167,9 +167,9 @@ def _day(unix_ms: int) -> date:
 
 
 def burners(rows: Sequence[Row], limit: int = 12) -> list[Burner]:
-    """Return the cohorts that burned more than their share of the traffic, the worst first.
+    """Return the cohorts that burned more than their share of the traffic, worst first.
 
-    A dimension of one cohort says nothing and is left out.
+    A dimension with only one cohort is not informative and is left out.
     """
     totals: dict[str, list[float]] = {}
     for row in rows:
@@ -194,13 +194,13 @@ def burners(rows: Sequence[Row], limit: int = 12) -> list[Burner]:
 
 
 def draft_thresholds_s(slo: Slo) -> list[float]:
-    """Return limits to try, around the SLO's own; [] where it has none."""
+    """Return limits to try, around the SLO's own; [] if it has none."""
     own = slo.indicator.threshold_s
     return [] if own is None else [own * factor for factor in _DRAFT_FACTORS]
 
 
 def draft_targets(slo: Slo) -> list[Fraction]:
-    """Return targets to try, with the SLO's own among them."""
+    """Return targets to try, including the SLO's own."""
     return sorted({*(Fraction(text) for text in _DRAFT_TARGETS), slo.target})
 
 
@@ -211,14 +211,14 @@ def draft(slo: Slo, threshold_s: float | None, target: Fraction) -> Slo:
 
 
 def minutes(found: Sequence[Bucket]) -> dict[int, Counts]:
-    """Return buckets of a minute as `evenkeel.slo.backtest.replay` takes them."""
+    """Return one-minute buckets in the form `evenkeel.slo.backtest.replay` takes."""
     return {bucket.start_ms // 60_000: Counts(bucket.total, bucket.bad) for bucket in found}
 
 
 def outside(
     found: Sequence[Bucket], spans_ms: Sequence[tuple[int, int]], width_ms: int
 ) -> list[Bucket]:
-    """Return the buckets that touch none of the corrected spans."""
+    """Return the buckets that do not overlap a corrected span."""
     return [
         b
         for b in found
@@ -229,7 +229,7 @@ def outside(
 def whole_minutes(
     spans_ms: Sequence[tuple[int, int]], from_ms: int, to_ms: int
 ) -> list[tuple[int, int]]:
-    """Return the minutes that spans touch, as stretches apart from each other, within a period."""
+    """Return the minutes of a period that overlap spans, as disjoint intervals."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(spans_ms):
         begin = max(begin // MINUTE_MS * MINUTE_MS, from_ms)
@@ -244,9 +244,9 @@ def whole_minutes(
 def partly_in(
     spans_ms: Sequence[tuple[int, int]], width_ms: int
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Split stretches at buckets of `width_ms`: what fills buckets, and what lies in a part of one.
+    """Split intervals at buckets of `width_ms` into whole buckets and parts of buckets.
 
-    Only of the latter must the events be read to leave them out.
+    Only the parts require reading events to exclude them.
     """
     whole, parts = [], []
     for begin, end in spans_ms:
@@ -260,7 +260,7 @@ def partly_in(
 
 
 def without(found: Sequence[Bucket], part: Sequence[Bucket], width_ms: int) -> list[Bucket]:
-    """Return buckets of `width_ms` less the events of finer ones; those with none left are gone."""
+    """Return buckets of `width_ms` minus the events of finer ones, dropping empty ones."""
     total: dict[int, float] = {}
     bad: dict[int, float] = {}
     for fine in part:
@@ -275,7 +275,7 @@ def without(found: Sequence[Bucket], part: Sequence[Bucket], width_ms: int) -> l
 
 
 def months(now: datetime, num: int = 6) -> list[tuple[str, str, str]]:
-    """Return the newest months as (name, begin, end), begin and end in ISO 8601, newest first."""
+    """Return the newest months as (name, start, end), newest first; times are ISO 8601."""
     found = []
     year, month = now.year, now.month
     for _ in range(num):

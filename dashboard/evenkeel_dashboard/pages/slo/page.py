@@ -1,4 +1,4 @@
-"""Where did an SLO's budget go, who spent it, and what would another objective have said?"""
+"""Where did an SLO's budget go, who spent it, and how would another objective have done?"""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _say_nothing() -> None:
         markup.hint(
             "No SLOs are evaluated, and no SLO file is given",
             "Write objectives in slos.yaml; the collector evaluates them, and the dashboard "
-            "reads from the same file what they are.",
+            "reads them from the same file.",
             "evenkeel collect --slos slos.yaml\nevenkeel dashboard --slos slos.yaml",
         )
     )
@@ -95,7 +95,7 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
     )
     st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · {evaluated}</div>')
     by_slo, params = burns(), selection.to_params()
-    # The chosen one first; the others are a click away.
+    # The chosen one first; the others are one click away.
     shown, num_more = worst_slos(every, name)
     tiles = [
         slo_tile(
@@ -113,7 +113,7 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         )
         return
     if spent is None:
-        st.html(markup.remark("It judges slices of time or evaluations, not single requests:",
+        st.html(markup.remark("It judges time slices or evaluations, not single requests:",
                               "evenkeel slo report"))  # fmt: skip
         return
     slo_budget.show_budget(slo, window, spans_ms)
@@ -135,7 +135,7 @@ def _show_spent(spent: Spent, selection: Selection, part: str) -> None:
             st.caption(
                 "No cohort burned more than its share of traffic."
                 if spent.requests
-                else "Nobody did."
+                else "No budget was burned."
             )
         else:
             rows = [

@@ -1,4 +1,4 @@
-"""The SLO page's records: corrections, and the report of a month to keep."""
+"""Draws the SLO page's corrections and monthly reports."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def _show_corrections(slo: str) -> None:
     )
     found = read_corrections()
     if found is None:
-        st.caption(
-            f"The collector at {settings().collector_url} does not say: see --collector-url."
-        )
+        st.caption(f"No corrections from {settings().collector_url}: check --collector-url.")
         return
     shown = [c for c in found if c["slo"] in ("", slo)]
     if not shown:
@@ -65,7 +63,7 @@ def _show_corrections(slo: str) -> None:
 
 
 def _correct_form(slo: str) -> None:
-    # Of this very SLO: what was written for one is not meant for the next.
+    # Keyed by SLO: text typed for one SLO is not meant for the next.
     now = to_datetime(now_ms() * 10**6)
     with st.form("correct", border=False):
         with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -73,7 +71,7 @@ def _correct_form(slo: str) -> None:
             end = moment_field("until (UTC)", f"correct-until-{slo}", now)
             reason = st.selectbox("reason", ("maintenance", "incident"), width=150)
             whose = st.selectbox("of", (slo, ""), format_func=lambda s: s or "every SLO", width=200)
-        comment = st.text_input("why, for whoever reads the budget later", key=f"correct-why-{slo}")
+        comment = st.text_input("reason, for the record", key=f"correct-why-{slo}")
         author = author_field("correct")
         if st.form_submit_button("Exclude this time from the budget"):
             order = {"slo": whose, "begin": begin, "end": end, "reason": reason, "comment": comment}
@@ -82,7 +80,7 @@ def _correct_form(slo: str) -> None:
 
 
 def moment_field(label: str, key: str, usual: datetime) -> str:
-    """Draw a field for a moment; what was written stays when the usual one has moved on."""
+    """Draw a time field; typed text stays even after the default has moved on."""
     st.session_state.setdefault(key, f"{usual:%Y-%m-%dT%H:%MZ}")
     return str(st.text_input(label, key=key, width=190))
 
@@ -113,6 +111,4 @@ def _show_report() -> None:
                 key=f"report-{name}",
                 icon=":material/download:",
             )
-    st.caption(
-        f"The collector works it out anew from the requests; {wording.NO_DATA} where it has none."
-    )
+    st.caption(f"Recomputed from stored requests; {wording.NO_DATA} if there are none.")

@@ -1,4 +1,4 @@
--- Some requests, each named by model, arrival and id, in the order of the ids.
+-- The requests with the given model, arrival and id, ordered by id.
 SELECT
     toUnixTimestamp64Milli(requests.time) AS time_ms, request_id, trace_id, model, tenant, slo_class,
     prompt_name, prompt_version, toString(status) AS status, finish_reason, error_type, input_tokens,

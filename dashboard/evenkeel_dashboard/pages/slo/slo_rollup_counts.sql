@@ -1,5 +1,5 @@
--- Valid and bad events of one SLO in buckets, from the hour rollup; no row before it was counted. A
--- group's are those of its definition with its values.
+-- Valid and bad events of one SLO in buckets, from the hour rollup; no rows before counting started.
+-- A group's events are those of its definition with the group's values.
 SELECT
     toUInt32(0) AS slo,
     intDiv(toUnixTimestamp(hour), {width_s:UInt32}) AS bucket,

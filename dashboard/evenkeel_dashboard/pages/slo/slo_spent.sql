@@ -1,7 +1,7 @@
--- Who spent one SLO's budget, and on what, in one reading of its events: valid and bad ones by cohort
--- of each dimension, and in the row without a dimension of all of them: where bad and good events spent
--- their time, how the bad ones ended, and the 15 worst, those furthest above their limit first, then
--- the failed ones, the newest first. What ended in corrected time spent nothing.
+-- Who spent one SLO's budget, and on what, in one scan of its events: valid and bad events by cohort
+-- of each dimension. The row without a dimension covers all events: time of bad and good ones by phase,
+-- outcomes of the bad ones, and the 15 worst (furthest above the limit first, then failed ones, newest
+-- first). Events that ended in corrected time are excluded.
 SELECT
     dimension,
     cohort,

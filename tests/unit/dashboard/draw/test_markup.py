@@ -1,4 +1,4 @@
-"""HTML that is built from names of callers: nothing of theirs becomes markup."""
+"""HTML built from callers' names: none of it becomes markup."""
 
 import pytest
 

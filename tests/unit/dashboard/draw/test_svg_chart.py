@@ -1,4 +1,4 @@
-"""Charts as SVG: what is drawn of which numbers, and what is said of them."""
+"""SVG charts: paths, labels and tooltips for given numbers."""
 
 from __future__ import annotations
 

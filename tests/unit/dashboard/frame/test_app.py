@@ -1,4 +1,4 @@
-"""The app without a store: it says what to do and shows no exception."""
+"""The app without a store says what to do and shows no exception."""
 
 import sys
 from importlib.metadata import packages_distributions

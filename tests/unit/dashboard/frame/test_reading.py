@@ -1,4 +1,4 @@
-"""Answers are kept for as long as each reading says."""
+"""Results are cached for as long as each query sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from evenkeel_dashboard.frame import reading
 
 
 def test_no_two_lifetimes_share_a_name() -> None:
-    # Streamlit finds a cache by the function's name and text, and begins a new one where the same
+    # Streamlit keys a cache by the function's name and source, and starts a new one if the same
     # function comes with another lifetime: two would empty each other at each reading.
     kept = [v for v in vars(reading).values() if hasattr(v, "clear") and hasattr(v, "__wrapped__")]
     sources = [inspect.getsource(inspect.unwrap(function)) for function in kept]

@@ -1,4 +1,4 @@
-"""Readings run so many at a time, and what nobody waits for does not run."""
+"""Queries run with bounded concurrency, and are dropped if nobody waits for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def always() -> bool:
 
 @pytest.fixture
 def gate() -> threading.Event:
-    """What holds up the pool's only thread."""
+    """An event that blocks the pool's only thread."""
     return threading.Event()
 
 

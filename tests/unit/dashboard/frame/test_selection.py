@@ -1,4 +1,4 @@
-"""The URL of a view: read, written, and what makes no sense ignored."""
+"""The URL of a view: parsed and written, with invalid values ignored."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Who reads with which token."""
+"""Which token each user reads with."""
 
 from __future__ import annotations
 

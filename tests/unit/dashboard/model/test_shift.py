@@ -1,4 +1,4 @@
-"""The shift of large samples, against exact intervals and known differences."""
+"""The large-sample shift against exact intervals and known differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the alerts page says of alerts."""
+"""The alerts page's headline, timeline and texts."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def alert(**fields: Any) -> dict[str, Any]:
     ("alerts", "expected"),
     [
         pytest.param([], ("good", "Nothing is firing"), id="nothing"),
-        pytest.param([alert()], ("bad", "1 page fires"), id="a page"),
-        pytest.param([alert(severity="ticket")], ("warning", "1 ticket fires"), id="a ticket"),
+        pytest.param([alert()], ("bad", "1 page is firing"), id="a page"),
+        pytest.param([alert(severity="ticket")], ("warning", "1 ticket is firing"), id="a ticket"),
         pytest.param(
             [alert(), alert(), alert(severity="ticket")],
-            ("bad", "2 pages and 1 ticket fire"),
+            ("bad", "2 pages and 1 ticket are firing"),
             id="both",
         ),
         pytest.param([alert(state="pending")], ("warning", "1 pending"), id="pending"),
@@ -53,7 +53,7 @@ def test_the_headline_counts_what_fires(
 
 
 def test_where_nothing_is_watched_nothing_is_no_good_news() -> None:
-    assert headline([], is_watched=False) == ("unknown", "No alert is known of")
+    assert headline([], is_watched=False) == ("unknown", "No known alerts")
     assert headline([alert()], is_watched=False)[0] == "bad"
 
 
@@ -75,10 +75,8 @@ def test_evidence_has_what_is_known_first_and_nothing_twice() -> None:
 
 
 def test_deliveries_and_silences_in_words() -> None:
-    assert (
-        delivery_words({"delivered": 3, "waiting": 1}) == "3 delivered, 1 on their way, none dead"
-    )
-    assert delivery_words({"dead": 2}) == "0 delivered, 0 on their way, 2 dead"
+    assert delivery_words({"delivered": 3, "waiting": 1}) == "3 delivered, 1 pending, none failed"
+    assert delivery_words({"dead": 2}) == "0 delivered, 0 pending, 2 failed"
     assert lasts_s("1970-01-01T00:01:00Z", 30_000) == 30
     assert lasts_s("never", 0) is None
 

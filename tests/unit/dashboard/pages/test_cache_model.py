@@ -1,4 +1,4 @@
-"""What the cache page says, with and without a response cache."""
+"""The cache page with and without a response cache."""
 
 from __future__ import annotations
 

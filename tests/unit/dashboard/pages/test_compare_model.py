@@ -1,4 +1,4 @@
-"""Two cohorts side by side: which requests, what differs, what may be said of it."""
+"""Two cohorts side by side: their requests, their differences, and the verdict."""
 
 from __future__ import annotations
 

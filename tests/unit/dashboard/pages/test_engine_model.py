@@ -1,4 +1,4 @@
-"""Memory or computing: the diagnosis by its signs, and vLLM's metrics as the same columns."""
+"""Memory or compute: the diagnosis from its signals, and vLLM's metrics in the same columns."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_a_live_share_stands_for_all_requests() -> None:
 
 
 def test_equal_weights_give_wilsons_interval() -> None:
-    # Wilson's 95 % interval of 8 of 10, as statsmodels 0.14 gives it.
+    # Wilson 95 % interval of 8 of 10, from statsmodels 0.14.
     found = weighted_share([live(True, 0.5)] * 8 + [live(False, 0.5)] * 2)
     assert (found.lower, found.upper) == pytest.approx((0.49016, 0.94332), abs=1e-4)
 

@@ -1,4 +1,4 @@
-"""Bounds that people type, and files that a spreadsheet may open."""
+"""Typed filter bounds, and downloads that are safe in a spreadsheet."""
 
 from __future__ import annotations
 

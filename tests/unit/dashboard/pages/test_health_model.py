@@ -1,4 +1,4 @@
-"""The health page's verdict and tiles, from rows such as the store returns."""
+"""The health page's verdict and tiles, from rows like the store's."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ def test_verdict(slos: list[dict[str, Any]], level: str, headline: str) -> None:
 def test_the_verdict_names_the_phase_that_grew() -> None:
     reason = verdict([BURNING], CROWDED, CALM).reason
     assert "81.0 % of it queue" in reason
-    assert reason.endswith("It was 100 ms in the range before: queue grew by 800 ms.")
+    assert reason.endswith("It was 100 ms in the previous range: queue grew by 800 ms.")
 
 
 def test_a_small_change_is_no_news_and_no_data_is_no_reason() -> None:

@@ -1,4 +1,4 @@
-"""Definitions of latency, bins of the heatmap, and what a click leaves in the URL."""
+"""Latency definitions, heatmap bins, and the URL parameter of a click."""
 
 from __future__ import annotations
 

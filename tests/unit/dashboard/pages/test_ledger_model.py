@@ -1,4 +1,4 @@
-"""A ledger as the request page shows it."""
+"""A ledger as shown on the request page."""
 
 from __future__ import annotations
 

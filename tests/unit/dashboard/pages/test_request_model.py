@@ -1,4 +1,4 @@
-"""One request explained: phases, speculation, and who prefilled meanwhile."""
+"""One request explained: phases, speculation, and concurrent prefills."""
 
 from typing import Any
 
@@ -48,8 +48,7 @@ def test_the_explanation_names_the_phase_the_crowd_and_the_stall() -> None:
         "It had 1,000 input tokens, 400 of them not cached."
     )
     assert sentences[1] == (
-        "Before that, 1 other request was in prefill at the same time, with 20,000 tokens in all; "
-        "the largest had 20,000."
+        "Meanwhile 1 other prompt was being processed (20,000 tokens); the largest had 20,000."
     )
     assert sentences[2] == (
         "One gap is more than 4× the median; the longest is 1.02 s, 1.06 s after arrival, "

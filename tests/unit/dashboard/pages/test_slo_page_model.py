@@ -1,4 +1,4 @@
-"""Burn-down, calendar, who burned the budget, and drafts, against numbers worked out by hand."""
+"""Burn-down, calendar, burners and drafts, against numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_budget_is_drawn_where_there_are_events() -> None:
         (300, 1.0), (400, pytest.approx(after[0])), (500, pytest.approx(after[0])),
         (700, pytest.approx(after[0])), (800, pytest.approx(after[1])),
     ]  # fmt: skip
-    # Before the first, between the two stretches, and after the last.
+    # Before the first, between the two periods, and after the last.
     assert min(gaps) == 0 and 500 in gaps and max(gaps) == 1000
     assert drawn.index((500, None)) < drawn.index((700, pytest.approx(after[0])))
     assert (points[0].even, points[-1].even) == (1.0, 0.0)

@@ -1,4 +1,4 @@
-"""The tokens of one request: emissions, drafts, stalls and caches, in numbers, words and drawn."""
+"""One request's tokens: emissions, drafts, stalls and caches, as numbers, words and charts."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_an_emission_has_the_drafts_of_its_span() -> None:
     found = tokens(request(), DRAFTS)
     assert [(t.drafted, t.accepted) for t in found[:2]] == [(0, 0), (4, 2)]
     assert [t.rejected for t in found] == [0, 2, 0, 3, 3, 0]
-    # A stop cut one of the four that the model agreed with.
+    # A stop cut one of the four accepted tokens.
     assert [t.from_drafts for t in found] == [0, 2, 0, 1, 0, 3]
 
 
@@ -118,7 +118,7 @@ def test_the_timeline_in_words() -> None:
     assert summary(even, tokens(even)) == "4 tokens in 4 emissions, no stall"
     few = request(emission_time_s=[1.0, 1.1], emission_tokens=[1, 1], drafted_tokens=0)
     assert summary(few, tokens(few)) == "2 tokens in 2 emissions"
-    assert summary(few, []).startswith("no emission is recorded")
+    assert summary(few, []).startswith("no emissions recorded")
 
 
 def test_tokens_are_drawn_over_the_time_axis_of_the_phases() -> None:
