@@ -1,1 +1,1 @@
-"""From a plan of calls to recorded, scored answers."""
+"""Makes the planned calls, records the answers and scores them."""

@@ -1,4 +1,4 @@
-"""Answers kept from one run to the next, for accuracy only: a kept answer has no latency."""
+"""Caches answers across runs, for accuracy gates only: a cached answer has no latency."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from evenkeel_evals.dataset.dataset import Item
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """What an answer depends on.
+    """Everything that determines an answer.
 
     Attributes:
-        side: Whom to ask, with its model and sampling.
-        engine: Version of the side's server; None where it says none.
+        side: The side to ask, with its model and sampling.
+        engine: Version of the side's server; None if the server does not report one.
         messages: The conversation.
-        repeat: Which asking of the same thing it is. A second asking must not be given the first
-            one's answer: a model that wavers would look steady.
+        repeat: Index of this repeat of the same request. A repeat must not reuse an earlier
+            repeat's answer, or an inconsistent model would look consistent.
     """
 
     side: Side
@@ -36,7 +36,7 @@ class CacheKey:
 
     @property
     def digest(self) -> str:
-        """Return the key's name; names of sides and prompts do not count, texts do."""
+        """Return the cache key; it covers prompt texts, but not the names of sides and prompts."""
         record = {
             "server": self.side.url if self.side.serve is None else self.side.serve.arguments,
             "model": self.side.model,
@@ -49,10 +49,10 @@ class CacheKey:
 
 
 class AnswerCache:
-    """A folder of answers, one small file each, which several runs may use at once.
+    """A folder of cached answers, one small file each; several runs can share it.
 
     Args:
-        folder: The folder; made if it is not there.
+        folder: The folder; created if it does not exist.
 
     Raises:
         ConfigurationError: If it cannot be written.
@@ -68,7 +68,7 @@ class AnswerCache:
             ) from error
 
     def find(self, key: CacheKey, now_ns: int) -> Reply | None:
-        """Return the kept answer, without any latency; None if there is none or it is damaged."""
+        """Return the cached answer without latencies; None if it is missing or damaged."""
         try:
             record: dict[str, Any] = json.loads(self._path(key).read_text(encoding="utf-8"))
             return Reply(
@@ -84,7 +84,7 @@ class AnswerCache:
             return None
 
     def keep(self, key: CacheKey, reply: Reply) -> None:
-        """Keep an answer; an error is no answer. A full disk costs the cache, not the run."""
+        """Cache an answer, but not an error. A full disk disables the cache, not the run."""
         if reply.text is None:
             return
         path = self._path(key)
@@ -111,15 +111,15 @@ class AnswerCache:
 
 @dataclass(frozen=True, slots=True)
 class RunCache:
-    """The cache as one run uses it.
+    """How one run uses the cache.
 
     Attributes:
-        cache: Where answers are kept.
-        is_read: Whether kept answers are used; never where a gate is about latency, since every
-            call has to be made then.
-        sides: Baseline and candidate under "A" and "B", with the models that are asked.
+        cache: The stored answers.
+        is_read: Whether cached answers are used; never if a gate is on latency, since then every
+            call has to be made.
+        sides: Baseline and candidate under "A" and "B", with the models they use.
         engines: Version of each side's server.
-        num_repeats: How often the run asks each item on each side.
+        num_repeats: Times the run asks each item per side.
     """
 
     cache: AnswerCache
@@ -129,10 +129,10 @@ class RunCache:
     num_repeats: int
 
     def key(self, letter: str, item: Item, repeat: int) -> CacheKey:
-        """Return the key of one call.
+        """Return the cache key of one call.
 
-        Where both sides would say the very same, B's answers are further repeats of it: given A's,
-        a side compared with itself would never differ.
+        If both sides would send the same request, B's calls count as further repeats: reusing
+        A's answers would make a side compared with itself look identical.
         """
         found = self._key(letter, item, repeat)
         if letter == "B" and found == self._key("A", item, repeat):

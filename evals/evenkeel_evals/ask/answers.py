@@ -1,4 +1,4 @@
-"""What a run collects: one answer a side and item, and the pairs made of them."""
+"""The answers of a run, one per side and item, and the pairs they form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LatencyMetric(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One reply with its score, the ids of its trace, and recorded late checks by their digest."""
+    """One reply with its score, its trace and span ids, and its late check results by digest."""
 
     reply: Reply
     score: Score
@@ -30,19 +30,19 @@ class Answer:
     checks: Mapping[str, Score] = field(default_factory=dict)
 
     def latency_s(self, metric: LatencyMetric) -> float | None:
-        """Return a latency in seconds; None where the reply has none."""
+        """Return a latency in seconds; None if the reply has none."""
         if metric is LatencyMetric.TTFT:
             return self.reply.ttft_s
         return self.reply.e2e_s if metric is LatencyMetric.E2E else self.reply.tpot_s
 
     @property
     def has_failed(self) -> bool:
-        """Return whether the request came to no answer: an error, a time-out, a broken stream."""
+        """Return whether the request failed: an error, a timeout or a broken stream."""
         return self.reply.error is not None
 
     @property
     def has_timed_out(self) -> bool:
-        """Return whether it ran into the limit; its latencies are then at least what they say."""
+        """Return whether the request timed out; its latencies are then lower bounds."""
         return self.reply.has_timed_out
 
     @property
@@ -57,14 +57,14 @@ class AnsweredPair:
 
     Attributes:
         index: Place in the run.
-        item: What was asked.
-        first: The side that went first, "A" or "B".
+        item: The item that was asked.
+        first: The side that was asked first, "A" or "B".
         a: The baseline's answer.
         b: The candidate's.
-        is_split: Whether the run was interrupted between the two, or waited for a server; then
-            they are not compared in latency, only in accuracy.
-        preference: What a judge chose, in both orders: A, B or tie; None if there was no judge, or
-            no verdict.
+        is_split: Whether the run was interrupted or waited for a server between the two calls; then
+            they are compared in accuracy only, not in latency.
+        preference: The judge's verdict over both orders: A, B or tie; None if there was no judge
+            or no verdict.
     """
 
     index: int
@@ -81,10 +81,11 @@ class AnsweredPair:
         return self.a.is_right is not None and self.b.is_right is not None
 
     def latencies_s(self, metric: LatencyMetric) -> tuple[float, float] | None:
-        """Return both sides' latencies; None where they do not exist or cannot be compared.
+        """Return both sides' latencies; None if one is missing or they are not comparable.
 
-        A token of a candidate that timed out before the second took at least the whole time. Of a
-        baseline that would only make the candidate look fast: nothing is known of its tokens.
+        If the candidate timed out before its second token, its time per token is at least the
+        whole timeout. The same bound for the baseline would only flatter the candidate, so its
+        time per token counts as unknown.
         """
         a, b = self.a.latency_s(metric), self.b.latency_s(metric)
         if b is None and self.b.has_timed_out:
@@ -96,7 +97,7 @@ class AnsweredPair:
 
 @dataclass(frozen=True, slots=True)
 class ServerTimes:
-    """Where the server spent its time on one request, in seconds, from its span."""
+    """Server-side time of one request by phase, in seconds, from its span."""
 
     queue_s: float
     prefill_s: float
@@ -106,7 +107,7 @@ class ServerTimes:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What the repeats of one lost item came to so far; True is right, None unscored.
+    """Results of the repeats of one lost item so far; True is right, None unscored.
 
     Attributes:
         a: The baseline's repeats.
@@ -117,7 +118,7 @@ class Repeats:
     b: tuple[bool | None, ...] = ()
 
     def is_open(self, num_repeats: int) -> bool:
-        """Return whether the item can still turn out broken, and is not yet shown to be."""
+        """Return whether more repeats are needed to tell if the item is broken."""
         is_clean = all(right is True for right in self.a) and all(r is False for r in self.b)
         return is_clean and (len(self.a) < num_repeats or len(self.b) < num_repeats)
 
@@ -132,9 +133,9 @@ class Repeats:
 
 
 def merge(verdicts: tuple[str | None, str | None]) -> str | None:
-    """Return the verdict of both orders; None if one is missing, or they contradict each other.
+    """Return the verdict if both orders agree; None if one is missing or they disagree.
 
-    A verdict that changes with the order tells of the order, not of the answers: it is no tie.
+    A verdict that changes with the order reflects the order, not the answers: it is not a tie.
     """
     forward, backward = verdicts
     return forward if forward == backward else None

@@ -1,4 +1,4 @@
-"""Asks an OpenAI-compatible chat server, streaming, and times what the client sees."""
+"""Streaming client for OpenAI-compatible chat servers; measures client-side latency."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Call:
     """One request to make.
 
     Attributes:
-        side: Whom to ask and how.
+        side: The server, model and sampling to use.
         messages: The conversation.
         trace_id: 32 hex digits; the server's span joins this trace.
         span_id: 16 hex digits; the server's span is a child of this span.
-        session: Names the run and the side in the server's records.
-        cache_salt: Keeps the prefix cache of this call apart from others; None shares it.
+        session: Identifies the run and the side in the server's records.
+        cache_salt: Isolates this call's prefix cache from others; None shares it.
     """
 
     side: Side
@@ -45,7 +45,7 @@ class Call:
     cache_salt: str | None
 
     def headers(self) -> dict[str, str]:
-        """Return what the server is told of the call besides its body."""
+        """Return the request headers."""
         return {
             "traceparent": f"00-{self.trace_id}-{self.span_id}-01",
             spans.HEADER_PROMPT: self.side.prompt_label,
@@ -54,7 +54,7 @@ class Call:
         }
 
     def body(self) -> dict[str, Any]:
-        """Return the body of the request."""
+        """Return the request body."""
         body: dict[str, Any] = {
             "model": self.side.model,
             "messages": self.messages,
@@ -69,24 +69,24 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back; times are the client's own.
+    """A reply as the client saw it, with client-side times.
 
     Attributes:
-        start_ns: Wall clock when the request was sent.
-        end_ns: The same when the last byte was read.
+        start_ns: Wall-clock time at which the request was sent.
+        end_ns: Wall-clock time at which the last byte was read.
         text: The answer; None if there was an error.
-        error: Why there is no answer, in one line.
+        error: One line on why there is no answer.
         ttft_s: First text − send.
         e2e_s: Last text − send.
-        tpot_s: (last − first text) / (output tokens − 1); None below 2 tokens. Of a time-out, up to
-            the limit, with the pieces of text as tokens: nobody has said how many there were.
-        input_tokens: As the server counted.
-        output_tokens: As the server counted.
-        finish_reason: As the server said.
-        is_cached: Whether it was kept from an earlier run; then there are no times.
-        has_timed_out: Whether the time for one answer ran out; then ttft_s (without a first text)
-            and e2e_s are that time, and the true ones are at least as long.
-        num_retries: Attempts before this one, which met no server; their time is in none of these.
+        tpot_s: (last − first text) / (output tokens − 1); None below 2 tokens. After a timeout,
+            it is measured up to the limit, counting text chunks, since the token count is unknown.
+        input_tokens: As counted by the server.
+        output_tokens: As counted by the server.
+        finish_reason: As reported by the server.
+        is_cached: Whether it comes from an earlier run's cache; it then has no times.
+        has_timed_out: Whether the answer timed out; e2e_s, and ttft_s if no text came, are then the
+            timeout, a lower bound of the true value.
+        num_retries: Earlier attempts that found no server; no time here includes them.
     """
 
     start_ns: int
@@ -105,11 +105,10 @@ class Reply:
 
 
 class Obstacle(StrEnum):
-    """Why a call may be worth another attempt.
+    """Why a call may be worth a retry.
 
-    GONE: no connection came about. REFUSED: 429 or 503. BROKEN: the connection was lost after the
-    request was sent. An HTTP 500 or a time-out is none of them: it is what the side has to answer
-    for.
+    GONE: no connection. REFUSED: HTTP 429 or 503. BROKEN: the connection was lost after the
+    request was sent. An HTTP 500 or a timeout is never retried: it counts against the side.
     """
 
     GONE = "gone"
@@ -119,12 +118,12 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request and what came of it.
+    """One attempt at a request and its result.
 
     Attributes:
-        reply: What came back.
-        obstacle: Why it may be worth another attempt; None if it stands as it is.
-        retry_after_s: Seconds after which the server wants to be asked again, where it says so.
+        reply: The reply.
+        obstacle: Why a retry may help; None if the reply is final.
+        retry_after_s: Seconds the server asked to wait before a retry; None if it did not say.
     """
 
     reply: Reply
@@ -135,20 +134,20 @@ class Attempt:
 class ChatClient:
     """A streaming client; use it as an async context manager.
 
-    Proxies of the environment are not used: they would be measured along. Nothing is retried here;
-    `evenkeel_evals.ask.retries` asks again where a server was gone.
+    Proxies from the environment are ignored: they would add to the measured latency. This client
+    never retries; `evenkeel_evals.ask.retries` does if a server is unavailable.
 
     Args:
-        concurrency: Connections that may be open at once.
-        timeout_s: Longest time one answer may take.
+        concurrency: Maximum number of open connections.
+        timeout_s: Timeout per answer, in seconds.
         api_key: Sent as a bearer token if given.
     """
 
     def __init__(self, concurrency: int, timeout_s: float, api_key: str | None = None) -> None:
         self._timeout_s = timeout_s
         context = httpx.create_ssl_context(trust_env=False)
-        # One client a lane, with a connection to each side's server: a shared pool looks at all its
-        # connections for each request.
+        # One client per lane, with a connection to each side's server: a shared pool scans all its
+        # connections on each request.
         self._lanes = [
             httpx.AsyncClient(
                 timeout=httpx.Timeout(timeout_s, connect=min(10.0, timeout_s / 2)),
@@ -176,15 +175,15 @@ class ChatClient:
             await lane.aclose()
 
     async def ask(self, call: Call) -> Reply:
-        """Return the reply; an error becomes a reply with its reason, never an exception."""
+        """Return the reply; an error becomes a reply with a reason, never an exception."""
         return (await self.attempt(call)).reply
 
     async def attempt(self, call: Call, *, reconnects: bool = False) -> Attempt:
-        """Make one request; an error becomes a reply with its reason, never an exception.
+        """Make one request; an error becomes a reply with a reason, never an exception.
 
         Args:
             call: The request.
-            reconnects: Whether the connection is opened before time is measured.
+            reconnects: Whether to open the connection before the clock starts.
         """
         lane = await self._free.get()
         try:
@@ -259,9 +258,9 @@ class ChatClient:
         return f"{name}: {str(failure) or 'connection lost'}"
 
     async def connect(self, url: str) -> None:
-        """Open every lane's connection to a server, so that no measured call has to.
+        """Open every lane's connection to a server, so that no measured call has to connect.
 
-        For runs that go on after an interruption: their warm-up is not repeated.
+        For resumed runs, which do not repeat their warm-up.
         """
         await asyncio.gather(
             *(lane.get(f"{url}/v1/models", timeout=10.0) for lane in self._lanes),
@@ -269,7 +268,7 @@ class ChatClient:
         )
 
     async def find_engine(self, url: str) -> str | None:
-        """Return the version that the server gives at `/version`, as vLLM does; None if none."""
+        """Return the version from the server's `/version`, as in vLLM; None if none."""
         try:
             response = await self._lanes[0].get(f"{url}/version", timeout=10.0)
             response.raise_for_status()
@@ -279,10 +278,10 @@ class ChatClient:
         return None if version is None else str(version)
 
     async def find_model(self, url: str, wanted: str | None) -> str:
-        """Return the model to ask for, having made sure that the server has it.
+        """Return the model to ask for, after checking that the server serves it.
 
         Raises:
-            CannotMeasureError: If nothing usable answers at `url`.
+            CannotMeasureError: If no usable server answers at `url`.
             ConfigurationError: If the server does not serve the wanted model.
         """
         try:
@@ -308,7 +307,7 @@ class ChatClient:
 
 
 def _find_obstacle(failure: Exception) -> Obstacle | None:
-    """Return what is in the way if asking again may help, otherwise None."""
+    """Return the obstacle if a retry may help, otherwise None."""
     if isinstance(failure, httpx.ConnectTimeout | httpx.ConnectError):
         return Obstacle.GONE
     if isinstance(failure, httpx.NetworkError | httpx.RemoteProtocolError):
@@ -317,9 +316,9 @@ def _find_obstacle(failure: Exception) -> Obstacle | None:
 
 
 def read_retry_after(value: str | None) -> float | None:
-    """Return the seconds that a `Retry-After` header asks for, as a number or as a date.
+    """Return the seconds that a `Retry-After` header, a number or a date, asks to wait.
 
-    None if there is none, or it is neither; never below 0.
+    None if the header is missing or unreadable; never below 0.
     """
     text = (value or "").strip()
     if re.fullmatch(r"\d{1,9}", text, re.ASCII):
@@ -331,18 +330,18 @@ def read_retry_after(value: str | None) -> float | None:
 
 
 async def _read(response: httpx.Response, answer: StreamedAnswer) -> str | None:
-    """Feed the stream to `answer`; return what went wrong, or None."""
+    """Feed the stream to `answer`; return the error, or None."""
     if response.status_code != httpx.codes.OK:
         body = await response.aread()
         return f"HTTP {response.status_code}: {_reason(body)}"
     async for chunk in response.aiter_bytes():
-        # Read on after [DONE]: a response read to its end leaves its connection for the next call.
+        # Read past [DONE]: only a fully read response leaves its connection reusable.
         answer.feed(chunk, time.perf_counter_ns())
     return answer.problem()
 
 
 def _reason(body: bytes) -> str:
-    """Return the first line of what a server says of an error."""
+    """Return the first line of a server's error message."""
     text = body[:4096].decode("utf-8", "replace")
     try:
         parsed = json.loads(text)

@@ -1,8 +1,8 @@
-"""An append-only file of JSON lines that survives kill -9 and a loss of power.
+"""An append-only JSON Lines file that survives kill -9 and power loss.
 
 Every line is `{"sum": …, "record": …}`; the sum is the first 16 hex digits of the SHA-256 of the
-record's JSON, so a line that was half written is known as such. Only the end of the file can be
-torn, and is cut off; damage anywhere else is an error, never guessed at.
+record's JSON, so half-written lines are detected. Only the end of the file can be torn, and it
+is cut off; damage anywhere else is an error, never repaired by guessing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Journal:
     """A journal opened for reading and appending, by one process at a time.
 
     Args:
-        path: The file; made if it is not there.
+        path: The file; created if it does not exist.
 
     Attributes:
         path: The file.
-        records: What it held when it was opened.
-        num_torn_bytes: What was cut off its end.
+        records: The records it held when it was opened.
+        num_torn_bytes: Bytes cut off its end.
 
     Raises:
         ConfigurationError: If it cannot be opened, another process has it open, or a line before
@@ -55,7 +55,7 @@ class Journal:
         except ConfigurationError:
             os.close(self._fd)
             raise
-        # Answers are in it; an earlier version made it readable for everybody.
+        # It contains answers; an earlier version created it world-readable.
         with suppress(PermissionError):
             os.fchmod(self._fd, FILE_MODE)
         self.num_torn_bytes = os.fstat(self._fd).st_size - good
@@ -76,10 +76,10 @@ class Journal:
         os.close(self._fd)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write a record; from here on it survives the end of this process.
+        """Append a record; once this returns, it survives the end of this process.
 
         Raises:
-            CannotMeasureError: If the disk does not take it.
+            CannotMeasureError: If it cannot be written.
         """
         line = encode(record)
         try:
@@ -90,10 +90,10 @@ class Journal:
         self._written += 1
 
     async def sync(self) -> None:
-        """Wait until all that was appended survives a loss of power.
+        """Wait until everything appended so far survives a power loss.
 
-        Those who wait at the same time share one fdatasync. It runs in a thread, so that a slow
-        disk does not show up in the latencies measured meanwhile.
+        Concurrent callers share one fdatasync. It runs in a thread, so that a slow disk does not
+        distort the latencies being measured.
         """
         wanted = self._written
         async with self._sync_lock:
@@ -110,7 +110,7 @@ def encode(record: Mapping[str, Any]) -> bytes:
 
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the good records and how many bytes they take."""
+    """Return the intact records and their size in bytes."""
     records: list[dict[str, Any]] = []
     good = 0
     lines = path.read_bytes().splitlines(keepends=True)

@@ -1,13 +1,13 @@
-"""Reads what a judging model said: a word, a sentence, JSON, with or without its thoughts."""
+"""Parses a judge model's reply: a word, a sentence or JSON, with or without its reasoning."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# Longest text that is kept of what could not be read.
+# Longest excerpt kept of an unreadable reply.
 SHOWN = 200
-# A verdict stands at the end or the beginning of what a judge says; more is not searched.
+# Verdicts stand at the end or the beginning of a reply; nothing else is searched.
 SEARCHED = 4_000
 
 _THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
@@ -16,14 +16,14 @@ _CLOSE_THOUGHTS = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.IGNORECAS
 _NOUN = r"(?:the\s+)?(?:answer|response|option|assistant|candidate)\s*"
 _MARKS = r"[#(\[\"'*_{]*"
 _CHOICE = rf"(?:{_NOUN})?{_MARKS}([12])\b[)\]\"'*_}}]*"
-# In a sentence a bare number may be a step, or a fact: there it needs its noun, or the first place.
+# A bare number in a sentence may be a step or a fact: it needs its noun, or to come first.
 _NAMED = rf"(?:{_NOUN}|^\s*){_MARKS}([12])\b[)\]\"'*_]*"
 _GOOD = r"(?:better|best|preferable|preferred|superior|stronger|the\s+winner|clearly\s+better)"
 _NEITHER = (
     r"\b(?:neither(?:\s+(?:answer|one|is|of))|equally\s+(?:good|bad|well|poor)|tied?(?!-)|a\s+draw|"
     r"no\s+(?:clear\s+)?(?:winner|difference)|both\s+(?:answers\s+)?are\s+(?:equal|the\s+same))\b"
 )
-# Each says outright who won; what it names first is the winner.
+# Each states the winner outright; the first answer it names is the winner.
 _STATED = tuple(
     re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     for pattern in (
@@ -40,7 +40,7 @@ _STATED_TIE = re.compile(
     rf"(?:a\s+)?(?:tie|draw|neither|equal)\b|{_NEITHER}",
     re.IGNORECASE,
 )
-# Who is meant by "not better" or "worse" is not guessed: such a clause says nothing.
+# "not better" and "worse" are ambiguous: such a clause is ignored.
 _DENIED = re.compile(
     rf"\b(?:not|isn't|isn’t|never|no|hardly|scarcely|barely|far\s+from|doubt|second)\s+"
     rf"(?:\w+\s+){{0,5}}?{_GOOD}|\b(?:worse|inferior|weaker|wins\s+no|would\s+be|if)\b",
@@ -56,11 +56,11 @@ _NUMBERS = {"first": "1", "second": "2"}
 
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """What a judge said of one pair in one order.
+    """A judge's reply on one pair in one order.
 
     Attributes:
-        verdict: The winner: A, B or tie; None if it could not be read, or nothing was said.
-        said: What could not be read, shortened; None where it was, or where the judge was not
+        verdict: The winner: A, B or tie; None if the reply was unreadable or missing.
+        said: The unreadable reply, shortened; None if it was readable, or if the judge was not
             reached.
     """
 
@@ -72,7 +72,7 @@ NOTHING_SAID = JudgeReply(None)
 
 
 def read_choice(text: str) -> str | None:
-    """Return 1, 2 or tie; None if the text says nothing of the kind, or contradicts itself."""
+    """Return 1, 2 or tie; None if the text has no verdict or contradicts itself."""
     told = without_thoughts(text)
     if told is None:
         return None
@@ -80,7 +80,7 @@ def read_choice(text: str) -> str | None:
     lines = [line.strip() for line in told.strip().splitlines() if line.strip()]
     if not lines:
         return None
-    # One word is what was asked for; a model that explains puts it first or last.
+    # The prompt asks for one word; a model that explains puts it first or last.
     for line in (told.strip(), lines[-1], lines[0]):
         alone = _ALONE.fullmatch(line)
         if alone is not None:
@@ -98,6 +98,6 @@ def _stated(text: str) -> set[str]:
 
 
 def without_thoughts(text: str) -> str | None:
-    """Return what was said after thinking; None if the thoughts never ended."""
+    """Return the text after the reasoning; None if the reasoning never ended."""
     told = _CLOSE_THOUGHTS.sub("", _THOUGHTS.sub("", text))
     return None if _OPEN_THOUGHTS.search(told) else told

@@ -1,4 +1,4 @@
-"""A model as judge of pairs: blind, in both orders; where the order decided it said nothing."""
+"""Judges pairs of answers with a model, blind and in both orders; flips are discarded."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NAME_OF_WINNER = {("AB", "1"): "A", ("AB", "2"): "B", ("BA", "1"): "B", ("BA", 
 
 @dataclass(frozen=True, slots=True)
 class PairJudge:
-    """A judge: who it is, and by what it decides.
+    """A judge model and its criteria.
 
     Attributes:
-        side: Where it is asked.
+        side: The judge's server, model and sampling.
         criteria: What makes an answer better.
     """
 
@@ -46,7 +46,7 @@ class PairJudge:
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
     def messages(self, pair: AnsweredPair, order: str) -> list[dict[str, str]]:
-        """Return the request; nothing in it says which side an answer is from."""
+        """Return the request; it does not reveal which side an answer is from."""
         question = "\n\n".join(f"{m.role}: {m.content}" for m in pair.item.messages)
         first, second = (pair.a, pair.b) if order == "AB" else (pair.b, pair.a)
         text = (
@@ -59,7 +59,7 @@ class PairJudge:
         ]
 
     async def ask(self, client: ChatClient, pair: AnsweredPair, order: str) -> JudgeReply:
-        """Return what the judge says of a pair in one order."""
+        """Return the judge's reply on a pair in one order."""
         call = Call(
             side=self.side,
             messages=self.messages(pair, order),
@@ -76,11 +76,11 @@ class PairJudge:
 
 
 def read_verdict(text: str, order: str) -> str | None:
-    """Return who won, A, B or tie; None if the text says nothing, or more than one thing.
+    """Return the winner, A, B or tie; None if the text has no verdict or several.
 
     Args:
-        text: What the judge said.
-        order: Which answer it was shown first, AB or BA.
+        text: The judge's reply.
+        order: The order the answers were shown in, AB or BA.
     """
     choice = read_choice(text)
     return choice if choice in (None, "tie") else _NAME_OF_WINNER[order, str(choice)]
@@ -93,7 +93,7 @@ class _JudgeFile(BaseModel):
     model: str | None = None
     criteria: str = DEFAULT_CRITERIA
     temperature: float = Field(default=0.0, ge=0)
-    # Enough for a model that thinks first; others stop after their word.
+    # Enough for a reasoning model; others stop after one word.
     max_tokens: int = Field(default=512, ge=1)
 
 

@@ -1,4 +1,4 @@
-"""Runs Python assertions of a dataset, bounded in time and memory, without keys of ours."""
+"""Runs a dataset's Python assertions, with time and memory limits and no access to our keys."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MAX_REPLY_BYTES = 1_000_000
 
 
 class PythonChecks:
-    """Functions in the files of a dataset; use it as a context manager.
+    """Runs the check functions in a dataset's files; use it as a context manager.
 
-    They run in one process apart, which is ended when one takes too long. Its environment holds
-    nothing of ours, so no key either; otherwise it may do what the user may.
+    They run in one separate process, which is killed if a check takes too long. Its environment
+    holds nothing of ours, so no keys; otherwise it has the user's permissions.
 
     Args:
-        folder: The dataset's.
-        timeout_s: Longest time that one check may take.
+        folder: The dataset's folder.
+        timeout_s: Timeout per check, in seconds.
     """
 
     def __init__(self, folder: Path, timeout_s: float = TIMEOUT_S) -> None:
@@ -61,7 +61,7 @@ class PythonChecks:
             path = (self._folder / name).resolve()
             is_there = path.is_file() and path.is_relative_to(self._folder)
         except (OSError, ValueError):
-            # Half a character, or a zero byte: no file can be called that.
+            # Half a surrogate pair or a zero byte: not a possible file name.
             is_there = False
         if not is_there:
             raise ConfigurationError(
@@ -70,7 +70,7 @@ class PythonChecks:
         return path
 
     def run(self, check: LateCheck, item: Item, answer: str, context: Context) -> Score:
-        """Return what a check says of an answer; one that fails to run is unscored.
+        """Return a check's score of an answer; unscored if the check fails to run.
 
         Raises:
             ConfigurationError: If its file is not in the dataset's folder.
@@ -153,10 +153,10 @@ def _context(check: LateCheck, item: Item, context: Context) -> dict[str, Any]:
 
 
 def read_result(result: Any) -> Score:
-    """Return the score that a function's result means.
+    """Convert a check function's result to a score.
 
-    True or false; a number, right above 0; or an object with `pass`, `score` and `reason`.
-    Anything else is unscored.
+    The result may be true or false; a number, right if above 0; or an object with `pass`,
+    `score` and `reason`. Anything else is unscored.
     """
     reason: str | None = None
     if isinstance(result, Mapping):

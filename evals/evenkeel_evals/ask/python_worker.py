@@ -1,4 +1,4 @@
-"""Runs checks of a dataset in a process of its own: a JSON line in, a JSON line out."""
+"""Runs a dataset's checks in a separate process: one JSON line in, one JSON line out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_MEMORY_BYTES = 4 * 1024 * 1024 * 1024
 
 
 def main() -> None:
-    """Answer requests until there are no more; what a check prints goes to standard error."""
+    """Answer requests until standard input ends; a check's output goes to standard error."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def load(file: str, function: str) -> Callable[[str, Any], Any]:
-    """Return a function of a file; the file may import its neighbours."""
+    """Return a function from a file; the file may import modules beside it."""
     folder = str(Path(file).parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)

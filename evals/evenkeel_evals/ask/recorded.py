@@ -1,4 +1,4 @@
-"""A run as its journal knows it: what was asked, what came back, what still has to be done."""
+"""A run as recorded in its journal: calls made, answers received, and work left to do."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What is fixed when the first call of a run is made.
+    """The facts that are fixed once a run makes its first call.
 
     Attributes:
-        run_id: Names the run.
-        start_ns: Wall clock.
-        identity: All that decides which calls are made and how they are judged.
+        run_id: Id of the run.
+        start_ns: Wall-clock time of the start.
+        identity: Everything that determines which calls are made and how they are judged.
         models: Model of each side, by "A" and "B".
-        engines: What each side's server says of its version; None where it says nothing.
+        engines: Version that each side's server reports; None if it reports none.
     """
 
     run_id: str
@@ -48,15 +48,15 @@ class Beginning:
 
 
 class RecordedRun:
-    """A run that can be killed at any point and go on where it was.
+    """A run that can be killed at any point and resumed.
 
-    A call is written down before it is made and again when its answer is there. So a call whose
-    answer was read is never made again. One that was in flight when the process died has no answer
-    and is asked again; such calls are counted, and a pair asked half before and half after is not
-    used for latency, since its halves did not meet the same machine.
+    A call is recorded before it is made, and its answer when it arrives, so an answered call is
+    never repeated. A call in flight when the process died has no answer and is repeated; such
+    calls are counted, and a pair split by the interruption is not used for latency, since its
+    halves did not run under the same conditions.
 
     Args:
-        journal: Where it is kept; None keeps it in memory only.
+        journal: Where the run is stored; None keeps it in memory only.
     """
 
     def __init__(self, journal: Journal | None) -> None:
@@ -70,9 +70,9 @@ class RecordedRun:
         self._session_of: dict[tuple[int, str], int] = {}
         self._verdicts: dict[tuple[int, str], str | None] = {}
         self._unreadable: dict[tuple[int, str], str] = {}
-        # Scores of answers with late checks, by those that are there.
+        # Scores of answers with late checks, by the checks done so far.
         self._scores: dict[tuple[int, str], Score] = {}
-        # What each look came to; filled by whoever judges it.
+        # The result of each look; filled in by the caller that judges it.
         self._repeats: dict[int, Repeats] = {}
         self._sentinel_answers: dict[int, SentinelAnswer] = {}
         self._in_flight: set[tuple[int, str]] = set()
@@ -83,12 +83,12 @@ class RecordedRun:
 
     @property
     def num_interruptions(self) -> int:
-        """Return how often the run was ended before it had asked everything."""
+        """Return how often the run was interrupted before it had asked everything."""
         return max(0, self._num_sessions - 1)
 
     @property
     def num_answers(self) -> int:
-        """Return the answers that are there."""
+        """Return the answers recorded so far."""
         return len(self._answers)
 
     def seconds(self) -> float:
@@ -98,10 +98,10 @@ class RecordedRun:
         return (max(ends) - self.beginning.start_ns) / 1e9 if ends else 0.0
 
     def check_is_same(self, identity: Mapping[str, Any]) -> None:
-        """Make sure that the journal belongs to the run that is asked for.
+        """Check that the journal belongs to the requested run.
 
         Raises:
-            ConfigurationError: If it belongs to another; the difference is named.
+            ConfigurationError: If it belongs to another run; the message names the difference.
         """
         if self.beginning is None:
             return
@@ -114,7 +114,7 @@ class RecordedRun:
             )
 
     def begin(self, beginning: Beginning) -> None:
-        """Start the run, or go on with it: from here on it makes calls."""
+        """Start or resume the run, before it makes calls."""
         if self.beginning is None:
             self._write({"kind": "run", "format": FORMAT, **asdict(beginning)})
         elif dict(self.beginning.models) != dict(beginning.models):
@@ -126,35 +126,35 @@ class RecordedRun:
 
     @property
     def sentinel_answers(self) -> list[SentinelAnswer]:
-        """Return what the drift sentinel saw."""
+        """Return the drift sentinel's readings."""
         return list(self._sentinel_answers.values())
 
     def has_sentinel_answer(self, number: int) -> bool:
-        """Return whether the sentinel was asked for this call."""
+        """Return whether this sentinel call was made."""
         return number in self._sentinel_answers
 
     def record_sentinel_answer(self, answer: SentinelAnswer) -> None:
-        """Write down what the sentinel saw."""
+        """Record a sentinel reading."""
         self._write({"kind": "sentinel", **asdict(answer)})
 
     def record_warm_up(self) -> None:
-        """Write down that the warm-up is over; it is not repeated."""
+        """Record that the warm-up is done, so that it is not repeated."""
         self._write({"kind": "warm"})
 
     def record_sent(self) -> None:
-        """Write down that the results are in the store."""
+        """Record that the results are in the store."""
         self._write({"kind": "sent"})
 
     def record_server_times(self, times: Mapping[str, ServerTimes]) -> None:
-        """Write down what the store knows of the run; asked once, so that it stays the same."""
+        """Record the store's server times for the run; read once, so that they stay the same."""
         self._write({"kind": "server", "times": {key: asdict(t) for key, t in times.items()}})
 
     def answer(self, pair: PlannedPair, letter: str) -> Answer | None:
-        """Return the answer if it is there."""
+        """Return the answer if it is recorded."""
         return self._answers.get((pair.index, letter))
 
     def answers_of(self, letter: str) -> dict[str, list[Answer]]:
-        """Return one side's answers by item, those of one item in the order of asking."""
+        """Return one side's answers by item, each item's repeats in the order asked."""
         found: dict[str, list[Answer]] = {}
         for index, side in sorted(self._answers):
             if side == letter:
@@ -162,11 +162,11 @@ class RecordedRun:
         return found
 
     def record_call(self, pair: PlannedPair, letter: str) -> None:
-        """Write down that a call is about to be made."""
+        """Record that a call is about to be made."""
         self._write({"kind": "call", "pair": pair.index, "side": letter, "item": pair.item.id})
 
     def record_answer(self, pair: PlannedPair, letter: str, answer: Answer) -> None:
-        """Write down what came back."""
+        """Record an answer."""
         self._write(
             {
                 "kind": "answer",
@@ -181,7 +181,7 @@ class RecordedRun:
         )
 
     def record_check(self, pair: PlannedPair, letter: str, check: LateCheck, score: Score) -> None:
-        """Write down what was found out about an answer that is there."""
+        """Record late check results for a recorded answer."""
         self._write(
             {
                 "kind": "check",
@@ -195,48 +195,48 @@ class RecordedRun:
         )
 
     def has_verdict(self, index: int, order: str) -> bool:
-        """Return whether the judge was asked of a pair in this order, with or without success."""
+        """Return whether the judge was asked about a pair in this order, successfully or not."""
         return (index, order) in self._verdicts
 
     def verdicts(self, index: int) -> tuple[str | None, str | None]:
-        """Return what the judge said of a pair with A first, and with B first."""
+        """Return the judge's verdicts on a pair, with A first and with B first."""
         return self._verdicts.get((index, "AB")), self._verdicts.get((index, "BA"))
 
     def unreadable(self, index: int) -> list[str]:
-        """Return what the judge said of a pair and could not be read, shortened."""
+        """Return the judge's unreadable replies on a pair, shortened."""
         return [said for (pair, _), said in self._unreadable.items() if pair == index]
 
     def record_verdict(self, index: int, order: str, spoken: JudgeReply) -> None:
-        """Write down what the judge said."""
+        """Record the judge's reply."""
         self._write({"kind": "verdict", "pair": index, "order": order, **asdict(spoken)})
 
     def repeats(self, index: int) -> Repeats:
-        """Return how a lost pair did when it was asked again."""
+        """Return the results of a lost pair's repeats."""
         return self._repeats.get(index, Repeats())
 
     def record_repeat(self, index: int, letter: str, is_right: bool | None) -> None:
-        """Write down how one side did when a lost pair was asked again."""
+        """Record one side's result of repeating a lost pair."""
         self._write({"kind": "repeat", "pair": index, "side": letter, "right": is_right})
 
     async def sync(self) -> None:
-        """Wait until all of it survives a loss of power."""
+        """Wait until everything recorded survives a power loss."""
         if self._journal is not None:
             await self._journal.sync()
 
     def pairs(
         self, planned: Sequence[PlannedPair], *, is_judged: bool = False
     ) -> list[AnsweredPair]:
-        """Return the pairs that have both answers, in the order of asking.
+        """Return the pairs that have both answers, in the order asked.
 
         Args:
-            planned: What was to be asked.
+            planned: The planned pairs.
             is_judged: Whether there is a judge, so that pairs have preferences.
         """
         found = []
         for pair in planned:
             a, b = (pair.index, "A"), (pair.index, "B")
             if a in self._answers and b in self._answers:
-                # One half waited for its server while the other had been answered.
+                # One half waited for its server after the other was answered.
                 second = self._answers[b if pair.first == "A" else a]
                 is_split = (
                     self._session_of[a] != self._session_of[b] or second.reply.num_retries > 0
@@ -324,7 +324,7 @@ class RecordedRun:
 
 
 def read_answer(record: Mapping[str, Any]) -> Answer:
-    """Return the answer in a record of the journal."""
+    """Return the answer in a journal record."""
     return Answer(
         Reply(**record["reply"]),
         read_score(record["score"]),
@@ -334,19 +334,19 @@ def read_answer(record: Mapping[str, Any]) -> Answer:
 
 
 def read_score(record: Mapping[str, Any]) -> Score:
-    """Return the score in a record of the journal."""
+    """Return the score in a journal record."""
     return Score(record["value"], Label(record["label"]), record["reason"])
 
 
 def open_journal(folder: Path | None, *, is_fresh: bool) -> Journal | None:
-    """Open the journal in a report folder, made if need be; None without a folder.
+    """Open the journal in a report folder, creating it if needed; None without a folder.
 
     Args:
-        folder: The folder; unwritable, it must be known before the run, not after it.
-        is_fresh: Whether a journal that is there is put aside, under a new name.
+        folder: The folder; checked before the run, so that an unwritable one fails early.
+        is_fresh: Whether to move an existing journal aside, under a new name.
 
     Raises:
-        ConfigurationError: If the folder cannot be written or the journal not be read.
+        ConfigurationError: If the folder cannot be written or the journal cannot be read.
     """
     if folder is None:
         return None

@@ -1,4 +1,4 @@
-"""Waits for a server that is gone or full, for a while; then the run pauses, to be gone on with."""
+"""Retries while a server is down or full, up to a limit; then the run pauses and can be resumed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from evenkeel.settings import find_settings
 from evenkeel_evals.ask.client import Attempt, Call, ChatClient, Obstacle, Reply
 from evenkeel_evals.ask.settings import EvalSettings
 
-# A question that breaks the connection this often breaks the server: that is its answer.
+# A request that breaks the connection this often crashes the server: it counts as failed.
 MOST_BREAKS = 3
 FIRST_DELAY_S = 0.25
 LONGEST_DELAY_S = 5.0
-# A gateway that answers 429 now and then must not fill the screen.
+# A gateway that answers 429 now and then must not flood the screen.
 TELL_EVERY_S = 10.0
 
 
 @dataclass(slots=True)
 class _Outage:
-    """What was said of one server, by monotonic time.
+    """The outage state of one server; times are monotonic.
 
     Attributes:
-        since_s: When it was first found gone; None while it answers.
-        told_s: When a line about it was last shown.
-        is_told: Whether the outage under way was shown.
+        since_s: When it was first found down; None while it answers.
+        told_s: When a message about it was last shown.
+        is_told: Whether the current outage was reported.
     """
 
     since_s: float | None = None
@@ -42,17 +42,17 @@ class _Outage:
 
 
 class PatientClient(ChatClient):
-    """A client that asks again where a server is gone, or answers 429 or 503.
+    """A client that retries if a server is down, or answers 429 or 503.
 
-    Times are those of the last attempt: neither the waiting nor the new connection is in them. An
-    HTTP 500, a time-out, or a question that breaks its connection three times stands as it is.
+    Times are those of the last attempt and exclude waiting and reconnecting. An HTTP 500, a
+    timeout, and a request that breaks its connection three times are final.
 
     Args:
-        concurrency: Connections that may be open at once.
-        timeout_s: Longest time one answer may take.
+        concurrency: Maximum number of open connections.
+        timeout_s: Timeout per answer, in seconds.
         api_key: Sent as a bearer token if given.
-        retry_s: Longest time to wait for a server in one outage, in seconds.
-        tell: Gets a line when a server is waited for, and when it answers again.
+        retry_s: Maximum time to wait for a server per outage, in seconds.
+        tell: Called with a line when a server stops answering, and when it is back.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class PatientClient(ChatClient):
         self._outages: dict[str, _Outage] = {}
 
     async def ask(self, call: Call) -> Reply:
-        """Return the reply; an error becomes a reply with its reason.
+        """Return the reply; an error becomes a reply with a reason.
 
         Raises:
-            CannotMeasureError: If the server did not answer for as long as it is waited for.
+            CannotMeasureError: If the server did not answer within `retry_s`.
         """
         since_s: float | None = None
         num_retries = num_breaks = 0
@@ -99,7 +99,7 @@ class PatientClient(ChatClient):
                 f"({attempt.reply.error})"
             )
         self._record_outage(url, attempt.reply.error or "")
-        # Together they would come back as one crowd.
+        # Jitter, so that the waiting calls do not all return at once.
         delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(num_retries, 8))
         delay_s = max(delay_s * random.uniform(0.5, 1.0), attempt.retry_after_s or 0.0)
         await asyncio.sleep(min(delay_s, left_s))
@@ -120,7 +120,7 @@ class PatientClient(ChatClient):
 
     def _record_answer(self, url: str, started_s: float) -> None:
         outage = self._outages.get(url)
-        # What was under way when the server went away may still arrive.
+        # Calls already in flight when the server went down may still complete.
         if outage is None or outage.since_s is None or started_s < outage.since_s:
             return
         if outage.is_told:
@@ -133,14 +133,14 @@ class PatientClient(ChatClient):
 def saying_how_to_go_on(
     args: argparse.Namespace, describe: Callable[[], str | None]
 ) -> Iterator[None]:
-    """After a pause or Ctrl-C in the block, say with which command the run goes on.
+    """On a pause or Ctrl-C in the block, print the command that resumes the run.
 
     Args:
-        args: The arguments of this command, with `--report`, without which nothing is kept.
-        describe: Returns what is there, such as "3 of 8 answers"; None if nothing was begun.
+        args: The arguments of this command; without `--report`, nothing is saved.
+        describe: Returns the progress, such as "3 of 8 answers"; None if nothing was begun.
 
     Raises:
-        CannotMeasureError: The one of the block, with the command in its line.
+        CannotMeasureError: The block's own error, with the command added to its message.
     """
     try:
         yield
@@ -159,7 +159,7 @@ def saying_how_to_go_on(
 
 
 def resume_command(args: argparse.Namespace) -> str:
-    """Return the command line that goes on with a run: the same, without `--fresh` and secrets."""
+    """Return the command that resumes a run: the same one without `--fresh` and secrets."""
     shown = {}
     for setting in find_settings(EvalSettings):
         value = getattr(args, setting.name, None) if setting.is_secret else None

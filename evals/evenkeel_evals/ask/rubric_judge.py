@@ -1,4 +1,4 @@
-"""A model as judge of single answers: does the answer meet the criterion, yes or no?"""
+"""Judges single answers with a model: does the answer meet the criterion, yes or no?"""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FIRST = re.compile(rf"{_MARKS}(yes|no)\b{_MARKS}(?:[,;:.!-]|$)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class RubricQuestion:
-    """One thing to ask the judge.
+    """One question for the judge.
 
     Attributes:
         check: Its `what` is the criterion.
-        item: What was asked.
-        answer: What came back.
+        item: The item.
+        answer: The answer to judge.
     """
 
     check: LateCheck
@@ -42,9 +42,9 @@ class RubricQuestion:
     answer: str
 
     def messages(self) -> list[dict[str, str]]:
-        """Return the request; nothing in it says whose answer it is."""
+        """Return the request; it does not reveal which side the answer is from."""
         asked = "\n\n".join(f"{m.role}: {m.content}" for m in self.item.messages)
-        # An answer cannot hold the end mark: it would have to contain a digest of itself.
+        # An answer cannot contain the end marker: it would have to contain its own digest.
         mark = hashlib.sha256(self.answer.encode("utf-8", "replace")).hexdigest()[:12]
         text = (
             f"Criterion:\n{self.check.what}\n\nRequest:\n{asked}\n\n"
@@ -61,14 +61,14 @@ async def ask_all(
     concurrency: int,
     progress: Callable[[int, int], None],
 ) -> list[Score]:
-    """Return a score per question, in their order; none raises.
+    """Return a score per question, in the same order; never raises.
 
     Args:
         client: Makes the requests.
         side: The judge, with its model.
-        questions: What to ask.
+        questions: The questions.
         concurrency: Requests in flight at once.
-        progress: Called with questions done and questions in all.
+        progress: Called with questions done and the total.
     """
     scores: list[Score] = [Score.unscored("not asked")] * len(questions)
     waiting = iter(enumerate(questions))
@@ -86,7 +86,7 @@ async def ask_all(
 
 
 async def ask_one(client: ChatClient, side: Side, question: RubricQuestion) -> Score:
-    """Return what the judge, a side with its model, says of one answer."""
+    """Return the judge's score of one answer; `side` is the judge with its model."""
     call = Call(
         side=side,
         messages=question.messages(),
@@ -100,11 +100,11 @@ async def ask_one(client: ChatClient, side: Side, question: RubricQuestion) -> S
 
 
 def read_verdict(text: str | None, error: str | None = None) -> Score:
-    """Return what a judge said; nothing, neither word, or both is unscored."""
+    """Return the score of a judge's reply; unscored if it has neither word or both."""
     if text is None:
         return Score.unscored(f"rubric: the judge did not answer: {error}")
     lines = [line for line in (without_thoughts(text) or "").splitlines() if line.strip()]
-    # One word was asked for; a judge that explains itself puts it first or last.
+    # The prompt asks for one word; a judge that explains puts it first or last.
     found = {match[1].lower() for line in lines for match in [_ALONE.fullmatch(line)] if match}
     if not found and lines:
         found = {match[1].lower() for match in [_FIRST.match(lines[0])] if match}

@@ -1,4 +1,4 @@
-"""Asks both sides every item, interleaved, and scores what comes back."""
+"""Asks both sides every item, interleaved, and scores the answers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from evenkeel_evals.ask.sides import Side
 
 
 class CacheMode(StrEnum):
-    """What a side may find in the server's prefix cache.
+    """State of the server's prefix cache for a side's calls.
 
-    ISOLATED: what it filled itself in this run, and nothing of the other side's. COLD: nothing.
-    WARM: the whole request, asked for one token just before and dropped. SHARED: whatever is there;
-    the only mode for servers that do not know `cache_salt`.
+    ISOLATED: only what the side itself cached in this run. COLD: empty. WARM: the whole request,
+    cached by a discarded one-token call just before. SHARED: as found; the only mode for servers
+    that do not support `cache_salt`.
     """
 
     ISOLATED = "isolated"
@@ -36,16 +36,16 @@ class CacheMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How to run.
+    """Options of a run.
 
     Attributes:
-        run_id: Names the run in spans and reports.
-        concurrency: Pairs in flight at once; within a pair the second request follows the first.
-        seed: Order of items and sides.
+        run_id: Id of the run in spans and reports.
+        concurrency: Pairs in flight at once; a pair's second request follows its first.
+        seed: Seed for the order of items and sides.
         cache: State of the prefix cache.
-        warmup: Pairs asked beforehand and dropped; under a salt of their own.
-        answer_cache: Answers kept from earlier runs; None keeps none.
-        sentinels: Before which pairs the drift sentinel is asked, and the number of the call.
+        warmup: Pairs asked first and discarded, under a separate salt.
+        answer_cache: Cached answers of earlier runs; None disables the cache.
+        sentinels: Sentinel call number by the pair it precedes.
     """
 
     run_id: str
@@ -58,7 +58,7 @@ class RunOptions:
 
 
 Progress = Callable[[int, int], None]
-# Of the prefix cache before one measured call, where its server goes away again and again.
+# Attempts to warm the prefix cache before one measured call if its server keeps going down.
 MOST_FILLINGS = 3
 
 
@@ -68,11 +68,11 @@ def new_run_id() -> str:
 
 
 async def find_models(client: ChatClient, baseline: Side, candidate: Side) -> tuple[Side, Side]:
-    """Return both sides with the models their servers have.
+    """Return both sides with the models their servers serve.
 
     Raises:
         CannotMeasureError: If a server does not answer.
-        ConfigurationError: If a server does not have the model.
+        ConfigurationError: If a server does not serve the model.
     """
     a = await client.find_model(baseline.url, baseline.model)
     b = await client.find_model(candidate.url, candidate.model)
@@ -87,17 +87,17 @@ async def ask_all(
     recorded: RecordedRun,
     progress: Progress,
 ) -> None:
-    """Ask both sides every item that has no answer yet, and record what comes back.
+    """Ask both sides every item that has no answer yet, and record the answers.
 
-    Workers take the next pair as they get free, so both sides always meet the same load.
+    Workers take the next pair as they become free, so both sides always see the same load.
 
     Args:
         client: Makes the requests.
         sides: Baseline and candidate.
-        planned: What to ask, in this order.
+        planned: The pairs to ask, in this order.
         options: How.
         recorded: What is there already; takes the answers.
-        progress: Called with pairs done and pairs in all.
+        progress: Called with pairs done and the total.
     """
     asker = _Asker(client, {"A": sides[0], "B": sides[1]}, options, recorded)
     if options.warmup and not recorded.is_warm:
@@ -115,13 +115,13 @@ async def repeat_lost(
     options: RunOptions,
     recorded: RecordedRun,
 ) -> None:
-    """Ask lost items again on both sides, each until it is cleared or has all its repeats.
+    """Repeat lost items on both sides, each until it is cleared or has all its repeats.
 
     Args:
         client: Makes the requests.
         sides: Baseline and candidate.
-        lost: What the baseline got right and the candidate wrong.
-        num_repeats: Repeats a side after which an item counts as broken.
+        lost: Pairs the baseline got right and the candidate wrong.
+        num_repeats: Repeats per side after which an item counts as broken.
         options: How.
         recorded: What is there already; takes the results.
     """
@@ -227,7 +227,7 @@ class _Asker:
                 for _ in range(min(self._options.concurrency, len(planned))):
                     group.create_task(work(waiting))
         except* EvenkeelError as group_error:
-            # Such as a full disk: one line for the user, however many workers met it.
+            # Such as a full disk: one line for the user, however many workers hit it.
             raise group_error.exceptions[0] from None
 
     async def _ask(self, pair: PlannedPair, letter: str, *, is_warmup: bool) -> Answer:
@@ -238,7 +238,7 @@ class _Asker:
                 await self._client.ask(_filling(call))
             reply = await self._client.ask(call)
             num_retries += reply.num_retries
-            # A server that was waited for may have lost what was filled.
+            # A server that was down may have lost its cache.
             if self._options.cache is not CacheMode.WARM or not reply.num_retries:
                 break
         reply = replace(reply, num_retries=num_retries)
@@ -264,7 +264,7 @@ class _Asker:
 
 
 def _filling(call: Call) -> Call:
-    """Return a call that leaves the whole request in the prefix cache of its salt."""
+    """Return a call that puts the whole request into the prefix cache under its salt."""
     side = replace(call.side, sampling={**call.side.sampling, "max_tokens": 1})
     return replace(
         call,

@@ -1,4 +1,4 @@
-"""Late checks of a run: made once its answers are in, each recorded as it is there."""
+"""Late checks of a run, made once its answers are in; each result is recorded as it arrives."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from evenkeel_evals.dataset.dataset import Item
 from evenkeel_evals.scorers.base import LateCheck, Score
 from evenkeel_evals.scorers.late import PYTHON, RUBRIC
 
-# One text of one item by one criterion is asked once, whoever said it.
+# Identical answers to an item are judged once per criterion, whichever side gave them.
 _Text = tuple[str, LateCheck, str]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckTools:
-    """By what late checks are made.
+    """Everything needed to make late checks.
 
     Attributes:
-        folder: The dataset's, with the files of Python assertions.
-        judge: Asked about rubrics; None if there are none.
-        concurrency: Requests to it at once.
-        open_client: Makes the client that asks it.
+        folder: The dataset's folder, with its Python assertion files.
+        judge: The judge for rubrics; None if there are none.
+        concurrency: Requests to the judge in flight at once.
+        open_client: Creates the judge's client.
     """
 
     folder: Path | None
@@ -45,12 +45,12 @@ class CheckTools:
 
 @dataclass(frozen=True, slots=True)
 class OpenCheck:
-    """A check that has still to be made.
+    """A check that is still to be made.
 
     Attributes:
-        pair: Of whose answers.
-        letter: Which of the two, A or B.
-        check: What is to be found out.
+        pair: The pair with the answer.
+        letter: The side of the answer, A or B.
+        check: The check.
         text: The answer.
     """
 
@@ -61,12 +61,12 @@ class OpenCheck:
 
     @property
     def key(self) -> _Text:
-        """Return what a judge is asked of."""
+        """Return the question for the judge."""
         return self.pair.item.id, self.check, self.text
 
 
 def open_checks(recorded: RecordedRun, planned: Sequence[PlannedPair]) -> list[OpenCheck]:
-    """Return the checks of recorded answers that have no result yet, in the order of asking."""
+    """Return the checks of recorded answers that have no result yet, in the order asked."""
     found = []
     for pair in planned:
         checks = pair.item.scorer.checks
@@ -85,13 +85,13 @@ def open_checks(recorded: RecordedRun, planned: Sequence[PlannedPair]) -> list[O
 async def make_checks(
     recorded: RecordedRun, planned: Sequence[PlannedPair], tools: CheckTools
 ) -> None:
-    """Make the checks that have no result yet and record what they come to.
+    """Make the checks that have no result yet and record their results.
 
-    Python assertions run one after the other. The judge is asked about one text of one item once,
-    whichever side it is from, also if the run was interrupted in between.
+    Python assertions run one after the other. The judge sees identical answers to an item once,
+    whichever side they are from, even across an interruption.
 
     Raises:
-        ConfigurationError: If a function's file is gone, or the judge does not have the model.
+        ConfigurationError: If a function's file is gone, or the judge does not serve the model.
         CannotMeasureError: If the judge's server does not answer for too long, or the disk is full.
     """
     waiting = open_checks(recorded, planned)
@@ -120,7 +120,7 @@ async def _run_functions(
             score = functions.run(one.check, one.pair.item, one.text, context)
             _record(recorded, [one], score)
             await recorded.sync()
-            # Nothing else runs meanwhile, but Ctrl-C has to get in.
+            # Nothing else runs meanwhile, but Ctrl-C has to work.
             await asyncio.sleep(0)
 
 
@@ -147,12 +147,12 @@ async def _ask_judge(
                 for _ in range(min(tools.concurrency, len(rubrics))):
                     group.create_task(work())
         except* EvenkeelError as group_error:
-            # One line for the user, however many workers met it.
+            # One line for the user, however many workers hit it.
             raise group_error.exceptions[0] from None
 
 
 def _said(recorded: RecordedRun, planned: Sequence[PlannedPair]) -> dict[_Text, Score]:
-    """Return what the judge said already."""
+    """Return the judge's recorded results."""
     said: dict[_Text, Score] = {}
     for pair in planned:
         rubrics = [check for check in pair.item.scorer.checks if check.kind == RUBRIC]
@@ -175,14 +175,14 @@ def _record(recorded: RecordedRun, same: Sequence[OpenCheck], score: Score) -> N
 def identify_checks(
     items: Sequence[Item], judge: PairJudge | None, folder: Path | None
 ) -> dict[str, str] | None:
-    """Return what late checks of items are made by: a digest of the judge and of each Python file.
+    """Return digests of what makes the items' late checks: the judge and each Python file.
 
-    The judge counts with its model, or its address if it names none, its sampling, and how it is
-    asked. A file counts with the other .py files next to it, which it may import.
+    The judge's digest covers its model (or its address if it names none), its sampling and its
+    prompt. A file's digest covers the other .py files beside it, which it may import.
 
     Args:
-        items: What is asked; None comes back if none of them needs late checks.
-        judge: Whom rubrics are put to.
+        items: The items; the result is None if none of them needs late checks.
+        judge: The judge for rubrics.
         folder: The dataset's.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The order of a run: which item next, and which side of it first."""
+"""The order of a run: which item comes next, and which side goes first."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from evenkeel_evals.dataset.dataset import Item
 
 @dataclass(frozen=True, slots=True)
 class PlannedPair:
-    """One item to be asked on both sides, right after each other.
+    """One item to ask on both sides, back to back.
 
     Attributes:
         index: Place in the run.
-        item: What is asked.
+        item: The item to ask.
         first: The side that goes first, "A" or "B".
-        repeat: Which asking of the item it is, from 0.
+        repeat: Index of the item's repeat, from 0.
     """
 
     index: int
@@ -28,25 +28,25 @@ class PlannedPair:
 
     @property
     def order(self) -> tuple[str, str]:
-        """Return both sides in the order of asking."""
+        """Return both sides in the order they are asked."""
         return ("A", "B") if self.first == "A" else ("B", "A")
 
 
 def interleave(
     items: Sequence[Item], seed: int, num_repeats: int = 1, *, keeps_clusters: bool = False
 ) -> list[PlannedPair]:
-    """Shuffle the items and lay the sides out as ABBA or BAAB, block by block of two pairs.
+    """Shuffle the items and order the sides as ABBA or BAAB, in blocks of two pairs.
 
-    So each side goes first equally often, and a machine that slows down slows both. Comparing
-    first all of A, then all of B calls 21-51 % of unchanged candidates slower; this order 3.5-6.4 %
+    Each side goes first equally often, and a machine that slows down slows both. Running all of A
+    and then all of B calls 21-51 % of unchanged candidates slower; this order 3.5-6.4 %
     (docs/guide/evals.md).
 
     Args:
-        items: What is asked.
-        seed: Of the order.
-        num_repeats: How often each item is asked; its repeats are shuffled among the others.
-        keeps_clusters: Whether the items of a cluster follow each other, as runs need that bet on
-            clusters while they go on.
+        items: The items to ask.
+        seed: Seed for the order.
+        num_repeats: Times each item is asked; repeats are shuffled among the other items.
+        keeps_clusters: Whether to ask the items of a cluster consecutively, as anytime runs need,
+            which bet on clusters as they complete.
 
     Raises:
         ConfigurationError: If `num_repeats` is below 1.

@@ -1,4 +1,4 @@
-"""Gives replies their scores, with what was found out about them beforehand."""
+"""Scores replies, using their late check results."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from evenkeel_evals.scorers.base import NOTHING_FOUND, Context, LateCheck, Score
 
 
 def score_reply(item: Item, reply: Reply, context: Context | None = None) -> Score:
-    """Return the score of a reply; what is no answer is unscored, never wrong.
+    """Return the score of a reply; a failed request is unscored, never wrong.
 
     Args:
-        item: What was asked.
+        item: The item that was asked.
         reply: What came back.
-        context: What its scorer may know besides; None for what the reply says.
+        context: Other facts the scorer may use; None takes them from the reply.
     """
     if reply.text is None:
         return Score.unscored(reply.error or "no answer")
@@ -26,13 +26,13 @@ def score_reply(item: Item, reply: Reply, context: Context | None = None) -> Sco
     except EvenkeelError:
         raise
     except Exception as error:
-        # An odd answer must not end a run of hundreds: it has no score, and the reason is shown.
+        # An odd answer must not abort a run of hundreds: it is unscored, with the reason shown.
         what = f"{type(error).__name__}: {error}".splitlines()[0]
         return Score.unscored(f"the scorer {item.scorer.name} failed: {what[:200]}")
 
 
 def score_checked(item: Item, answer: Answer) -> Score:
-    """Return the score of an answer by the results of its late checks that were recorded."""
+    """Return the score of an answer from its recorded late check results."""
     found = {
         check: answer.checks[check.digest]
         for check in item.scorer.checks
@@ -44,7 +44,7 @@ def score_checked(item: Item, answer: Answer) -> Score:
 def context_of(
     reply: Reply, cost: float | None = None, found: Mapping[LateCheck, Score] = NOTHING_FOUND
 ) -> Context:
-    """Return what scorers may know of a reply besides its text."""
+    """Return the facts about a reply, besides its text, that scorers may use."""
     return Context(
         ttft_s=reply.ttft_s,
         e2e_s=reply.e2e_s,

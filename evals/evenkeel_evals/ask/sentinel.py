@@ -1,4 +1,4 @@
-"""The drift sentinel: one fixed request, asked throughout a run, that nothing should change."""
+"""The drift sentinel: one fixed request, repeated throughout a run to detect server drift."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.stats.shift import shift_unpaired
 
-# Never more than one call in 20 (a pair is two), and enough of them to tell.
+# At most one call in 20 (a pair is two), and enough of them to detect a shift.
 PAIRS_BETWEEN = 10
 MAX_CALLS = 40
 MIN_ANSWERS = 10
 ALPHA = 0.01
-# A shift below this is shown and not called a drift, however sure it is.
+# A smaller shift is shown but not called drift, however significant it is.
 NOTABLE_RATIO = 0.05
 MESSAGES = [{"role": "user", "content": "Say in one sentence what you can help me with."}]
 MAX_TOKENS = 16
@@ -26,12 +26,12 @@ MAX_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class SentinelAnswer:
-    """One answer of the sentinel.
+    """One answer to the sentinel request.
 
     Attributes:
-        number: From 0, in the order of asking.
+        number: From 0, in the order asked.
         e2e_s: Last text − send, in seconds; None if there was no answer.
-        text_hash: Digest of the answer; None likewise.
+        text_hash: Digest of the answer; None if there was none.
     """
 
     number: int
@@ -41,16 +41,16 @@ class SentinelAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What the sentinel saw.
+    """Summary of the sentinel's readings.
 
     Attributes:
-        num_readings: Answers of the sentinel.
-        num_errors: Calls without one.
+        num_readings: Number of answers.
+        num_errors: Calls without an answer.
         shift: Hodges-Lehmann e2e of the second half of the run over the first, − 1.
-        lower: 95 % interval of it.
-        upper: The other end.
-        p: Two-sided Mann-Whitney p against «the same throughout».
-        num_texts: How many different answers there were; greedy decoding should give one.
+        lower: Lower limit of its 95 % interval.
+        upper: Upper limit.
+        p: Two-sided Mann-Whitney p against "the same throughout".
+        num_texts: Number of distinct answers; greedy decoding should give one.
     """
 
     num_readings: int
@@ -84,7 +84,7 @@ class Drift:
 
 
 def sentinel_calls_at(num_pairs: int) -> dict[int, int]:
-    """Return before which pairs the sentinel is asked, and the number of each call.
+    """Return the sentinel call number by the pair it precedes.
 
     A run too short for MIN_ANSWERS at one call in 20 has none.
     """
@@ -95,7 +95,7 @@ def sentinel_calls_at(num_pairs: int) -> dict[int, int]:
 
 
 def read(number: int, reply: Reply) -> SentinelAnswer:
-    """Return what a reply of the sentinel says."""
+    """Return the reading from a reply to the sentinel."""
     if reply.text is None:
         return SentinelAnswer(number, None, None)
     digest = hashlib.sha256(reply.text.encode("utf-8", "replace")).hexdigest()[:16]
@@ -103,7 +103,7 @@ def read(number: int, reply: Reply) -> SentinelAnswer:
 
 
 def find_drift(answers: Sequence[SentinelAnswer]) -> Drift | None:
-    """Return what changed from the first half of the answers to the second; None if too few."""
+    """Return the change from the first half of the answers to the second; None if too few."""
     ordered = sorted(answers, key=lambda answer: answer.number)
     times = [r.e2e_s for r in ordered if r.e2e_s is not None and r.e2e_s > 0]
     if len(times) < MIN_ANSWERS:

@@ -14,7 +14,7 @@ NO_STORE = "none"
 
 
 class EvalSettings(Settings):
-    """What a run needs besides its dataset, sides and gates."""
+    """Settings of a run other than its dataset, sides and gates."""
 
     section: ClassVar[str] = "eval"
 
@@ -83,6 +83,6 @@ class EvalSettings(Settings):
     )
 
     def store_address(self, default: str) -> str:
-        """Return where the store is, password included; `default` where it is `none`."""
+        """Return the store's URL, password included; `default` if it is set to `none`."""
         address = self.store_url.get_secret_value()
         return default if address == NO_STORE else address

@@ -1,4 +1,4 @@
-"""Sides that a run serves itself: starts `evenkeel serve` with their settings, and ends it."""
+"""Starts and stops `evenkeel serve` for sides that the run serves itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 from evenkeel.processes import Part, Platform
 from evenkeel_evals.ask.sides import ServeConfig, Side
 
-# Loading a model of some gigabytes takes minutes; a wrong flag ends the server at once.
+# Loading a model of several gigabytes takes minutes; a wrong flag fails at once.
 READY_S = 900.0
 HOST = "127.0.0.1"
 
@@ -23,18 +23,18 @@ HOST = "127.0.0.1"
 def serving(
     sides: Sequence[Side], otlp_endpoint: str | None, tell: Callable[[str], None]
 ) -> Iterator[list[Side]]:
-    """Return the sides with the addresses of the servers that are started for the block.
+    """Start the sides' servers for the block and return the sides with their addresses.
 
-    Two sides with the same settings share one server. Leaving the block ends every process, also
-    after an error; should this process be killed, Linux ends them.
+    Two sides with the same settings share one server. Leaving the block stops every process, even
+    after an error; if this process is killed, Linux stops them.
 
     Args:
-        sides: Those without settings of their own stay as they are.
-        otlp_endpoint: Where the servers' spans go; None for nowhere.
-        tell: Gets a line before the wait.
+        sides: The sides; those without [serve] are returned unchanged.
+        otlp_endpoint: Where the servers send their spans; None disables sending.
+        tell: Called with a line before waiting.
 
     Raises:
-        CannotMeasureError: If a server ends or is not ready in time; with what it said last.
+        CannotMeasureError: If a server exits or is not ready in time; includes its last output.
     """
     wanted = list(dict.fromkeys(side.serve for side in sides if side.serve is not None))
     if not wanted:
@@ -57,7 +57,7 @@ def serving(
 
 @contextmanager
 def _log_folder() -> Iterator[Path]:
-    """Make a folder for the block; after an error its logs stay, since the error names them."""
+    """Create a folder for the block; its logs are kept after an error, which names them."""
     folder = Path(mkdtemp(prefix="evenkeel-eval-"))
     try:
         yield folder
@@ -77,7 +77,7 @@ def _part(config: ServeConfig, folder: Path, otlp_endpoint: str | None) -> Part:
         name=name,
         arguments=("serve", config.model, *where, *config.flags),
         ready_url=f"http://{HOST}:{port}/health",
-        # The address may hold a password, which a command line would show to everybody.
+        # The address may contain a password, which a command line would expose to all users.
         environment={"OTEL_SDK_DISABLED": "true"}
         if otlp_endpoint is None
         else {"EVENKEEL_RUNTIME_OTLP_ENDPOINT": otlp_endpoint},

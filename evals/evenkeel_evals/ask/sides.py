@@ -1,4 +1,4 @@
-"""The two sides of a comparison: where to ask, which model, which prompt, which sampling."""
+"""The two sides of a comparison: server, model, prompt and sampling."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ServeConfig:
     """A server that the run starts for a side.
 
     Attributes:
-        model: What `evenkeel serve` is given: a folder, a hub name, or `demo`.
-        flags: What follows, its own flags and vLLM's.
+        model: The model argument of `evenkeel serve`: a folder, a hub name, or `demo`.
+        flags: Flags of `evenkeel serve` and vLLM.
     """
 
     model: str
@@ -31,7 +31,7 @@ class ServeConfig:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return what follows `evenkeel serve`."""
+        """Return the arguments of `evenkeel serve`."""
         return (self.model, *self.flags)
 
 
@@ -40,15 +40,15 @@ class Side:
     """One side of a run.
 
     Attributes:
-        name: What tables and spans call it.
-        url: Base URL of an OpenAI-compatible server, without a trailing `/v1`; of a side with
-            `serve` only once its server runs.
-        model: Model name; None asks the server for its first.
-        prompt_name: Name of the prompt, stamped on its requests.
+        name: Its name in tables and spans.
+        url: Base URL of an OpenAI-compatible server, without a trailing `/v1`; with `serve`, set
+            once its server runs.
+        model: Model name; None uses the server's first.
+        prompt_name: Name of the prompt, recorded on its requests.
         prompt_version: Version of the prompt.
-        system: System message that stands before each item, in place of the item's own.
-        sampling: Fields of the request such as temperature and max_tokens.
-        serve: The server that the run starts for this side; None if it is there already.
+        system: System message put before each item, replacing the item's own.
+        sampling: Request fields such as temperature and max_tokens.
+        serve: The server that the run starts for this side; None if it is already running.
     """
 
     name: str
@@ -109,7 +109,7 @@ class _Serve(BaseModel):
     flags: list[str] = []
 
 
-# What the run decides itself for a server that it starts.
+# Flags that the run sets itself for a server it starts.
 _OWN_FLAGS = ("--host", "--port", "--data-dir", "--otlp-endpoint", "--uds")
 
 
@@ -129,12 +129,12 @@ def load_side(path: Path, default_url: str, prompts_dir: Path = Path("prompts"))
 
     Args:
         path: The file.
-        default_url: Server of a side that names none.
+        default_url: Server for a side that names none.
         prompts_dir: The registry in which `ref` of [prompt], such as support@draft, is looked up.
 
     Raises:
         ConfigurationError: If the file is missing, is not TOML, has an unknown or wrong key, or
-            refers to a prompt that is not there.
+            refers to a prompt that does not exist.
     """
     side = read_toml_file(path, _SideFile)
     prompt = _resolve(path, side.prompt, prompts_dir)
@@ -165,10 +165,10 @@ def _read_serve(path: Path, side: _SideFile) -> ServeConfig | None:
 def read_sampling(
     path: Path, fields: Mapping[str, Any]
 ) -> dict[str, float | int | str | list[str]]:
-    """Return the sampling of a side from its fields.
+    """Return a side's sampling from its fields.
 
     Raises:
-        ConfigurationError: If a field is unknown or wrong; `path` is named.
+        ConfigurationError: If a field is unknown or wrong; the message names `path`.
     """
     try:
         return _Sampling.model_validate(fields).model_dump(exclude_none=True)
@@ -177,16 +177,16 @@ def read_sampling(
 
 
 def resolve_prompt(reference: str, prompts_dir: Path) -> PromptVersion:
-    """Return the prompt that a reference such as support@draft means.
+    """Return the prompt that a reference such as support@draft points to.
 
     Raises:
-        ConfigurationError: If it means nothing in this registry.
+        ConfigurationError: If the registry has no such prompt.
     """
     return PromptRegistry(prompts_dir).resolve(reference)
 
 
 def _resolve(path: Path, prompt: _Prompt, prompts_dir: Path) -> _Prompt:
-    """Return the prompt with name, version and text of what it refers to, if it refers."""
+    """Return the prompt, with its `ref` resolved to name, version and text if it has one."""
     if prompt.ref is None:
         return prompt
     if prompt.model_fields_set != {"ref"}:

@@ -1,4 +1,4 @@
-"""Reads the server-sent events of one streamed chat answer."""
+"""Parses the server-sent events of one streamed chat answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class StreamedAnswer:
     """Collects text, times and counts from the bytes of one stream.
 
     Args:
-        sent_ns: Monotonic time at which the request was sent.
+        sent_ns: Monotonic time at which the request was sent, in nanoseconds.
     """
 
     def __init__(self, sent_ns: int) -> None:
@@ -45,16 +45,16 @@ class StreamedAnswer:
 
     @property
     def tpot_s(self) -> float | None:
-        """Return the time of one output token; None below 2 tokens."""
+        """Return the time per output token in seconds; None below 2 tokens."""
         return time_per_output_token_s(self.ttft_s, self.e2e_s, self.output_tokens)
 
     @property
     def num_pieces(self) -> int:
-        """Return how many pieces of text came: about the tokens, where the server never said."""
+        """Return the number of text chunks: roughly the tokens if the server reports none."""
         return self._num_pieces
 
     def feed(self, data: bytes, now_ns: int) -> None:
-        """Take the bytes that arrived at `now_ns`; an event may be cut anywhere."""
+        """Process the bytes that arrived at `now_ns`; an event may be split anywhere."""
         self._buffer += data
         if b"\n" not in data and b"\r" not in data:
             return
@@ -64,7 +64,7 @@ class StreamedAnswer:
                 self._take(line[5:].strip(), now_ns)
 
     def problem(self) -> str | None:
-        """Return why the answer cannot be used, now that the stream has ended; None if it can."""
+        """Return why the finished stream's answer is unusable; None if it is usable."""
         if self._error is not None:
             return self._error
         if self.finish_reason is None:
@@ -131,7 +131,7 @@ def time_per_output_token_s(
 
 
 def _text(content: Any) -> str | None:
-    """Return the text of a content, which may be a list of parts; None if it has none to give."""
+    """Return the text of a content, which may be a list of parts; None if it has no text."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
@@ -144,7 +144,7 @@ def _text(content: Any) -> str | None:
 
 
 def _count(value: Any) -> int | None:
-    """Return a number of tokens; None if it is none."""
+    """Return a token count; None if the value is not one."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
     return value if is_count else None
 

@@ -1,1 +1,1 @@
-"""The verbs of `evenkeel eval`, all parsed by `eval.py`, each in its file; `evenkeel prompts`."""
+"""`evenkeel prompts` and the verbs of `evenkeel eval`: one file each, parsed by `eval.py`."""

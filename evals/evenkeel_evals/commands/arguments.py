@@ -1,4 +1,4 @@
-"""Arguments that several verbs of `evenkeel eval` share; cheap to import."""
+"""Arguments shared by several verbs of `evenkeel eval`; cheap to import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_GATES = "accuracy>=-1%, p95_ttft<=+5%, shift_ttft<=+3%"
 
 
 def add_verb(verbs: Any, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
-    """Add a verb and return its parser; it runs `run` of the module of its name, imported then."""
+    """Add a verb and return its parser; the verb lazily imports its module and calls `run`."""
     parser: argparse.ArgumentParser = verbs.add_parser(
         name, help=summary, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -24,7 +24,7 @@ def add_verb(verbs: Any, name: str, summary: str, epilog: str) -> argparse.Argum
 
 
 def run_later(module: str, function: str, args: argparse.Namespace) -> int:
-    """Import a module of this room only now, run the function and return its exit code."""
+    """Import a module of this package on demand, call the function and return its exit code."""
     code: int = getattr(import_module(f"evenkeel_evals.commands.{module}"), function)(args)
     return code
 
@@ -73,7 +73,7 @@ def add_traffic(parser: argparse.ArgumentParser) -> None:
 
 
 def add_asking(parser: argparse.ArgumentParser) -> None:
-    """Add the settings, which say which servers to ask, and `--cache`."""
+    """Add the run settings and `--cache`."""
     add_settings(parser)
     parser.add_argument(
         "--cache",
@@ -84,7 +84,7 @@ def add_asking(parser: argparse.ArgumentParser) -> None:
 
 
 def add_settings(parser: argparse.ArgumentParser, names: Collection[str] | None = None) -> None:
-    """Add a flag for each setting, or only for those named."""
+    """Add a flag per setting, or only for the named ones."""
     from evenkeel.settings_flags import add_flags
     from evenkeel_evals.ask.settings import EvalSettings
 

@@ -1,4 +1,4 @@
-"""What `evenkeel eval bisect` does."""
+"""Implements `evenkeel eval bisect`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ConfigurationError: If a file or argument is wrong.
-        CannotMeasureError: If a comparison cannot tell.
+        CannotMeasureError: If a comparison is inconclusive.
     """
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     gates = parse_gates(args.gate)
@@ -99,7 +99,7 @@ class _Step:
         self._console = console
 
     def compare(self, before: int, after: int, names: list[str]) -> tuple[Verdict, str]:
-        """Run one comparison, or read it if --report holds it, and return what it came to."""
+        """Return the result of one comparison, run now or read from --report."""
         items = spread(self._dataset.items, self._args.limit)
         comparison = Comparison(
             settings=self._settings,
@@ -128,7 +128,7 @@ class _Step:
             raise CannotMeasureError(headline)
         self._console.print(headline, markup=False, highlight=False)
         overall = next(r for r in outcome.results if r.slice_name == OVERALL)
-        # Slices are judged too, but what is bisected is the metric over all requests.
+        # Slices are judged too, but the bisection is on the metric over all requests.
         return overall.verdict, outcome.decision.headline
 
 

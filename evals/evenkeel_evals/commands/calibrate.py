@@ -1,4 +1,4 @@
-"""What `evenkeel eval calibrate` does."""
+"""Implements `evenkeel eval calibrate`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILE_NAME = "calibration.json"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask one side against itself and say how much it moves; return 3 if a gate is below that.
+    """Run one side against itself and print its noise; return 3 if a gate is below the noise.
 
     Raises:
         ConfigurationError: If an argument, file or setting is wrong.

@@ -1,4 +1,4 @@
-"""What `evenkeel eval compare` does: two recorded runs, item by item, without asking anything."""
+"""Implements `evenkeel eval compare`: two recorded runs, item by item, without any requests."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ LETTERS = {"baseline": "A", "candidate": "B"}
 
 @dataclass(frozen=True, slots=True)
 class RecordedSide:
-    """One side of a run that is over.
+    """One side of a finished run.
 
     Attributes:
-        run_id: Of the run.
-        start_ns: When it began.
-        dataset_hash: What was asked.
-        side: Who answered.
-        answers: By item, each with its repeats in the order of asking.
-        checks: By what rubrics and Python assertions were judged, a digest each.
+        run_id: Id of the run.
+        start_ns: Wall-clock time of its start.
+        dataset_hash: Hash of the dataset.
+        side: The side that answered.
+        answers: Answers by item, each item's repeats in the order asked.
+        checks: Digests of the judge and the Python assertions.
     """
 
     run_id: str
@@ -63,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
     """Compare two recorded runs in accuracy and return the exit code of the verdict.
 
     Raises:
-        ConfigurationError: If a folder holds no finished run, the runs are of other items than
-            the dataset's, or a gate is about latency.
+        ConfigurationError: If a folder holds no finished run, a run used other items than the
+            dataset's, or a gate is on latency.
     """
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     gates = with_errors(parse_gates(args.gate))
@@ -157,10 +157,10 @@ def _read_manifest_side(record: Mapping[str, Any]) -> Side:
 
 
 def refuse_other_checks(baseline: RecordedSide, candidate: RecordedSide) -> None:
-    """Refuse runs whose rubrics were put to different judges, or whose Python files differ.
+    """Reject runs with different rubric judges or different Python files.
 
     Raises:
-        ConfigurationError: If they differ; the difference is named.
+        ConfigurationError: If they differ; the message names the difference.
     """
     a, b = baseline.checks, candidate.checks
     differing = sorted(name for name in a.keys() & b.keys() if a[name] != b[name])
@@ -184,13 +184,13 @@ def _refuse_unchecked(item: Item, side: RecordedSide, answer: Answer) -> None:
 def pair_up(
     items: tuple[Item, ...], baseline: RecordedSide, candidate: RecordedSide
 ) -> list[AnsweredPair]:
-    """Return the pairs of the items that both runs asked, scored again by the dataset's scorers.
+    """Return the pairs of items that both runs asked, rescored with the dataset's scorers.
 
-    Of different numbers of repeats the smaller counts. No latency can be taken from them. Rubrics
-    and Python assertions count as the runs recorded them.
+    If the numbers of repeats differ, the smaller one is used. The pairs have no latency. Rubrics
+    and Python assertions are taken as the runs recorded them.
 
     Raises:
-        ConfigurationError: If a run did not record what such an assertion came to.
+        ConfigurationError: If a run did not record the result of such an assertion.
     """
     pairs: list[AnsweredPair] = []
     for item in items:

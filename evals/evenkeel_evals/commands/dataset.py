@@ -1,4 +1,4 @@
-"""What `evenkeel eval import` and `evenkeel eval lock` do."""
+"""Implements `evenkeel eval import` and `evenkeel eval lock`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from evenkeel_evals.dataset.lock import (
 
 
 def run_import(args: argparse.Namespace) -> int:
-    """Turn a file of another tool into a dataset folder; entries that do not fit are named.
+    """Convert another tool's file to a dataset folder, and list the entries that do not fit.
 
     Raises:
-        ConfigurationError: If the source cannot be read, nothing in it fits, or the folder holds
-            something already.
+        ConfigurationError: If the source cannot be read, nothing in it fits, or the folder is not
+            empty.
     """
     folder: Path = args.into
     if folder.exists() and any(folder.iterdir()):
@@ -74,12 +74,12 @@ def run_import(args: argparse.Namespace) -> int:
 
 
 def run_lock(args: argparse.Namespace) -> int:
-    """Lock a dataset as it is now: new version, changelog, hash of every item.
+    """Lock a dataset in its current state: new version, changelog, hash of every item.
 
-    With --check nothing is written; returns 1 if something changed since the lock.
+    With --check, write nothing and return 1 if something changed since the lock.
 
     Raises:
-        ConfigurationError: If the folder is no dataset, or the note is missing.
+        ConfigurationError: If the folder is not a dataset, or the note is missing.
     """
     items_path = find_items_file(args.dataset)
     items = hash_items(items_path.read_bytes())

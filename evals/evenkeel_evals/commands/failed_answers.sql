@@ -1,5 +1,5 @@
--- Answers that a live evaluation or a person found bad, one row a trace, with every reason; `review` is
--- what a person decided of it last, those that were turned down are left out. The newest first.
+-- Answers that a live evaluation or a person found bad, newest first: one row per trace, with all
+-- reasons. `review` is the latest decision of a person; rejected ones are left out.
 SELECT
     trace_id, groupUniqArrayIf(why, why != '') AS reasons,
     argMaxIf(better, time, isNotNull(better)) AS corrected,

@@ -1,4 +1,4 @@
-"""What `evenkeel eval grow` does."""
+"""Implements `evenkeel eval grow`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from evenkeel_evals.production.embedding_cache import EmbeddingCache
 
 _HERE = Path(__file__).parent
 NS_PER_S = 1_000_000_000
-# A bad answer is found some time after it was given.
+# Bad answers are found some time after they were given.
 LOOKBACK_NS = 7 * 24 * 3600 * NS_PER_S
-# Traces whose content is asked for at once: answers may be long.
+# Traces whose content is read per query: answers may be long.
 READ_AT_ONCE = 200
 MAX_FAILURES = 100_000
 SAID_EVERY_S = 1.0
@@ -114,7 +114,7 @@ def _propose(args: argparse.Namespace, file: CandidateFile) -> int:
 def _accept_reviewed(
     args: argparse.Namespace, file: CandidateFile, accepted: Mapping[str, str]
 ) -> list[str]:
-    """Make items of the candidates that a person accepted, with the reference that they gave."""
+    """Add the candidates accepted on the dashboard as items, with the references given there."""
     made = []
     for candidate in tuple(file.waiting):
         if candidate.trace_id in accepted:
@@ -124,7 +124,7 @@ def _accept_reviewed(
 
 
 class _Teller:
-    """Says on standard error how far a stage is: at its end, and every second until then."""
+    """Prints the progress of a stage to standard error, every second and at its end."""
 
     def __init__(self) -> None:
         self._said_s = time.monotonic()
@@ -138,7 +138,7 @@ class _Teller:
 
 
 def kept_encoder(folder: Path, tell: Report) -> EncodeAll:
-    """Return what embeds texts; the model is loaded once a text is new to it."""
+    """Return the embedding function; it loads the model at the first uncached text."""
 
     def compute(texts: Sequence[str]) -> Any:
         tell("comparing meaning", 0, len(texts))
@@ -152,7 +152,7 @@ def kept_encoder(folder: Path, tell: Report) -> EncodeAll:
 def _read_failures(
     store: Store, since_ns: int, limit: int, tell: Report
 ) -> tuple[list[ProductionFailure], int, dict[str, str]]:
-    """Return failures with content, how many have none, and accepted references by trace."""
+    """Return failures with content, the number without, and accepted references by trace."""
     asked = {"since_ns": since_ns, "limit": limit + 1}
     newest = store.rows(_HERE / "failed_answers.sql", asked)
     if len(newest) > limit:
@@ -183,7 +183,7 @@ def _read_failures(
 def _read_failure(
     rows: Mapping[str, Mapping[str, Any]], content: Mapping[str, Any]
 ) -> ProductionFailure | None:
-    """Return a failure with what was asked and answered; None if one of them is not there."""
+    """Return a failure with its question and answer; None if either is missing."""
     trace_id = str(content["trace_id"])
     turns = read_turns(str(content["input_messages"]))
     answers = read_turns(str(content["output_messages"]))

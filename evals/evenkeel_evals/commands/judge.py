@@ -1,4 +1,4 @@
-"""What `evenkeel eval judge` does: answers recorded anywhere, scored and judged as a run's are."""
+"""Implements `evenkeel eval judge`: scores and judges answers recorded elsewhere, as a run does."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.table import print_outcome
 from evenkeel_evals.scorers.base import Score
 
-# Lines printed of what is wrong with a file; the JSON has more.
+# Problems of a file that are printed; the JSON has more.
 LINES_SHOWN = 20
 
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ConfigurationError: If a file or argument is wrong, or an assertion cannot be judged.
-        CannotMeasureError: If a gate's figure was not recorded, or the judge does not answer.
+        CannotMeasureError: If a gate's metric was not recorded, or the judge does not answer.
     """
     settings = load(EvalSettings, read_flags(EvalSettings, args)).settings
     gates = with_errors(parse_gates(args.gate))
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 def _find_items(
     dataset: Dataset, files: Sequence[AnswerFile], args: argparse.Namespace
 ) -> list[Item]:
-    """Return the items that a file answers.
+    """Return the items that an answers file covers.
 
     Raises:
         ConfigurationError: If there are none.
@@ -133,7 +133,7 @@ def _find_items(
 
 
 def to_record(outcome: Outcome, warnings: Sequence[str]) -> dict[str, Any]:
-    """Return the outcome as JSON, with a short record per gate and slice, and the warnings."""
+    """Return the outcome as JSON, with a short record per gate and slice, plus the warnings."""
     return {
         **outcome.to_record(),
         "gates": [_gate_record(result, outcome.pairs) for result in outcome.results],
@@ -163,7 +163,7 @@ def _gate_record(result: GateResult, pairs: Sequence[AnsweredPair]) -> dict[str,
 
 
 def _moved(gate: Gate, pairs: Sequence[AnsweredPair]) -> tuple[int | None, int | None]:
-    """Return the pairs that the candidate lost and won; None where a gate has no such thing."""
+    """Return the numbers of pairs the candidate lost and won; None if the gate has none."""
     if isinstance(gate, PreferenceGate):
         preferred = [pair.preference for pair in pairs]
         return preferred.count("A"), preferred.count("B")
@@ -177,7 +177,7 @@ def _moved(gate: Gate, pairs: Sequence[AnsweredPair]) -> tuple[int | None, int |
 def find_mismatches(
     dataset: Dataset, items: Sequence[Item], files: Sequence[AnswerFile]
 ) -> list[str]:
-    """Return how dataset and answer files do not match, one line each."""
+    """Return one line per mismatch between the dataset and the answers files."""
     lines = [line for file in files for line in file.problems]
     if len(items) < len(dataset.items):
         used = {item.id for item in items}
@@ -205,7 +205,7 @@ def _more(lines: Sequence[str]) -> list[str]:
 
 
 def check_latencies(gates: Sequence[Gate], pairs: Sequence[AnsweredPair]) -> None:
-    """Make sure that every latency gate has something to look at.
+    """Check that every latency gate has data.
 
     Raises:
         CannotMeasureError: If no pair has a gate's latency on both sides.
@@ -230,7 +230,7 @@ def _score(
     folder: Path,
     console: Console,
 ) -> list[AnsweredPair]:
-    """Return the scored pairs, having asked whatever their scorers need."""
+    """Return the scored pairs, after making the late checks that their scorers need."""
     given = [[file.answers.get(item.id) for item in items] for file in files]
     wanted = [
         AnswerToCheck(item, answer.reply.text, context_of(answer.reply, answer.cost))
@@ -255,7 +255,7 @@ def _score(
 def _answer(item: Item, file: AnswerFile, found: Iterator[CheckResults]) -> Answer:
     given = file.answers.get(item.id)
     if given is None:
-        # Not recorded, which is no failed request.
+        # Not recorded, which is not a failed request.
         return Answer(Reply(0, 0), Score.unscored(f"no answer in {file.name}"), "", "")
     reply = given.reply
     checks = {} if reply.text is None else next(found)
@@ -269,6 +269,6 @@ def _side(file: AnswerFile) -> Side:
 
 
 def _run_id(dataset: Dataset, files: Sequence[AnswerFile]) -> str:
-    """Return an id that the same files get again."""
+    """Return a run id that is the same for the same files."""
     text = "\n".join([dataset.content_hash, *(file.content_hash for file in files)])
     return f"judge-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

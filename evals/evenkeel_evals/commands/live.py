@@ -1,4 +1,4 @@
-"""What `evenkeel eval live` does."""
+"""Implements `evenkeel eval live`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from evenkeel_evals.production.live_spans import alert_spans, window_spans
 from evenkeel_evals.report.spans import NO_ENDPOINT, send_spans
 
 FILE_NAME = "live.jsonl"
-# How often the clock is looked at while nothing is due.
+# How often to check the clock while nothing is due.
 PAUSE_S = 0.5
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluate production, window by window; return 1 if a scorer drifts, 3 if nothing was scored.
+    """Evaluate production window by window; return 1 if a scorer drifts, 3 if nothing was scored.
 
     Raises:
         ConfigurationError: If the file or a setting is wrong.
@@ -74,7 +74,7 @@ def _secret(value: SecretStr | None) -> str | None:
 
 
 class _Watch:
-    """Goes from window to window and says what each came to."""
+    """Evaluates window after window and prints each result."""
 
     def __init__(
         self, config: LiveConfig, live: LiveRun, endpoint: str, is_json: bool, dials: Dials
@@ -87,11 +87,11 @@ class _Watch:
         self._alerted = {e.scorer for e in live.estimates() if e.is_drifting}
 
     def go(self, store: Store, since_s: float, is_once: bool, duration_s: float | None) -> None:
-        """Evaluate what is due, then wait for the next window, unless told to end."""
+        """Evaluate the windows that are due and wait for the next, until told to stop."""
         window_ns = int(self._config.window_s * NS_PER_S)
         self._send_results()
         if self._live.windows:
-            # What could not be done at the end of the last run, or was only said then.
+            # Dial-backs that failed at the end of the last run, or were only dry runs.
             self._say_dialled(self._dial_back())
         start_ns = time.time_ns() - int(since_s * NS_PER_S)
         from_ns = self._live.next_from_ns or start_ns - start_ns % window_ns
@@ -109,7 +109,7 @@ class _Watch:
             except StoreError as error:
                 if is_once:
                     raise
-                # The window is read again: production goes on without us, and so do we.
+                # The window is retried: a store outage must not end the evaluation.
                 print(f"evenkeel: {error}; retrying", file=sys.stderr)
                 time.sleep(PAUSE_S)
                 continue
@@ -144,7 +144,7 @@ class _Watch:
                 print(dialled.describe(), flush=True)
 
     def _send_results(self) -> None:
-        """Send every window that is not stored yet: a collector may have been away for a while."""
+        """Send every window that is not stored yet: the collector may have been down."""
         for window in list(self._live.unsent):
             if not self._send(list(window_spans(self._config.name, window))):
                 return

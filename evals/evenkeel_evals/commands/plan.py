@@ -1,4 +1,4 @@
-"""What `evenkeel eval plan` does."""
+"""Implements `evenkeel eval plan`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenkeel_evals.judge.plan import plan_gates
 
 
 def run(args: argparse.Namespace) -> int:
-    """Say per gate what the dataset can show; return 3 if a gate should not be run with it.
+    """Print what each gate can detect on the dataset; return 3 if one cannot be decided on it.
 
     Raises:
         ConfigurationError: If an argument or file is wrong.

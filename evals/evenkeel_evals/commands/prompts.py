@@ -1,4 +1,4 @@
-"""`evenkeel prompts`: versions of prompts, and which of them is in production."""
+"""`evenkeel prompts`: manages prompt versions and which of them is in production."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _draft(registry: PromptRegistry, name: str) -> PromptVersion | None:
 
 
 def _count_tokens(url: str, text: str) -> int:
-    """Return the tokens that a version costs each request, as vLLM's `/tokenize` counts them."""
+    """Return the tokens a version adds to each request, as counted by vLLM's `/tokenize`."""
     import httpx
 
     try:
@@ -211,7 +211,7 @@ def _written_down(
     do: Callable[[], LabelMove],
     now_ns: int,
 ) -> LabelMove:
-    """Move a label, with the line in the collector's audit that the operators' API writes."""
+    """Move a label and write the same audit record as the collector's operators' API."""
     folder, is_named = find_collector_folder(args.data_dir)
     if is_named and not folder.is_dir():
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""What `evenkeel eval run` does."""
+"""Implements `evenkeel eval run`."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from evenkeel_evals.report.table import print_outcome
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the comparison that the arguments describe and return its exit code.
+    """Run the comparison given by the arguments and return its exit code.
 
     Raises:
-        ConfigurationError: If an argument, file or setting is wrong; nothing was asked then.
+        ConfigurationError: If an argument, file or setting is wrong; no requests were made then.
         CannotMeasureError: If a server does not answer.
     """
     loaded = load(EvalSettings, read_flags(EvalSettings, args))
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     judge = None if args.judge is None else load_judge(args.judge, settings.url)
     require_check_tools(items, judge, args.allow_python)
     require_judge(gates, judge)
-    # With --json, standard output holds the one object and nothing else.
+    # With --json, standard output holds one object and nothing else.
     console = make_console(stderr=args.json)
     for problem in dataset.problems:
         print(f"evenkeel: {problem}", file=sys.stderr)

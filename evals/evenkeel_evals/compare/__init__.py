@@ -1,1 +1,1 @@
-"""One comparison of two sides, from what decides its calls to its outcome."""
+"""One comparison of two sides, from its settings to its outcome."""

@@ -1,4 +1,4 @@
-"""Answers that were recorded elsewhere: JSON lines with an id and a text, or a log of inspect."""
+"""Reads answers recorded elsewhere: JSON Lines with an id and a text, or an Inspect log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evenkeel_evals.dataset.imports.inspect_samples import answers_of, read_log
 MAX_FILE_BYTES = 1024 * 1024 * 1024
 MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_ANSWERS = 500_000
-# Problems kept one by one; the rest are counted.
+# Problems listed individually; the rest are only counted.
 MAX_PROBLEMS = 100
 ID_KEYS = ("custom_id", "id", "item_id", "item")
 TEXT_KEYS = ("answer", "output", "response", "completion", "text", "choices", "messages")
@@ -32,9 +32,9 @@ class FileAnswer:
     """One recorded answer.
 
     Attributes:
-        reply: Text or error, and times and tokens where they were recorded.
-        cost: What it cost; None if nobody said.
-        trace_id: Of the request, 32 hex digits; empty if nobody said.
+        reply: Text or error, with times and tokens if they were recorded.
+        cost: Its cost; None if not recorded.
+        trace_id: Trace id of the request, 32 hex digits; empty if not recorded.
     """
 
     reply: Reply
@@ -44,14 +44,14 @@ class FileAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFile:
-    """One file of answers.
+    """An answers file.
 
     Attributes:
-        name: Of the file, without its ending.
+        name: Name of the file, without its extension.
         content_hash: `sha256:` and the digest of the file.
-        answers: By the item's id.
-        problems: One line for each line that was left out, or of which a figure was; MAX_PROBLEMS
-            at most, and then how many more.
+        answers: Answers by item id.
+        problems: One message per line that was skipped or lost a value; up to MAX_PROBLEMS,
+            followed by how many more.
     """
 
     name: str
@@ -64,7 +64,7 @@ _TIMED_OUT = re.compile(r"time[sd]?[ -]*out|deadline", re.IGNORECASE)
 
 
 def read_answers(path: Path) -> AnswerFile:
-    """Read a file of answers; of two with one id the first counts.
+    """Read an answers file; if an id is repeated, the first answer counts.
 
     Raises:
         ConfigurationError: If it cannot be read, is too large, or holds no answer.
@@ -91,7 +91,7 @@ def read_answers(path: Path) -> AnswerFile:
     for name, answer in answers.items():
         reply = answer.reply
         if reply.has_timed_out and reply.e2e_s is None and longest_s:
-            # Nobody said what the limit was: at least what the longest answer took.
+            # The timeout is unknown: it was at least as long as the longest answer.
             timed = replace(reply, ttft_s=reply.ttft_s or longest_s, e2e_s=longest_s)
             answers[name] = replace(answer, reply=timed)
     if not answers:
@@ -117,7 +117,7 @@ class _Problems:
 
 
 def _records(path: Path, digest: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every record with its place, parsed or not; feed the file to the digest."""
+    """Yield every record with its position, parsed or not, and update the digest."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise ConfigurationError(
@@ -153,7 +153,7 @@ def _lines(path: Path, file: Any, digest: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _read(value: Any) -> tuple[str, FileAnswer, Sequence[str]]:
-    """Return id, answer, and what of it could not be read.
+    """Return id, answer, and the problems with its values.
 
     Raises:
         UnfitError: If it has no id, or neither an answer nor an error.
@@ -166,7 +166,7 @@ def _read(value: Any) -> tuple[str, FileAnswer, Sequence[str]]:
     error = _error(record, inner)
     text = None if error is not None else _text(inner)
     if text is None and error is None and any(key in inner for key in (*TEXT_KEYS, "content")):
-        # How many harnesses write down a request that failed.
+        # How many harnesses record a failed request.
         error = "its answer has no text"
     if text is None and error is None:
         raise UnfitError(f"has no answer; expected one of {', '.join(TEXT_KEYS)}, or error")
@@ -178,10 +178,10 @@ def _read(value: Any) -> tuple[str, FileAnswer, Sequence[str]]:
         ttft_s = e2e_s = None
     tokens = _tokens(record, inner)
     has_timed_out = error is not None and _TIMED_OUT.search(error) is not None
-    # From the first text that was seen, not from the end that stands for it below.
+    # Measured from the first text, not from the end that replaces it below.
     tpot_s = time_per_output_token_s(ttft_s, e2e_s, tokens[1])
     if error is not None and not has_timed_out:
-        # The time to a failure is no latency.
+        # The time to a failure is not a latency.
         ttft_s = e2e_s = tpot_s = None
     elif has_timed_out:
         ttft_s = e2e_s if ttft_s is None else ttft_s
@@ -204,7 +204,7 @@ def _read(value: Any) -> tuple[str, FileAnswer, Sequence[str]]:
 
 
 def _body(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what holds the answer: of a line of OpenAI's batches the body of the response."""
+    """Return the object with the answer; for an OpenAI batch line, the response body."""
     for key in ("response", "output"):
         inner = record.get(key)
         if isinstance(inner, dict):

@@ -1,4 +1,4 @@
-"""The file of `eval bisect`: a side, and the changes that were made to it one after the other."""
+"""Reads the file of `eval bisect`: a good side and the changes made to it, in order."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from evenkeel_evals.ask.sides import (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step from what was good to what is not.
+    """One change between the good side and the bad one.
 
     Attributes:
-        name: What it is called.
-        side: The whole side with this change and all before it.
+        name: Its name.
+        side: The complete side with this change and all earlier ones.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Change:
 
 
 class _Change(BaseModel):
-    """One change; what it does not name stays as it was."""
+    """One change; keys it does not name stay unchanged."""
 
     model_config = ConfigDict(extra="forbid")
     name: str = Field(min_length=1)
@@ -54,12 +54,12 @@ class _File(BaseModel):
 
 
 def load_changes(path: Path, default_url: str, prompts_dir: Path) -> tuple[Side, list[Change]]:
-    """Return the side that was good, and every change in order.
+    """Return the good side and every change in order.
 
     Args:
         path: TOML: `base`, a side file beside it, and `[[change]]` tables.
-        default_url: Server of a side that names none.
-        prompts_dir: The registry that `prompt` refers to.
+        default_url: Server for a side that names none.
+        prompts_dir: The prompt registry in which `prompt` is looked up.
 
     Raises:
         ConfigurationError: If a file is missing or wrong, or a change changes nothing.

@@ -1,4 +1,4 @@
-"""Finds, among changes made one after the other, the first with which a gate fails."""
+"""Finds the first of a series of changes with which a gate fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenkeel_evals.stats.verdict import Verdict
 
 
 class Ending(StrEnum):
-    """What a bisection came to."""
+    """How a bisection ended."""
 
     FOUND = "found"
     UNMOVED = "unmoved"
@@ -21,7 +21,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BisectionStep:
-    """One comparison: which two states, by the number of changes they have, and its verdict."""
+    """One comparison of two states, each given by its number of changes, and its verdict."""
 
     from_changes: int
     to_changes: int
@@ -31,14 +31,14 @@ class BisectionStep:
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
-    """What a search came to.
+    """The result of a bisection.
 
     Attributes:
-        ending: `found`: one change moved the metric, also by itself. `unmoved`: with all changes
-            the gate holds. `interaction`: the gate fails from this change on, but this change alone
-            does not show it against the state right before it.
+        ending: `found`: one change moved the metric, and does so on its own. `unmoved`: the gate
+            holds with all changes. `interaction`: the gate fails from this change on, but not when
+            compared with the state right before it.
         change: Number of the change, from 1; None if unmoved.
-        steps: Every comparison that was made.
+        steps: The comparisons made.
     """
 
     ending: Ending
@@ -46,7 +46,7 @@ class Bisection:
     steps: Sequence[BisectionStep] = field(default_factory=tuple)
 
     def to_record(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return it as JSON, with the names of the changes."""
+        """Return the result as JSON, with the names of the changes."""
         return {
             "ending": self.ending.value,
             "change": None if self.change is None else names[self.change - 1],
@@ -63,23 +63,23 @@ class Bisection:
 
 
 def name_of(num_changes: int, names: Sequence[str]) -> str:
-    """Return what a state is called: by its last change."""
+    """Return the name of a state: that of its last change."""
     return names[num_changes - 1] if num_changes else "base"
 
 
 def bisect(num_changes: int, compare: Callable[[int, int], tuple[Verdict, str]]) -> Bisection:
-    """Return the first change with which the gate fails against the base.
+    """Return the first change that makes the gate fail against the base.
 
-    First all changes against none; then halving, always against the base, since the gate's margin
-    is held against what was good; last the change that was found against the state right before
-    it. So ⌈log₂ n⌉ + 2 comparisons at most.
+    Compares all changes with none; then bisects, always against the base, since the gate's margin
+    is relative to the good state; finally compares the change found with the state right before
+    it. This takes at most ⌈log₂ n⌉ + 2 comparisons.
 
     Args:
-        num_changes: How many there are, at least 1.
-        compare: Compares the states with so many changes, and returns verdict and headline.
+        num_changes: Number of changes, at least 1.
+        compare: Compares two states, given as numbers of changes; returns verdict and message.
 
     Raises:
-        CannotMeasureError: If a comparison cannot tell; the range that is left is named.
+        CannotMeasureError: If a comparison is inconclusive; the message names the remaining range.
     """
     steps: list[BisectionStep] = []
 
@@ -101,7 +101,7 @@ def bisect(num_changes: int, compare: Callable[[int, int], tuple[Verdict, str]])
         else:
             good = middle
     if good == 0:
-        # The last comparison was this very one.
+        # This comparison has just been made.
         return Bisection(Ending.FOUND, bad, steps)
     verdict, headline = compare(good, bad)
     steps.append(BisectionStep(good, bad, verdict, headline))

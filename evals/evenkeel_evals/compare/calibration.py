@@ -1,4 +1,4 @@
-"""How much this machine, model and dataset move by themselves: a side against itself."""
+"""Measures the noise of this machine, model and dataset by running a side against itself."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ FLOOR_LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What A/A runs showed.
+    """The noise measured in A/A runs.
 
     Attributes:
         dataset: Hash of the items.
         side: Hash of the side.
-        num_pairs: Pairs a run.
-        num_runs: Runs that were really made.
-        discordance: Share of the pairs whose answers differ in being right.
-        scatter: Standard deviation of log(B/A) between pairs, by latency, without the outer 1 %
-            on each side, which one stall would rule.
-        noise_floor: By gate measure, what 95 % of the resampled A/A runs stay below, either way.
-        num_resamples: Resampled runs that were judged.
-        num_false_alarms: Those that came out as regressed.
+        num_pairs: Pairs per run.
+        num_runs: Real runs, not resampled.
+        discordance: Share of pairs in which exactly one answer is right.
+        scatter: Standard deviation of log(B/A) across pairs, by latency, without the outer 1 %
+            on each side, which a single stall would dominate.
+        noise_floor: By gate measure, the change that 95 % of resampled A/A runs stay below, in
+            either direction.
+        num_resamples: Resampled runs judged.
+        num_false_alarms: Resampled runs judged regressed.
         false_alarm_ci95: Wilson interval of their share.
     """
 
@@ -53,7 +54,7 @@ class Calibration:
     false_alarm_ci95: tuple[float, float]
 
     def to_assumptions(self) -> Assumptions:
-        """Return what a plan can rest on."""
+        """Return the assumptions for a plan."""
         return Assumptions(
             discordance=self.discordance,
             scatter={metric: self.scatter.get(metric.value, 0.30) for metric in LatencyMetric},
@@ -74,17 +75,17 @@ def calibrate(
     num_resamples: int,
     progress: Callable[[int, int], None],
 ) -> Calibration:
-    """Return what runs of one side against itself say of the noise.
+    """Return the noise estimated from runs of one side against itself.
 
-    With nothing changed, «A» and «B» are names: swapped at random within every pair, each real run
-    gives as many A/A runs as wanted, with the noise, the ties and the clusters of the real one.
+    With nothing changed, "A" and "B" are interchangeable: swapping them at random within pairs
+    turns each real run into any number of A/A runs with the same noise, ties and clusters.
 
     Args:
-        gates: Whose noise floor is wanted, and by which false alarms are counted.
+        gates: The gates to find noise floors for and to count false alarms with.
         runs: The pairs of each run, all of the same items.
         identity: Hash of the dataset and of the side.
-        num_resamples: Swapped runs to judge.
-        progress: Called with runs judged and runs in all.
+        num_resamples: Number of resampled runs to judge.
+        progress: Called with runs judged and the total.
 
     Raises:
         CannotMeasureError: If no pair has a score on both sides.
@@ -144,10 +145,10 @@ def _scatter(pairs: Sequence[AnsweredPair], metric: LatencyMetric) -> float | No
 
 
 def read_assumptions(path: Path | None) -> Assumptions:
-    """Return what a plan rests on: a calibration if there is one, else guesses.
+    """Return the assumptions for a plan: from a calibration if there is one, else defaults.
 
     Raises:
-        ConfigurationError: If the file is not one that `eval calibrate` wrote.
+        ConfigurationError: If the file was not written by `eval calibrate`.
     """
     if path is None:
         return Assumptions()

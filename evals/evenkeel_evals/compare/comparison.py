@@ -1,4 +1,4 @@
-"""One comparison: what decides its calls, the calls themselves, and what they come to."""
+"""One comparison: its settings, its calls and its outcome."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ from evenkeel_evals.stats.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a run was asked to do.
+    """Everything a run was asked to do.
 
     Attributes:
-        settings: Concurrency, seed, timeout and the like.
-        gates: What is judged.
-        dataset: Whence the items come.
-        sides: Baseline and candidate; their models may still be open.
-        planned: What is asked, in this order.
+        settings: Concurrency, seed, timeout and so on.
+        gates: The gates to judge.
+        dataset: The source of the items.
+        sides: Baseline and candidate; their models may not be resolved yet.
+        planned: The pairs to ask, in this order.
         cache: State of the prefix cache.
-        warmup: Pairs asked beforehand and dropped.
-        plan: What the run is expected to see.
-        allows_inconclusive: Whether "cannot tell" counts as good.
-        judge: Compares the answers of a pair, and is asked about rubrics; None for no judge.
-        mode: When the run may come to its verdict.
-        guards: Whether lost items are asked again, to find those that always fail now.
-        answer_cache: Keeps answers for other runs; None for none.
-        folder: The dataset's, with the files of its Python assertions; None runs none.
+        warmup: Pairs asked first and discarded.
+        plan: What each gate is expected to detect.
+        allows_inconclusive: Whether an inconclusive result passes.
+        judge: The judge for preferences and rubrics; None for no judge.
+        mode: When the run may reach its verdict.
+        guards: Whether to repeat lost items, to find those that now always fail.
+        answer_cache: Cache of answers across runs; None for none.
+        folder: The dataset's folder, with its Python assertions; None runs none.
     """
 
     settings: EvalSettings
@@ -83,24 +83,24 @@ class Comparison:
 
     @property
     def num_repeats(self) -> int:
-        """Return how often each item is asked on each side."""
+        """Return how often each item is asked per side."""
         return 1 + max((pair.repeat for pair in self.planned), default=0)
 
     @property
     def reads_cache(self) -> bool:
-        """Return whether kept answers are used: never where a gate is about latency."""
+        """Return whether cached answers are used: never if a gate is on latency."""
         is_timed = any(isinstance(gate, LatencyGate) for gate in self.gates)
         return self.answer_cache is not None and not is_timed
 
     @property
     def pair_judge(self) -> PairJudge | None:
-        """Return who compares answers: nobody if the judge is for rubrics and no gate asks."""
+        """Return the judge for preferences; None if it is only for rubrics and no gate needs it."""
         is_gated = any(isinstance(gate, PreferenceGate) for gate in self.gates)
         for_rubrics = needs_judge([pair.item for pair in self.planned])
         return self.judge if is_gated or not for_rubrics else None
 
     def identity(self) -> dict[str, Any]:
-        """Return all that decides which calls are made and how they are judged."""
+        """Return everything that determines which calls are made and how they are judged."""
         asked = "\n".join(pair.item.id for pair in self.planned)
         return {
             "dataset": self.dataset.content_hash,
@@ -123,11 +123,11 @@ class Comparison:
         }
 
     def looks(self) -> list[Look]:
-        """Return when the run may come to its verdict."""
+        """Return the points at which the run may reach its verdict."""
         return plan_looks(self.mode, self.gates, len(self.planned))
 
     def judge_if_complete(self, recorded: RecordedRun) -> Judgement | None:
-        """Judge a run for which nothing is left to ask; None if there is."""
+        """Judge a run that has nothing left to ask; None if it has."""
         for look in self.looks():
             judgement = self._judge_look(recorded, look)
             if judgement is None:
@@ -137,7 +137,7 @@ class Comparison:
         return None
 
     def _judge_look(self, recorded: RecordedRun, look: Look) -> Judgement | None:
-        """Judge what was asked by a look; None if an answer, a verdict or a check is missing."""
+        """Judge the pairs due by a look; None if an answer, a verdict or a check is missing."""
         planned = self.planned[: look.num_pairs]
         pairs = recorded.pairs(planned, is_judged=self.pair_judge is not None)
         if len(pairs) < len(planned) or self._unjudged(recorded, planned):
@@ -149,7 +149,7 @@ class Comparison:
         return judge_look(self.mode, look, self.gates, pairs, self.settings.seed)
 
     def describe_answers(self, recorded: RecordedRun) -> str | None:
-        """Return what is there, such as "3 of 8 answers"; None before the run has begun."""
+        """Return the progress, such as "3 of 8 answers"; None before the run has begun."""
         if recorded.beginning is None:
             return None
         return f"{recorded.num_answers} of {2 * len(self.planned)} answers"
@@ -158,10 +158,10 @@ class Comparison:
         return repeats_for(len(self.planned))
 
     def _suspects(self, recorded: RecordedRun, judgement: Judgement) -> list[AnsweredPair]:
-        """Return the lost pairs that have to be asked again; none if the run failed already."""
+        """Return the lost pairs to repeat; none if the run has already failed."""
         if not self.guards or judgement.verdict is Verdict.REGRESSED:
             return []
-        # What is judged late would have to be judged anew for every repeat.
+        # Late checks would have to be made again for every repeat.
         lost = [pair for pair in find_lost(judgement.pairs) if not pair.item.scorer.checks]
         wanted = self._num_repeats()
         return [p for p in lost if recorded.repeats(p.index).is_open(wanted)]
@@ -172,15 +172,15 @@ class Comparison:
         report: Progress,
         tell: Callable[[str], None] = lambda line: None,
     ) -> Judgement:
-        """Ask what has no answer yet and judge it; sides that the run serves itself run meanwhile.
+        """Ask what has no answer yet and judge the run; self-served sides run in the meantime.
 
         Args:
             recorded: What is there already; takes the answers.
-            report: Called with pairs done and pairs in all.
-            tell: Gets a line when a server is started, or waited for.
+            report: Called with pairs done and the total.
+            tell: Called with a line when a server is started or is not answering.
 
         Raises:
-            ConfigurationError: If a server does not have the model.
+            ConfigurationError: If a server does not serve the model.
             CannotMeasureError: If a server does not answer for too long, or the disk is full.
         """
         endpoint = self.settings.otlp_endpoint.get_secret_value()
@@ -229,7 +229,7 @@ class Comparison:
                 planned = self.planned[: look.num_pairs]
                 if len(recorded.pairs(planned)) < len(planned):
                     await ask_all(client, known, planned, options, recorded, report)
-                # Afterwards, not meanwhile: the judge's load must not be measured along.
+                # After the run, not during it: the judge's load must not affect the measurements.
                 await make_checks(recorded, planned, self._check_tools(tell))
                 await self._ask_judge(recorded, planned, tell)
                 judgement = self._judge_look(recorded, look)
@@ -256,7 +256,7 @@ class Comparison:
         secret = self.settings.judge_api_key
         known = {side.url for side in self.sides if side.url}
         if secret is None and self.judge is not None and self.judge.side.url in known:
-            # The key of one server is nothing that another should get to see.
+            # One server's key must not be sent to another.
             secret = self.settings.api_key
         return self._client(secret.get_secret_value() if secret else None, tell)
 
@@ -301,7 +301,7 @@ class Comparison:
         ]
 
     def conclude(self, recorded: RecordedRun, judgement: Judgement) -> Outcome:
-        """Return what the recorded answers come to; the same answers, the same outcome."""
+        """Return the outcome of the recorded answers; deterministic for the same answers."""
         beginning = recorded.beginning
         assert beginning is not None
         pairs = judgement.pairs

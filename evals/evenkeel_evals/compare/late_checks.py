@@ -1,4 +1,4 @@
-"""Finds out what scorers of given answers need: verdicts of a model, Python functions."""
+"""Makes the late checks that scorers need: verdicts of a model, results of Python functions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CheckResults = Mapping[LateCheck, Score]
 
 @dataclass(frozen=True, slots=True)
 class AnswerToCheck:
-    """One answer of which something has to be found out.
+    """One answer that needs late checks.
 
     Attributes:
-        item: What was asked.
-        answer: What came back.
-        context: What is known of it.
+        item: The item that was asked.
+        answer: The answer.
+        context: The facts known about it.
     """
 
     item: Item
@@ -41,10 +41,10 @@ class AnswerToCheck:
 
 
 def refuse_late_checks(items: Sequence[Item]) -> None:
-    """Refuse items that a verb cannot score.
+    """Reject items that a verb cannot score.
 
     Raises:
-        ConfigurationError: If there are any; the first is named.
+        ConfigurationError: If there are any; the message names the first.
     """
     for item in items:
         if item.scorer.checks:
@@ -57,7 +57,7 @@ def refuse_late_checks(items: Sequence[Item]) -> None:
 def require_check_tools(
     items: Sequence[Item], judge: PairJudge | None, allows_python: bool
 ) -> None:
-    """Make sure that every item can be scored.
+    """Check that every item can be scored.
 
     Raises:
         ConfigurationError: If rubrics have no judge, or Python functions are not allowed.
@@ -75,7 +75,7 @@ def require_check_tools(
 
 
 def require_judge(gates: Sequence[Gate], judge: PairJudge | None) -> None:
-    """Make sure that a gate on preference has a judge.
+    """Check that a gate on preference has a judge.
 
     Raises:
         ConfigurationError: If there is such a gate and no judge.
@@ -92,7 +92,7 @@ def needs_judge(items: Sequence[Item]) -> bool:
 def run_python(
     wanted: Sequence[AnswerToCheck], folder: Path, progress: Progress
 ) -> list[CheckResults]:
-    """Return what the Python functions of each answer's item say, in the order of the answers.
+    """Return the results of each answer's Python functions, in the order of the answers.
 
     Raises:
         ConfigurationError: If a function's file is not in the dataset's folder.
@@ -112,7 +112,7 @@ def run_python(
 def ask_rubrics(
     wanted: Sequence[AnswerToCheck], judge: PairJudge, settings: EvalSettings, progress: Progress
 ) -> list[CheckResults]:
-    """Return what the judge says of each answer, in their order; the same text is asked once.
+    """Return the judge's scores of the answers, in order; identical texts are judged once.
 
     Raises:
         CannotMeasureError: If the judge's server does not answer.
@@ -146,7 +146,7 @@ def ask_rubrics(
 def ask_preferences(
     pairs: Sequence[AnsweredPair], judge: PairJudge, settings: EvalSettings, progress: Progress
 ) -> tuple[list[AnsweredPair], JudgeQuality]:
-    """Return the pairs with what the judge prefers, and how far it can be trusted.
+    """Return the pairs with the judge's preferences, and the judge's reliability.
 
     Raises:
         CannotMeasureError: If the judge's server does not answer.
@@ -188,7 +188,7 @@ def ask_preferences(
 
 
 def _client(judge: PairJudge, settings: EvalSettings) -> ChatClient:
-    """Return a client with the judge's key; the one of other servers is not sent to it."""
+    """Return a client with the judge's key; it never gets another server's key."""
     secret = settings.judge_api_key
     if secret is None and judge.side.url == settings.url:
         secret = settings.api_key

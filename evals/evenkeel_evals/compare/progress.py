@@ -1,4 +1,4 @@
-"""Progress of a run: a bar on a terminal, a few plain lines elsewhere."""
+"""Shows the progress of a run: a bar on a terminal, a few plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from evenkeel_evals.compare.comparison import Comparison
 from evenkeel_evals.judge.slice_verdicts import Judgement
 
 LINES_OF_PROGRESS = 4
-# Columns where nobody says how wide the screen is; a table must not be cut in a CI log.
+# Columns if the width is unknown; a table must not be cut off in a CI log.
 PLAIN_WIDTH = 160
 
 
 def make_console(*, stderr: bool) -> Console:
-    """Return a console; on standard error where standard output belongs to JSON."""
+    """Return a console; on standard error if standard output is for JSON."""
     console = Console(stderr=stderr)
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
@@ -32,7 +32,7 @@ def make_console(*, stderr: bool) -> Console:
 
 @contextmanager
 def show_progress(console: Console, title: str) -> Iterator[ReportProgress]:
-    """Show a bar on a terminal, and a few plain lines elsewhere."""
+    """Show a progress bar on a terminal, a few plain lines elsewhere."""
     if not console.is_terminal:
 
         def line(done: int, total: int) -> None:
@@ -55,10 +55,10 @@ def ask_and_judge(
     console: Console,
     args: argparse.Namespace,
 ) -> Judgement:
-    """Ask what is missing and return the judgement; an interruption says how to resume.
+    """Ask what is missing and return the judgement; on interruption, print how to resume.
 
     Raises:
-        ConfigurationError: If the records are of another run, or a server lacks the model.
+        ConfigurationError: If the records belong to another run, or a server lacks the model.
         CannotMeasureError: If a server does not answer for too long.
     """
     recorded.check_is_same(comparison.identity())
@@ -79,5 +79,5 @@ def ask_and_judge(
 
 
 def _print(console: Console, line: str) -> None:
-    """Show a line as it is: above the bar, while there is one."""
+    """Print a line verbatim, above the bar if there is one."""
     console.print(line, markup=False, highlight=False)

@@ -27,15 +27,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question with the answer that is expected.
+    """One question with its expected answer.
 
     Attributes:
         id: Unique within the dataset.
         messages: The conversation up to the answer.
-        reference: What the scorer compares with; its type is the scorer's business.
+        reference: The value the scorer compares with; its type depends on the scorer.
         scorer: How an answer is judged.
-        tags: The slices that the item belongs to.
-        cluster_id: Items with one id vary one question; their errors are not independent.
+        tags: The slices the item belongs to.
+        cluster_id: Items with the same id are variants of one question; their errors are not
+            independent.
     """
 
     id: str
@@ -53,10 +54,10 @@ class Dataset:
     Attributes:
         name: Name of the folder.
         version: From the .toml.
-        content_hash: `sha256:` and the digest of the .jsonl file as it is.
-        items: Every good item, in the order of the file.
-        problems: One line for each bad item, `file:line: what is wrong`, and one if the content
-            is not what the .toml says; good items are loaded all the same.
+        content_hash: `sha256:` and the digest of the .jsonl file's bytes.
+        items: Every valid item, in file order.
+        problems: One message per bad item, `file:line: what is wrong`, and one if the content
+            does not match the .toml; valid items are loaded regardless.
     """
 
     name: str
@@ -85,7 +86,7 @@ class _Row(BaseModel):
 
 
 class _Card(BaseModel):
-    """What is read of the .toml file; it may say more."""
+    """The keys read from the .toml file; it may have more."""
 
     version: str
     sha256: str | None = None
@@ -95,8 +96,8 @@ def load_dataset(folder: Path) -> Dataset:
     """Read a dataset folder.
 
     Raises:
-        ConfigurationError: If the folder, its .jsonl or its .toml is missing or unreadable, or no
-            item in it is good.
+        ConfigurationError: If the folder, its .jsonl or its .toml is missing or unreadable, or it
+            has no valid item.
     """
     items_path = find_items_file(folder)
     card_path = items_path.with_suffix(".toml")
@@ -125,10 +126,10 @@ def load_dataset(folder: Path) -> Dataset:
 
 
 def refuse_damaged(dataset: Dataset, *, is_allowed: bool) -> None:
-    """Make sure that a dataset is what its card and its lock say, line by line.
+    """Check that a dataset is valid and matches its card and its lock.
 
     Raises:
-        ConfigurationError: If it has a problem, unless that is allowed.
+        ConfigurationError: If it has a problem and that is not allowed.
     """
     if dataset.problems and not is_allowed:
         more = len(dataset.problems) - 1
@@ -143,7 +144,7 @@ def find_items_file(folder: Path) -> Path:
     """Return the .jsonl file of a dataset folder.
 
     Raises:
-        ConfigurationError: If it is no folder, or does not hold exactly one.
+        ConfigurationError: If it is not a folder, or does not hold exactly one.
     """
     if not folder.is_dir():
         raise ConfigurationError(
@@ -170,7 +171,7 @@ def _read_items(file_name: str, lines: Sequence[bytes]) -> tuple[list[Item], lis
         try:
             item = _read_item(line)
         except MissingPartError:
-            # The item is good; it is the installation that lacks something.
+            # The item is valid; the installation lacks an optional dependency.
             raise
         except (ConfigurationError, ValueError) as error:
             what = _first_problem(error) if isinstance(error, ValidationError) else str(error)
@@ -187,10 +188,10 @@ def _read_items(file_name: str, lines: Sequence[bytes]) -> tuple[list[Item], lis
 
 
 def check_row(row: Mapping[str, Any]) -> None:
-    """Make sure that a row can be an item.
+    """Check that a row is a valid item.
 
     Raises:
-        ConfigurationError: If it cannot; the message says what is wrong first.
+        ConfigurationError: If it is not; the message names the first problem.
     """
     try:
         _read_item(json.dumps(row, ensure_ascii=False).encode())

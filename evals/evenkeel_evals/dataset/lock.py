@@ -1,4 +1,4 @@
-"""Versions of a dataset: what is locked, what changed since, item by item, and the changelog."""
+"""Dataset versions: the lock, the changes since, item by item, and the changelog."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """What a version of a dataset consists of.
+    """A locked version of a dataset.
 
     Attributes:
         version: The version.
@@ -31,7 +31,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Ids of the items that are not what the lock says."""
+    """Ids of the items that differ from the lock."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -43,7 +43,7 @@ class Difference:
         return not (self.added or self.changed or self.removed)
 
     def describe(self) -> str:
-        """Return one line, with a few ids of each."""
+        """Return one line, with a few ids of each kind."""
         parts = []
         for word in ("added", "changed", "removed"):
             ids: tuple[str, ...] = getattr(self, word)
@@ -54,12 +54,12 @@ class Difference:
 
 
 def lock_path(items_path: Path) -> Path:
-    """Return where the lock of a .jsonl file lies."""
+    """Return the path of a .jsonl file's lock."""
     return items_path.with_suffix(".lock.json")
 
 
 def hash_items(content: bytes) -> dict[str, str]:
-    """Return the hash of each item, by id; spaces and the order of keys do not matter."""
+    """Return the hash of each item by id, independent of spacing and key order."""
     found: dict[str, str] = {}
     for line in content.split(b"\n"):
         try:
@@ -91,7 +91,7 @@ def read_lock(items_path: Path) -> Lock | None:
 
 
 def compare(lock: Lock, items: Mapping[str, str]) -> Difference:
-    """Return what changed since the lock was made."""
+    """Return the changes since the lock was written."""
     return Difference(
         added=tuple(sorted(items.keys() - lock.items.keys())),
         changed=tuple(
@@ -102,9 +102,9 @@ def compare(lock: Lock, items: Mapping[str, str]) -> Difference:
 
 
 def next_version(version: str, difference: Difference) -> str:
-    """Return the version after a change: new items are a minor one, everything else a major one.
+    """Return the version after a change: minor if items were only added, else major.
 
-    Results over changed or removed items cannot be compared with older ones.
+    Results on changed or removed items are not comparable with older ones.
 
     Raises:
         ConfigurationError: If `version` is not of the form 1.2.3.
@@ -119,7 +119,7 @@ def next_version(version: str, difference: Difference) -> str:
 
 
 def write_lock(items_path: Path, version: str, difference: Difference, note: str) -> None:
-    """Write lock, card and changelog of a new version.
+    """Write the lock, card and changelog of a new version.
 
     The card's other lines are kept as they are.
 

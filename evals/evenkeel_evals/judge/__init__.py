@@ -1,1 +1,1 @@
-"""From answers to effects with their intervals, and to verdicts."""
+"""Turns answers into effects with intervals, and effects into verdicts."""

@@ -1,4 +1,4 @@
-"""Whether a change may go out: verdict, headline and exit code of a run, worked out once."""
+"""Decides whether a change may ship: verdict, headline and exit code of a run."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from evenkeel_evals.stats.verdict import Verdict
 
 EXIT_GOOD, EXIT_REGRESSED, EXIT_UNMEASURED = 0, 1, 3
 COULD_NOT_MEASURE = "could not measure"
-# Slices that the headline names.
+# Slices named in the headline.
 SLICES_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a run decided; reports, spans and promotion read it and never work it out again.
+    """The decision of a run, computed once; reports, spans and promotion only read it.
 
     Attributes:
         judgement: The verdict of every gate on every slice.
-        verdict: Of the run: a `Verdict`, or COULD_NOT_MEASURE.
+        verdict: The run's verdict: a `Verdict`, or COULD_NOT_MEASURE.
         headline: The verdict in one sentence.
-        exit_code: 1 for a regression, 3 if the run cannot tell, else 0.
+        exit_code: 1 for a regression, 3 if the run is inconclusive or could not measure, else 0.
         unmeasured: Why the run measured too little to pass; None if it measured enough.
         blocking: Inconclusive gates over all items that keep the run from passing.
         broken_items: Items that always pass on the baseline and always fail on the candidate.
-        judge_quality: How far the judge can be trusted; None without one.
+        judge_quality: How reliable the judge is; None without one.
         max_unmeasured_ratio: Largest share of pairs that may lack a score.
         allows_inconclusive: Whether an inconclusive gate lets the run pass.
     """
@@ -55,9 +55,9 @@ def decide(
 ) -> Decision:
     """Return the decision; `Decision` describes the arguments.
 
-    A regression or a broken item decides by itself. Otherwise a run passes if it measured enough
-    and no gate over all items blocks it. Failed requests block whatever is allowed: they are not a
-    matter of too few pairs.
+    A regression or a broken item fails the run. Otherwise it passes if it measured enough and no
+    gate over all items blocks it. Failed requests block even if inconclusive gates are allowed:
+    more pairs would not help.
     """
     verdict: str = judgement.verdict
     exit_code = EXIT_GOOD

@@ -22,7 +22,7 @@ class Effect:
         p_worse: One-sided p against "B is not worse".
         p_better: One-sided p against "B is not better".
         p_beyond: One-sided p against "B is worse by the margin or more".
-        note: What a reader must know besides.
+        note: Further information for the reader.
     """
 
     num_pairs: int

@@ -25,7 +25,7 @@ class PreferenceGate(AccuracyGate):
 
 @dataclass(frozen=True, slots=True)
 class ErrorGate:
-    """Requests without an answer may become more frequent by at most `margin` of all pairs."""
+    """The share of failed requests may rise by at most `margin` of all pairs."""
 
     text: str
     margin: float
@@ -38,7 +38,7 @@ class LatencyGate:
     Attributes:
         text: The gate as it was written.
         metric: Which latency.
-        quantile: Which quantile of it; None for the shift of the pairs.
+        quantile: Which quantile of it; None for the paired shift.
         margin: Largest tolerated B/A − 1.
     """
 
@@ -50,8 +50,8 @@ class LatencyGate:
 
 Gate = AccuracyGate | ErrorGate | LatencyGate
 
-# Judged in every run, whether or not `--gate` names errors.
-# Shares are quotients: 4 of 400 must not exceed 1 %.
+# Judged in every run, even if `--gate` does not name errors.
+# Shares are floating-point quotients: 4 of 400 must not exceed 1 %.
 _ROUNDING = 1e-9
 USUAL_ERRORS = ErrorGate("errors<=+1%", 0.01)
 
@@ -78,12 +78,12 @@ def parse_gates(text: str) -> list[Gate]:
 
 
 def is_more(loss: float, margin: float) -> bool:
-    """Return whether a loss exceeds a margin by more than its last digits."""
+    """Return whether a loss exceeds a margin by more than rounding error."""
     return loss > margin + _ROUNDING
 
 
 def with_errors(gates: Sequence[Gate]) -> list[Gate]:
-    """Return the gates with the one on errors, which every run has."""
+    """Return the gates, with the errors gate that every run has."""
     is_named = any(isinstance(gate, ErrorGate) for gate in gates)
     return [*gates] if is_named else [*gates, USUAL_ERRORS]
 

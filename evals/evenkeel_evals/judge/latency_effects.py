@@ -1,4 +1,4 @@
-"""Gates on latency: the shift of the pairs, and of those around a quantile."""
+"""Latency gates: the shift of all pairs, and of the pairs around a quantile."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MIN_PAIRS = 10
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Both sides' latencies of the pairs that have one.
+    """Both sides' latencies, for the pairs that have both.
 
     Attributes:
-        a: The baseline's, seconds; of a request that timed out, the time that it had.
+        a: The baseline's, in seconds; the timeout for a request that timed out.
         b: The candidate's.
         codes: The cluster of each pair, from 0.
-        is_open: Where the candidate alone timed out: its latency is at least b.
+        is_open: Whether only the candidate timed out: its latency is then at least b.
     """
 
     a: Floats
@@ -43,7 +43,7 @@ class Latencies:
 
     @classmethod
     def of(cls, metric: LatencyMetric, pairs: Sequence[AnsweredPair]) -> Self:
-        """Return the latencies of single pairs."""
+        """Return the latencies of the pairs."""
         found = [(p, both) for p in pairs if (both := p.latencies_s(metric)) is not None]
         return cls(
             np.array([a for _, (a, _) in found], dtype=float),
@@ -61,7 +61,7 @@ class Latencies:
         return np.asarray(np.log(self.b) - np.log(self.a))
 
     def take(self, chosen: NDArray[np.int64]) -> Latencies:
-        """Return some of the pairs."""
+        """Return a subset of the pairs."""
         codes = cluster_codes(self.codes[chosen].tolist())
         return Latencies(self.a[chosen], self.b[chosen], codes, self.is_open[chosen])
 
@@ -74,7 +74,7 @@ def measure_latencies(gate: LatencyGate, latencies: Latencies, seed: int) -> Eff
 
 
 def estimate_latency(gate: LatencyGate, latencies: Latencies) -> float | None:
-    """Return only the effect that `measure_latencies` would; None with too few pairs."""
+    """Return only the estimate of `measure_latencies`; None with too few pairs."""
     if gate.quantile is not None:
         if len(latencies) < min_pairs_for(gate.quantile):
             return None
@@ -91,7 +91,7 @@ def _shift(gate: LatencyGate, found: Latencies) -> Effect:
     logs, codes = found.log_ratios(), found.codes
     forward = shift_of_clusters(logs, codes)
     faster, slower = tails_of_clusters(logs, codes)
-    # What timed out may have taken any time from there on: worse than all others by the margin.
+    # A timed-out call may have taken any longer time: it counts as worse than all others.
     far = 1 + float(np.abs(logs).max()) + math.log1p(gate.margin)
     over = np.where(found.is_open, far, logs) - math.log1p(gate.margin)
     low, high = forward.ci95
@@ -115,12 +115,13 @@ def _timed_out(found: Latencies) -> str | None:
 
 
 def _quantile(gate: LatencyGate, quantile: float, found: Latencies, seed: int) -> Effect:
-    """Return the shift of the pairs around the quantile; to pass, the plain quantile must agree.
+    """Return the shift of the pairs around a quantile; to pass, the plain quantile must agree.
 
-    To first and second order q(B) − q(A) is the mean of b − a over pairs whose middle is q, which
-    a paired test on those pairs sees far better than two quantiles, each ruled by whatever stalled
-    (docs/decisions/0104-paired-quantiles.md). With A and B exchangeable the test is exact. "Better"
-    and "no worse" also take the ratio of Harrell-Davis quantiles, bootstrapped over whole clusters.
+    To first and second order, q(B) − q(A) is the mean of b − a over pairs whose midpoint is q. A
+    paired test on those pairs detects it far better than two quantiles, each dominated by stalls
+    (docs/decisions/0104-paired-quantiles.md). If A and B are exchangeable, the test is exact.
+    "Better" and "no worse" also require the ratio of Harrell-Davis quantiles, bootstrapped over
+    whole clusters.
     """
     a, b = found.a, found.b
     ranks = quantile_ci(max(len(a), 1), quantile, 0.95)
@@ -145,10 +146,10 @@ def _quantile(gate: LatencyGate, quantile: float, found: Latencies, seed: int) -
 
 
 def pairs_around(quantile: float, a: Floats, b: Floats) -> NDArray[np.int64]:
-    """Return which pairs have their middle √(a·b) around a quantile of all middles.
+    """Return which pairs have their midpoint √(a·b) around a quantile of all midpoints.
 
-    As many ranks on each side as the shorter tail has, so p95 takes the slowest 10 %, p50 all; at
-    least MIN_PAIRS.
+    Takes as many ranks on each side as the shorter tail has, so p95 takes the slowest 10 % and p50
+    all; at least MIN_PAIRS.
     """
     order = np.argsort(np.log(a) + np.log(b), kind="stable")
     share = 2 * min(quantile, 1 - quantile)
@@ -157,7 +158,7 @@ def pairs_around(quantile: float, a: Floats, b: Floats) -> NDArray[np.int64]:
 
 
 def min_pairs_for(quantile: float) -> int:
-    """Return the pairs from which on order statistics bound the quantile at 95 % on both sides."""
+    """Return the number of pairs at which order statistics bound the quantile at 95 %."""
     tail = max(quantile, 1 - quantile)
     return max(MIN_PAIRS, math.ceil(math.log(0.025) / math.log(tail)))
 
@@ -165,7 +166,7 @@ def min_pairs_for(quantile: float) -> int:
 def _resampled_log_ratios(
     found: Latencies, quantile: float, generator: np.random.Generator
 ) -> Floats:
-    """Return log(quantile B / quantile A) of NUM_RESAMPLES resamples of the clusters."""
+    """Return log(quantile B / quantile A) for NUM_RESAMPLES resamples of the clusters."""
     n, num_clusters = len(found), int(found.codes.max()) + 1
     sides = _ResampledQuantile(found.a, quantile), _ResampledQuantile(found.b, quantile)
     block = max(1, BLOCK_OF_VALUES // n)
@@ -184,9 +185,9 @@ def _resampled_log_ratios(
 class _ResampledQuantile:
     """Harrell-Davis quantiles of resamples, given how often each value was drawn.
 
-    Added up in the order of the values, those counts index the cumulative weights, so nothing is
-    sorted twice. Values 20 standard errors of a rank below the quantile weigh nothing in any
-    resample and are left out.
+    Cumulated in value order, those counts index the cumulative weights, so nothing is sorted
+    twice. Values 20 standard errors of a rank below the quantile have no weight in any resample
+    and are left out.
     """
 
     def __init__(self, values: Floats, quantile: float) -> None:
@@ -198,13 +199,13 @@ class _ResampledQuantile:
         self._steps = harrell_davis_steps(n, quantile)
 
     def of(self, counts: NDArray[np.int64]) -> Floats:
-        """Return the quantile of each row of counts."""
+        """Return the quantile for each row of counts."""
         n = counts.shape[1]
         reached = np.cumsum(counts[:, self._order], axis=1)
         totals = counts.sum(axis=1, keepdims=True)
         reached += totals - reached[:, -1:]
         if (totals != n).any():
-            # Clusters of different sizes: not every resample has n pairs.
+            # Cluster sizes differ, so not every resample has n pairs.
             reached = np.rint(reached * (n / totals)).astype(np.int64)
         weights = np.diff(self._steps[reached], prepend=0.0)
         return np.asarray(weights @ self._values, dtype=float)

@@ -1,4 +1,4 @@
-"""Which cause a latency change comes from: queue, prefill, longer answers, slower decoding."""
+"""Splits a latency change by cause: queue, prefill, longer answers, slower decoding."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ QUEUE, PREFILL, LONGER, SPEED, ELSEWHERE = (
     "decode speed",
     "network and client",
 )
-# Shares below half a percent of the baseline are not worth a word.
+# Parts below half a percent of the baseline are not mentioned.
 SHOWN_FROM = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class LatencySplit:
-    """The change of one latency, and what it is made of.
+    """The change of one latency, split by cause.
 
     Attributes:
         metric: The gate's measure, such as p95_e2e.
-        num_pairs: Pairs with spans of both requests; for a quantile those around it.
+        num_pairs: Pairs with spans of both requests; for a quantile, those around it.
         change: mean(B)/mean(A) − 1 over these pairs.
-        parts: The same by cause; they add up to `change`.
+        parts: The change by cause; the parts add up to `change`.
     """
 
     metric: str
@@ -56,16 +56,16 @@ class LatencySplit:
 def split_latency(
     gate: Gate, pairs: Sequence[AnsweredPair], times: Mapping[str, ServerTimes]
 ) -> LatencySplit | None:
-    """Return what a latency change is made of; None where too little is known.
+    """Return a latency change split by cause; None if too little is known.
 
-    A decode of n tokens takes (n − 1)·g. Its change is split evenly between both orders of
-    changing length and speed: Δn·(gA + gB)/2 is longer answers, Δg·(nA + nB − 2)/2 speed; the two
-    add up exactly.
+    Decoding n tokens takes (n − 1)·g. Its change is averaged over both orders of changing length
+    and speed: Δn·(gA + gB)/2 is due to length, Δg·(nA + nB − 2)/2 to speed; the two add up
+    exactly.
 
     Args:
-        gate: A latency gate; others have no split.
+        gate: A latency gate; other gates have no split.
         pairs: The pairs of a run.
-        times: Of the server, by trace id.
+        times: Server times by trace id.
     """
     if not isinstance(gate, LatencyGate) or gate.metric is LatencyMetric.TPOT:
         return None
@@ -97,7 +97,7 @@ def _causes(metric: LatencyMetric, a: ServerTimes, b: ServerTimes) -> dict[str, 
         return causes
     gaps_a, gaps_b = max(0, a.output_tokens - 1), max(0, b.output_tokens - 1)
     if not gaps_a or not gaps_b:
-        # With one token there is no speed to speak of: all of it is length.
+        # One token has no speed: the whole change is due to length.
         return {**causes, LONGER: b.decode_s - a.decode_s, SPEED: 0.0}
     gap_a, gap_b = a.decode_s / gaps_a, b.decode_s / gaps_b
     return {
@@ -108,7 +108,7 @@ def _causes(metric: LatencyMetric, a: ServerTimes, b: ServerTimes) -> dict[str, 
 
 
 def trace_ids(pairs: Sequence[AnsweredPair]) -> set[str]:
-    """Return the traces of all answers that came."""
+    """Return the trace ids of all answers received."""
     answers: list[Answer] = [answer for pair in pairs for answer in (pair.a, pair.b)]
     return {
         answer.trace_id

@@ -1,4 +1,4 @@
-"""When a run looks at what it has: at the end, at five points, or all the time."""
+"""When a run judges its data: at the end, at five points, or continuously."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from evenkeel_evals.stats.betting import anytime_p
 from evenkeel_evals.stats.spending import repeated_p
 
 NUM_SEQUENTIAL = 5
-# Looks cost only computing time here; more would hardly stop earlier.
+# Looks cost only CPU time here; more of them would hardly stop earlier.
 NUM_ANYTIME = 40
 PAIRS_BETWEEN = 10
 
 
 class StoppingRule(StrEnum):
-    """How often a run may come to its verdict.
+    """How often a run may reach its verdict.
 
-    FIXED: once, at the end. SEQUENTIAL: at five points, the error spent as O'Brien and Fleming do.
+    FIXED: once, at the end. SEQUENTIAL: at five points, with O'Brien-Fleming alpha spending.
     ANYTIME: after any pair, by e-values; for accuracy, preference and shifts.
     """
 
@@ -57,19 +57,19 @@ def plan_looks(mode: StoppingRule, gates: Sequence[Gate], num_pairs: int) -> lis
 
 
 def judge_once(gates: Sequence[Gate], pairs: Sequence[AnsweredPair], seed: int) -> Judgement:
-    """Judge pairs that are all there; repeats of an item count once, with their mean."""
+    """Judge a complete set of pairs; repeats of an item count once, with their mean."""
     return judge(gates, pairs, seed, measure_items if has_repeats(pairs) else measure)
 
 
 def judge_look(
     mode: StoppingRule, look: Look, gates: Sequence[Gate], pairs: Sequence[AnsweredPair], seed: int
 ) -> Judgement:
-    """Judge what is there at a look, at the level that the mode leaves for it."""
+    """Judge the pairs available at a look, at the level that the mode allots to it."""
     if mode is StoppingRule.ANYTIME:
         return replace(judge(gates, pairs, seed, _measure_anytime), look=look)
     if look.num_looks == 1:
         return replace(judge_once(gates, pairs, seed), look=look)
-    # Decided once for all slices: a slice of few pairs may have no repeat in it by chance.
+    # Decided once for all slices: a small slice may contain no repeats by chance.
     measure_all = measure_items if has_repeats(pairs) else measure
 
     def measure_look(gate: Gate, members: Sequence[AnsweredPair], seed: int) -> Effect:
@@ -91,7 +91,7 @@ def judge_look(
 def _measure_anytime(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
     """Return the effect with anytime-valid evidence; for shifts from the signs of log(B/A).
 
-    One bet is made on each cluster, on the mean over its items, once it has been asked whole.
+    One bet is made per cluster, on the mean of its items, once all of them have been asked.
     """
     effect = measure(gate, pairs, seed)
     if effect.estimate is None or effect.p_worse is None:
@@ -111,7 +111,7 @@ def _measure_anytime(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Ef
     found = [(pair, ab) for pair in pairs if (ab := pair.latencies_s(gate.metric)) is not None]
     signs = _by_cluster([(pair, _sign(b - a)) for pair, (a, b) in found])
     within = [
-        # What timed out may have taken any time from there on.
+        # A timed-out call may have taken any longer time.
         (pair, -1.0 if pair.b.has_timed_out and a < b else _sign(a * (1 + gate.margin) - b))
         for pair, (a, b) in found
     ]
@@ -124,9 +124,9 @@ def _measure_anytime(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Ef
 
 
 def _by_cluster(values: Sequence[tuple[AnsweredPair, float]]) -> list[float]:
-    """Return the mean of each cluster, in the order in which they came.
+    """Return the mean of each cluster, in order of arrival.
 
-    Clusters are asked one after the other, so all but the last have been asked whole.
+    Clusters are asked one after the other, so all but the last are complete.
     """
     clusters: dict[str, list[float]] = {}
     for pair, value in values:

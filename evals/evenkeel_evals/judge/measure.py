@@ -1,4 +1,4 @@
-"""One gate on one set of pairs: the effect, its interval, and evidence in both directions."""
+"""Measures one gate on one set of pairs: effect, interval, and evidence in both directions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from evenkeel_evals.stats.inputs import Floats
 from evenkeel_evals.stats.sign_flips import sign_flip_tails
 from evenkeel_evals.stats.tango import score_interval, score_z
 
-# What a pair counts for on each side, such as 1 for a right answer; None if it counts for nothing.
+# A pair's value on each side, such as 1 for a right answer; None if it does not count.
 PairValue = tuple[float, float]
 
 
 def measure(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
-    """Return the effect of one gate on these pairs; with too few of them it says so."""
+    """Return the effect of one gate on these pairs; its note says if there are too few."""
     if isinstance(gate, ErrorGate):
         return _errors(gate, pairs)
     if isinstance(gate, PreferenceGate):
@@ -33,7 +33,7 @@ def measure(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
 
 
 def estimate(gate: Gate, pairs: Sequence[AnsweredPair]) -> float | None:
-    """Return only the effect that `measure` would, at a fraction of its cost; None without one."""
+    """Return only the estimate of `measure`, at a fraction of the cost; None if it has none."""
     if isinstance(gate, ErrorGate | AccuracyGate):
         found = [worth for pair in pairs if (worth := value_of(gate)(pair)) is not None]
         return sum(b - a for a, b in found) / len(found) if found else None
@@ -41,7 +41,7 @@ def estimate(gate: Gate, pairs: Sequence[AnsweredPair]) -> float | None:
 
 
 def value_of(gate: AccuracyGate | ErrorGate) -> Callable[[AnsweredPair], PairValue | None]:
-    """Return what a pair counts for: a right answer, a won preference, or a failed request."""
+    """Return a pair's values: for right answers, won preferences, or failed requests."""
     if isinstance(gate, ErrorGate):
         return _failed
     return _preferred if isinstance(gate, PreferenceGate) else _right
@@ -73,7 +73,7 @@ def _accuracy(gate: AccuracyGate, pairs: Sequence[AnsweredPair]) -> Effect:
 
 
 def _preference(gate: PreferenceGate, pairs: Sequence[AnsweredPair]) -> Effect:
-    """Count who was preferred: a pair that A wins is one that B lost, and a tie is neither."""
+    """Measure preference: a win of A is a loss of B, and a tie is neither."""
     judged = [p for p in pairs if p.preference is not None]
     if not judged:
         return Effect(0, None, None, note="no pair was judged; pass --judge")
@@ -83,12 +83,12 @@ def _preference(gate: PreferenceGate, pairs: Sequence[AnsweredPair]) -> Effect:
 
 
 def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
-    """Count requests that failed on one side only; the exact test says whether B fails more often.
+    """Measure requests that failed on one side only; an exact test shows if B fails more often.
 
-    What counts against the tolerance is what was observed: a candidate that never fails passes
-    whatever the number of pairs, and one that failed more often than is tolerated never does.
+    The observed difference is compared with the tolerance: a candidate that never fails passes
+    with any number of pairs, and one that failed more often than tolerated never does.
     """
-    # An answer that was kept from an earlier run is no request, and failures are not kept.
+    # A cached answer is not a request, and failures are not cached.
     pairs = [pair for pair in pairs if not (pair.a.reply.is_cached or pair.b.reply.is_cached)]
     if not pairs:
         return Effect(
@@ -109,7 +109,7 @@ def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
     only = (failures[:, 0] > failures[:, 1], failures[:, 1] > failures[:, 0])
     note = f"{only[1].sum()} failed on the candidate only, {only[0].sum()} on the baseline only"
     if num_more <= 0:
-        # There is nothing to test then, and nothing that other gates must allow for.
+        # Nothing to test, so it does not count in the correction of the other gates.
         return replace(observed, note=note)
     names = [pair.item.cluster_id for pair in pairs]
     answered = _paired(gate.margin, 1 - failures, names, ("", ""))
@@ -124,17 +124,17 @@ def _errors(gate: ErrorGate, pairs: Sequence[AnsweredPair]) -> Effect:
 
 
 def _paired(margin: float, values: Floats, names: Sequence[str], words: tuple[str, str]) -> Effect:
-    """Exact McNemar for direction, score test for the margin, Tango's interval.
+    """Return the effect: exact McNemar for direction, score test for the margin, Tango's interval.
 
-    Items of one cluster are not independent. So signs are flipped for whole clusters, which is
-    McNemar's test where clusters are single; interval and score test take as many items as there
-    is information of, and the margin must also hold for the cluster-robust error.
+    Items of one cluster are not independent, so signs are flipped for whole clusters, which is
+    McNemar's test if each cluster has one item. The interval and the score test use the effective
+    number of items, and the margin must also hold with the cluster-robust error.
 
     Args:
-        margin: Largest loss that is tolerated.
-        values: What each pair counts for on both sides, 0 or 1; shape (pairs, 2).
+        margin: Largest tolerated loss.
+        values: Each pair's values on both sides, 0 or 1; shape (pairs, 2).
         names: The cluster of each pair.
-        words: What a pair that only A and only B has is called.
+        words: The terms for pairs that only A and that only B has.
     """
     changes, codes = values[:, 1] - values[:, 0], cluster_codes(names)
     n, num_clusters = len(changes), int(codes.max()) + 1
@@ -150,7 +150,7 @@ def _paired(margin: float, values: Floats, names: Sequence[str], words: tuple[st
             p_beyond = max(p_beyond, float(t.sf(robust, num_clusters - 1)))
     low, high = score_interval(n / per_item, n10 / per_item, n01 / per_item, z)
     if num_clusters == 1 < n:
-        # One cluster has no spread to judge by.
+        # A single cluster has no spread to estimate an error from.
         low, high, p_beyond = -1.0, 1.0, 1.0
     less, greater = sign_flip_tails(cluster_sums(changes, codes))
     clusters = f" over {num_clusters} clusters" if num_clusters < n else ""

@@ -1,4 +1,4 @@
-"""A finished run, for the table, the JSON, the reports and the spans."""
+"""A finished run, as used by the table, the JSON, the reports and the spans."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Outcome:
     """A finished run.
 
     Attributes:
-        run_id: Names the run.
-        start_ns: Wall clock at its start.
-        seconds: From the start to the last answer, interruptions included.
-        dataset: What was asked.
+        run_id: Id of the run.
+        start_ns: Wall-clock time of its start.
+        seconds: Time from the start to the last answer, interruptions included.
+        dataset: The dataset.
         sides: Baseline under "A", candidate under "B".
-        seed: Order of items and sides.
+        seed: Seed for the order of items and sides.
         concurrency: Pairs in flight.
         cache: State of the prefix cache.
-        plan: What the run was expected to see.
-        decision: What it decided.
-        engines: Version of each side's server, by "A" and "B", where it says one.
-        num_interruptions: How often the run was cut off and went on.
-        num_asked_again: Calls that were in flight at an interruption, and were asked again.
-        mode: When the run could come to its verdict.
-        drift: What the drift sentinel saw; None in a short run.
-        splits: What each latency change is made of, where the server's spans were read.
+        plan: What each gate was expected to detect.
+        decision: The decision.
+        engines: Version of each side's server, by "A" and "B", if it reports one.
+        num_interruptions: How often the run was interrupted and resumed.
+        num_asked_again: Calls in flight at an interruption, which were repeated.
+        mode: When the run could reach its verdict.
+        drift: Result of the drift sentinel; None for a short run.
+        splits: Each latency change split by cause, if the server's spans were read.
     """
 
     run_id: str
@@ -72,7 +72,7 @@ class Outcome:
 
     @property
     def num_cached(self) -> int:
-        """Return the answers that were kept from earlier runs."""
+        """Return the answers cached from earlier runs."""
         return sum(answer.reply.is_cached for pair in self.pairs for answer in (pair.a, pair.b))
 
     @property

@@ -1,4 +1,4 @@
-"""What a run cannot detect, said before a token is spent."""
+"""Plans a run: what it can and cannot detect, before any tokens are spent."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from evenkeel_evals.stats.power import pairs_to_show_noninferiority, smallest_de
 POWER = 0.8
 ALPHA_SEEN = 0.05
 ALPHA_MARGIN = 0.05
-# One-sided level of «regressed»; half of all pairs lost must reach it even in the best case.
+# One-sided level of "regressed"; a candidate that loses every pair must be able to reach it.
 ALPHA_WORSE = 0.025
-# Share of the pairs in which a judge prefers one answer, both orders agreeing.
+# Share of pairs in which a judge prefers one answer in both orders.
 ASSUMED_DECIDED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What a plan rests on: guesses, until `evenkeel eval calibrate` has measured them here.
+    """Assumptions of a plan: defaults until `evenkeel eval calibrate` has measured them here.
 
     Attributes:
-        discordance: Share of the pairs whose answers differ in being right.
-        scatter: Standard deviation of log(B/A) between pairs, for each latency.
-        noise_floor: Effect that a run without a change exceeds in one of twenty, by the name of
-            the gate's measure, for `floor_pairs` pairs.
-        floor_pairs: Pairs that the floor was measured with.
+        discordance: Share of pairs in which exactly one answer is right.
+        scatter: Standard deviation of log(B/A) across pairs, for each latency.
+        noise_floor: Effect that one in twenty runs without a change exceeds, by the name of the
+            gate's measure, for `floor_pairs` pairs.
+        floor_pairs: Number of pairs the floor was measured with.
         is_measured: Whether they were measured here.
     """
 
@@ -54,27 +54,27 @@ class Assumptions:
     is_measured: bool = False
 
     def floor_of(self, gate: Gate, num_pairs: int) -> float | None:
-        """Return the noise floor of a gate; it falls with the root of the pairs."""
+        """Return the noise floor of a gate; it falls with the square root of the pairs."""
         floor = self.noise_floor.get(name_of(gate))
         return None if floor is None else floor * math.sqrt(self.floor_pairs / num_pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class GatePlan:
-    """What one gate can be expected to see with the pairs at hand.
+    """What one gate can be expected to detect with the available pairs.
 
     Attributes:
         gate: The gate as it was written.
-        num_pairs: Pairs at hand.
-        smallest_loss: Smallest true loss that is seen with 80 % power, a fraction; None if none.
-        pairs_to_pass: Pairs at which an unchanged candidate is shown to be within the margin with
-            80 % power; None where no number is enough.
-        can_pass: Whether an unchanged candidate passes in the best case there is.
-        can_fail: Whether a candidate that loses everywhere is called regressed.
-        pairs_needed: Pairs from which on both are possible; None where no number is enough.
-        noise_floor: What runs without a change show here, if that was measured.
-        margin: What the gate tolerates.
-        assumption: What the figures rest on.
+        num_pairs: Available pairs.
+        smallest_loss: Smallest true loss detected with 80 % power, a fraction; None if none.
+        pairs_to_pass: Pairs needed to show with 80 % power that an unchanged candidate is within
+            the margin; None if no number is enough.
+        can_pass: Whether an unchanged candidate passes in the best case.
+        can_fail: Whether a candidate that loses every pair is called regressed.
+        pairs_needed: Pairs from which both are possible; None if no number is enough.
+        noise_floor: Noise floor of runs without a change, if it was measured.
+        margin: The gate's tolerance.
+        assumption: The assumption behind the figures.
     """
 
     gate: str
@@ -90,7 +90,7 @@ class GatePlan:
 
     @property
     def is_below_noise(self) -> bool:
-        """Return whether runs without a change move by more than the gate tolerates."""
+        """Return whether runs without a change vary by more than the gate tolerates."""
         return self.noise_floor is not None and self.margin < self.noise_floor
 
     @property
@@ -153,11 +153,11 @@ class GatePlan:
 def plan_gates(
     gates: Sequence[Gate], num_pairs: int, assumptions: Assumptions | None = None
 ) -> list[GatePlan]:
-    """Return for each gate what `num_pairs` pairs can see, at 80 % power and the 5 % level.
+    """Return what each gate can detect with `num_pairs` pairs, at 80 % power and the 5 % level.
 
-    Errors are judged by what is observed and have no line. Accuracy: the exact power of the exact
-    McNemar test. Shift: the normal sample-size formula.
-    Quantile: the same for the pairs around the quantile.
+    Errors are judged by the observed difference and have no entry. Accuracy uses the exact power
+    of the exact McNemar test; shifts use the normal sample-size formula; quantiles use the same
+    for the pairs around the quantile.
     """
     known = assumptions or Assumptions()
     return [
@@ -170,7 +170,7 @@ def plan_gates(
 
 
 def refuse_undecidable(plan: Sequence[GatePlan]) -> None:
-    """Stop before anything is asked if a gate can come to no verdict, or is below the noise.
+    """Raise, before any requests are made, if a gate cannot be decided or is below the noise.
 
     Raises:
         CannotMeasureError: If there is such a gate.
@@ -206,7 +206,7 @@ def _plan_accuracy(gate: AccuracyGate, n: int, assumed: Assumptions, num_gates: 
 
 
 def _pairs_for_margin(margin: float) -> int:
-    """Return the pairs at which not one changed answer shows the margin, by the score test."""
+    """Return the pairs at which the score test shows the margin if no answer changed."""
     low, high = 1, 2
     while noninferior_accuracy(high, 0, 0, margin).p > ALPHA_MARGIN:
         low, high = high, high * 2
@@ -222,7 +222,7 @@ def _pairs_for_margin(margin: float) -> int:
 def _plan_latency(gate: LatencyGate, n: int, assumed: Assumptions, num_gates: int) -> GatePlan:
     spread = assumed.scatter[gate.metric]
     scatter = spread * _error_factor(gate.quantile)
-    # A signed-rank test of n pairs cannot go below 2⁻ⁿ.
+    # The p-value of a signed-rank test of n pairs is at least 2⁻ⁿ.
     minimum = (
         max(MIN_PAIRS, math.ceil(math.log2(num_gates / ALPHA_WORSE)))
         if gate.quantile is None
@@ -251,7 +251,7 @@ def _source(assumed: Assumptions) -> str:
 
 
 def _error_factor(quantile: float | None) -> float:
-    """Return how much larger a gate's error is than that of a mean over all pairs.
+    """Return the ratio of a gate's standard error to that of a mean over all pairs.
 
     √(π/3) for a Hodges-Lehmann shift; a quantile uses only the share 2·min(q, 1 − q) of the pairs.
     """

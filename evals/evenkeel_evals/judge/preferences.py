@@ -1,4 +1,4 @@
-"""What a judge's verdicts come to: preferences, and how far the judge can be trusted."""
+"""Evaluates a judge's verdicts: preferences, and how reliable the judge is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from evenkeel_evals.ask.answers import AnsweredPair, are_identical
 from evenkeel_evals.stats.binary import wilson
 
-# Beyond these a judge proves nothing. A coin flips half of the time, and so does a judge that
-# always names the same place; with fewer pairs nothing can be proved anyway.
+# Beyond these limits a judge is not used. A coin flips half of the time, and so does a judge that
+# always picks the same position; with fewer pairs nothing can be shown anyway.
 HIGHEST_FLIP_RATE = 0.4
 MOST_UNREADABLE = 0.2
 FEWEST_JUDGED = 5
@@ -19,24 +19,24 @@ EXAMPLES_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class JudgeQuality:
-    """How far the verdicts of a run can be trusted.
+    """How reliable the verdicts of a run are.
 
     Attributes:
         num_judged: Pairs judged in both orders.
-        num_unjudged: Pairs for which a verdict is missing; they count for no side.
-        num_identical: Pairs with the same text twice: a tie without a call.
-        num_unreadable: Of those, pairs of which the judge said something that is no verdict.
-        examples: Some of what it said then.
-        num_decided: Judged pairs of which one answer was chosen in both orders.
-        flip_rate: Share of the judged pairs whose verdict changed with the order; they say nothing.
-        first_share: Share of all decided verdicts that chose the answer shown first; 0.5 is fair.
-        longer_share: Share of the stable, decided verdicts that chose the longer answer; 0.5 is
-            fair if length says nothing of quality.
-        longer_ci95: Wilson interval of it.
-        num_with_truth: Stable, decided verdicts on pairs of which the scorer calls one answer
+        num_unjudged: Pairs without a verdict; they count for neither side.
+        num_identical: Pairs with identical texts: ties without a call.
+        num_unreadable: Unjudged pairs for which the judge's reply was unreadable.
+        examples: Some of those replies.
+        num_decided: Judged pairs in which the same answer was chosen in both orders.
+        flip_rate: Share of judged pairs whose verdict changed with the order; they do not count.
+        first_share: Share of decided verdicts for the answer shown first; 0.5 is unbiased.
+        longer_share: Share of stable, decided verdicts for the longer answer; 0.5 is unbiased if
+            length is unrelated to quality.
+        longer_ci95: Its Wilson interval.
+        num_with_truth: Stable, decided verdicts on pairs in which the scorer calls one answer
             right and the other wrong.
-        agreement: Share of those in which the judge chose the right one.
-        agreement_ci95: Wilson interval of it.
+        agreement: Share of those in which the judge chose the right answer.
+        agreement_ci95: Its Wilson interval.
     """
 
     num_judged: int
@@ -58,7 +58,7 @@ class JudgeQuality:
         return asdict(self)
 
     def problem(self) -> str | None:
-        """Return why this judge proves nothing, or None where it can be trusted that far."""
+        """Return why this judge is too unreliable to use, or None if it is usable."""
         asked = self.num_judged + self.num_unjudged
         if asked < FEWEST_JUDGED:
             return None
@@ -70,7 +70,7 @@ class JudgeQuality:
                 f"the judge's replies were unreadable for {self.num_unreadable} of {asked} pairs; "
                 f"it said {shown}"
             )
-        # Ties that both orders agree on say nothing of what the judge's preferences are worth.
+        # Ties in both orders say nothing about the reliability of the judge's preferences.
         num_flipped = round((self.flip_rate or 0.0) * self.num_judged)
         contested = num_flipped + self.num_decided
         if num_flipped > HIGHEST_FLIP_RATE * contested:
@@ -84,7 +84,7 @@ class JudgeQuality:
         return None
 
     def apply(self, pairs: Sequence[AnsweredPair]) -> list[AnsweredPair]:
-        """Return the pairs, without the preferences of a judge that proves nothing."""
+        """Return the pairs, without their preferences if the judge is too unreliable."""
         if self.problem() is None:
             return list(pairs)
         return [replace(pair, preference=None) for pair in pairs]
@@ -114,12 +114,12 @@ def quality(
     verdicts: Sequence[tuple[str | None, str | None]],
     unreadable: Sequence[Sequence[str]] = (),
 ) -> JudgeQuality:
-    """Return how far the judge of these pairs can be trusted.
+    """Return how reliable the judge of these pairs is.
 
     Args:
         pairs: Every pair of the run.
-        verdicts: For each pair the verdict with A first and with B first; None where missing.
-        unreadable: For each pair what the judge said that could not be read.
+        verdicts: Per pair, the verdicts with A first and with B first; None if missing.
+        unreadable: Per pair, the judge's unreadable replies.
     """
     both = [
         (pair, (ab, ba))

@@ -1,6 +1,6 @@
-"""Items that were asked several times: each counts once, with the mean of its repeats.
+"""Effects over repeated items: each item counts once, with the mean of its repeats.
 
-Repeats of one item are not independent: taken for items, they would make every interval too short.
+Repeats of one item are not independent: counted as items, they would make intervals too short.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Z95 = float(norm.ppf(0.975))
 
 
 def has_repeats(pairs: Sequence[AnsweredPair]) -> bool:
-    """Return whether an item is among the pairs more than once."""
+    """Return whether any item occurs more than once in the pairs."""
     return len({pair.item.id for pair in pairs}) < len(pairs)
 
 
 def measure_items(gate: Gate, pairs: Sequence[AnsweredPair], seed: int) -> Effect:
-    """Return the effect of a gate over items, each with the mean of its repeats.
+    """Return the effect of a gate over items, using the mean of each item's repeats.
 
-    Accuracy and preference: mean of the items' B − A; direction by flipping the signs of whole
-    clusters of items; interval and margin with the cluster-robust normal error. Latency: each
-    item's geometric means, measured as single pairs are. Errors count by request.
+    Accuracy and preference: mean of the items' B − A, with direction tested by flipping the signs
+    of whole clusters, and interval and margin from the cluster-robust normal error. Latency: each
+    item's geometric means, measured like single pairs. Errors are counted per request.
     """
     items: dict[str, list[AnsweredPair]] = {}
     for pair in pairs:
@@ -80,7 +80,7 @@ def _shares(gate: AccuracyGate, items: Sequence[Sequence[AnsweredPair]]) -> Effe
     num_clusters = int(codes.max()) + 1
     lost, gained = int((changes < 0).sum()), int((changes > 0).sum())
     spread = clustered_mean(changes.tolist(), names)
-    # Without any spread the limit says nothing: a margin of 0 changes in n, rule of three.
+    # Without any spread the normal limit is useless: use the rule of three for 0 changes in n.
     floor = 3 / num_clusters / Z95
     width = max(spread.se_cr1 or 0.0, floor)
     is_single = num_clusters == len(means)
@@ -104,16 +104,16 @@ def _shares(gate: AccuracyGate, items: Sequence[Sequence[AnsweredPair]]) -> Effe
 
 
 def repeats_for(num_items: int) -> int:
-    """Return how often a lost item is asked again on both sides.
+    """Return how often a lost item is repeated on both sides.
 
-    An item that passes with probability θ on either side looks broken after k repeats with
-    probability (θ(1 − θ))^(k+1), the run itself included: at most 4^−(k+1), whatever θ is. So over
-    n items of an unchanged candidate the guard ever fires with probability n·4^−(k+1) at most;
-    k is the smallest for which that is 0.1 %.
+    An item that passes with probability θ on either side looks broken after the run and k repeats
+    with probability (θ(1 − θ))^(k+1), at most 4^−(k+1) for any θ. Over n items of an unchanged
+    candidate, the guard therefore fires with probability at most n·4^−(k+1); k is the smallest
+    number for which that is at most 0.1 %.
     """
     return max(1, math.ceil(math.log(num_items / GUARD_ALPHA, 4)) - 1)
 
 
 def find_lost(pairs: Sequence[AnsweredPair]) -> list[AnsweredPair]:
-    """Return the pairs that the baseline got right and the candidate wrong."""
+    """Return the pairs the baseline got right and the candidate wrong."""
     return [pair for pair in pairs if pair.a.is_right is True and pair.b.is_right is False]

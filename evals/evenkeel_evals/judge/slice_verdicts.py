@@ -1,4 +1,4 @@
-"""The verdict of each gate on each slice; at most 5 % of unchanged candidates regress."""
+"""Judges each gate on each slice; at most 5 % of unchanged candidates are called regressed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenkeel_evals.stats.multiplicity import holm
 from evenkeel_evals.stats.verdict import Verdict
 
 OVERALL = "overall"
-# One-sided levels: half of 5 % for the gates over all items, half for those over the slices.
+# One-sided levels: half of 5 % for the gates over all items, half for the gates on slices.
 FAMILY_ALPHA = 0.025
 MARGIN_ALPHA = 0.05
 
@@ -31,13 +31,13 @@ class GateResult:
 
     @property
     def is_beyond(self) -> bool:
-        """Return whether what was observed is worse than the margin allows."""
+        """Return whether the observed effect is worse than the margin allows."""
         loss = self.loss
         return loss is not None and is_more(loss, self.gate.margin)
 
     @property
     def loss(self) -> float | None:
-        """Return how much worse B was, as a fraction; below 0 where it was better."""
+        """Return how much worse B was, as a fraction; negative if it was better."""
         estimate = self.effect.estimate
         if estimate is None:
             return None
@@ -45,7 +45,7 @@ class GateResult:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the whole 95 % interval lies on the worse side, other looks aside."""
+        """Return whether the whole 95 % interval lies on the worse side, ignoring other looks."""
         bound = self.effect.upper if isinstance(self.gate, AccuracyGate) else self.effect.lower
         if bound is None:
             return False
@@ -84,8 +84,8 @@ class Look:
 
     Attributes:
         number: From 1.
-        num_looks: Looks in all.
-        num_pairs: Pairs that are asked by then.
+        num_looks: Total number of looks.
+        num_pairs: Pairs asked by then.
     """
 
     number: int
@@ -94,7 +94,7 @@ class Look:
 
     @property
     def is_last(self) -> bool:
-        """Return whether nothing is asked after it."""
+        """Return whether this is the last look."""
         return self.number == self.num_looks
 
 
@@ -103,10 +103,10 @@ class Judgement:
     """The verdict of every gate on every slice of the pairs, and of the gates together.
 
     Attributes:
-        results: The gates over all pairs, then over each slice.
-        verdict: Regressed if any result is; otherwise the worst over all pairs.
-        pairs: What was judged.
-        look: When; None for pairs that are judged only once.
+        results: The gates over all pairs, then on each slice.
+        verdict: Regressed if any result is; otherwise the worst result over all pairs.
+        pairs: The judged pairs.
+        look: The look; None for pairs that are judged only once.
     """
 
     results: tuple[GateResult, ...]
@@ -116,17 +116,17 @@ class Judgement:
 
     @property
     def is_conclusive(self) -> bool:
-        """Return whether asking more cannot be worth it: a regression, or every gate passed."""
+        """Return whether asking more is pointless: a regression, or every gate passed."""
         return self.verdict is not Verdict.INCONCLUSIVE
 
     @property
     def regressed(self) -> list[GateResult]:
-        """Return the results that are regressions."""
+        """Return the regressed results."""
         return [r for r in self.results if r.verdict is Verdict.REGRESSED]
 
     @property
     def lost_slices(self) -> list[GateResult]:
-        """Return the slices that are no regression by themselves, and lost all the same."""
+        """Return the slices that are worse without counting as regressions."""
         return [
             r
             for r in self.results
@@ -135,7 +135,7 @@ class Judgement:
 
     @property
     def has_too_many_errors(self) -> bool:
-        """Return whether the candidate failed more often than is tolerated."""
+        """Return whether the candidate failed more often than tolerated."""
         return any(
             isinstance(r.gate, ErrorGate) and r.slice_name == OVERALL and r.is_beyond
             for r in self.results
@@ -151,18 +151,18 @@ def judge(
     seed: int,
     measured_by: Measure = measure,
 ) -> Judgement:
-    """Judge every gate over all pairs, then over each slice.
+    """Judge every gate over all pairs, then on each slice.
 
     "Worse" and "better" are one-sided tests, Holm-adjusted within two families, the gates over
-    all pairs and the gates × slices, each at 2.5 %: so at most 5 % of runs without a change end as
-    regressed. "No worse" is a one-sided 5 % test against the margin; to let a candidate pass,
-    every gate must pass, so it needs no adjustment (intersection-union, Berger 1982).
+    all pairs and the gates × slices, each at 2.5 %, so at most 5 % of runs without a change are
+    called regressed. "No worse" is a one-sided 5 % test against the margin; since every gate must
+    pass for the candidate to pass, it needs no adjustment (intersection-union, Berger 1982).
 
     Args:
-        gates: What is judged.
-        pairs: What was answered.
-        seed: Of the bootstrap.
-        measured_by: Gives the effect of a gate; a run that looks early has one of its own.
+        gates: The gates to judge.
+        pairs: The answered pairs.
+        seed: Seed for the bootstrap.
+        measured_by: Measures the effect of a gate; runs with early looks pass their own function.
     """
     overall = [(gate, OVERALL, measured_by(gate, pairs, seed)) for gate in gates]
     sliced = [
@@ -209,7 +209,7 @@ def _verdict(result: GateResult, p_worse: float, p_better: float) -> Verdict:
 
 
 def combine(results: Sequence[GateResult]) -> Verdict:
-    """Return regressed if any result is, otherwise the worst over all pairs."""
+    """Return REGRESSED if any result is, otherwise the worst verdict over all pairs."""
     if any(result.verdict is Verdict.REGRESSED for result in results):
         return Verdict.REGRESSED
     overall = [result.verdict for result in results if result.slice_name == OVERALL]

@@ -1,1 +1,1 @@
-"""Evaluates what production answered, and learns from it."""
+"""Evaluates production answers, and grows datasets from them."""

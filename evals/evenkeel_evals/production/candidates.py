@@ -1,4 +1,4 @@
-"""Candidates for a golden dataset: proposed by failures in production, accepted by people."""
+"""Candidates for a golden dataset: proposed from production failures, accepted by people."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from evenkeel_evals.production.duplicates import EncodeAll, KnownQuestions, fing
 from evenkeel_evals.scorers.base import make_scorer
 from evenkeel_evals.scorers.rules import scrub
 
-# Scorers whose reference is no text.
+# Scorers whose reference is not text.
 JSON_REFERENCES = ("json", "refusal")
-# Takes what is being done, how much of it is done, and of how much.
+# Called with the stage, the amount done and the total.
 Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ProductionFailure:
-    """One bad answer of production.
+    """One bad production answer.
 
     Attributes:
-        trace_id: Its trace.
-        messages: What was asked: role and content of each turn, without the system's.
-        answer: What was answered.
-        reasons: Who found it bad, and why.
-        corrected: What a person says it should have been.
+        trace_id: Its trace id.
+        messages: The request: role and content of each turn, without system messages.
+        answer: The answer.
+        reasons: Which scorers or people found it bad, and why.
+        corrected: A person's corrected answer.
     """
 
     trace_id: str
@@ -53,17 +53,17 @@ class Candidate:
 
     @property
     def question(self) -> str:
-        """Return what the user said, all turns."""
+        """Return the text of all user turns."""
         return "\n".join(text for role, text in self.messages if role == "user")
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What a search for candidates found.
+    """The result of a search for candidates.
 
     Attributes:
         fresh: New candidates.
-        duplicates: Traces that were left out, and what they are like.
+        duplicates: Skipped traces, with the question each duplicates.
     """
 
     fresh: tuple[Candidate, ...]
@@ -71,13 +71,13 @@ class Proposal:
 
 
 class CandidateFile:
-    """`<dataset>.candidates.json`: what waits for a person, and what was turned down.
+    """`<dataset>.candidates.json`: pending and rejected candidates.
 
     Args:
-        items_path: The dataset's .jsonl file; this one lies beside it.
+        items_path: The dataset's .jsonl file; the candidates file is beside it.
 
     Raises:
-        ConfigurationError: If it is there and damaged.
+        ConfigurationError: If it exists but is damaged.
     """
 
     def __init__(self, items_path: Path) -> None:
@@ -102,13 +102,13 @@ class CandidateFile:
         encode_all: EncodeAll | None,
         report: Report = lambda stage, done, total: None,
     ) -> Proposal:
-        """Add the failures that are not there yet, in any sense, to what waits.
+        """Add the failures that duplicate no known question as pending candidates.
 
         Args:
-            failures: What went wrong in production.
-            dataset: What is golden already.
-            encode_all: Gives embeddings; None leaves meaning out of the comparison.
-            report: Called with what is being done, how much of it is, and of how much.
+            failures: The production failures.
+            dataset: The dataset.
+            encode_all: Embeds texts; None disables comparison by meaning.
+            report: Called with the stage, the amount done and the total.
         """
         known = KnownQuestions(encode_all)
         for item in dataset.items:
@@ -121,7 +121,7 @@ class CandidateFile:
         for failure in failures:
             found.append(_scrubbed(failure))
             report("comparing words", len(found), len(failures))
-        # What is written like a known question needs no embedding, nor does the dataset if all are.
+        # Questions that match by text need no embedding; nor does the dataset if all of them do.
         open_ones = [c.question for c in found if known.find_written(c.question) is None]
         if open_ones:
             known.prepare(open_ones)
@@ -139,14 +139,14 @@ class CandidateFile:
         return Proposal(tuple(fresh), tuple(duplicates))
 
     def accept(self, candidate_id: str, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a candidate an item and return it; the dataset has to be locked anew after that.
+        """Add a candidate to the dataset and return the item; the dataset must be locked again.
 
         Args:
-            candidate_id: Which one.
-            row: reference, scorer and tags, as a person gave them.
+            candidate_id: Id of the candidate.
+            row: Reference, scorer and tags, given by a person.
 
         Raises:
-            ConfigurationError: If there is no such candidate, or the scorer refuses the reference.
+            ConfigurationError: If there is no such candidate, or the scorer rejects the reference.
         """
         candidate = self._find(candidate_id)
         make_scorer(row["scorer"], row["reference"])
@@ -165,7 +165,7 @@ class CandidateFile:
         return item
 
     def reject(self, candidate_id: str, reason: str) -> None:
-        """Turn a candidate down: nothing like it is proposed again.
+        """Reject a candidate; nothing like it is proposed again.
 
         Raises:
             ConfigurationError: If there is no such candidate.
@@ -207,7 +207,7 @@ def _scrubbed(failure: ProductionFailure) -> Candidate:
 
 
 def read_turns(stored: str) -> tuple[tuple[str, str], ...]:
-    """Return role and text of stored messages, without the system's; empty for anything else.
+    """Return role and text of stored messages, without system messages; empty if unreadable.
 
     The system message belongs to the prompt under test, not to the item.
     """

@@ -1,7 +1,7 @@
-"""Sets back what made production worse, once it is shown to be: a prompt's label, a cache's route.
+"""Dials back a prompt label or a cache route that is shown to have made production worse.
 
-Without being told to act it only says what it would do. What it did is in the live evaluation's
-journal, so a restart does not do it again, and in the audit of the collector or the cache.
+By default it is a dry run that only reports what it would do. Actions are recorded in the live
+evaluation's journal, so a restart does not repeat them, and in the collector's or cache's audit.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from evenkeel_evals.scorers.base import Label
 
 SERVED_BY_CACHE = ("exact", "semantic")
 
-# Puts a route of the cache at a URL into shadow; returns its mode before.
+# Puts a route of the cache at a URL into shadow mode; returns its previous mode.
 Shadow = Callable[[str, str, str | None], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Dialled:
-    """One drop and what came of it.
+    """One quality drop and the action taken.
 
     Attributes:
-        target: What is set back, such as `support@production`.
-        gate: The gate that does not hold.
-        subject: The prompt's version, or the cache's route, that dropped.
-        is_dry_run: Whether nothing was done.
-        to: What holds since: the version before, or `shadow`; None where nothing was done.
-        evidence: What was seen, for a reader.
-        at_ns: When.
+        target: What is dialled back, such as `support@production`.
+        gate: The violated gate.
+        subject: The prompt version or cache route that dropped.
+        is_dry_run: Whether no action was taken.
+        to: The new state: the previous version, or `shadow`; None if nothing was done.
+        evidence: The evidence, as readable text.
+        at_ns: Unix time in nanoseconds.
     """
 
     target: str
@@ -61,13 +61,13 @@ class Dials:
     """The dial-backs of one live evaluation.
 
     Args:
-        config: Has them.
-        live: The windows, and what was done before.
-        labels: Where prompts' labels are.
-        key: API key of runtimes; None for none.
-        acts: Whether anything is done; else it is only said.
-        shadow: Puts a cache's route into shadow.
-        clock_ns: Wall clock, Unix nanoseconds.
+        config: The live evaluation that defines them.
+        live: The windows and earlier actions.
+        labels: The prompt labels.
+        key: API key for runtimes; None for none.
+        acts: Whether to act; otherwise a dry run.
+        shadow: Puts a cache route into shadow mode.
+        clock_ns: Wall clock in Unix nanoseconds.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class Dials:
         self.num_dropped = 0
 
     def look(self) -> Iterator[Dialled | str]:
-        """Give each drop that is new, set back if it may be, or a line on why it could not be.
+        """Yield each new drop, dialled back if allowed, or a message on why that failed.
 
-        What could not be done is tried again at the next look.
+        Failed actions are retried at the next look.
         """
         for dial in self._config.dial_backs:
             try:
@@ -110,7 +110,7 @@ class Dials:
         else:
             current = self._labels.current(dial.prompt, dial.label)
             if current is None or current not in dropped:
-                # Somebody has moved it already, or what dropped is not behind this label.
+                # The label was already moved, or does not point to what dropped.
                 return
             subject, found = current, dropped[current]
         self.num_dropped += 1
@@ -130,11 +130,11 @@ class Dials:
             yield self._record(dial, subject, found, None)
 
     def _dropped(self, dial: DialBack) -> dict[str, LiveEstimate]:
-        """Return what does not hold the gate, by version or route, since the last act."""
+        """Return what violates the gate, by version or route, since the last action."""
         since_ns = self._since_ns(dial)
         rows: dict[str, list[Scored]] = {}
         for number, window in enumerate(self._live.windows):
-            # What came in before, or while it was set back, says nothing of what holds since.
+            # Earlier requests, and those during the rollback, say nothing about the current state.
             for row in window.rows if window.from_ns >= since_ns else ():
                 subject = _subject(dial, row) if row.scorer == dial.scorer else None
                 if subject is not None:
@@ -144,7 +144,7 @@ class Dials:
         return {name: result for name, result in found.items() if result.is_drifting}
 
     def _since_ns(self, dial: DialBack) -> int:
-        """Return when it was last set back; 0 for never."""
+        """Return when it was last dialled back; 0 if never."""
         acts = [d for d in self._done if (d.target, d.gate) == (dial.target, dial.gate)]
         return max((d.at_ns for d in acts if not d.is_dry_run), default=0)
 
@@ -173,7 +173,7 @@ class Dials:
 
 
 def _subject(dial: DialBack, row: Row) -> str | None:
-    """Return what a row says something of: a prompt's version, or a cache's route; else None."""
+    """Return the prompt version or cache route that a row belongs to, or None."""
     if dial.prompt is not None:
         return row.prompt_version if row.prompt_name == dial.prompt else None
     is_served = row.route == dial.cache_route and row.response_cache in SERVED_BY_CACHE
@@ -181,5 +181,5 @@ def _subject(dial: DialBack, row: Row) -> str | None:
 
 
 def to_records(looked: Sequence[Dialled | str]) -> list[dict[str, Any]]:
-    """Return what was looked at as JSON."""
+    """Return the dial-backs, and messages about failed ones, as JSON."""
     return [asdict(d) if isinstance(d, Dialled) else {"error": d} for d in looked]

@@ -1,4 +1,4 @@
-"""What a live evaluation may set back, and how: a prompt's label, or a route of a cache."""
+"""How a live evaluation dials back: by rolling back a prompt label or shadowing a cache route."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from evenkeel.prompts.registry import PromptRegistry
 from evenkeel.secret_text import hide_password
 
 TIMEOUT_S = 10.0
-# A listing of prompts has all their texts.
+# A prompt listing contains all texts.
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 SHOWN_CHARS = 300
 
 
 class Labels(Protocol):
-    """The labels of a prompt registry, wherever it is."""
+    """The labels of a prompt registry, local or remote."""
 
     def current(self, prompt: str, label: str) -> str | None:
-        """Return the version that a label means; None if there is no such label."""
+        """Return the version that a label points to; None if there is no such label."""
 
     def roll_back(self, prompt: str, label: str, reason: str, by: str) -> str:
-        """Let a label mean what it meant before; return that version."""
+        """Point a label back at its previous version; return that version."""
 
 
 class CollectorLabels:
-    """The registry of a collector, through the operators' API, which writes its audit.
+    """A collector's registry, accessed through the operators' API, which writes the audit.
 
     Args:
         url: The collector's HTTP port.
-        token: A token with the scopes query and admin; None where none is asked for.
+        token: A token with the scopes query and admin; None if none is required.
     """
 
     def __init__(self, url: str, token: str | None) -> None:
@@ -47,7 +47,7 @@ class CollectorLabels:
         """Return the version that a label means.
 
         Raises:
-            CannotMeasureError: If the collector does not say.
+            CannotMeasureError: If the collector does not answer.
         """
         listing = _ask("GET", f"{self._url}/api/prompts", self._token)
         try:
@@ -61,7 +61,7 @@ class CollectorLabels:
         """Roll a label back.
 
         Raises:
-            CannotMeasureError: If the collector does not do it.
+            CannotMeasureError: If the collector does not roll it back.
         """
         order = {"prompt": prompt, "label": label, "reason": reason, "by": by}
         done = _ask("POST", f"{self._url}/api/rollback", self._token, order)
@@ -72,10 +72,10 @@ class CollectorLabels:
 
 
 class FolderLabels:
-    """A registry on this machine; its history says who moved a label, and why.
+    """A registry on this machine; its history records who moved a label, and why.
 
     Args:
-        folder: The registry.
+        folder: The registry's folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -96,7 +96,7 @@ class FolderLabels:
         """Roll a label back.
 
         Raises:
-            CannotMeasureError: If it has nothing to go back to.
+            CannotMeasureError: If there is no previous version.
         """
         try:
             moved = roll_back(self._registry, Reversal(prompt, label, by, reason), time.time_ns())
@@ -106,10 +106,10 @@ class FolderLabels:
 
 
 def put_into_shadow(url: str, route: str, key: str | None) -> str:
-    """Have a runtime's response cache serve nothing on a route; return its mode before.
+    """Stop a runtime's response cache from serving a route; return its previous mode.
 
     Raises:
-        CannotMeasureError: If the runtime does not do it.
+        CannotMeasureError: If the runtime does not accept the change.
     """
     address = str(httpx.URL(f"{url}/v1/evenkeel/cache", params={"route": route, "mode": "shadow"}))
     done = _ask("POST", address, key)

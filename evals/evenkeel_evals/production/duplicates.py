@@ -1,4 +1,4 @@
-"""Whether a question is there already: the same, nearly the same words, or the same meaning."""
+"""Finds duplicate questions: the same text, nearly the same text, or the same meaning."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from datasketch import MinHash, MinHashLSH
 from evenkeel_evals.scorers.base import normalise
 
 NUM_PERMUTATIONS = 128
-# Of characters: questions are short, and few of them share three words in a row.
+# Character shingles: questions are short, and few share three consecutive words.
 SHINGLE_CHARS = 4
 LIKE_WORDS = 0.8
-# "reset password" and "change password" have 0.86: this has to be well above it.
+# "reset password" and "change password" have 0.86: the threshold must be well above it.
 LIKE_MEANING = 0.95
 
-# Longer questions are compared by their beginnings; embeddings read less of them in any case.
+# Longer questions are compared by their beginnings; embeddings cover even less of them.
 COMPARED_CHARS = 16_000
 
 EncodeAll = Callable[[Sequence[str]], Any]
@@ -27,18 +27,18 @@ EncodeAll = Callable[[Sequence[str]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """What a question is like: the id of the other, and how that was found."""
+    """A match: the id of the known question, and how it was found."""
 
     other_id: str
     how: str
 
 
 class KnownQuestions:
-    """The questions that are there, to compare further ones with.
+    """The known questions, to compare new ones with.
 
     Args:
-        encode_all: Gives the embeddings of texts, of length 1, a row a text; None leaves meaning
-            out. It is asked for as many at once as possible, and only for what is compared.
+        encode_all: Returns the unit-length embeddings of texts, one row per text; None disables
+            comparison by meaning. Called in large batches, only for texts that are compared.
     """
 
     def __init__(self, encode_all: EncodeAll | None) -> None:
@@ -48,14 +48,14 @@ class KnownQuestions:
         self._signatures: dict[str, MinHash] = {}
         self._names: list[str] = []
         self._texts: list[str] = []
-        # The first rows hold the embeddings of the first texts; there is room for more.
+        # The first rows hold the embeddings of the first texts; the rest is spare capacity.
         self._meanings: Any = None
         self._num_meanings = 0
         self._prepared: dict[str, Any] = {}
         self._last: tuple[str, MinHash] | None = None
 
     def add(self, name: str, text: str) -> None:
-        """Remember a question; one that is there under this name is left as it is."""
+        """Add a question; an existing one of this name is left unchanged."""
         if name in self._signatures:
             return
         self._by_hash.setdefault(fingerprint(text), name)
@@ -65,7 +65,7 @@ class KnownQuestions:
         self._texts.append(text)
 
     def find(self, text: str) -> Duplicate | None:
-        """Return a known question that is like this one, the surest kind of likeness first."""
+        """Return a known question that matches this one, trying the most certain match first."""
         written = self.find_written(text)
         if written is not None or self._encode_all is None or not self._texts:
             return written
@@ -77,12 +77,12 @@ class KnownQuestions:
         return Duplicate(self._names[place], f"the same meaning (cosine {cosines[place]:.2f})")
 
     def find_written(self, text: str) -> Duplicate | None:
-        """Return a known question that is written like this one, whatever they mean."""
+        """Return a known question with the same or nearly the same text as this one."""
         same = self._by_hash.get(fingerprint(text))
         if same is not None:
             return Duplicate(same, "the same text")
         signature = self._signature(text)
-        # The index may name some below the threshold: what counts is the estimate itself.
+        # The index may return some below the threshold, so the estimate itself is checked.
         near = {
             str(n): signature.jaccard(self._signatures[n]) for n in self._by_words.query(signature)
         }
@@ -92,7 +92,7 @@ class KnownQuestions:
         return Duplicate(best, f"nearly the same text (Jaccard {near[best]:.2f} by MinHash)")
 
     def prepare(self, texts: Sequence[str]) -> None:
-        """Embed texts that `find` will be asked for, with all that is known, in one go."""
+        """Embed texts for later calls of `find`, along with all known ones, in one batch."""
         if self._encode_all is None:
             return
         wanted = dict.fromkeys((*self._texts[self._num_meanings :], *texts))
@@ -102,7 +102,7 @@ class KnownQuestions:
             self._prepared |= dict(zip(missing, rows, strict=True))
 
     def _known_meanings(self) -> Any:
-        """Return the embeddings of what is known, a row each, all of them prepared."""
+        """Return the embeddings of the known questions, one row each; all must be prepared."""
         num_known = len(self._texts)
         if self._meanings is None or len(self._meanings) < num_known:
             grown = np.zeros((2 * num_known, len(self._prepared[self._texts[-1]])), np.float32)
@@ -115,19 +115,19 @@ class KnownQuestions:
         return self._meanings[:num_known]
 
     def _signature(self, text: str) -> MinHash:
-        """Return the signature; what was just looked for is often what is added next."""
+        """Return the signature, cached since a text is often added right after a search for it."""
         if self._last is None or self._last[0] != text:
             self._last = (text, _sign(text))
         return self._last[1]
 
 
 def fingerprint(text: str) -> str:
-    """Return a digest that case, punctuation and spaces do not change."""
+    """Return a digest that ignores case, punctuation and spaces."""
     return hashlib.sha256(normalise(text).encode("utf-8", "replace")).hexdigest()
 
 
 def _readable(text: str) -> str:
-    """Return what a tokenizer takes: a JSON file may have half a surrogate pair in it."""
+    """Return text that a tokenizer accepts: JSON may contain half a surrogate pair."""
     return text[:COMPARED_CHARS].encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Embeddings kept from one command to the next: a text is embedded once, not once a command."""
+"""Caches embeddings across commands, so that each text is embedded only once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILE_NAME = "embeddings.db"
 # 1.5 KiB each: 30 MiB.
 MAX_KEPT = 20_000
 WAIT_S = 2.0
-# SQLite takes a bounded number of parameters in one statement.
+# SQLite limits the number of parameters per statement.
 ASKED_AT_ONCE = 500
 BYTES_OF_ONE = DIMENSIONS * 4
 _SCHEMA = """
@@ -32,19 +32,19 @@ EncodeAll = Callable[[Sequence[str]], Vectors]
 
 
 class EmbeddingCache:
-    """Embeds texts, and asks the model only for those that it has not embedded before.
+    """Embeds texts, calling the model only for those not embedded before.
 
-    What is kept is a file of its owner's alone, with hashes of texts and no text. A file that
-    cannot be read or written costs the time to embed again, and nothing else.
+    The cache file is readable only by its owner and holds hashes of texts, not texts. If it cannot
+    be read or written, texts are just embedded again.
 
     Args:
-        folder: Holds the file; made if it is not there.
-        model: Names the model by its content, as `evenkeel.embedding.hash_model` does.
+        folder: The folder for the file; created if it does not exist.
+        model: Content hash of the model, as from `evenkeel.embedding.hash_model`.
         encode_all: Returns embeddings, shape (texts, 384).
-        max_kept: Beyond it, those that were not used for the longest time go.
+        max_kept: Maximum number of embeddings; beyond it, the least recently used are evicted.
 
     Attributes:
-        num_computed: Texts that the model was asked for.
+        num_computed: Texts that the model embedded.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class EmbeddingCache:
         self.num_computed = 0
 
     def encode_all(self, texts: Sequence[str]) -> Vectors:
-        """Return the embeddings of texts, shape (texts, 384); a text may be there twice."""
+        """Return the embeddings of texts, shape (texts, 384); texts may repeat."""
         by_key = {_key(text): text for text in texts}
         found = self._read(list(by_key))
         missing = {key: text for key, text in by_key.items() if key not in found}
@@ -93,7 +93,7 @@ class EmbeddingCache:
             self._drop(connection)
             return {}
         connection.close()
-        # A vector that is no vector would be like nothing, or like everything.
+        # An invalid vector would match nothing, or everything.
         return {k: v for k, v in found.items() if abs(float(v @ v) - 1.0) < 1e-3}
 
     def _keep(self, fresh: dict[bytes, Vectors], used: Sequence[bytes]) -> None:
@@ -122,7 +122,7 @@ class EmbeddingCache:
                     (self._max_kept,),
                 )
         except sqlite3.OperationalError:
-            # A full disk, or another command that holds it: what is there stays.
+            # The disk is full or another command holds the lock: leave the cache unchanged.
             pass
         except sqlite3.Error:
             self._drop(connection)
@@ -132,7 +132,7 @@ class EmbeddingCache:
     def _open(self) -> sqlite3.Connection | None:
         try:
             self._path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            # SQLite gives the files beside it the same rights; a link may lead anywhere.
+            # SQLite gives its side files the same permissions; a link may point anywhere.
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
             try:
                 os.fchmod(descriptor, FILE_MODE)
@@ -152,7 +152,7 @@ class EmbeddingCache:
         return connection
 
     def _drop(self, connection: sqlite3.Connection) -> None:
-        """Remove a damaged file: everything in it can be computed again."""
+        """Remove a damaged file; everything in it can be recomputed."""
         connection.close()
         with suppress(OSError):
             self._path.unlink()

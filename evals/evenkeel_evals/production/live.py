@@ -1,4 +1,4 @@
-"""Evaluates one window of production after the other: draws, scores, writes down, estimates."""
+"""Evaluates production window by window: samples, scores, records and estimates."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ _VERDICT = re.compile(r"\b(good|bad)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One drawn request and one scorer.
+    """The result of one scorer on one sampled request.
 
     Attributes:
-        trace_id: Of the request.
-        request_span_id: Its span.
-        span_id: Of this result.
-        stratum: It was drawn from.
-        probability: With which it was drawn and given to the scorer.
+        trace_id: Trace id of the request.
+        request_span_id: Span id of the request.
+        span_id: Span id of this result.
+        stratum: The stratum it was sampled from.
+        probability: Probability of being sampled and scored.
         scorer: The scorer's name.
         value: 0 to 1; None if unscored.
         label: right, wrong or unscored.
-        reason: Why.
-        lag_s: From the request's end to its score.
-        model: Of the request, like the three that follow.
-        route: Of the request.
-        response_cache: What the response cache did with it; None without one.
+        reason: Why it got this label.
+        lag_s: Time from the request's end to its score.
+        model: Model of the request; the next three are also its attributes.
+        route: Route of the request.
+        response_cache: The response cache's result for it; None without a cache.
     """
 
     trace_id: str
@@ -65,24 +65,24 @@ class Row:
     tenant: str | None
     prompt_name: str | None
     prompt_version: str | None
-    # A journal of an earlier version has neither.
+    # Journals of earlier versions have neither.
     route: str | None = None
     response_cache: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LiveWindow:
-    """A window that was evaluated.
+    """An evaluated window.
 
     Attributes:
-        from_ns: Its start; requests count by their arrival.
+        from_ns: Its start; requests belong to the window in which they arrived.
         to_ns: Its end.
-        num_requests: Requests in it, however they ended.
-        num_drawn: Drawn from those that were answered.
-        skipped: How many were not scored, by reason.
-        num_judge_calls: Calls of the judge.
-        lag_s: From the window's end to its evaluation.
-        rows: What was scored, or could not be.
+        num_requests: Requests in it, whatever their outcome.
+        num_drawn: Answered requests that were sampled.
+        skipped: Number of requests not scored, by reason.
+        num_judge_calls: Calls to the judge.
+        lag_s: Time from the window's end to its evaluation.
+        rows: The results, unscored ones included.
     """
 
     from_ns: int
@@ -96,19 +96,19 @@ class LiveWindow:
 
 
 class LiveRun:
-    """A live evaluation as its journal knows it; a window is evaluated once, whatever happens.
+    """A live evaluation as recorded in its journal; each window is evaluated exactly once.
 
     Args:
-        config: What is evaluated.
-        journal: Where it is kept.
+        config: Settings of the evaluation.
+        journal: The journal that stores it.
 
     Attributes:
-        windows: What was evaluated, in order.
-        unsent: Those of them whose results are not in the store yet.
-        dialled: What was set back, or would have been, in order.
+        windows: The evaluated windows, in order.
+        unsent: Windows whose results are not in the store yet.
+        dialled: Dial-backs, dry runs included, in order.
 
     Raises:
-        ConfigurationError: If the journal belongs to an evaluation of another name.
+        ConfigurationError: If the journal belongs to an evaluation with another name.
     """
 
     def __init__(self, config: LiveConfig, journal: Journal) -> None:
@@ -134,34 +134,34 @@ class LiveRun:
 
     @property
     def next_from_ns(self) -> int | None:
-        """Return where the next window begins; None before the first."""
+        """Return the start of the next window; None before the first."""
         return self.windows[-1].to_ns if self.windows else None
 
     def budget(self, now_ns: int) -> int:
-        """Return the calls that the judge may still make in this hour."""
+        """Return the number of judge calls left in this hour."""
         if self._config.judge is None:
             return 0
         spent = sum(w.num_judge_calls for w in self.windows if w.to_ns > now_ns - HOUR_NS)
         return max(0, self._config.judge.calls_per_hour - spent)
 
     def keep(self, window: LiveWindow) -> None:
-        """Write a window down."""
+        """Record a window."""
         record = {"monitor": self._config.name, **asdict(window)}
         self._journal.append(record)
         self.windows.append(window)
         self.unsent.append(window)
 
     def record_sent(self, window: LiveWindow) -> None:
-        """Write down that a window's results are in the store."""
+        """Record that a window's results are in the store."""
         self._journal.append({"monitor": self._config.name, "sent": window.to_ns})
         self.unsent.remove(window)
 
     def record_dialled(self, record: Mapping[str, Any]) -> None:
-        """Write down that something was set back, or would have been."""
+        """Record a dial-back or a dry run of one."""
         self._journal.append({"monitor": self._config.name, "dialled": dict(record)})
 
     def estimates(self) -> list[LiveEstimate]:
-        """Return what all windows so far come to, a line a scorer."""
+        """Return the estimates over all windows so far, one per scorer."""
         found = []
         for name in self._config.scorer_names:
             rows = [
@@ -191,15 +191,15 @@ async def evaluate(
     now_ns: int,
     before: LiveWindow | None = None,
 ) -> LiveWindow:
-    """Return one window, drawn, scored and judged.
+    """Sample, score and judge one window, and return it.
 
     Args:
-        config: What is evaluated.
-        store: Where the requests are.
+        config: Settings of the evaluation.
+        store: The store with the requests.
         span_ns: Start and end of the window.
-        budget: Calls that the judge may make.
-        now_ns: Wall clock.
-        before: The window before; requests that came to it too late to be drawn are counted here.
+        budget: Number of judge calls left.
+        now_ns: Wall-clock time.
+        before: The previous window; its requests that arrived too late are counted here.
 
     Raises:
         StoreError: If the store does not answer.
@@ -217,7 +217,7 @@ async def evaluate(
     ]
     num_calls = 0
     if config.judge is not None:
-        # Only what has content costs a call; a judge that must skip some skips them at random.
+        # Only requests with content cost a call; if the budget is short, random ones are skipped.
         readable = [d for d in drawn if _content(d, contents) is not None]
         judged = within_budget(readable, budget)
         if len(judged) < len(readable):
@@ -245,7 +245,7 @@ def _count_skipped(
     requests: Sequence[Mapping[str, Any]],
     before: LiveWindow | None,
 ) -> Counter[str]:
-    """Count the requests that are not scored by why: failed, or too late for the window before."""
+    """Count unscored requests by reason: failed, or too late for the previous window."""
     skipped = Counter(
         f"ended as {request['status']}" for request in requests if request["status"] != "ok"
     )
@@ -259,7 +259,7 @@ def _count_skipped(
 def _read_contents(
     store: Store, drawn: Sequence[Drawn], span_ns: tuple[int, int]
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return the stored question and answer of each drawn request by trace and span."""
+    """Return the stored question and answer of each sampled request by trace and span."""
     if not drawn:
         return {}
     parameters = {
@@ -349,7 +349,7 @@ async def _judge_all(
 
 
 def read_verdict(text: str | None, error: str | None) -> Score:
-    """Return what a judge said; nothing, or both words, is unscored."""
+    """Return the score of a judge's reply; unscored if it has neither word or both."""
     if text is None:
         return Score.unscored(f"the judge did not answer: {error}")
     found = {word.lower() for word in _VERDICT.findall(text)}
@@ -359,7 +359,7 @@ def read_verdict(text: str | None, error: str | None) -> Score:
 
 
 def _text(messages: str) -> str:
-    """Return the text of stored messages, a line a turn; as stored where it is something else."""
+    """Return the text of stored messages, one line per turn; other content is returned as is."""
     try:
         turns = json.loads(messages)
         lines = [

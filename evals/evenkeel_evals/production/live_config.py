@@ -1,4 +1,4 @@
-"""The file that describes a live evaluation."""
+"""Reads the file that describes a live evaluation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Filter(_Strict):
 
 
 class _Scorer(BaseModel):
-    """A rule that needs no reference of the request's own; more keys are its options."""
+    """A scorer that needs no per-request reference; further keys are its options."""
 
     model_config = ConfigDict(extra="allow")
     name: str
@@ -91,12 +91,12 @@ class _File(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class LiveJudge:
-    """A model that says of a single answer whether it is good.
+    """A model that judges whether a single answer is good.
 
     Attributes:
-        side: Where it is asked.
+        side: The judge's server, model and sampling.
         criteria: What makes an answer good.
-        calls_per_hour: Its budget.
+        calls_per_hour: Its budget of calls per hour.
     """
 
     side: Side
@@ -106,15 +106,15 @@ class LiveJudge:
 
 @dataclass(frozen=True, slots=True)
 class DialBack:
-    """What is set back when a scorer's share of right answers is shown to be below a gate.
+    """What to dial back when a scorer's share of right answers is shown to be below a gate.
 
     Attributes:
-        gate: As it was written.
-        scorer: Whose share.
-        least: What it should be at least, 0 to 1.
-        prompt: The prompt whose label is rolled back; None for a cache.
-        label: That label.
-        cache_route: The route that is put into shadow; None for a prompt.
+        gate: The gate as it was written.
+        scorer: Name of the scorer.
+        least: The lowest acceptable share, 0 to 1.
+        prompt: The prompt whose label to roll back; None for a cache.
+        label: The label to roll back.
+        cache_route: The route to put into shadow mode; None for a prompt.
         url: The runtime with that cache.
     """
 
@@ -128,7 +128,7 @@ class DialBack:
 
     @property
     def target(self) -> str:
-        """Return its name for a reader."""
+        """Return its readable name."""
         if self.prompt is not None:
             return f"{self.prompt}@{self.label}"
         return f"the cache of route {self.cache_route} at {self.url}"
@@ -136,19 +136,19 @@ class DialBack:
 
 @dataclass(frozen=True, slots=True)
 class LiveConfig:
-    """A live evaluation.
+    """Settings of a live evaluation.
 
     Attributes:
-        name: Names it in the store.
-        window_s: How much time is drawn from at once.
-        settle_s: How long after a window's end it is read: spans arrive once a request is over.
-        plan: How much is drawn.
+        name: Its name in the store.
+        window_s: Length of a window, in seconds.
+        settle_s: Delay after a window's end before it is read; spans arrive when requests end.
+        plan: How many requests to sample.
         model: Only requests to this model; empty for all.
         prompt_name: Only requests with this prompt; empty for all.
-        scorers: Rules that see the answer alone.
-        judge: None for none.
-        good_at_least: What the share of right answers is held against, by scorer.
-        dial_backs: What is set back when production gets worse.
+        scorers: Scorers that see only the answer.
+        judge: The judge; None for none.
+        good_at_least: The lowest acceptable share of right answers, by scorer.
+        dial_backs: What to dial back when production gets worse.
     """
 
     name: str
@@ -172,8 +172,8 @@ def load_config(path: Path) -> LiveConfig:
     """Read a live evaluation from TOML.
 
     Raises:
-        ConfigurationError: If the file cannot be read, a key is unknown or wrong, or nothing in
-            it scores.
+        ConfigurationError: If the file cannot be read, a key is unknown or wrong, or it has no
+            scorer.
     """
     file = read_toml_file(path, _File)
     if not file.scorer and file.judge is None:

@@ -1,4 +1,4 @@
-"""What the drawn requests say of all: weighted shares, their intervals, and evidence of drift."""
+"""Estimates from sampled requests: weighted shares, their intervals, and evidence of drift."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from evenkeel_evals.stats.betting import anytime_p
 from evenkeel_evals.stats.binary import wilson_share
 
-# A live alert is looked at all day long, on every scorer: few false ones a year are bearable.
+# Live alerts are checked all day, for every scorer: only a few false ones a year are acceptable.
 DRIFT_ALPHA = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One drawn request as one scorer saw it.
+    """One scorer's result on one sampled request.
 
     Attributes:
-        window: Which window it is of, from 0; evidence is looked at between windows.
-        probability: With which it was drawn and scored.
-        is_right: What the scorer said; None where it could not.
+        window: Number of its window, from 0; evidence is evaluated between windows.
+        probability: Probability of being sampled and scored.
+        is_right: The scorer's result; None if unscored.
     """
 
     window: int
@@ -30,18 +30,18 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class LiveEstimate:
-    """What is known of one scorer.
+    """The estimate for one scorer.
 
     Attributes:
         scorer: Its name.
         num_scored: Answers scored.
-        num_unscored: Drawn and not scored.
-        num_effective: (Σw)² / Σw²: equally weighted answers that would say as much.
-        share: Σ w·right / Σ w with w = 1/probability, of all requests; None without a score.
+        num_unscored: Answers sampled but not scored.
+        num_effective: (Σw)² / Σw²: equivalent number of equally weighted answers.
+        share: Σ w·right / Σ w with w = 1/probability, over all requests; None without a score.
         lower: 95 % Wilson limit at the effective number.
-        upper: The other.
-        good_at_least: What the share is held against; None for nothing.
-        drift_p: Anytime-valid p against «the share is at least that»; None without it.
+        upper: The upper limit.
+        good_at_least: The lowest acceptable share; None for no check.
+        drift_p: Anytime-valid p against "the share is at least that"; None without a check.
     """
 
     scorer: str
@@ -56,7 +56,7 @@ class LiveEstimate:
 
     @property
     def is_drifting(self) -> bool:
-        """Return whether it is shown that the share is below what it should be."""
+        """Return whether the share is shown to be below the acceptable level."""
         return self.drift_p is not None and self.drift_p <= DRIFT_ALPHA
 
     def to_record(self) -> dict[str, Any]:
@@ -79,16 +79,16 @@ class LiveEstimate:
 
 
 def estimate(scorer: str, rows: Sequence[Scored], good_at_least: float | None) -> LiveEstimate:
-    """Return what the rows of one scorer say of all requests.
+    """Return the estimate for all requests from one scorer's rows.
 
     The share is Hájek's: Σ w·y / Σ w. Its interval is Wilson's at the effective number of answers
     (Korn and Graubard 1998, Survey Methodology 24:193), which holds near 0 and 1, where a normal
-    one fails; it leaves out that a stratum may be drawn whole, so it is rather too wide.
+    one fails; it ignores that a stratum may be sampled completely, so it is conservative.
 
     Args:
         scorer: Its name.
         rows: In the order of scoring.
-        good_at_least: What the share should be; None to hold it against nothing.
+        good_at_least: The lowest acceptable share; None for no check.
     """
     known = [row for row in rows if row.is_right is not None]
     weights = [1 / row.probability for row in known]
@@ -114,13 +114,13 @@ def estimate(scorer: str, rows: Sequence[Scored], good_at_least: float | None) -
 
 
 def drift_p(rows: Sequence[Scored], good_at_least: float) -> float:
-    """Return an anytime-valid p against «at least this share of all requests is right».
+    """Return an anytime-valid p against "at least this share of all requests is right".
 
-    A bettor stakes on each drawn answer being wrong, the more the more requests it stands for:
+    A bettor bets on each sampled answer being wrong, with a stake that grows with its weight:
     x = b + r(1 − y − b) with b = 1 − good_at_least and r = w / largest w of its window. Averaged
     over the draw, r(1 − y − b) is the window's own wrong share minus b times a constant, so the
     capital is a supermartingale while the share holds; draws without replacement are negatively
-    associated, which only lowers it. The stakes never depend on what is yet to be seen.
+    associated, which only lowers it. The stakes never depend on future results.
     """
     bound = 1 - good_at_least
     largest: dict[int, float] = {}

@@ -1,4 +1,4 @@
--- The requests that arrived in a window, for a live evaluation to draw from; evaluations' own are left out.
+-- Requests that arrived in a window, for a live evaluation to sample; excludes evaluation requests.
 SELECT
     trace_id, span_id, toUnixTimestamp64Nano(time) AS time_ns, e2e_s, status, finish_reason,
     model, tenant, slo_class, route, prompt_name, prompt_version, response_cache

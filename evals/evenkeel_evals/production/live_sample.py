@@ -1,4 +1,4 @@
-"""Draws production requests from strata, each with a probability that is known exactly."""
+"""Samples production requests from strata, with exactly known probabilities."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NOTHING = "-"
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One request that was drawn.
+    """One sampled request.
 
     Attributes:
         request: Its row.
         stratum: The values of the strata's columns.
-        probability: With which it was drawn: drawn / all of its stratum in the window.
+        probability: Sampling probability: sampled / all of its stratum in the window.
     """
 
     request: Mapping[str, Any]
@@ -29,13 +29,13 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class SamplingPlan:
-    """How much is drawn.
+    """How many requests to sample.
 
     Attributes:
-        columns: Columns of `requests` whose values make a stratum.
-        probability: Share of each stratum that is drawn at least.
-        min_per_stratum: Requests of each stratum and window that are drawn, if it has so many: a
-            rare tenant is seen as well as a common one.
+        columns: Columns of `requests` whose values define a stratum.
+        probability: Minimum share of each stratum to sample.
+        min_per_stratum: Minimum number of requests to sample per stratum and window, if it has
+            that many, so that rare tenants are covered too.
     """
 
     columns: tuple[str, ...]
@@ -44,20 +44,20 @@ class SamplingPlan:
 
 
 def stratum_of(request: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """Return the stratum of a request; what it does not say is a value of its own."""
+    """Return the stratum of a request; a missing attribute counts as a value."""
     return SEPARATOR.join(str(request[column] or NOTHING) for column in columns)
 
 
 def draw(requests: Sequence[Mapping[str, Any]], plan: SamplingPlan, seed: str) -> list[Drawn]:
-    """Return a simple random sample without replacement of each stratum, in random order.
+    """Return a simple random sample without replacement from each stratum, in random order.
 
-    The same requests and seed give the same sample, so that a window read twice after a crash
-    costs nothing twice.
+    The same requests and seed give the same sample, so that reading a window again after a crash
+    costs nothing extra.
 
     Args:
-        requests: All of the window, in an order that does not change.
-        plan: How much.
-        seed: Of this window.
+        requests: All requests of the window, in a stable order.
+        plan: How many to sample.
+        seed: Seed for this window.
     """
     strata: dict[str, list[Mapping[str, Any]]] = {}
     for request in requests:
@@ -77,9 +77,9 @@ def draw(requests: Sequence[Mapping[str, Any]], plan: SamplingPlan, seed: str) -
 
 
 def within_budget(drawn: Sequence[Drawn], budget: int) -> list[Drawn]:
-    """Return at most `budget` of what was drawn, with the probabilities that are left to them.
+    """Return at most `budget` of the sampled requests, with adjusted probabilities.
 
-    What comes in is in random order, so its first part is a simple random sample of it.
+    The input is in random order, so its first part is a simple random sample of it.
     """
     count = min(len(drawn), max(0, budget))
     share = count / len(drawn) if drawn else 0.0

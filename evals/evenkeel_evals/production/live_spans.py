@@ -1,4 +1,4 @@
-"""The results of a live evaluation as spans: children of the requests they judge."""
+"""Exports live evaluation results as spans that are children of the requests they judge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVICE = "evenkeel-live"
 
 
 def window_spans(monitor: str, window: LiveWindow) -> Iterator[ReadableSpan]:
-    """Yield a span for each scored request of a window."""
+    """Yield a span per scored request of a window."""
     resource, now_ns = Resource.create({"service.name": SERVICE}), time.time_ns()
     for row in window.rows:
         trace_id = int(row.trace_id, 16)
@@ -52,7 +52,7 @@ def _attributes(monitor: str, row: Row) -> dict[str, AttributeValue | None]:
 
 
 def alert_spans(monitor: str, estimates: Sequence[LiveEstimate]) -> Iterator[ReadableSpan]:
-    """Yield a regressed gate for each scorer that drifts, as an evaluation run has them."""
+    """Yield a regressed-gate span per drifting scorer, in the format of an evaluation run."""
     resource, now_ns = Resource.create({"service.name": SERVICE}), time.time_ns()
     for found in estimates:
         if not found.is_drifting or found.good_at_least is None:

@@ -1,4 +1,4 @@
-"""Requests of production as a dataset: the same questions, and what was answered as reference."""
+"""Turns production requests into a dataset, with the recorded answers as references."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NAME = "traffic"
 
 
 def read_traffic(store: Store, since_s: float, limit: int) -> list[dict[str, Any]]:
-    """Return rows of a dataset from the newest requests whose content is stored.
+    """Return dataset rows made from the newest requests whose content is stored.
 
-    The reference is what was answered then, so an accuracy is agreement with it. The system
-    message is the side's business and left out. One question asked twice is one cluster.
+    The reference is the recorded answer, so accuracy means agreement with it. System messages are
+    left out, since the side sets its own. Repeats of one question form one cluster.
 
     Raises:
         CannotMeasureError: If there are none.
@@ -55,7 +55,7 @@ def read_traffic(store: Store, since_s: float, limit: int) -> list[dict[str, Any
 
 
 def keep_traffic(folder: Path, rows: Sequence[dict[str, Any]]) -> Dataset:
-    """Write the rows as a dataset and return it, so that a run that goes on asks the same.
+    """Write the rows as a dataset and return it, so that a resumed run asks the same items.
 
     Raises:
         ConfigurationError: If the folder cannot be written.
@@ -63,7 +63,7 @@ def keep_traffic(folder: Path, rows: Sequence[dict[str, Any]]) -> Dataset:
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     try:
-        # What people asked is in it.
+        # It contains users' questions.
         with private_umask():
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{NAME}.jsonl").write_bytes(text.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
--- Requests of production with what was asked and answered, to be asked again; the newest first.
+-- Production requests with their questions and answers, newest first, to be asked again.
 SELECT
     r.trace_id AS trace_id, r.max_tokens AS max_tokens, r.temperature AS temperature,
     r.route AS route, r.tenant AS tenant,

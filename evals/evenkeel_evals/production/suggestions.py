@@ -1,4 +1,4 @@
-"""What to change in a prompt, drawn from the worst slices of a run, each with its evidence."""
+"""Suggests prompt changes from the worst slices of a run, each with its evidence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenkeel_evals.scorers.rules import refusal
 from evenkeel_evals.stats.binary import wilson
 
 MIN_WRONG = 3
-# A pattern in fewer of a slice's wrong answers is not what is wrong with the slice.
+# A pattern in fewer of a slice's wrong answers does not explain the slice.
 MIN_SHARE = 0.2
 NUM_EXAMPLES = 3
 SHOWN_CHARS = 200
@@ -26,10 +26,10 @@ class WrongAnswer:
 
     Attributes:
         item_id: The item.
-        trace_id: Of the candidate's answer.
-        question: The last thing that the user said.
+        trace_id: Trace id of the candidate's answer.
+        question: The last user message.
         expected: The reference.
-        answer: What the candidate said.
+        answer: The candidate's answer.
     """
 
     item_id: str
@@ -41,17 +41,17 @@ class WrongAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """One thing to try.
+    """One suggestion.
 
     Attributes:
-        slice_name: Where it goes wrong.
+        slice_name: The slice.
         num_items: Scored answers in the slice.
-        num_wrong: Wrong ones among them.
+        num_wrong: Wrong answers among them.
         accuracy_ci95: Wilson interval of the slice's accuracy.
-        pattern: What the wrong answers have in common.
-        num_matching: How many of them do.
+        pattern: What wrong answers have in common.
+        num_matching: Wrong answers that match the pattern.
         advice: What to try.
-        examples: Up to three of them.
+        examples: Up to three matching answers.
     """
 
     slice_name: str
@@ -114,7 +114,7 @@ def _is_lost(pair: AnsweredPair) -> bool:
 
 
 def _patterns(baseline: str | None, candidate: str | None) -> list[_Pattern]:
-    """Return the patterns, the most telling first."""
+    """Return the patterns, the most specific first."""
     found = [
         _Pattern(
             "no answer at all",
@@ -174,15 +174,15 @@ def _sentences(text: str) -> list[str]:
 def suggest(
     pairs: Sequence[AnsweredPair], prompts: tuple[str | None, str | None], limit: int
 ) -> list[Suggestion]:
-    """Return what to try, at most one suggestion for each of the `limit` worst slices.
+    """Return up to one suggestion for each of the `limit` worst slices.
 
-    Worst is where Wilson's upper bound of the candidate's accuracy is lowest, so that a slice of
-    few items does not lead by chance. Slices with fewer than MIN_WRONG wrong answers are left out.
+    Slices are ranked by Wilson's upper bound of the candidate's accuracy, so that a small slice
+    does not lead by chance. Slices with fewer than MIN_WRONG wrong answers are left out.
 
     Args:
         pairs: The pairs of a run.
-        prompts: System message of the baseline and of the candidate.
-        limit: How many slices.
+        prompts: System messages of the baseline and the candidate.
+        limit: Maximum number of slices.
     """
     slices: dict[str, list[AnsweredPair]] = {}
     for pair in pairs:
@@ -240,7 +240,7 @@ def _example(pair: AnsweredPair) -> WrongAnswer:
 
 
 def describe(s: Suggestion) -> list[str]:
-    """Return the lines of one suggestion for a reader."""
+    """Return one suggestion as lines of text."""
     low, high = s.accuracy_ci95
     lines = [
         f"{s.slice_name}: {s.num_wrong} of {s.num_items} wrong "

@@ -1,4 +1,4 @@
-"""Recorded traffic as the items of a run: from a file or the store, a bounded and seeded sample."""
+"""Turns recorded traffic, from a file or the store, into a bounded, seeded sample of items."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenkeel_evals.dataset.dataset import Dataset, load_dataset
 from evenkeel_evals.production.candidates import read_turns
 from evenkeel_evals.production.recorded_traffic import NAME, keep_traffic, read_traffic
 
-# The newest requests that a sample is drawn from, and the most that can be asked.
+# Number of newest requests to sample from, and the largest sample.
 MOST_READ = 10_000
 DEFAULT_SAMPLE = 300
 MAX_LINES = 1_000_000
@@ -30,16 +30,16 @@ def load_traffic(
     """Return recorded requests as a dataset.
 
     Args:
-        source: A file of JSON lines, or the URL of a store (`@FILE` reads it from a file).
-        since_s: From the store: how far back.
-        limit: How many are drawn at random; DEFAULT_SAMPLE where None.
-        seed: Of the draw: the same seed draws the same requests of the same traffic.
-        kept: Where the items are kept; what is there already is asked again, so that a run goes on
-            with what it began with. None keeps nothing.
+        source: A JSON Lines file, or the URL of a store (`@FILE` reads the URL from a file).
+        since_s: How far back to read from the store, in seconds.
+        limit: Sample size; DEFAULT_SAMPLE if None.
+        seed: Seed for the sample: the same seed and traffic give the same requests.
+        kept: Folder to save the items in; items already there are reused, so that a resumed run
+            asks the same ones. None saves nothing.
 
     Raises:
         ConfigurationError: If the file cannot be read, or the limit is out of bounds.
-        CannotMeasureError: If there is nothing in it.
+        CannotMeasureError: If there are no requests.
         StoreError: If the store does not answer.
     """
     size = DEFAULT_SAMPLE if limit is None else limit
@@ -68,7 +68,7 @@ def load_traffic(
 
 
 def _draw(rows: Iterable[dict[str, Any]], size: int, seed: int) -> list[dict[str, Any]]:
-    """Return a sample that depends on the seed and the ids alone, not on the order of the rows."""
+    """Return a sample that depends only on the seed and the ids, not on the order of the rows."""
 
     def rank(row: Mapping[str, Any]) -> str:
         return hashlib.sha256(f"{seed} {row['id']}".encode("utf-8", "replace")).hexdigest()
@@ -86,10 +86,10 @@ def _draw(rows: Iterable[dict[str, Any]], size: int, seed: int) -> list[dict[str
 
 
 def _read_file(path: Path) -> Iterator[dict[str, Any]]:
-    """Give the requests of a file; a line that is none is named.
+    """Yield the requests of a file; an error names the invalid line.
 
-    A line is an item, as a kept run has it, or a request as the store exports it: with
-    `input_messages`, `output_messages`, and perhaps `trace_id` and `tenant`.
+    A line is an item, as saved by a run, or a request as exported by the store, with
+    `input_messages`, `output_messages` and optional `trace_id` and `tenant`.
     """
     try:
         with path.open("rb") as file:
@@ -126,7 +126,7 @@ def _read_line(line: bytes, where: str) -> dict[str, Any] | None:
     turns = read_turns(_as_text(row["input_messages"]))
     answers = read_turns(_as_text(row.get("output_messages", "")))
     if not turns or not answers:
-        # Its content was not recorded, or it was never answered.
+        # Its content was not recorded, or it was not answered.
         return None
     asked = [{"role": role, "content": text} for role, text in turns]
     digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
@@ -142,5 +142,5 @@ def _read_line(line: bytes, where: str) -> dict[str, Any] | None:
 
 
 def _as_text(messages: Any) -> str:
-    """Return stored messages as text: an export may have taken the JSON apart."""
+    """Return stored messages as JSON text: an export may have parsed the JSON."""
     return messages if isinstance(messages, str) else json.dumps(messages)

@@ -1,1 +1,1 @@
-"""A run as a table, Markdown, HTML, JUnit and spans."""
+"""Reports a run as a table, Markdown, HTML, JUnit and spans."""

@@ -1,4 +1,4 @@
-"""What changed from the baseline's answers to the candidate's, item by item, with a word diff."""
+"""Changes from the baseline's answers to the candidate's, item by item, with a word diff."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from evenkeel_evals.ask.answers import Answer, AnsweredPair
 
 _WORDS = re.compile(r"\s+|[^\s\w]|\w+")
 _LETTER = re.compile(r"\w")
-# Of longer answers all between the first and the last letter that differ is marked.
+# In longer answers, everything between the first and the last differing character is marked.
 MAX_DIFF_CHARS = 20_000
-# Words that were put in or taken out; with more, all between the first and the last is marked.
+# Inserted and deleted words; beyond it, everything between the first and the last is marked.
 MAX_EDITS = 250
 
 
 class ChangeKind(StrEnum):
-    """How an item changed; in the order of interest."""
+    """How an item changed, most interesting kind first."""
 
     LOST = "lost"
     GAINED = "gained"
@@ -30,7 +30,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of an answer; `is_changed` where the other side has something else."""
+    """A piece of an answer; `is_changed` if the other side differs there."""
 
     text: str
     is_changed: bool
@@ -44,7 +44,7 @@ class ItemChange:
         kind: lost (was right, is wrong), gained, unscored on a side, or reworded: another text
             with the same score.
         pair: The item and both answers.
-        a: The baseline's answer in pieces; its error if there is no answer.
+        a: The baseline's answer in segments; its error if there is no answer.
         b: The candidate's.
     """
 
@@ -64,7 +64,7 @@ def find_kind(pair: AnsweredPair) -> ChangeKind | None:
 
 
 def count_changes(pairs: Sequence[AnsweredPair]) -> dict[ChangeKind, int]:
-    """Return how many pairs changed in which way; every kind has a count."""
+    """Return the number of changed pairs by kind; every kind has a count."""
     kinds = [find_kind(pair) for pair in pairs]
     return {kind: kinds.count(kind) for kind in ChangeKind}
 
@@ -75,7 +75,7 @@ def find_changes(pairs: Sequence[AnsweredPair], limit: int) -> list[ItemChange]:
 
 
 def each_change(pairs: Sequence[AnsweredPair], limit: int) -> Iterator[ItemChange]:
-    """Give what `find_changes` returns one by one; words are compared when an item is asked for."""
+    """Yield the items of `find_changes` lazily; each word diff is computed on demand."""
     order = list(ChangeKind)
     found = [(kind, pair) for pair in pairs if (kind := find_kind(pair)) is not None]
     found.sort(key=lambda entry: (order.index(entry[0]), entry[1].item.id, entry[1].index))
@@ -84,7 +84,7 @@ def each_change(pairs: Sequence[AnsweredPair], limit: int) -> Iterator[ItemChang
 
 
 def diff(a: str, b: str) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    """Return both texts in pieces, changed words marked; joined, they are the texts again."""
+    """Return both texts in segments with changed words marked; joined, they equal the texts."""
     if max(len(a), len(b)) > MAX_DIFF_CHARS:
         return _differ_within(a, b)
     words_a, words_b = _WORDS.findall(a), _WORDS.findall(b)
@@ -95,7 +95,7 @@ def diff(a: str, b: str) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
 
 
 def _differ_within(a: str, b: str) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    """Return both texts, all that is between their common beginning and end as one change."""
+    """Return both texts, with everything between their common prefix and suffix as one change."""
     shorter = min(len(a), len(b))
     start = bisect_left(range(1, shorter + 1), True, key=lambda n: a[:n] != b[:n])
     rest = shorter - start
@@ -110,11 +110,11 @@ def _differ_within(a: str, b: str) -> tuple[tuple[Segment, ...], tuple[Segment, 
 
 
 def _find_common(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the places of a longest common subsequence, in order.
+    """Return the positions of a longest common subsequence, in order.
 
     Myers, "An O(ND) Difference Algorithm and Its Variations" (1986), which takes time in proportion
-    to the words and the edits; texts that are more than MAX_EDITS apart have in common what they
-    begin and end with.
+    to the words and the edits. For texts more than MAX_EDITS apart, only the common prefix and
+    suffix are returned.
     """
     start = 0
     while start < min(len(a), len(b)) and a[start] == b[start]:
@@ -132,7 +132,7 @@ def _find_common(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _furthest(a: Sequence[str], b: Sequence[str]) -> list[dict[int, int]]:
-    """Return for each number of edits how far in `a` each diagonal comes; [] if too many."""
+    """Return, per number of edits, how far each diagonal reaches in `a`; [] if too many."""
     reached: dict[int, int] = {1: 0}
     steps = []
     for edits in range(MAX_EDITS + 1):
@@ -172,7 +172,7 @@ def _segments(words: Sequence[str], kept: Sequence[bool]) -> tuple[Segment, ...]
         Segment("".join(words[i] for i in run), not is_kept)
         for is_kept, run in groupby(range(len(words)), key=lambda i: kept[i])
     ]
-    # A space or a comma alone between two changes only makes them harder to read.
+    # A lone space or comma between two changes makes them harder to read.
     inner = [
         Segment(
             run.text, run.is_changed or (0 < i < len(runs) - 1 and not _LETTER.search(run.text))

@@ -1,4 +1,4 @@
--- Where the server spent its time on the requests of an evaluation run; one row a trace.
+-- Server-side time by phase of an evaluation run's requests, one row per trace.
 SELECT trace_id, queue_s, prefill_s, decode_s, output_tokens
 FROM evenkeel.requests
 WHERE session_id IN {sessions:Array(String)}

@@ -1,4 +1,4 @@
-"""Writes the files of a `--report` folder, each whole or not at all."""
+"""Writes the files of a `--report` folder, each atomically."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from evenkeel_evals.report.table import to_markdown
 
 
 def write_files(outcome: Outcome, folder: Path, dashboard_url: str) -> None:
-    """Write a run's reports; the same outcome gives the same bytes.
+    """Write a run's reports; the output is deterministic.
 
     Raises:
         ConfigurationError: If the folder cannot be created.
-        CannotMeasureError: If the folder does not take them; the journal is kept all the same.
+        CannotMeasureError: If they cannot be written; the journal is kept regardless.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def write_files(outcome: Outcome, folder: Path, dashboard_url: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file in one step, so that nobody ever reads half of it."""
+    """Replace a file atomically, so that no reader sees half of it."""
     draft = path.with_name(f".{path.name}.draft")
     with draft.open("wb") as file:
         file.write(text.encode("utf-8", "replace"))

@@ -1,7 +1,7 @@
-"""A run as one HTML file that needs nothing else: verdicts, and changed items side by side.
+"""Renders a run as one self-contained HTML file: verdicts, and changed items side by side.
 
-The page stays below MAX_BYTES whatever the answers are: texts are cut, and changed items are taken
-as long as there is room. What was left out is said where it is missing.
+The page stays below MAX_BYTES for any answers: texts are truncated, and changed items are included
+as long as there is room. The page says what was left out.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from evenkeel_evals.report.table import (
 )
 
 MAX_BYTES = 5_000_000
-# Beyond this the page is slow to open; the counts are shown in any case.
+# Beyond this the page is slow to open; the counts are always shown.
 MAX_CHANGES = 300
 CHANGES_BYTES = 4_000_000
 NUM_OPEN = 20
-# Of one question, reference or answer; what was changed first is in it.
+# Per question, reference or answer; the excerpt includes the first change.
 MAX_TEXT_CHARS = 4_000
 CONTEXT_CHARS = 500
-# A change of every other letter would cost more in marks than in text.
+# If every other character changed, the markup would be larger than the text.
 MAX_SEGMENTS = 1_000
 MAX_TURNS = 12
 MAX_ROWS = 200
@@ -47,12 +47,12 @@ MAX_NAME_CHARS = 120
 
 @dataclass(frozen=True, slots=True)
 class ShownText:
-    """A text as the page has it.
+    """A text as shown on the page.
 
     Attributes:
-        segments: Its pieces, with the changed ones marked.
-        num_before: Characters left out in front of them.
-        num_after: Characters left out behind them.
+        segments: Its segments, with the changed ones marked.
+        num_before: Characters left out before them.
+        num_after: Characters left out after them.
     """
 
     segments: tuple[Segment, ...]
@@ -62,7 +62,7 @@ class ShownText:
 
 def to_html(outcome: Outcome, dashboard_url: str) -> str:
     """Return the page; each answer links to its trace at `dashboard_url`."""
-    # Answers are other people's text: everything is escaped.
+    # Answers are untrusted text: everything is escaped.
     environment = Environment(
         loader=PackageLoader("evenkeel_evals.report", "templates"),
         autoescape=True,
@@ -91,7 +91,7 @@ def to_html(outcome: Outcome, dashboard_url: str) -> str:
         changes=changes,
         num_left_out=sum(counts.values()) - len(changes),
         script=Markup(script),
-        # Nothing else runs, and nothing is loaded, whatever an answer holds.
+        # No other script runs and nothing is loaded, whatever an answer contains.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
@@ -128,7 +128,7 @@ def _sides(change: ItemChange, outcome: Outcome) -> list[dict[str, object]]:
 
 
 def show(segments: Sequence[Segment]) -> ShownText:
-    """Return up to MAX_TEXT_CHARS of a text, those around its first change."""
+    """Return up to MAX_TEXT_CHARS of a text, around its first change."""
     length = sum(len(segment.text) for segment in segments)
     first = 0
     for segment in segments:
@@ -162,7 +162,7 @@ def shorten(text: object, limit: int = MAX_NAME_CHARS) -> str:
 
 
 def _first(lines: Sequence[str]) -> list[str]:
-    """Return the first lines, each shortened, and how many more there are."""
+    """Return the first lines, each shortened, and the number of further lines."""
     shown = [shorten(line, MAX_LINE_CHARS) for line in lines[:MAX_LINES]]
     num_more = len(lines) - len(shown)
     return [*shown, f"and {num_more:,} more lines in run.json"] if num_more else shown

@@ -1,4 +1,4 @@
-"""A run as JUnit XML: one test case a gate and slice, for the test tab of a CI system."""
+"""Renders a run as JUnit XML, one test case per gate and slice, for a CI system's test tab."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from evenkeel_evals.judge.slice_verdicts import GateResult
 from evenkeel_evals.report.table import cells
 from evenkeel_evals.stats.verdict import Verdict
 
-# What XML 1.0 cannot hold, escaped or not.
+# Characters not allowed in XML 1.0, even escaped.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(outcome: Outcome) -> str:
     """Return the XML.
 
-    A regression is a failure. "Cannot tell" over all items is an error, unless the run allows it;
-    on a slice it is skipped, since slices alone cannot make a run inconclusive.
+    A regression is a failure. An inconclusive gate over all items is an error unless the run
+    allows it; on a slice it is skipped, since slices alone cannot make a run inconclusive.
     """
     cases = [_case(result, outcome) for result in outcome.results]
     measured = ElementTree.Element("testcase", name="every pair has a score", classname="run")

@@ -1,4 +1,4 @@
-"""What a run was made of, by hash: enough to tell whether another was the same, or to repeat it."""
+"""Hashes of everything that went into a run: enough to compare it with another, or repeat it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from evenkeel.prompts.gate_verdict import JudgedRun
 from evenkeel.prompts.registry import DIGITS
 from evenkeel_evals.judge.outcome import Outcome
 
-# Whatever can move a number of a verdict.
+# Packages that can change a number in a verdict.
 PACKAGES = ("evenkeel", "evenkeel-evals", "numpy", "scipy", "statsmodels", "httpx")
 
 
 def to_manifest(outcome: Outcome) -> dict[str, Any]:
-    """Return dataset, prompts, configuration and engine of a run, each with its hash."""
+    """Return a run's dataset, prompts, configuration and engine, each with its hash."""
     return {
         "run_id": outcome.run_id,
         "dataset": {
@@ -68,12 +68,12 @@ def _roles(outcome: Outcome) -> list[tuple[str, Any]]:
 
 
 def hash_of(text: str) -> str:
-    """Return the digest of a text, with the name of the algorithm."""
+    """Return the digest of a text, prefixed with the algorithm."""
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def read_judged_run(folder: Path) -> JudgedRun:
-    """Return what the run of a `--report` folder proves.
+    """Return the evidence of the run in a `--report` folder.
 
     Raises:
         ConfigurationError: If the folder holds no report.
@@ -99,7 +99,7 @@ def read_judged_run(folder: Path) -> JudgedRun:
 
 
 def _version_of(prompt: dict[str, Any]) -> str:
-    """Return the version of a text: the first digits of what `hash_of` returned."""
+    """Return the version of a text: the first digits of its `hash_of`."""
     return str(prompt["content_hash"]).removeprefix("sha256:")[:DIGITS]
 
 

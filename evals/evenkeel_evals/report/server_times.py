@@ -1,4 +1,4 @@
-"""Reads from the store where the server spent its time on a run's requests."""
+"""Reads the server-side time of a run's requests, by phase, from the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenkeel.store import Store
 from evenkeel_evals.ask.answers import ServerTimes
 
 _HERE = Path(__file__).parent
-# Spans travel in batches: a runtime sends within seconds, the collector inserts within one.
+# Spans are batched: a runtime sends within seconds, the collector inserts within one second.
 WAIT_S = 10.0
 PAUSE_S = 0.5
 
@@ -18,14 +18,14 @@ PAUSE_S = 0.5
 def read_server_times(
     url: str, run_id: str, start_ns: int, wanted: Set[str], wait_s: float = WAIT_S
 ) -> dict[str, ServerTimes]:
-    """Return the times by trace id, having waited for the last spans for a while.
+    """Return the times by trace id, after waiting a while for the last spans.
 
     Args:
-        url: The store.
-        run_id: Of the run; its requests carry it as session.
-        start_ns: When the run began.
-        wanted: The traces that should be there.
-        wait_s: How long to wait for them.
+        url: URL of the store.
+        run_id: Id of the run; its requests carry it as their session.
+        start_ns: Wall-clock time at which the run began.
+        wanted: The expected trace ids.
+        wait_s: How long to wait for them, in seconds.
 
     Raises:
         StoreError: If the store does not answer.

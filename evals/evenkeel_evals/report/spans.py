@@ -1,4 +1,4 @@
-"""Sends a run's results as spans: one for each answer, one for each gate and slice."""
+"""Sends a run's results as spans: one per answer, and one per gate and slice."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NO_ENDPOINT = "none"
 
 
 def send(outcome: Outcome, endpoint: str) -> str | None:
-    """Send the results to an OTLP/HTTP endpoint; return why that failed, or None.
+    """Send a run's results to an OTLP/HTTP endpoint; return why that failed, or None.
 
-    A missing collector costs a warning, never the verdict.
+    A missing collector causes a warning and never affects the verdict.
     """
     if endpoint == NO_ENDPOINT:
         return None
@@ -54,7 +54,7 @@ def send_spans(batch: list[ReadableSpan], endpoint: str) -> str | None:
 
 
 def _probe(endpoint: str) -> str | None:
-    """Return why nothing can be sent there, or None: retries would only delay the verdict."""
+    """Return why the endpoint is unreachable, or None; retries would only delay the verdict."""
     try:
         httpx.get(endpoint, timeout=2.0, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -65,8 +65,8 @@ def _probe(endpoint: str) -> str | None:
 def result_spans(outcome: Outcome) -> Iterator[ReadableSpan]:
     """Yield the spans of a run.
 
-    An answer's span is the very one whose id the request carried in `traceparent`: the server's
-    span is its child, and a reader can go from a wrong answer to where its time went.
+    An answer's span has the id that the request carried in `traceparent`, so the server's span is
+    its child, and a wrong answer links to its server-side trace.
     """
     resource = Resource.create({"service.name": "evenkeel-eval"})
     for pair in outcome.pairs:
@@ -96,7 +96,7 @@ def result_spans(outcome: Outcome) -> Iterator[ReadableSpan]:
 
 
 def _gate_spans(outcome: Outcome, resource: Resource) -> Iterator[ReadableSpan]:
-    # Named by the run: sent again after a crash, they are the same spans.
+    # Ids derive from the run: spans sent again after a crash are the same spans.
     trace_id, now = _id_of(outcome.run_id, 16), time.time_ns()
     texts = {letter: digest(side.system or "") for letter, side in outcome.sides.items()}
     for result in outcome.results:
@@ -148,7 +148,7 @@ def _answer_span(
 
 
 def make_context(trace_id: int, span_id: int) -> SpanContext:
-    """Return where a span of this process stands."""
+    """Return the context of a span of this process."""
     return SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(1))
 
 

@@ -1,4 +1,4 @@
-"""A run for people: the terminal table, and Markdown for a pull request."""
+"""Renders a run as a terminal table and as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenkeel_evals.report.changes import ChangeKind, count_changes, find_change
 from evenkeel_evals.stats.verdict import Verdict
 
 NO_DATA = "no data"
-# Lost items named in Markdown; the HTML report has more.
+# Lost items listed in Markdown; the HTML report has more.
 LOST_SHOWN = 20
 STYLES = {
     Verdict.BETTER: "green",
@@ -57,7 +57,7 @@ def print_outcome(outcome: Outcome, console: Console) -> None:
 
 
 def to_markdown(outcome: Outcome) -> str:
-    """Return the same as Markdown."""
+    """Return the table and the verdict as Markdown."""
     lines = [f"### {title(outcome)}", "", f"**{outcome.decision.headline}**", ""]
     lines += [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
     lines += [f"| {' | '.join(cells(r))} |" for r in judged(outcome)]
@@ -96,12 +96,12 @@ def _lost_lines(outcome: Outcome) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return text that cannot break out of a cell of a Markdown table."""
+    """Return text escaped for a cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def title(outcome: Outcome) -> str:
-    """Return who is compared with whom, over what."""
+    """Return the title: the two sides and the dataset."""
     a, b = outcome.sides["A"], outcome.sides["B"]
     return (
         f"{outcome.dataset_label}: candidate {b.name} ({b.prompt_label}) "
@@ -110,7 +110,7 @@ def title(outcome: Outcome) -> str:
 
 
 def judged(outcome: Outcome) -> list[GateResult]:
-    """Return the rows of the table: slices too small for a gate are named below it instead."""
+    """Return the rows of the table; slices too small for a gate are listed below it instead."""
     return [
         r
         for r in outcome.results
@@ -119,13 +119,13 @@ def judged(outcome: Outcome) -> list[GateResult]:
 
 
 def _is_clean(result: GateResult) -> bool:
-    """Return whether a slice has no failed request, of which nothing needs to be said."""
+    """Return whether a slice has no failed requests and needs no row."""
     effect = result.effect
     return isinstance(result.gate, ErrorGate) and not (effect.baseline or effect.candidate)
 
 
 def unjudged_lines(outcome: Outcome) -> list[str]:
-    """Return a line a gate that could not be judged on some slices."""
+    """Return a line per gate that could not be judged on some slices."""
     names: dict[str, list[str]] = {}
     for result in outcome.results:
         if result.slice_name != OVERALL and result.effect.estimate is None:
@@ -135,7 +135,7 @@ def unjudged_lines(outcome: Outcome) -> list[str]:
 
 
 def side_lines(outcome: Outcome) -> list[str]:
-    """Return a line a side: how much was right, how many tokens, what went wrong."""
+    """Return a line per side: right answers, tokens and failures."""
     lines = []
     for letter, role in (("A", "baseline"), ("B", "candidate")):
         answers = outcome.answers_of(letter)
@@ -161,7 +161,7 @@ def _first_reason(answers: Sequence[Answer]) -> str:
 
 
 def cells(result: GateResult) -> list[str]:
-    """Return a row of the table, as COLUMNS names it."""
+    """Return a row of the table, with the columns of COLUMNS."""
     effect = result.effect
     is_share = not isinstance(result.gate, LatencyGate)
     if effect.estimate is None:
@@ -187,7 +187,7 @@ def cells(result: GateResult) -> list[str]:
 
 
 def _change(value: float, is_share: bool) -> str:
-    # Rounded first, and 0.0 added: what rounds to zero has no sign.
+    # Round first, then add 0.0, so that values that round to zero have no sign.
     return f"{round(value * 100, 1) + 0.0:+.1f} {'pp' if is_share else '%'}"
 
 

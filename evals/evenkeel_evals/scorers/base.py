@@ -1,6 +1,6 @@
 """Scorers: pure functions from an answer and its reference to a score.
 
-What cannot be scored is `unscored`, never `wrong`: a broken stream says nothing about accuracy.
+Failed requests are `unscored`, never `wrong`: a broken stream says nothing about accuracy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from evenkeel.errors import ConfigurationError
 
 
 class Label(StrEnum):
-    """What a score amounts to."""
+    """The label of a score."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -29,12 +29,12 @@ class Label(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The outcome of one answer.
+    """The score of one answer.
 
     Attributes:
         value: From 0 to 1; None if unscored.
         label: right, wrong or unscored.
-        reason: Why, where the label alone does not say.
+        reason: Why, if the label alone does not say.
     """
 
     value: float | None
@@ -54,12 +54,12 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class LateCheck:
-    """A judgement that no pure function can make: a model or a program is asked beforehand.
+    """A check that no pure function can make: a model or a program makes it beforehand.
 
     Attributes:
         kind: rubric or python.
         what: The criterion, or the file and function.
-        detail: What the function is given besides, as JSON.
+        detail: Further arguments of the function, as JSON.
     """
 
     kind: str
@@ -68,22 +68,22 @@ class LateCheck:
 
     @property
     def digest(self) -> str:
-        """Return its name in journals: equal checks, equal names."""
+        """Return the check's key in journals; equal checks have equal keys."""
         text = json.dumps([self.kind, self.what, self.detail])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known of an answer besides its text; None where it is not known.
+    """Facts about an answer besides its text; None if unknown.
 
     Attributes:
         ttft_s: First text − send, in seconds.
         e2e_s: Last text − send, in seconds.
-        input_tokens: As the server counted.
-        output_tokens: As the server counted.
-        cost: What the answer cost, in the currency of the dataset.
-        found: What late checks came to; those that are missing were not made.
+        input_tokens: As counted by the server.
+        output_tokens: As counted by the server.
+        cost: Cost of the answer, in the dataset's currency.
+        found: Results of late checks; missing ones were not made.
     """
 
     ttft_s: float | None = None
@@ -103,9 +103,9 @@ class Scorer:
     """A named scorer bound to its options and reference.
 
     Attributes:
-        name: As in the dataset.
-        judge: Gives the score of an answer in its context.
-        checks: What has to be found out before; an answer without it is unscored.
+        name: Its name in the dataset.
+        judge: Scores an answer in its context.
+        checks: Late checks it needs; an answer without their results is unscored.
     """
 
     name: str
@@ -128,10 +128,10 @@ def make_scorer(spec: str | Mapping[str, Any], reference: Any) -> Scorer:
     Args:
         spec: Its name, or an object with `name` and options, such as
             {"name": "numeric", "tolerance": 0.01}.
-        reference: The expected answer, in the form that the scorer wants.
+        reference: The expected answer, in the form the scorer requires.
 
     Raises:
-        ConfigurationError: If the scorer or an option is unknown, or the reference does not suit.
+        ConfigurationError: If the scorer or an option is unknown, or the reference is unsuitable.
     """
     options = {} if isinstance(spec, str) else dict(spec)
     name = spec if isinstance(spec, str) else options.pop("name", None)
@@ -149,9 +149,9 @@ def make_scorer(spec: str | Mapping[str, Any], reference: Any) -> Scorer:
 
 
 def normalise(text: str) -> str:
-    """Return text in NFKC and lower case, punctuation dropped, white space collapsed.
+    """Return text in NFKC and lower case, without punctuation and with whitespace collapsed.
 
-    A sign or a decimal point inside a number is kept: 1.5 is not 15, and −3 is not 3.
+    Signs and decimal points in numbers are kept: 1.5 is not 15, and −3 is not 3.
     """
     folded = unicodedata.normalize("NFKC", text).casefold().replace("−", "-")
     kept = re.sub(r"(?!(?<=\d)[.,:](?=\d))(?!-\d)[^\w\s%$€£+]", " ", folded)
@@ -159,7 +159,7 @@ def normalise(text: str) -> str:
 
 
 def read_text(name: str, reference: Any) -> str:
-    """Return the reference if it is a text.
+    """Return the reference if it is a string.
 
     Raises:
         ConfigurationError: If it is not.
@@ -183,7 +183,7 @@ def read_texts(name: str, reference: Any) -> list[str]:
 
 
 def read_threshold(name: str, options: Options, default: float) -> float:
-    """Return the option `threshold`: from which value on an answer is right.
+    """Return the option `threshold`: the lowest value that counts as right.
 
     Raises:
         ConfigurationError: If it is not a number from 0 to 1.
@@ -258,7 +258,7 @@ def _regex(reference: Any, options: Options) -> Judge:
 
 
 def _f1(reference: Any, options: Options) -> Judge:
-    """Judge by the overlap of words; right from the option `threshold` on, 0.8 unless said."""
+    """Judge by word overlap; right at or above the option `threshold` (default: 0.8)."""
     accepted = [Counter(normalise(text).split()) for text in read_texts("f1", reference)]
     threshold = read_threshold("f1", options, 0.8)
 
@@ -284,8 +284,8 @@ _MAKERS: Mapping[str, tuple[Maker, frozenset[str]]] = {
     "f1": (_f1, frozenset({"threshold"})),
 }
 
-# Modules with makers, imported when one is wanted: what they need in turn is not needed by datasets
-# that do without.
+# Modules with makers are imported on demand, so that datasets that do not use them do not need
+# their dependencies.
 _MAKERS_ELSEWHERE: Mapping[str, tuple[str, str, frozenset[str]]] = {
     "equals": ("literal", "equals", frozenset({"case_sensitive", "strip"})),
     "substring": ("literal", "substring", frozenset({"any", "case_sensitive"})),

@@ -1,4 +1,4 @@
-"""Scorers made of scorers: all of several, and the opposite of one."""
+"""Scorers that combine others: all of several, or the negation of one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MAX_DEPTH = 8
 
 
 def all_of(_: Any, options: Options) -> Scorer:
-    """Judge that every assertion of the list `of` holds, each with its `scorer` and `reference`.
+    """Judge whether every assertion in the list `of`, each a `scorer` and `reference`, holds.
 
-    The value is the share that holds. One that fails makes it wrong; else one that is unscored
-    makes it unscored.
+    The value is the share that holds. A failed one makes the answer wrong; otherwise an unscored
+    one makes it unscored.
     """
     listed = options.get("of")
     if not isinstance(listed, list) or not 0 < len(listed) <= MAX_MEMBERS:
@@ -46,7 +46,7 @@ def all_of(_: Any, options: Options) -> Scorer:
 
 
 def negated(reference: Any, options: Options) -> Scorer:
-    """Judge that the option `scorer` finds the answer wrong; its reference is `reference`."""
+    """Judge whether the option `scorer`, given `reference`, finds the answer wrong."""
     spec = options.get("scorer")
     if not isinstance(spec, str | dict):
         raise ConfigurationError("scorer 'not' needs the option 'scorer': which one is negated")
@@ -80,7 +80,7 @@ def _reason(index: int, member: Scorer, score: Score) -> str:
 
 
 def _check_depth(spec: Any) -> None:
-    """Refuse specifications that are nested more deeply than anybody writes them."""
+    """Reject specifications that are nested unreasonably deeply."""
     level, depth = [spec], 0
     while level:
         if depth > 4 * MAX_DEPTH:

@@ -1,4 +1,4 @@
-"""Scorer by likeness of meaning: cosine of sentence embeddings, computed here on the CPU.
+"""Scorer by similarity of meaning: cosine of sentence embeddings, computed locally on the CPU.
 
 Beware of fixed thresholds: "How do I reset password?" and "How do I change password?" have a cosine
 of 0.86.
@@ -15,7 +15,7 @@ from evenkeel_evals.scorers.base import Judge, Label, Options, Score, read_texts
 
 
 def embedding(reference: Any, options: Options) -> Judge:
-    """Judge by the cosine of the answer's and the reference's embeddings; 0.85 unless said."""
+    """Judge by the cosine of the answer's and the reference's embeddings (default: 0.85)."""
     encoder = load_encoder()
     accepted = np.stack([encoder.encode(text) for text in read_texts("embedding", reference)])
     threshold = read_threshold("embedding", options, 0.85)

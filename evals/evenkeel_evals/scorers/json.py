@@ -1,4 +1,4 @@
-"""Scorers of JSON: the whole answer, or some of it, against a value or a JSON schema."""
+"""Scorers for JSON: the whole answer or a part of it, against a value or a JSON schema."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from evenkeel.errors import ConfigurationError
 from evenkeel_evals.scorers.base import Judge, Options, Score
 from evenkeel_evals.scorers.literal import read_flag
 
-# Work on one answer, in characters parsed: brackets that never close are parsed again and again.
+# Limit of characters parsed per answer: unclosed brackets are parsed again and again.
 MAX_PARSED = 20_000_000
 
 
 class _OverBudget(Exception):
-    """An answer takes too long to look through."""
+    """An answer takes too long to search."""
 
 
 def json_answer(reference: Any, options: Options) -> Judge:
     """Judge by equality of parsed JSON, or by a JSON schema given as the option `schema`.
 
-    A fence of Markdown around it is taken off unless the option `fence` is false.
+    A Markdown code fence around the answer is removed unless the option `fence` is false.
     """
     schema = options.get("schema")
     has_fence = read_flag("json", options, "fence", True)
@@ -54,7 +54,7 @@ def json_answer(reference: Any, options: Options) -> Judge:
 
 
 def contains_json(_: Any, options: Options) -> Judge:
-    """Judge that a JSON object or list is somewhere in the answer, and satisfies `schema`."""
+    """Judge whether the answer contains a JSON object or list that satisfies `schema`."""
     schema = options.get("schema")
     validator = None if schema is None else _Validator(schema)
 
@@ -76,7 +76,7 @@ def contains_json(_: Any, options: Options) -> Judge:
 
 
 def parse(text: str) -> Any:
-    """Return parsed JSON; NaN and Infinity, which Python takes, are no JSON.
+    """Return parsed JSON; rejects NaN and Infinity, which Python accepts but JSON does not.
 
     Raises:
         ValueError: If it is not JSON.
@@ -105,7 +105,7 @@ def _find_json(answer: str) -> Iterator[Any]:
         try:
             found, start = _DECODER.raw_decode(answer, begin)
         except json.JSONDecodeError as error:
-            # The error itself counts the lines before it.
+            # Creating the error counts all preceding lines, which is slow.
             left -= 1 + error.pos - begin + error.pos // 50
             start += 1
         except (ValueError, RecursionError):
@@ -118,10 +118,10 @@ def _find_json(answer: str) -> Iterator[Any]:
 
 
 class _Validator:
-    """A JSON schema; references to other addresses are not followed.
+    """A JSON schema; references to external addresses are not followed.
 
     Raises:
-        ConfigurationError: If it is not JSON schema.
+        ConfigurationError: If it is not a JSON schema.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -139,7 +139,7 @@ class _Validator:
         self.problem({})
 
     def problem(self, parsed: Any) -> str | None:
-        """Return what is wrong with a value, or None.
+        """Return the error in a value, or None.
 
         Raises:
             ConfigurationError: If the schema refers to something outside it.
@@ -163,7 +163,7 @@ def _without_fence(answer: str) -> str:
 
 
 def _same_json(one: Any, other: Any) -> bool:
-    """Compare as JSON does: 1 equals 1.0, but true is not 1."""
+    """Return whether two values are equal as JSON: 1 equals 1.0, but true is not 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):

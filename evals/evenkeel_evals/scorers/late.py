@@ -1,4 +1,4 @@
-"""Scorers whose verdict is found out beforehand: by a judging model, or by a Python function."""
+"""Scorers whose result is determined beforehand, by a judge model or a Python function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HINTS = {
 
 
 def rubric(reference: Any, _: Options) -> Scorer:
-    """Judge by a model that is asked whether the answer meets the criterion in `reference`."""
+    """Judge by asking a model whether the answer meets the criterion in `reference`."""
     criterion = read_text(RUBRIC, reference).strip()
     if not 0 < len(criterion) <= MAX_CRITERION:
         raise ConfigurationError(
@@ -31,7 +31,7 @@ def rubric(reference: Any, _: Options) -> Scorer:
 
 
 def python(reference: Any, options: Options) -> Scorer:
-    """Judge by the function `function` (get_assert) of `file`, a path in the dataset's folder."""
+    """Judge by `function` (default: get_assert) in `file`, a path in the dataset's folder."""
     file, function = options.get("file"), options.get("function", DEFAULT_FUNCTION)
     if not isinstance(file, str) or not file.endswith(".py"):
         raise ConfigurationError("scorer 'python' needs the option 'file', such as checks.py")

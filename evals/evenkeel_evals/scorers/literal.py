@@ -1,4 +1,4 @@
-"""Scorers that compare letters as they are, as other tools do: nothing is normalised."""
+"""Scorers that compare texts literally, as other tools do, without normalisation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from evenkeel_evals.scorers.base import Judge, Options, Score, read_texts
 
 
 def equals(reference: Any, options: Options) -> Judge:
-    """Judge that the answer is the reference, or one of a list, white space included."""
+    """Judge whether the answer equals the reference, or one of a list, whitespace included."""
     fold = _fold("equals", options)
     accepted = {fold(text) for text in read_texts("equals", reference)}
     return lambda answer: Score.of(fold(answer) in accepted)
 
 
 def substring(reference: Any, options: Options) -> Judge:
-    """Judge that the reference is in the answer; of a list all must be, or with `any` one."""
+    """Judge whether the answer contains the reference; for a list all of it, or one with `any`."""
     fold = _fold("substring", options)
     texts = read_texts("substring", reference)
     if "" in texts:
@@ -37,21 +37,21 @@ def substring(reference: Any, options: Options) -> Judge:
 
 
 def starts_with(reference: Any, options: Options) -> Judge:
-    """Judge that the answer begins with the reference, or with one of a list."""
+    """Judge whether the answer starts with the reference, or with one of a list."""
     fold = _fold("starts_with", options)
     accepted = tuple(fold(text) for text in read_texts("starts_with", reference))
     return lambda answer: Score.of(fold(answer).startswith(accepted))
 
 
 def ends_with(reference: Any, options: Options) -> Judge:
-    """Judge that the answer ends with the reference, or with one of a list."""
+    """Judge whether the answer ends with the reference, or with one of a list."""
     fold = _fold("ends_with", options)
     accepted = tuple(fold(text) for text in read_texts("ends_with", reference))
     return lambda answer: Score.of(fold(answer).endswith(accepted))
 
 
 def read_flag(name: str, options: Options, option: str, default: bool) -> bool:
-    """Return an option that is true or false.
+    """Return a boolean option.
 
     Raises:
         ConfigurationError: If it is neither.
@@ -65,10 +65,10 @@ def read_flag(name: str, options: Options, option: str, default: bool) -> bool:
 
 
 def _fold(name: str, options: Options) -> Callable[[str], str]:
-    """Return what is done to both texts before they are compared.
+    """Return the function applied to both texts before they are compared.
 
-    By default nothing; `case_sensitive`: false ignores case, `strip`: true takes white space and
-    punctuation off both ends.
+    By default the identity; `case_sensitive`: false ignores case, `strip`: true removes whitespace
+    and punctuation from both ends.
     """
     is_cased = read_flag(name, options, "case_sensitive", True)
     dropped = string.whitespace + string.punctuation

@@ -1,4 +1,4 @@
-"""Scorers of what an answer took: time and money. Unknown is unscored, never right."""
+"""Scorers for the latency and cost of an answer; unknown values are unscored, never right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ METRICS = ("e2e", "ttft")
 
 
 def latency(reference: Any, options: Options) -> Scorer:
-    """Judge that the answer was there within `reference` seconds (e2e, or `metric`: ttft)."""
+    """Judge whether the answer took at most `reference` seconds (e2e, or `metric`: ttft)."""
     limit_s = _number("latency", "reference", reference)
     metric = options.get("metric", METRICS[0])
     if metric not in METRICS:
@@ -30,10 +30,10 @@ def latency(reference: Any, options: Options) -> Scorer:
 
 
 def cost(reference: Any, options: Options) -> Scorer:
-    """Judge that the answer cost at most `reference`.
+    """Judge whether the answer cost at most `reference`.
 
-    The answer's own cost counts; without one, tokens × the prices `input_per_million` and
-    `output_per_million`.
+    Uses the answer's recorded cost if it has one, else its tokens × the prices
+    `input_per_million` and `output_per_million`.
     """
     limit = _number("cost", "reference", reference)
     prices = [

@@ -1,4 +1,4 @@
-"""Scorers by likeness of the text: ROUGE-L, BLEU, chrF, edit distance."""
+"""Scorers by text similarity: ROUGE-L, BLEU, chrF, edit distance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenkeel_evals.scorers.base import (
 
 
 def rouge_l(reference: Any, options: Options) -> Judge:
-    """Judge by the longest common subsequence of words, F1 of precision and recall (Lin 2004)."""
+    """Judge by ROUGE-L: F1 over the longest common subsequence of words (Lin 2004)."""
     accepted = [normalise(text).split() for text in read_texts("rouge_l", reference)]
 
     def value(answer: str) -> float:
@@ -40,7 +40,7 @@ def edit(reference: Any, options: Options) -> Judge:
 
 
 def bleu(reference: Any, options: Options) -> Judge:
-    """Judge by sentence BLEU of sacrebleu (13a, effective order, exponential smoothing) / 100."""
+    """Judge by sacrebleu's sentence BLEU (13a, effective order, exponential smoothing) / 100."""
     from sacrebleu import sentence_bleu
 
     accepted = read_texts("bleu", reference)
@@ -52,7 +52,7 @@ def bleu(reference: Any, options: Options) -> Judge:
 
 
 def chrf(reference: Any, options: Options) -> Judge:
-    """Judge by sentence chrF of sacrebleu (6-grams of characters, β = 2) / 100."""
+    """Judge by sacrebleu's sentence chrF (character 6-grams, β = 2) / 100."""
     from sacrebleu import sentence_chrf
 
     accepted = read_texts("chrf", reference)
@@ -65,7 +65,7 @@ def chrf(reference: Any, options: Options) -> Judge:
 
 def _from_threshold(value: Callable[[str], float], threshold: float) -> Judge:
     def judge(answer: str) -> Score:
-        # Perfect matches come as 1.0000000000000004 from sums of n-grams.
+        # Perfect matches give 1.0000000000000004 from sums over n-grams.
         found = min(1.0, value(answer))
         return Score(found, Label.RIGHT if found >= threshold else Label.WRONG)
 

@@ -1,1 +1,1 @@
-"""Statistics of paired comparisons: each function pure, its source cited, its output checkable."""
+"""Statistics of paired comparisons: pure functions with cited sources."""

@@ -1,4 +1,4 @@
-"""Evidence that may be looked at after every pair: a bettor who cannot win against the truth."""
+"""Anytime-valid evidence by betting, which may be checked after every pair."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def anytime_p(values: Sequence[float], mean: float) -> float:
     """Return a p-value against "the mean is at most `mean`", valid at any stopping time.
 
     A bettor puts the share λ of the capital on each value: e = Π(1 + λ(x − mean)), averaged over a
-    grid of λ. Under the hypothesis the capital is a supermartingale, so it ever reaches 1/α with
-    probability α at most (Ville); p = 1 / its maximum so far. Nothing is assumed but the range.
+    grid of λ. Under the hypothesis the capital is a supermartingale, so the probability that it
+    ever reaches 1/α is at most α (Ville); p = 1 / its maximum so far. Only the range is assumed.
     Source: Waudby-Smith and Ramdas 2024, J. R. Stat. Soc. B 86:1.
 
     Args:
-        values: In the order in which they came, each from −1 to 1.
-        mean: The hypothesis, from −1 to 1, exclusive.
+        values: In order of arrival, each from −1 to 1.
+        mean: The hypothesised mean, between −1 and 1, exclusive.
     """
     if not len(values):
         return 1.0

@@ -1,4 +1,4 @@
-"""Paired right-or-wrong answers, and single proportions: tests and intervals."""
+"""Tests and intervals for paired right-or-wrong answers and for single proportions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DifferenceIntervals:
     """Four 95 % intervals of the paired difference of proportions B − A.
 
     Attributes:
-        wald: delta ± z √(n10 + n01 − (n10 − n01)²/n) / n; too narrow for small n.
+        wald: delta ± z √(n10 + n01 − (n10 − n01)²/n) / n; too narrow if n is small.
         bonett_price: The same with one pseudo-pair added to each discordant cell and two to n
             (Bonett and Price 2012, J. Educ. Behav. Stat. 37:479).
         newcombe: Wilson limits squared and added, with the continuity-corrected correlation
@@ -36,7 +36,7 @@ class DifferenceIntervals:
 
 @dataclass(frozen=True, slots=True)
 class PairedBinary:
-    """What a 2×2 table of paired answers says about B against A; all p-values are two-sided."""
+    """Tests and intervals of B against A from a 2×2 table; all p-values are two-sided."""
 
     n: int
     delta: float
@@ -49,26 +49,26 @@ class PairedBinary:
 
 @dataclass(frozen=True, slots=True)
 class Proportion:
-    """Two 95 % intervals of one proportion."""
+    """Two 95 % intervals for one proportion."""
 
     wilson: tuple[float, float]
     clopper_pearson: tuple[float, float]
 
 
 def paired_binary(n11: int, n10: int, n01: int, n00: int) -> PairedBinary:
-    """Say whether B is right more or less often than A on the same items.
+    """Test whether B is right more or less often than A on the same items.
 
-    McNemar's tests see only the discordant pairs: exact binomial, mid-p (Fagerland, Lydersen and
+    McNemar's tests use only the discordant pairs: exact binomial, mid-p (Fagerland, Lydersen and
     Laake 2013, BMC Med. Res. Methodol. 13:91; 1 − f/2 at n10 = n01, f the probability of just that
     table), χ² = (n10 − n01)²/(n10 + n01), and χ² with
-    continuity correction max(0, |n10 − n01| − 1)²/(n10 + n01). Without a discordant pair nothing
-    speaks against equality and every p is 1.
+    continuity correction max(0, |n10 − n01| − 1)²/(n10 + n01). Without discordant pairs,
+    every p is 1.
 
     Args:
-        n11: Items that both got right.
+        n11: Items both got right.
         n10: A right, B wrong.
         n01: A wrong, B right.
-        n00: Items that both got wrong.
+        n00: Items both got wrong.
 
     Raises:
         ConfigurationError: If a count is negative or the table is empty.
@@ -100,7 +100,7 @@ def paired_binary(n11: int, n10: int, n01: int, n00: int) -> PairedBinary:
 
 
 def proportion(x: int, n: int) -> Proportion:
-    """Return the Wilson score and the Clopper-Pearson 95 % interval of x out of n.
+    """Return the Wilson score and Clopper-Pearson 95 % intervals of x out of n.
 
     Raises:
         ConfigurationError: If n is 0 or x is not between 0 and n.

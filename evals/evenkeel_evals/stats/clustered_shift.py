@@ -1,4 +1,4 @@
-"""Wilcoxon's signed-rank test and interval for differences that come in clusters."""
+"""Wilcoxon's signed-rank test and interval for clustered differences."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from evenkeel_evals.stats.sign_flips import sign_flip_tails
 
 
 def shift_of_clusters(differences: Floats, codes: NDArray[np.int64]) -> PairedShift:
-    """Return how far paired differences lie from 0, where those of a cluster are not independent.
+    """Return the shift of paired differences from 0 if those within a cluster are dependent.
 
-    Single items are compared as by `shift_of_differences`. Else each cluster has the sum of its
-    signed ranks, and signs are flipped for whole clusters: exact where A and B are exchangeable in
-    a cluster as a whole (Rosner, Glynn and Lee 2006, Biometrics 62:185). The interval takes the
-    Walsh means at ranks as far from the middle as the variance of those sums, taken about the
-    pseudo-median, and Student's t with one degree of freedom less than there are clusters say.
+    Clusters of one item are compared by `shift_of_differences`. Otherwise signed ranks are summed
+    per cluster and signs flipped for whole clusters, which is exact if A and B are exchangeable
+    within clusters (Rosner, Glynn and Lee 2006, Biometrics 62:185). The interval takes the Walsh
+    means at a rank distance from the middle given by the variance of those sums about the
+    pseudo-median and Student's t with (clusters − 1) degrees of freedom.
 
     Args:
         differences: Such as log(B/A); at least one.
-        codes: Each difference's cluster, from 0.
+        codes: Cluster of each difference, from 0.
     """
     num_clusters = int(codes.max()) + 1
     if num_clusters == len(differences):

@@ -1,4 +1,4 @@
-"""What items that come in groups are worth: sums, standard errors and design effects."""
+"""Sums, standard errors and design effects for clustered items."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.stats.inputs import Floats, check_list, check_numbers
 
-# Below so many clusters with a change, how alike the changes in a cluster are cannot be learned
-# from them.
+# With fewer changed clusters, the similarity of changes within clusters cannot be estimated from
+# the changes.
 ENOUGH_CHANGED = 10
 
 
@@ -23,7 +23,7 @@ class ClusteredMean:
 
     Attributes:
         mean: Mean of the scores.
-        se_iid: s / √n, s with n − 1; as if items were independent. None below 2 items.
+        se_iid: s / √n, s with n − 1, treating items as independent; None below 2 items.
         se_cr0: √(Σ over clusters of (Σ residuals)²) / n; None below 2 clusters.
         se_cr1: se_cr0 · √(G / (G − 1)), G clusters; None below 2 clusters.
     """
@@ -35,13 +35,13 @@ class ClusteredMean:
 
 
 def clustered_mean(scores: Sequence[float], clusters: Sequence[Hashable]) -> ClusteredMean:
-    """Return the mean and its cluster-robust errors: questions on one text are not independent.
+    """Return the mean and its cluster-robust errors; items of a cluster are not independent.
 
     Source: Liang and Zeger 1986; Miller 2024, "Adding Error Bars to Evals", section 2.2. The
-    residuals of a single cluster sum to 0, so no error can be learned from it: None, not 0.
+    residuals of a single cluster sum to 0, so the error cannot be estimated: it is None, not 0.
 
     Raises:
-        ConfigurationError: If there are no scores, or not one cluster a score.
+        ConfigurationError: If there are no scores, or not exactly one cluster per score.
     """
     values = check_numbers("scores", scores)
     names = check_list("clusters", clusters)
@@ -63,7 +63,7 @@ def clustered_mean(scores: Sequence[float], clusters: Sequence[Hashable]) -> Clu
 
 
 def cluster_codes(names: Sequence[Hashable]) -> NDArray[np.int64]:
-    """Return the number of each item's cluster, from 0 in the order of appearance."""
+    """Return each item's cluster number, from 0 in order of appearance."""
     known: dict[Hashable, int] = {}
     return np.array([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
 
@@ -74,18 +74,18 @@ def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> Floats:
 
 
 def design_effect(changes: Floats, baseline: Floats, codes: NDArray[np.int64]) -> float:
-    """Return how many items of these clusters are worth one independent item; 1 where all are.
+    """Return the design effect: clustered items per independent one; 1 if all are independent.
 
-    n items have the information of n / design effect independent ones (Kish 1965). It is the
-    cluster-robust variance of the mean change over that of independent items, at least 1 and at
-    most Σm²/Σm, m the sizes of the clusters, which stands for clusters that are of one mind. Where
-    changes are too few to tell, items are as alike as the baseline's scores within a cluster; where
-    those do not vary either, nothing speaks for independence: of one mind.
+    n items have the information of n / design effect independent ones (Kish 1965). The effect is
+    the cluster-robust variance of the mean change over that of independent items, at least 1 and
+    at most Σm²/Σm with cluster sizes m, the value for fully correlated clusters. With too few
+    changes, the correlation of the baseline's scores within clusters is used; if those do not
+    vary either, clusters count as fully correlated.
 
     Args:
         changes: Each item's B − A.
         baseline: Each item's A.
-        codes: Each item's cluster, from 0.
+        codes: Cluster of each item, from 0.
     """
     sizes = np.bincount(codes)
     largest = float((sizes.astype(float) ** 2).sum() / sizes.sum())

@@ -1,6 +1,6 @@
 """`evenkeel eval stats FUNCTION`: the statistics by name, JSON in and JSON out.
 
-Each function is imported when it is called, so that one answer does not wait for all of scipy.
+Functions are imported on demand, so that a call does not wait for all of scipy.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MODULE_OF_FUNCTION: Mapping[str, str] = {
 
 
 def find_function(name: str) -> Callable[..., Any]:
-    """Return the statistic of that name.
+    """Return the statistic with this name.
 
     Raises:
         ConfigurationError: If there is none.
@@ -55,13 +55,13 @@ def find_function(name: str) -> Callable[..., Any]:
 
 
 def answer(name: str, text: str) -> str:
-    """Call the named statistic with the JSON object in `text`; return its record as JSON.
+    """Call the named statistic with the JSON object in `text`; return its result as JSON.
 
-    Numbers keep full precision; what has no value is null, never NaN or Infinity.
+    Numbers keep full precision; missing values are null, never NaN or Infinity.
 
     Raises:
-        ConfigurationError: If the text is not a JSON object, a name in it is missing or unknown,
-            or the input has no answer.
+        ConfigurationError: If the text is not a JSON object, an argument is missing or unknown,
+            or the statistic is undefined for the input.
     """
     function = find_function(name)
     payload = _read(text)

@@ -1,4 +1,4 @@
-"""Checks of what the statistics take, so that each function refuses with the same words."""
+"""Input checks shared by the statistics, for uniform error messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenkeel.errors import ConfigurationError
 Floats = NDArray[np.float64]
 Interval = tuple[float | None, float | None]
 
-# Beyond this a double no longer counts in ones without care, and no experiment gets there.
+# Beyond this, doubles lose integer precision; no experiment gets there.
 MAX_COUNT = 10**12
 
 
@@ -113,7 +113,7 @@ def check_numbers(name: str, values: Any, at_least: int = 1) -> Floats:
 def check_pairs(
     name_x: str, x: Any, name_y: str, y: Any, at_least: int = 1
 ) -> tuple[Floats, Floats]:
-    """Return two arrays of the same length.
+    """Return `a` and `b` as two arrays of the same length.
 
     Raises:
         ConfigurationError: If their lengths differ, or either is not a list of numbers.
@@ -127,10 +127,10 @@ def check_pairs(
 
 
 def snap(values: Floats, scale: float) -> Floats:
-    """Round away what subtraction left behind, so that equal differences are ties.
+    """Round off subtraction error, so that equal differences are ties.
 
-    0.3 − 0.2 and 0.2 − 0.1 differ in the last bit; ranks must not. Differences are rounded to 12
-    significant digits of `scale`, the largest number that went into them.
+    0.3 − 0.2 and 0.2 − 0.1 differ in the last bit, but their ranks must not. Differences are
+    rounded to 12 significant digits of `scale`, the largest number they were computed from.
     """
     if scale == 0 or not math.isfinite(scale):
         return values

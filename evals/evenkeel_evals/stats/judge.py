@@ -1,4 +1,4 @@
-"""How far a judge can be trusted: agreement, order effects, and correction by human labels."""
+"""Reliability of a judge: agreement, order effects, and correction by human labels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Kappa:
 
 @dataclass(frozen=True, slots=True)
 class SwappedVerdicts:
-    """One verdict a pair, and how often the order decided.
+    """One verdict per pair, and how often the order changed it.
 
     Attributes:
         verdicts: A, B or tie.
@@ -46,10 +46,10 @@ class SwappedVerdicts:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedJudge:
-    """A judge's mean, corrected by what humans said of some items.
+    """A judge's mean score, corrected by human labels on some items.
 
     Attributes:
-        judge_only: judge_sum / judge_n, biased as the judge is.
+        judge_only: judge_sum / judge_n, with the judge's bias.
         estimate: judge_only + mean(human − judge) over the labelled items.
         ci95: Normal 95 % interval of the estimate.
     """
@@ -60,11 +60,11 @@ class CorrectedJudge:
 
 
 def kappa(table: Sequence[Sequence[float]]) -> Kappa:
-    """Return Cohen's unweighted kappa of a square table of counts, rater 1 down, rater 2 across.
+    """Return Cohen's unweighted kappa of a square table of counts: rater 1 by rater 2.
 
-    kappa = (p_o − p_e) / (1 − p_e). The standard error is the one for an interval about kappa,
-    not the one under «no agreement» (Fleiss, Cohen and Everitt 1969, Psychol. Bull. 72:323),
-    through statsmodels.
+    kappa = (p_o − p_e) / (1 − p_e). The standard error is the one for an interval around kappa,
+    not the one under "no agreement" (Fleiss, Cohen and Everitt 1969, Psychol. Bull. 72:323),
+    computed with statsmodels.
 
     Raises:
         ConfigurationError: If the table is not square, has a negative count or no count, or if
@@ -84,11 +84,11 @@ def kappa(table: Sequence[Sequence[float]]) -> Kappa:
 
 
 def judge_swap(pairs: Sequence[Sequence[str]]) -> SwappedVerdicts:
-    """Merge the verdicts that a judge gave in both orders; where they differ it is a tie.
+    """Merge a judge's verdicts in both orders; if they differ, the result is a tie.
 
     Args:
         pairs: [verdict with A shown first, verdict with B shown first]; each names the answer
-            that won, «A», «B» or «tie», not the position it was shown in.
+            that won, "A", "B" or "tie", not its position.
 
     Raises:
         ConfigurationError: If there are no pairs or a verdict is something else.
@@ -108,7 +108,7 @@ def judge_swap(pairs: Sequence[Sequence[str]]) -> SwappedVerdicts:
 def judge_corrected(
     human: Sequence[float], judge_on_human: Sequence[float], judge_sum: float, judge_n: int
 ) -> CorrectedJudge:
-    """Estimate what humans would say on average, from many judged and a few labelled items.
+    """Estimate the mean human label from many judged and a few labelled items.
 
     Prediction-powered inference for a mean: estimate = m + mean(human − judge), variance
     m(1 − m)/N + var(human − judge)/n, both variances with divisor n as in the source, and
@@ -117,9 +117,9 @@ def judge_corrected(
 
     Args:
         human: Labels from 0 to 1 on the labelled items.
-        judge_on_human: What the judge said of the same items.
-        judge_sum: Sum of the judge's scores over the items without a label.
-        judge_n: Number of those items.
+        judge_on_human: The judge's scores on the same items.
+        judge_sum: Sum of the judge's scores on the unlabelled items.
+        judge_n: Number of unlabelled items.
 
     Raises:
         ConfigurationError: If fewer than 2 items are labelled, or a score is outside 0-1.

@@ -1,4 +1,4 @@
-"""Many p-values at once: which still count, and what they are worth."""
+"""Corrections of p-values for multiple testing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenkeel_evals.stats.inputs import Floats, check_fraction, check_numbers
 
 @dataclass(frozen=True, slots=True)
 class Adjusted:
-    """One correction: the hypotheses rejected at alpha and the adjusted p-values, in order."""
+    """Result of one correction: hypotheses rejected at alpha and adjusted p-values, in order."""
 
     reject: list[bool]
     adjusted: list[float]
@@ -22,7 +22,7 @@ class Adjusted:
 
 @dataclass(frozen=True, slots=True)
 class Multiplicity:
-    """Bonferroni and Holm hold the family-wise error, Benjamini-Hochberg the false discoveries."""
+    """Bonferroni and Holm control family-wise error, Benjamini-Hochberg false discoveries."""
 
     bonferroni: Adjusted
     holm: Adjusted
@@ -30,7 +30,7 @@ class Multiplicity:
 
 
 def multiplicity(p: Sequence[float], alpha: float) -> Multiplicity:
-    """Correct a family of p-values in three ways; a hypothesis falls if adjusted ≤ alpha.
+    """Correct a family of p-values in three ways; a hypothesis is rejected if adjusted ≤ alpha.
 
     Bonferroni: min(1, m p). Holm (1979, Scand. J. Stat. 6:65): the i-th smallest times m − i + 1,
     never less than the one before. Benjamini and Hochberg (1995): scipy's.
@@ -53,7 +53,7 @@ def multiplicity(p: Sequence[float], alpha: float) -> Multiplicity:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Return Holm's adjusted p-values in the given order; an empty family stays empty."""
+    """Return Holm's adjusted p-values in the given order; empty for an empty family."""
     return [float(a) for a in _holm(np.asarray(p, dtype=float))]
 
 

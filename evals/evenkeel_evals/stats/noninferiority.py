@@ -1,4 +1,4 @@
-"""Is B at most a stated margin worse than A: accuracy by the score test, latency by log-ratios."""
+"""Non-inferiority of B to A: accuracy by the score test, latency by log-ratios."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LatencyNoninferiority:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyNoninferiority:
-    """One-sided 5 % test that B's accuracy is above A's less the margin.
+    """One-sided 5 % test that B's accuracy is above A's minus the margin.
 
     Attributes:
         delta: B − A.
@@ -63,15 +63,15 @@ def noninferior_accuracy(n: int, n10: int, n01: int, margin: float) -> AccuracyN
     """Test whether B's accuracy is no more than `margin` below A's, on n paired items.
 
     The score test of Tango (1998, Stat. Med. 17:891) and Nam (1997, Biometrics 53:1422): it keeps
-    its level where the Wald test does not, and has an answer without discordant pairs. Verdict:
-    «better» if the 90 % interval lies above 0; «no worse» if it lies above −margin; «regressed» if
-    it lies below 0 and delta is below −margin; else «inconclusive».
+    its level when the Wald test does not, and works without discordant pairs. Verdict: "better" if
+    the 90 % interval lies above 0; "no worse" if it lies above −margin; "regressed" if it lies
+    below 0 and delta is below −margin; else "inconclusive".
 
     Args:
         n: All pairs, concordant ones included.
         n10: A right, B wrong.
         n01: A wrong, B right.
-        margin: Largest drop that is tolerated, as a fraction such as 0.01.
+        margin: Largest tolerated drop, as a fraction such as 0.01.
 
     Raises:
         ConfigurationError: If n is 0, n10 + n01 exceeds n, or the margin is not in [0, 1).
@@ -103,18 +103,18 @@ def noninferior_latency(
 
     Lists of the same length are pairs: t-test on log(b/a), n − 1 degrees of freedom. Lists of
     different lengths are independent samples: Welch's t-test on the logarithms. The ratio is that
-    of geometric means, which suits latencies, whose logarithms are close to symmetric (as in
+    of geometric means, since the logarithms of latencies are nearly symmetric (as in
     bioequivalence, Schuirmann 1987). Verdict as for accuracy, with the 90 % interval against 1 and
-    the margin. Values that are all the same have no error, and the comparison is then exact.
+    the margin. If all values are the same, the error is 0 and the comparison is exact.
 
     Args:
         a: Latencies of the baseline, each above 0.
         b: Latencies of the candidate.
-        margin_ratio: Largest tolerated B/A, such as 1.05; 0.05 says the same as a fraction.
+        margin_ratio: Largest tolerated B/A, such as 1.05, or as a fraction, 0.05.
 
     Raises:
         ConfigurationError: If a latency is not above 0, a sample is too small to have an error
-            (fewer than 2 pairs, or 2 values a side), or the margin cannot be read.
+            (fewer than 2 pairs, or 2 values per side), or the margin is invalid.
     """
     first, second = _logarithms("a", a), _logarithms("b", b)
     margin = _log_margin(margin_ratio)
@@ -172,7 +172,7 @@ def _paired_error(differences: Floats) -> tuple[float, float, float]:
     n = len(differences)
     mean = float(differences.mean())
     error = float(differences.std(ddof=1)) / math.sqrt(n)
-    # Differences that agree to rounding have no spread; do not build a t on the last bit.
+    # Differences equal up to rounding have no spread; do not base a t statistic on the last bit.
     return mean, error if error > 1e-14 else 0.0, n - 1
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from evenkeel_evals.stats.inputs import Floats
 
-# Up to this many sums are sorted outright; beyond it a rank is found by bisection.
+# Up to this many sums are sorted directly; beyond it, a rank is found by bisection.
 MAX_STORED = 4_000_000
 
 

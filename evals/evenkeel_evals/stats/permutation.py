@@ -1,4 +1,4 @@
-"""The paired permutation test: what would random swaps of A and B have shown?"""
+"""The paired permutation test, by random swaps of A and B."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def permutation_paired(a: Sequence[float], b: Sequence[float]) -> PermutationTes
     """Test whether the mean of B differs from that of A on the same items.
 
     p = P(|Σ ± d| ≥ |Σ d|) over all 2^n sign patterns of the differences d, computed as
-    `sign_flip_tails` says.
+    `sign_flip_tails` describes.
 
     Raises:
         ConfigurationError: If a and b are empty or of different lengths.

@@ -1,4 +1,4 @@
-"""What a run of a given size can and cannot see, known before a token is spent."""
+"""Power analysis: what a run of a given size can detect, before any tokens are spent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_POWER_PAIRS = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class SampleSize:
-    """Items needed."""
+    """Number of items needed."""
 
     n: int
 
@@ -45,20 +45,20 @@ def sample_size_paired(
     k_a: int,
     k_b: int,
 ) -> SampleSize:
-    """Return the questions needed to see a mean difference of `delta`, rounded up.
+    """Return the number of questions needed to detect a mean difference of `delta`, rounded up.
 
     n = (z_{1−α/2} + z_{power})² (ω² + σ²_A/K_A + σ²_B/K_B) / δ². Source: Miller 2024, "Adding
     Error Bars to Evals", section 5.
 
     Args:
         alpha: Two-sided false-alarm rate.
-        power: Probability of seeing a true difference of delta.
-        delta: The difference to see; its sign does not matter.
+        power: Probability of detecting a true difference of delta.
+        delta: The difference to detect; its sign does not matter.
         omega2: Variance between questions of the difference of their expected scores.
         var_a: Variance of A's score within a question, as from sampling at temperature > 0.
-        var_b: The same of B.
-        k_a: Answers of A a question.
-        k_b: Answers of B a question.
+        var_b: The same for B.
+        k_a: Answers of A per question.
+        k_b: Answers of B per question.
 
     Raises:
         ConfigurationError: If delta is 0, a variance negative, or the rest out of range.
@@ -96,9 +96,9 @@ def mcnemar_power(n: int, p10: float, p01: float, alpha: float) -> Power:
         raise ConfigurationError(f"n is {n}, expected at most {MAX_POWER_PAIRS}")
     discordance = min(1.0, p10 + p01)
     if discordance < 1e-15:
-        # Not one discordant pair is to be expected, and the test needs several to reject.
+        # Discordant pairs are all but impossible, and the test needs several to reject.
         return Power(0.0)
-    # Beyond this reach a count of discordant pairs has a probability below 1e-15.
+    # Beyond this range, a count of discordant pairs has a probability below 1e-15.
     reach = 40 + 9 * math.sqrt(n * discordance * (1 - discordance))
     low, high = math.floor(n * discordance - reach), math.ceil(n * discordance + reach)
     d = np.arange(max(0, low), min(n, high) + 1, dtype=float)
@@ -109,7 +109,7 @@ def mcnemar_power(n: int, p10: float, p01: float, alpha: float) -> Power:
 
 
 def _critical_losses(d: Floats, alpha: float) -> Floats:
-    """Return for each d the largest c with 2 P(Bin(d, ½) ≤ c) ≤ alpha; −1 where there is none."""
+    """Return for each d the largest c with 2 P(Bin(d, ½) ≤ c) ≤ alpha; −1 if there is none."""
     critical = binom.ppf(alpha / 2, d, 0.5)
     for _ in range(2):
         critical = np.where(2 * binom.cdf(critical, d, 0.5) > alpha, critical - 1, critical)
@@ -119,10 +119,10 @@ def _critical_losses(d: Floats, alpha: float) -> Floats:
 def smallest_detectable_difference(
     n: int, discordance: float, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
-    """Return the smallest drop in accuracy that n pairs show with the given power.
+    """Return the smallest drop in accuracy that n pairs detect with the given power.
 
     The power is `mcnemar_power` with p10 − p01 = the drop and p10 + p01 = max(discordance, drop).
-    None where not even a drop of 1 would be seen.
+    None if not even a drop of 1 would be detected.
     """
 
     def shortfall(drop: float) -> float:

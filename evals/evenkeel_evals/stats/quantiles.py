@@ -1,4 +1,4 @@
-"""Quantiles and what a sample of a given size can say about them."""
+"""Quantile estimates and their distribution-free intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evenkeel_evals.stats.inputs import (
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Two estimates of the same quantiles; a list where `q` was a list."""
+    """Two estimates of the same quantiles; lists if `q` was a list."""
 
     harrell_davis: float | list[float]
     linear: float | list[float]
@@ -32,10 +32,10 @@ class QuantileInterval:
     """Ranks, counted from 1, between which the quantile lies.
 
     Attributes:
-        lower_rank: Rank of the lower limit; None where n is too small to bound it.
-        upper_rank: Rank of the upper limit; None likewise.
-        coverage: The probability that the interval holds the quantile, for any continuous
-            distribution; at least the level asked for.
+        lower_rank: Rank of the lower limit; None if n is too small to bound it.
+        upper_rank: Rank of the upper limit; None if n is too small to bound it.
+        coverage: The probability that the interval contains the quantile, for any continuous
+            distribution; at least the requested level.
     """
 
     lower_rank: int | None

@@ -1,8 +1,8 @@
 """Exact null distributions of rank sums, ties included, by the shift algorithm.
 
-Ranks are doubled, so that midranks are integers; then the distribution of a sum of ranks is built
-item by item (Streitberg and Röhmel 1986, Statistical Software Newsletter 12:10). Only additions of
-positive numbers: tails keep their relative precision.
+Ranks are doubled so that midranks are integers; the distribution of a sum of ranks is then built
+item by item (Streitberg and Röhmel 1986, Statistical Software Newsletter 12:10). It adds only
+positive numbers, so tails keep their relative precision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from evenkeel_evals.stats.inputs import Floats
 
 Doubled = NDArray[np.int64]
 
-# Additions that one exact distribution may cost, about a second; beyond it, normal approximation.
+# Maximum additions per exact distribution, about a second; beyond it, normal approximation.
 MAX_ADDITIONS = 600_000_000
 
 
@@ -48,7 +48,7 @@ def signed_rank_distribution(ranks: Doubled) -> Floats:
 
 
 def rank_sum_distribution(ranks: Doubled, m: int) -> Floats:
-    """Return P(sum of m of the ranks = s), s doubled, when each choice of m is as likely.
+    """Return P(sum of m of the ranks = s), s doubled, when each choice of m is equally likely.
 
     Row k of the table counts the ways to choose k ranks; counts stay below 1e308 as long as
     `rank_sum_is_exact`.

@@ -1,4 +1,4 @@
-"""Evidence that may be looked at after every item: e-values and confidence sequences."""
+"""Anytime-valid evidence, which may be checked after every item: e-values, confidence sequences."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from evenkeel_evals.stats.inputs import (
 
 @dataclass(frozen=True, slots=True)
 class DiscordantEvidence:
-    """Evidence against «discordant pairs favour neither side».
+    """Evidence against "discordant pairs favour neither side".
 
     Attributes:
         log_e: Natural logarithm of the e-value.
-        e: The e-value; None where it exceeds what a double can hold.
+        e: The e-value; None if it overflows a double.
         anytime_p: min(1, 1/e), valid at any stopping time by Ville's inequality.
     """
 
@@ -34,13 +34,13 @@ class DiscordantEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """How far a centred sum may stray."""
+    """The bound on a centred sum."""
 
     bound: float
 
 
 def evalue_discordant(k: int, n: int, prior: float | Sequence[float]) -> DiscordantEvidence:
-    """Return the evidence in k of n discordant pairs for one side, against a fair coin.
+    """Return the evidence against a fair coin if k of n discordant pairs favour one side.
 
     e = ∫ Beta(θ; a, b) θ^k (1 − θ)^(n − k) dθ / 2^−n = 2^n B(a + k, b + n − k) / B(a, b): the
     likelihood ratio mixed over a Beta prior, a martingale under H0. Source: Robbins 1970, Ann.
@@ -48,7 +48,7 @@ def evalue_discordant(k: int, n: int, prior: float | Sequence[float]) -> Discord
 
     Args:
         k: Discordant pairs that favour one side.
-        n: Discordant pairs so far; 0 is no evidence, e = 1.
+        n: Discordant pairs so far; 0 means no evidence, e = 1.
         prior: c for the symmetric Beta(c, c), 1 being uniform, or [a, b].
 
     Raises:

@@ -1,4 +1,4 @@
-"""How far one sample lies from another: Wilcoxon's tests and Hodges-Lehmann's estimates."""
+"""Shift between two samples: Wilcoxon's tests and Hodges-Lehmann estimates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class UnpairedShift:
         p_greater: P(U ≥ u) if x and y come from one distribution; small when x is larger.
         p_two_sided: Twice the smaller tail, at most 1.
         hodges_lehmann: Median of all differences x − y.
-        ci95: Interval of the shift; None limits where the samples are too small for 95 %.
+        ci95: Interval of the shift; limits are None if the samples are too small for 95 %.
     """
 
     u: float
@@ -51,7 +51,7 @@ class PairedShift:
         p_greater: P(V ≥ v) if differences are symmetric about 0; small when x is larger.
         p_two_sided: Twice the smaller tail, at most 1.
         pseudo_median: Median of the means of all pairs of differences, each with itself too.
-        ci95: Interval of the pseudo-median; None limits where there are too few pairs for 95 %.
+        ci95: Interval of the pseudo-median; limits are None with too few pairs for 95 %.
     """
 
     v: float
@@ -122,7 +122,7 @@ def shift_paired(x: Sequence[float], y: Sequence[float]) -> PairedShift:
 
 
 def shift_of_differences(differences: Floats) -> PairedShift:
-    """Return the same of differences already taken; at least one is needed."""
+    """Return the paired shift of precomputed differences; at least one is needed."""
     n = len(differences)
     doubled_v, less, greater = _signed_ranks(differences)
     walsh = OrderedSums(differences / 2, None)
@@ -136,7 +136,7 @@ def shift_of_differences(differences: Floats) -> PairedShift:
 
 
 def signed_rank_tails(differences: Floats) -> tuple[float, float]:
-    """Return P(V ≤ v) and P(V ≥ v) of Wilcoxon's signed-rank test, without any estimate."""
+    """Return P(V ≤ v) and P(V ≥ v) of Wilcoxon's signed-rank test, without estimates."""
     return _signed_ranks(differences)[1:]
 
 
@@ -150,14 +150,14 @@ def _signed_ranks(differences: Floats) -> tuple[int, float, float]:
         return doubled_v, 1.0, 1.0
     if signed_rank_is_exact(k):
         return (doubled_v, *tails(signed_rank_distribution(ranks), doubled_v))
-    # Var V = Σ rank² / 4, which is right with ties too.
+    # Var V = Σ rank² / 4, which is also correct with ties.
     sigma = math.sqrt(float((ranks.astype(float) ** 2).sum()) / 16)
     return (doubled_v, *_normal_tails(doubled_v / 2 - k * (k + 1) / 4, sigma))
 
 
 @lru_cache(maxsize=32)
 def _unpaired_critical(m: int, n: int) -> int:
-    # U is the rank sum less its smallest value, m(m + 1)/2; without ties nothing needs doubling.
+    # U is the rank sum minus its minimum, m(m + 1)/2; without ties, doubling is unnecessary.
     plain = rank_sum_distribution(np.arange(1, m + n + 1, dtype=np.int64), m)
     return critical_count(plain[m * (m + 1) // 2 :], 0.025)
 

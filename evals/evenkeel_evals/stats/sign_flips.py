@@ -1,4 +1,4 @@
-"""What random swaps of A and B would have shown: how a sum of random signs is distributed."""
+"""The distribution of a sum with random signs, as from random swaps of A and B."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from evenkeel_evals.stats.ranks import signed_rank_distribution
 MAX_ENUMERATED = 20
 MAX_DRAWS, MIN_DRAWS = 100_000, 10_000
 SEED = 20_240_229
-# Additions that the exact distribution of integer sizes may cost.
+# Maximum additions for the exact distribution of integer sizes.
 MAX_ADDITIONS = 500_000_000
-# Signs drawn in all, and at a time.
+# Signs drawn in total, and per batch.
 MAX_SIGNS, BLOCK_OF_SIGNS = 200_000_000, 4_000_000
-# From so many terms on, none with a larger share of the variance, the sum is taken as normal.
+# With this many terms, none with a larger share of the variance, the sum is taken as normal.
 MANY_TERMS, LARGEST_SHARE = 1_000, 0.02
 
 
 def sign_flip_tails(terms: Floats) -> tuple[float, float]:
     """Return P(S ≤ s) and P(S ≥ s): s the sum of the terms, S the same with random signs.
 
-    Exact for up to 20 terms that are not zero, and for any number of them on a lattice, such as
-    ranks or differences of 0 and 1 (then it is the exact McNemar test), as far as that can be
-    computed. Else the normal distribution for 1,000 terms and more, or 10,000 to 100,000 seeded
-    draws with p = (1 + hits)/(1 + draws), which is valid and never 0 (Phipson and Smyth 2010,
-    Stat. Appl. Genet. Mol. Biol. 9:39).
+    Exact for up to 20 nonzero terms, and for any number of terms on a lattice, such as ranks or
+    differences of 0 and 1 (the exact McNemar test), as far as that is feasible. Otherwise uses the
+    normal distribution for 1,000 terms or more, or 10,000 to 100,000 seeded draws with
+    p = (1 + hits)/(1 + draws), which is valid and never 0 (Phipson and Smyth 2010, Stat. Appl.
+    Genet. Mol. Biol. 9:39).
 
     Args:
-        terms: Differences B − A; of items that belong together, one sum for all of them.
+        terms: Differences B − A; one sum per cluster of items.
     """
     nonzero = terms[terms != 0]
     if len(nonzero) == 0:
         return 1.0, 1.0
     sizes, total = np.abs(nonzero), float(nonzero.sum())
-    # Equal sums must count as equal, whatever the order of their additions.
+    # Equal sums must compare equal, whatever the order of addition.
     slack = 1e-9 * float(sizes.sum())
     if len(sizes) <= MAX_ENUMERATED:
         sums = np.zeros(1)
@@ -63,7 +63,7 @@ def sign_flip_tails(terms: Floats) -> tuple[float, float]:
 
 
 def _steps(terms: Floats) -> NDArray[np.int64] | None:
-    """Return the terms in whole steps, as large as can be; None if they are on no lattice."""
+    """Return the terms as multiples of the largest common step; None if they have none."""
     for unit in (1.0, float(np.abs(terms).min())):
         units = terms / unit
         steps = np.rint(units)

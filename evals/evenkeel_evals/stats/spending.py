@@ -1,4 +1,4 @@
-"""Looking at the data before the end, without paying in false alarms."""
+"""Alpha spending: early looks at the data without extra false alarms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.stats import norm
 from evenkeel_evals.stats.inputs import Floats
 
 GRID = 301
-# Where p-values are mapped: beyond, nothing is decided in either direction.
+# The range of p-values that is mapped; outside it, no decision changes.
 LOWEST_ALPHA, HIGHEST_ALPHA = 1e-7, 0.5
 
 
@@ -19,7 +19,7 @@ LOWEST_ALPHA, HIGHEST_ALPHA = 1e-7, 0.5
 def nominal_levels(alpha: float, num_looks: int) -> tuple[float, ...]:
     """Return the one-sided level of each of equally spaced looks; together they cost `alpha`.
 
-    Alpha is spent as α*(t) = 2(1 − Φ(z_{α/2}/√t)), which is like O'Brien and Fleming: almost none
+    Alpha is spent as α*(t) = 2(1 − Φ(z_{α/2}/√t)), similar to O'Brien and Fleming: almost none
     early, almost all at the end. The levels follow by numerical integration of a Brownian motion
     that has not crossed yet (Armitage, McPherson, Rowe 1969, J. R. Stat. Soc. A 132:235). Source:
     Lan and DeMets 1983, Biometrika 70:659.
@@ -42,13 +42,13 @@ def nominal_levels(alpha: float, num_looks: int) -> tuple[float, ...]:
 def repeated_p(p: float, look: int, num_looks: int) -> float:
     """Return the smallest overall alpha at which `p` at this look would be significant.
 
-    It may be compared with any overall level, and adjusted for multiplicity, as an ordinary p-value
-    of a study with one look. Source: Jennison and Turnbull 2000, section 9.6.
+    It can be compared with any overall level, and adjusted for multiplicity, like an ordinary
+    p-value of a study with one look. Source: Jennison and Turnbull 2000, section 9.6.
 
     Args:
         p: One-sided p-value of the data so far.
-        look: Which look, from 1.
-        num_looks: Looks in all.
+        look: Number of the look, from 1.
+        num_looks: Total number of looks.
     """
     if num_looks == 1:
         return p
@@ -66,7 +66,7 @@ def repeated_p(p: float, look: int, num_looks: int) -> float:
 def _table(num_looks: int) -> tuple[Floats, Floats]:
     alphas = np.geomspace(LOWEST_ALPHA, HIGHEST_ALPHA, 40)
     rows = [nominal_levels(float(alpha), num_looks) for alpha in alphas]
-    # An early level may underflow; the logarithm needs something, and p is never that small.
+    # An early level may underflow to 0, which has no logarithm; p is never that small.
     return alphas, np.maximum(np.array(rows), 1e-300)
 
 
@@ -90,7 +90,7 @@ def _go_on(
     scale = math.sqrt(step)
     values = norm.pdf((grid[:, None] - points[None, :]) / scale) @ density / scale
     weights = np.full(GRID, (high - low) / (GRID - 1))
-    # Simpson's rule: the step from look to look is smooth.
+    # Simpson's rule: the transition density between looks is smooth.
     weights *= np.where(np.arange(GRID) % 2 == 1, 4.0, 2.0) / 3.0
     weights[0] = weights[-1] = weights[0] / 2
     return grid, values * weights

@@ -36,7 +36,7 @@ def _upper_limit(n: float, n10: float, n01: float, z: float) -> float:
     def excess(delta: float) -> float:
         return n01 - n10 - n * delta + z * _deviation(delta, n, n10, n01)
 
-    # Without discordant pairs the estimate itself is a root; the limit is the one above it.
+    # Without discordant pairs the estimate itself is a root; the limit is the root above it.
     start = estimate + min(1e-9, (1 - estimate) / 2)
     if excess(start) <= 0:
         return estimate

@@ -1,4 +1,4 @@
-"""The five things that a gate can say."""
+"""The five verdicts of a gate."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What the data say about the candidate against the baseline and a margin.
+    """A verdict on the candidate relative to the baseline and a margin.
 
     BETTER: shown to be better than the baseline. NO_WORSE: shown to be within the margin.
-    WORSE: shown to be worse, and shown to be within the margin; it passes.
-    REGRESSED: shown to be worse, and by more than the margin as far as the estimate goes.
-    INCONCLUSIVE: the data cannot tell; never to be read as good news.
+    WORSE: shown to be worse, but also shown to be within the margin; it passes.
+    REGRESSED: shown to be worse, with an estimate beyond the margin.
+    INCONCLUSIVE: not enough evidence; never treat it as a pass.
     """
 
     BETTER = "better"

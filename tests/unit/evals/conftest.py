@@ -10,7 +10,7 @@ from evenkeel_evals.ask.client import Reply
 from evenkeel_evals.dataset.dataset import Item, Message
 from evenkeel_evals.scorers.base import Label, Score, make_scorer
 
-# A busy machine must not fail a property.
+# A busy machine must not fail a property test.
 settings.register_profile("evals", parent=settings.get_profile("suite"), max_examples=60)
 settings.load_profile("evals")
 
@@ -19,7 +19,7 @@ MakePair = Callable[..., AnsweredPair]
 
 @pytest.fixture
 def make_pair() -> MakePair:
-    """Make a pair from what is right and how long it took; None is an unscored answer."""
+    """Make a pair from correctness and latencies; None is an unscored answer."""
 
     def answer(is_right: bool | None, ttft_s: float | None) -> Answer:
         if is_right is None:

@@ -1,1 +1,1 @@
-"""Questions of other tools as rows of a golden dataset, one module per tool."""
+"""Converts other tools' files to rows of a golden dataset, one module per tool."""

@@ -1,4 +1,4 @@
-"""Conversations of `messages` that end with the answer, as for fine-tuning."""
+"""Imports conversations in `messages` that end with the answer, as used for fine-tuning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evenkeel_evals.dataset.imports.entries import (
 
 
 def from_chat(path: Path) -> ImportSource:
-    """Read conversations: the last answer is the reference, what comes before the question."""
+    """Read conversations: the last answer is the reference, the rest is the question."""
     return ImportSource(json_entries(read_utf8(path), path), one(_chat_row))
 
 

@@ -1,4 +1,4 @@
-"""Questions as messages: from a text, from the chat formats in use, and with choices to pick of."""
+"""Converts questions to messages: plain texts, common chat formats and multiple choice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KNOWN = ("system", "developer", "user", "assistant", "tool")
 
 
 def to_messages(question: Any) -> Turns:
-    """Return a question as messages with text.
+    """Return a question as text messages.
 
     Args:
         question: A text, or messages with `role` and `content`, or `from` and `value`; content
@@ -45,7 +45,7 @@ def split_answer(turns: Turns) -> tuple[Turns, str]:
 
 
 def to_text(content: Any) -> str | None:
-    """Return the text of a message's content; None if it holds something else."""
+    """Return the text of a message's content; None if it is not text."""
     if isinstance(content, str):
         return content
     if isinstance(content, list) and content:
@@ -69,12 +69,12 @@ def _turn(turn: Mapping[str, Any]) -> dict[str, str]:
 
 
 def ask_for_letter(messages: Turns, choices: Sequence[Any], right: int) -> dict[str, Any]:
-    """Return messages, reference and scorer of a question with choices.
+    """Return messages, reference and scorer of a multiple-choice question.
 
     Args:
         messages: The question; the choices are added to its last message.
-        choices: Texts.
-        right: Index of the right one.
+        choices: Texts of the choices.
+        right: Index of the right choice.
 
     Raises:
         UnfitError: If there are too many or too few choices.

@@ -1,4 +1,4 @@
-"""What the readers of other tools have in common: entries, rows, and why an entry is unfit."""
+"""Shared code of the importers: entries, rows, and the error for entries that do not fit."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 
 
 class UnfitError(Exception):
-    """An entry that cannot be an item; the message says why."""
+    """An entry cannot become an item; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportEntry:
-    """One entry of a source.
+    """One entry of a source file.
 
     Attributes:
-        file: Name of the file that holds it.
-        line: Where it begins, from 1; its number where lines mean nothing.
-        value: The entry, parsed, or the text of a JSON object.
+        file: Name of its file.
+        line: Its first line, from 1; its number if the format has no lines.
+        value: The parsed entry, or the text of a JSON object.
     """
 
     file: str
@@ -40,12 +40,12 @@ class ImportEntry:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What one entry becomes.
+    """The result of converting one entry.
 
     Attributes:
-        rows: Rows of the dataset; several if the entry stands for several.
-        notes: What is judged somewhat differently from the source.
-        files: Contents of files that the rows need beside the dataset, by name.
+        rows: Rows of the dataset; an entry may give several.
+        notes: Differences in judging from the source tool.
+        files: Contents of files to put beside the dataset, by name.
     """
 
     rows: Sequence[Row]
@@ -55,13 +55,13 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """A file of another tool.
+    """Another tool's file, ready to convert.
 
     Attributes:
-        entries: In the order of the file.
-        convert: Makes rows of the parsed value of an entry, or raises UnfitError.
-        problems: What is left out besides entries.
-        has_names: Whether ids are names that may come twice; they are told apart by a number.
+        entries: Its entries, in file order.
+        convert: Converts an entry's parsed value to rows, or raises UnfitError.
+        problems: Skipped parts other than entries.
+        has_names: Whether ids are names that may repeat; a number makes them unique.
     """
 
     entries: Iterable[ImportEntry]
@@ -71,12 +71,12 @@ class ImportSource:
 
 
 def one(convert: Callable[[Mapping[str, Any]], Row]) -> Callable[[Any], Made]:
-    """Return a converter of objects that become one row each."""
+    """Return a converter that makes one row of each object."""
     return lambda value: Made([convert(as_object(value))])
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file.
+    """Return the content of a file as bytes.
 
     Raises:
         ConfigurationError: If it cannot be read, or is too large.
@@ -104,16 +104,16 @@ def read_utf8(path: Path) -> str:
 
 
 def lines_of(text: str, path: Path) -> list[ImportEntry]:
-    """Return an entry for each line that is not blank."""
+    """Return an entry per line that is not blank."""
     lines = enumerate(text.split("\n"), start=1)
     return [ImportEntry(path.name, number, line) for number, line in lines if line.strip()]
 
 
 def json_entries(text: str, path: Path) -> list[ImportEntry]:
-    """Return the entries of JSON lines, of one JSON list, or of an object with `data` or `rows`.
+    """Return the entries of JSON Lines, a JSON list, or an object with `data` or `rows`.
 
     Raises:
-        ConfigurationError: If it begins as a JSON list and is none.
+        ConfigurationError: If it begins like a JSON list but is not one.
     """
     if not text.lstrip().startswith("["):
         lines = lines_of(text, path)
@@ -151,7 +151,7 @@ def as_object(value: Any) -> Mapping[str, Any]:
     """Return an entry as an object.
 
     Raises:
-        UnfitError: If it is none.
+        UnfitError: If it is not an object.
     """
     try:
         found = json.loads(value) if isinstance(value, str) else value
@@ -163,7 +163,7 @@ def as_object(value: Any) -> Mapping[str, Any]:
 
 
 def first_of(entry: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """Return the value of the first of these keys that is there.
+    """Return the value of the first of these keys that is present.
 
     Raises:
         UnfitError: If none is.

@@ -1,4 +1,4 @@
-"""Reads a file of another tool into rows of a golden dataset; what does not fit is named."""
+"""Converts another tool's file to rows of a golden dataset; lists what does not fit."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ READERS: Mapping[str, Callable[[Path], ImportSource]] = {
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What was read.
+    """The result of an import.
 
     Attributes:
-        rows: Rows of the dataset, in the order of the source.
-        problems: One line for each thing that has no counterpart here, with its place.
-        notes: One line for each way in which rows are judged differently, with the first place.
-        files: Contents of files that the rows need beside the dataset, by name.
+        rows: Rows of the dataset, in source order.
+        problems: One message, with its position, per thing that has no counterpart here.
+        notes: One message, with the first position, per way in which rows are judged differently.
+        files: Contents of files to put beside the dataset, by name.
     """
 
     rows: tuple[Row, ...]
@@ -48,7 +48,7 @@ class Imported:
 
 
 def import_file(kind: str, path: Path) -> Imported:
-    """Read a file of another tool.
+    """Read another tool's file.
 
     Args:
         kind: One of READERS.
@@ -88,11 +88,11 @@ def import_file(kind: str, path: Path) -> Imported:
 
 
 def _named(made: Made, default: str, known: Mapping[str, Row], has_names: bool) -> dict[str, Row]:
-    """Return an entry's rows by their ids; rows of one entry are variants of one question.
+    """Return an entry's rows by id; the rows of one entry are variants of one question.
 
     Raises:
         UnfitError: If an id is already used.
-        ConfigurationError: If a row is no item, such as one whose scorer cannot be made.
+        ConfigurationError: If a row is not a valid item, for example because of its scorer.
     """
     named: dict[str, Row] = {}
     for number, row in enumerate(made.rows, start=1):

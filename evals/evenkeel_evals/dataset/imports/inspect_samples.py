@@ -1,4 +1,4 @@
-"""Samples and logs of inspect: JSON lines, a JSON list, a log as .json or .eval."""
+"""Imports Inspect samples (JSON Lines or a JSON list) and Inspect logs (.json or .eval)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from evenkeel_evals.dataset.imports.entries import (
 
 MAX_SAMPLE_BYTES = 64 * 1024 * 1024
 MAX_SAMPLES = 200_000
-# How samples without a log are judged: inspect leaves it to the task; this is its commonest way.
+# Scorer for samples without a log: Inspect leaves it to the task; this is the most common one.
 INCLUDES: Mapping[str, Any] = {"name": "includes", "options": {}}
 _ELSEWHERE = ("sandbox", "files", "setup")
 
 
 def from_inspect(path: Path) -> ImportSource:
-    """Read the questions of samples or of a log; of several epochs the first.
+    """Read the questions of samples or of a log; if it has several epochs, of the first.
 
     Raises:
         ConfigurationError: If it is neither.
@@ -55,7 +55,7 @@ def from_inspect(path: Path) -> ImportSource:
 
 
 def _scorers(header: Mapping[str, Any], samples: Sequence[ImportEntry]) -> list[Mapping[str, Any]]:
-    """Return the scorers of a log; where its header names none, those of its first scores."""
+    """Return the scorers of a log; if its header names none, those of its first scores."""
     about = header.get("eval")
     listed = about.get("scorers") if isinstance(about, dict) else None
     named: list[Mapping[str, Any]] = [
@@ -68,10 +68,10 @@ def _scorers(header: Mapping[str, Any], samples: Sequence[ImportEntry]) -> list[
 
 
 def read_log(path: Path) -> tuple[Mapping[str, Any], Sequence[ImportEntry]] | None:
-    """Return a log's header and samples; None if the file is no log.
+    """Return a log's header and samples; None if the file is not a log.
 
     Raises:
-        ConfigurationError: If it looks like a log and cannot be read.
+        ConfigurationError: If it looks like a log but cannot be read.
     """
     if zipfile.is_zipfile(path):
         return _read_zip(path)
@@ -122,7 +122,7 @@ def _read_zip(path: Path) -> tuple[Mapping[str, Any], Sequence[ImportEntry]]:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> str:
-    # The size in the archive is what its maker says; what is read is bounded by itself.
+    # The archive's stated size cannot be trusted, so the read itself is bounded.
     with archive.open(name) as file:
         content = file.read(MAX_SAMPLE_BYTES + 1)
     if len(content) > MAX_SAMPLE_BYTES:
@@ -167,7 +167,7 @@ def _letter(target: Any, choices: Sequence[Any]) -> int:
 
 
 def _judged(scorer: Mapping[str, Any], targets: list[str]) -> tuple[Any, Any]:
-    """Return scorer and reference that mean what a scorer of inspect does; any target will do."""
+    """Return the scorer and reference equivalent to an Inspect scorer; any target may match."""
     name = str(scorer.get("name")).rpartition("/")[2]
     options = scorer.get("options") or {}
     if not isinstance(options, dict):
@@ -202,7 +202,7 @@ def _matched(
 
 
 def answers_of(samples: Sequence[ImportEntry]) -> Iterator[tuple[ImportEntry, dict[str, Any]]]:
-    """Yield what a log's first epoch answered, each as a line of an answers file."""
+    """Yield the answers of a log's first epoch, each as a line of an answers file."""
     for entry in samples:
         sample = as_object(entry.value)
         if sample.get("epoch", 1) != 1:

@@ -1,4 +1,4 @@
-"""Datasets of Langfuse, as exported: JSON lines, one JSON list, the API's answer, or CSV."""
+"""Imports exported Langfuse datasets: JSON Lines, a JSON list, an API response, or CSV."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _row(entry: Mapping[str, Any]) -> Row:
 
 
 def _parsed(value: Any) -> Any:
-    """Return a cell parsed if it holds JSON: tables hold everything as text."""
+    """Return a cell, parsed if it is JSON: tables hold everything as text."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[", '"')):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Samples of OpenAI's evals and of GSM8K."""
+"""Imports samples of OpenAI's evals and of GSM8K."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from evenkeel_evals.dataset.imports.plain import plain_row
 
 
 def from_openai(path: Path) -> ImportSource:
-    """Read input and ideal; their Match is right if the answer starts with an ideal one."""
+    """Read input and ideal; like their Match, an answer is right if it starts with an ideal."""
     entries = json_entries(read_utf8(path), path)
     return ImportSource(entries, one(lambda entry: {**plain_row(entry), "scorer": "starts_with"}))
 

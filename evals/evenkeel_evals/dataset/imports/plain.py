@@ -1,4 +1,4 @@
-"""CSV and JSON lines with the usual names of columns, as on the Hugging Face hub."""
+"""Imports CSV and JSON Lines with common column names, as on the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def from_csv(path: Path) -> ImportSource:
 
 
 def csv_entries(path: Path) -> Iterator[ImportEntry]:
-    """Yield the rows of a table without their empty cells.
+    """Yield the rows of a table, without empty cells.
 
     Raises:
         ConfigurationError: If it is not CSV.
@@ -76,14 +76,14 @@ def csv_entries(path: Path) -> Iterator[ImportEntry]:
 
 
 def from_jsonl(path: Path) -> ImportSource:
-    """Read JSON lines, or a JSON list: questions with answers, conversations, or choices."""
+    """Read JSON Lines or a JSON list: questions with answers, conversations, or choices."""
     entries = json_entries(read_utf8(path), path)
     offset = 1 if _counts_from_one(entries) else 0
 
     def convert(value: Any) -> Made:
         entry = as_object(value)
         if isinstance(entry.get("row"), dict):
-            # As the hub's viewer hands rows out.
+            # The format in which the hub's viewer returns rows.
             entry = entry["row"]
         row = plain_row(entry, offset)
         is_counted = offset and any(is_index(entry.get(key)) for key in RIGHT_KEYS)
@@ -94,11 +94,11 @@ def from_jsonl(path: Path) -> ImportSource:
 
 
 def plain_row(entry: Mapping[str, Any], offset: int = 0) -> Row:
-    """Return a row from the usual names of columns.
+    """Return a row from columns with common names.
 
     Args:
         entry: The columns.
-        offset: What the number of the first choice is.
+        offset: Number of the first choice.
 
     Raises:
         UnfitError: If it has no question or no answer.
@@ -146,7 +146,7 @@ def _question(entry: Mapping[str, Any]) -> Any:
 
 
 def _reference(value: Any) -> Any:
-    """Return a reference; of the answers of SQuAD the texts, each once."""
+    """Return the reference; for SQuAD's answers, their distinct texts."""
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         value = value["text"]
     if isinstance(value, list):
@@ -157,7 +157,7 @@ def _reference(value: Any) -> Any:
 
 
 def _choices(value: Any) -> tuple[list[str], list[str]]:
-    """Return texts and labels of the choices."""
+    """Return the texts and labels of the choices."""
     texts, labels = value, None
     if isinstance(value, dict) and "text" in value:
         texts, labels = value["text"], value.get("label")
@@ -174,7 +174,7 @@ def _choices(value: Any) -> tuple[list[str], list[str]]:
 
 
 def _right(answer: Any, texts: Sequence[str], labels: Sequence[str], offset: int) -> int:
-    """Return the index of the right choice, given as index, label or text."""
+    """Return the index of the right choice, which is given as an index, label or text."""
     if isinstance(answer, int) and not isinstance(answer, bool):
         if not 0 <= answer - offset < len(texts):
             last = len(texts) - 1 + offset

@@ -1,4 +1,4 @@
-"""Configurations of promptfoo: the first prompt with each test and combination of variables."""
+"""Imports promptfoo configurations: the first prompt with each test and variable combination."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from evenkeel_evals.dataset.imports.promptfoo_text import (
 from evenkeel_evals.dataset.imports.yaml_text import lines_of_elements, load_yaml
 
 _BETWEEN_PROMPTS = re.compile(r"^---[ \t]*$", re.MULTILINE)
-# What does not change which answers are right; `provider` is a matter of the sides.
+# Keys that do not affect which answers are right; `provider` belongs to the sides.
 _HARMLESS = {
     "vars",
     "assert",
@@ -58,10 +58,10 @@ class _Config:
 
 
 def from_promptfoo(path: Path) -> ImportSource:
-    """Read a configuration, YAML or JSON, with the files that it refers to.
+    """Read a configuration, YAML or JSON, and the files it refers to.
 
     Raises:
-        ConfigurationError: If it has no prompt or no tests that can be read.
+        ConfigurationError: If it has no readable prompt or no readable tests.
     """
     document, tree = load_yaml(read_utf8(path), path)
     if not isinstance(document, dict):
@@ -136,7 +136,7 @@ def _as_messages(prompt: Any) -> Any:
 def _tests(
     tests: Any, lines: list[int], path: Path, folder: Folder, problems: list[str]
 ) -> Iterator[ImportEntry]:
-    """Yield every test, also of the files that are named in place of tests."""
+    """Yield every test, including those in files named in place of tests."""
     listed = tests if isinstance(tests, list) else [tests]
     places = lines if len(lines) == len(listed) else list(range(1, len(listed) + 1))
     for line, test in zip(places, listed, strict=True):
@@ -184,7 +184,7 @@ def _tests_of_file(path: Path, folder: Folder) -> Iterator[ImportEntry]:
 
 
 def _test_of_cells(cells: Mapping[str, str]) -> dict[str, Any]:
-    """Return a test of a row: columns are variables, but for those that begin with __."""
+    """Return the test in a row: columns are variables, except those that begin with __."""
     test: dict[str, Any] = {"vars": {}, "assert": [], "options": {}}
     for name, cell in cells.items():
         if name.startswith("__expected"):
@@ -200,7 +200,7 @@ def _test_of_cells(cells: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _assertion_of_cell(cell: str) -> dict[str, Any]:
-    """Return the assertion of a cell such as `contains: paris`; a bare text must be equalled."""
+    """Return the assertion in a cell such as `contains: paris`; a bare text means equality."""
     for prefix, kind in (
         ("fn:", "javascript"),
         ("eval:", "javascript"),
@@ -222,7 +222,7 @@ def _assertion_of_cell(cell: str) -> dict[str, Any]:
 
 
 def _rows(test: Mapping[str, Any], config: _Config) -> Made:
-    """Return a row for each combination of the test's variables."""
+    """Return a row per combination of the test's variables."""
     options = {**_mapping(config.default, "options"), **_mapping(test, "options")}
     _refuse_more({**config.default, **test}, options)
     variables = {**_mapping(config.default, "vars"), **_mapping(test, "vars")}
@@ -277,7 +277,7 @@ def _list(test: Mapping[str, Any]) -> list[Any]:
 
 
 def _of_template(assertion: Any, config: _Config) -> Any:
-    """Return the assertion that a reference to `assertionTemplates` means."""
+    """Return the assertion that a reference into `assertionTemplates` points to."""
     reference = assertion.get("$ref") if isinstance(assertion, dict) else None
     if reference is None:
         return assertion

@@ -1,4 +1,4 @@
-"""Assertions of promptfoo as scorers that mean the same; those without one are refused."""
+"""Converts promptfoo assertions to equivalent scorers; rejects those without one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _IGNORED = {"type", "value", "threshold", "weight", "metric", "provider"}
 
 @dataclass(slots=True)
 class Test:
-    """What a test's assertions are read with, and what they leave behind.
+    """Inputs and outputs of converting a test's assertions.
 
     Attributes:
-        variables: Values of one combination.
-        prompt: The question as it is asked.
-        folder: Where files are.
-        notes: What is judged somewhat differently.
-        files: What has to lie beside the dataset.
+        variables: Variable values of one combination.
+        prompt: The rendered question.
+        folder: The folder of the configuration.
+        notes: Differences in judging from promptfoo.
+        files: Files to put beside the dataset.
     """
 
     variables: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Test:
 
 
 def to_scorer(assertions: Sequence[Any], test: Test) -> Spec:
-    """Return one scorer for all assertions of a test; all must hold.
+    """Return one scorer for all assertions of a test, all of which must hold.
 
     Raises:
         UnfitError: If there are none, or one has no counterpart.
@@ -63,7 +63,7 @@ def _read_all(assertions: Sequence[Any], test: Test) -> list[Spec]:
         if not isinstance(assertion, Mapping):
             raise UnfitError("an assertion is not an object")
         if assertion.get("weight") == 0:
-            # Only measured there: it cannot fail.
+            # A weight of 0 is only a metric there: it cannot fail.
             test.notes.append("assertions of weight 0 are skipped: they cannot fail")
         elif assertion.get("type") == "assert-set":
             if assertion.get("threshold") is not None:
@@ -123,7 +123,7 @@ def _contains(is_cased: bool, quantifier: str = "") -> Reader:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a list; a text is split at its commas, but for those within quotation marks."""
+    """Return a list; a text is split at commas outside quotation marks."""
     if isinstance(value, list):
         found = value
     else:
@@ -140,7 +140,7 @@ def _starts_with(value: Any, _: Any, __: Test) -> Spec:
 
 
 def _regex(value: Any, _: Any, __: Test) -> Spec:
-    # Named groups are written differently in JavaScript.
+    # JavaScript has a different syntax for named groups.
     return "regex", re.sub(r"\(\?<(?![=!])", "(?P<", to_js_text(value))
 
 
@@ -218,7 +218,7 @@ def _python(value: Any, _: Any, test: Test) -> Spec:
 
 
 def _wrapped(code: str) -> str:
-    """Return a module for code in a configuration: one expression, or a function's body."""
+    """Return a module for inline code: one expression, or a function body."""
     is_body = "\n" in code.strip()
     lines = code.rstrip().split("\n") if is_body else [f"return {code.strip()}"]
     body = "\n".join(f"    {line}" for line in lines)
@@ -245,7 +245,7 @@ _READERS: Mapping[str, Reader] = {
     "bleu": _bleu,
     "is-refusal": _refusal,
 }
-# Every kind that promptfoo has of which a cell of a table may begin with the name.
+# Every promptfoo assertion type that a table cell may begin with.
 KINDS = frozenset(_READERS) | frozenset(
     """answer-relevance classifier contains-html contains-sql contains-xml context-faithfulness
     context-recall context-relevance factuality finish-reason g-eval gleu guardrails is-html is-sql

@@ -1,4 +1,4 @@
-"""Texts of promptfoo with variables in them; files it refers to, within its own folder."""
+"""Renders promptfoo texts with variables, and reads referenced files in the same folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PASSES = 5
 
 
 class Folder:
-    """The folder of a configuration; nothing outside of it is read.
+    """The folder of a configuration; nothing outside it is read.
 
     Args:
         path: The folder.
@@ -31,17 +31,17 @@ class Folder:
         self.path = path.resolve()
 
     def find(self, reference: str) -> Path:
-        """Return the file that `file://…` means.
+        """Return the file that `file://…` refers to.
 
         Raises:
-            UnfitError: If it is outside the folder, or not there.
+            UnfitError: If it is outside the folder, or does not exist.
         """
         name = reference.removeprefix(FILE)
         try:
             found = (self.path / name).resolve()
             is_inside, is_there = found.is_relative_to(self.path), found.is_file()
         except (OSError, ValueError) as error:
-            # Half a character, a zero byte, or too long: no file can be called that.
+            # Half a surrogate pair, a zero byte, or too long: not a possible file name.
             raise UnfitError(f"file {name!r:.80} cannot be used") from error
         if not is_inside:
             raise UnfitError(f"file {name!r:.80} is outside the configuration's folder")
@@ -50,7 +50,7 @@ class Folder:
         return found
 
     def load(self, reference: str) -> Any:
-        """Return a file's value: parsed if it is JSON or YAML, else its text.
+        """Return a file's content, parsed if it is JSON or YAML, else as text.
 
         Raises:
             UnfitError: If it cannot be read, or is not text.
@@ -70,7 +70,7 @@ class Folder:
 
 
 def combine(variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield every combination of the values of variables that are lists of texts.
+    """Yield every combination of values for the variables that are lists of texts.
 
     Raises:
         UnfitError: If there are too many.
@@ -89,10 +89,10 @@ def combine(variables: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def resolve(variables: Mapping[str, Any], folder: Folder) -> dict[str, Any]:
-    """Return variables with files read, and variables within texts filled in.
+    """Return the variables, with files read and nested variables filled in.
 
     Raises:
-        UnfitError: If a file cannot be read, or a text is filled without end.
+        UnfitError: If a file cannot be read, or variables refer to each other in a loop.
     """
     known = {
         str(name): folder.load(value)
@@ -112,7 +112,7 @@ def fill(template: str, variables: Mapping[str, Any]) -> str:
     """Return a text with its variables filled in.
 
     Raises:
-        UnfitError: If a variable has no value or none that is a text, or the template does more.
+        UnfitError: If a variable has no value or a non-text one, or the template does more.
     """
     if re.search(r"\{\{|\{%|\{#", _VARIABLE.sub("", template)):
         raise UnfitError("its template does more than fill in variables")
@@ -123,7 +123,7 @@ def fill(template: str, variables: Mapping[str, Any]) -> str:
 
 
 def fill_all(value: Any, variables: Mapping[str, Any]) -> Any:
-    """Return a value with variables filled in, in all its texts.
+    """Return a value with variables filled in in all its texts.
 
     Raises:
         UnfitError: As `fill`.

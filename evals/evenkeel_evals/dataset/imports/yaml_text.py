@@ -1,4 +1,4 @@
-"""Reads YAML 1.2 from elsewhere: bounded, and with the lines at which list elements begin."""
+"""Reads untrusted YAML 1.2: bounded, and with the line numbers of list elements."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import yaml
 
 from evenkeel.errors import ConfigurationError, first_line
 
-# Aliases of aliases stand for more than memory holds: ten lines for a billion values.
+# Nested aliases can exhaust memory: ten lines can expand to a billion values.
 MAX_NODES = 1_000_000
 
 
 class _Loader(yaml.SafeLoader):
-    """Resolves plain scalars as YAML 1.2 does: yes, on and 12:30 are texts, 010 is ten."""
+    """Loader that resolves plain scalars as YAML 1.2: yes, on and 12:30 are texts, 010 is ten."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own way
 
@@ -51,10 +51,10 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _to_int)
 
 
 def load_yaml(text: str, path: Path) -> tuple[Any, yaml.Node | None]:
-    """Return a document and its tree.
+    """Return a document and its node tree.
 
     Raises:
-        ConfigurationError: If it is not YAML, or stands for too many values.
+        ConfigurationError: If it is not YAML, or expands to too many values.
     """
     try:
         tree = yaml.compose(text, Loader=_Loader)
@@ -68,9 +68,9 @@ def load_yaml(text: str, path: Path) -> tuple[Any, yaml.Node | None]:
 
 
 def lines_of_elements(tree: yaml.Node | None, key: str | None = None) -> list[int]:
-    """Return the line at which each element of a list begins; of a key that is given, its list."""
+    """Return the first line of each element of a list; with a key, of the list under that key."""
     if key is not None and isinstance(tree, yaml.MappingNode):
-        # As the loader has it: of a key that is repeated the last one counts.
+        # As in the loader, the last of a repeated key counts.
         tree = next((v for k, v in reversed(tree.value) if k.value == key), None)
     if not isinstance(tree, yaml.SequenceNode):
         return []
@@ -78,7 +78,7 @@ def lines_of_elements(tree: yaml.Node | None, key: str | None = None) -> list[in
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return how many values a node stands for when its aliases are written out."""
+    """Return the number of values in a node with its aliases expanded."""
     if id(node) not in known:
         parts: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):

@@ -1,4 +1,4 @@
-// Shows the items that have every word of the search in them; without this, all are shown.
+// Shows only the items that contain every search word; without JavaScript, all are shown.
 (function () {
   "use strict";
   const box = document.getElementById("search");

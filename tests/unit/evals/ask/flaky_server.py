@@ -1,4 +1,4 @@
-"""A chat server on loopback that goes away, comes back, refuses, and counts what it answered."""
+"""A loopback chat server that can go down, come back and refuse, and counts its answers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def spoken(text: str) -> bytes:
 
 
 class FlakyServer:
-    """Answers a question with the question, or what `speak` makes of system prompt and question.
+    """Echoes each question, or answers with `speak(system prompt, question)`.
 
-    `refusals` are for the next requests: a status, `None` breaks the connection, False answers.
+    `refusals` apply to the next requests: a status, `None` to break the connection, False for none.
 
     Args:
-        delay_s: Before each answer.
-        on_answer: Called with the number of answers, after each.
+        delay_s: Delay before each answer, in seconds.
+        on_answer: Called with the number of answers after each one.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class _Listening(ThreadingHTTPServer):
         return request, address
 
     def handle_error(self, *_: object) -> None:
-        """Connections that are cut are what it is about."""
+        """Ignore cut connections; they are intended."""
 
     def end(self) -> None:
         self.shutdown()
@@ -144,4 +144,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Keep the test's output clean."""
+        """Log nothing, to keep the test output clean."""

@@ -1,4 +1,4 @@
-"""Kept answers: found under all that an answer depends on, and never with a time."""
+"""Cached answers: keyed by everything an answer depends on, and never with latencies."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_what_an_answer_depends_on(tmp_path: Path, changed: Side, is_same: bool)
     first = cache.key("A", ITEM, 0)
     other = cache.key("B", ITEM, 0)
     assert first.digest != other.digest
-    # The same side twice: B's are further repeats of the very same thing.
+    # The same side twice: B's calls are further repeats of the same request.
     assert (replace(other, repeat=0).digest == first.digest) is is_same
     assert other.repeat == (2 if is_same else 0)
     assert isinstance(first, CacheKey)

@@ -1,4 +1,4 @@
-"""The journal: what is in it survives, what is torn is cut, what is damaged is refused."""
+"""The journal: records survive, a torn end is cut off, damage is rejected."""
 
 from pathlib import Path
 

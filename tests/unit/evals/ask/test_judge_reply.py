@@ -1,4 +1,4 @@
-"""What judging models say, and what is read out of it."""
+"""Replies of judge models, and how they are parsed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a run knows after it was cut off."""
+"""The state of a run after an interruption."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_a_pair_whose_second_half_waited_for_its_server_is_split(make_pair) -> N
         waited = replace(given.b, reply=replace(given.b.reply, num_retries=2))
         run.record_answer(pair, "A", given.a)
         run.record_answer(pair, "B", waited)
-    # Where B went first, both halves met the server that came back.
+    # If B went first, both halves ran against the restarted server.
     assert [p.is_split for p in run.pairs(planned)] == [True, False]
 
 

@@ -1,4 +1,4 @@
-"""A server that is gone for a while costs time, not the run; one that stays away pauses it."""
+"""A short server outage only delays the run; a long one pauses it."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_a_run_that_pauses_says_with_which_command_it_goes_on(
     assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)
     assert record["num_interruptions"] == 1
     assert set(server.answered) == everything()
-    # What was in flight may have been answered without being read: at most two.
+    # Calls in flight may have been answered without being read: at most two.
     again = sum(server.answered.values()) - len(everything())
     assert again <= 2 and sum(before.values()) >= 9
 
@@ -273,7 +273,7 @@ def test_a_warm_cache_is_filled_again_after_a_wait(
     server.refusals = [False, (429, {})]
     flags = ("--cache", "warm", "--concurrency", "1")
     assert main(arguments(server, dataset, *flags), [EVAL]) == 0
-    # One refusal, of a measured call: it, and once more its filling and the call.
+    # One refusal of a measured call adds that call and a second warming of the cache.
     assert server.num_requests == 2 * 2 * NUM_ITEMS + 3
     capsys.readouterr()
 
@@ -306,7 +306,7 @@ def test_ctrl_c_says_how_to_go_on(server: FlakyServer, dataset: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell ignores it for what it starts in the background, and so would this process.
+        # A shell ignores it for background processes, and so would this process.
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:

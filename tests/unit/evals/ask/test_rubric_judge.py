@@ -1,4 +1,4 @@
-"""What a judge of single answers says, and what is read out of it."""
+"""Replies of a judge of single answers, and how they are parsed."""
 
 import pytest
 

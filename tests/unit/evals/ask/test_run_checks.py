@@ -1,4 +1,4 @@
-"""`eval run` and `compare` with rubrics and Python assertions: made after the answers, and once."""
+"""`eval run` and `compare` with rubrics and Python assertions, made once, after the answers."""
 
 import json
 import shlex
@@ -30,7 +30,7 @@ def get_assert(output, context):
 
 
 def speak(system: str, question: str) -> str:
-    """Side b knows nothing of every third item; the judge sees that."""
+    """Side b fails every third item, and the judge detects it."""
     if "against one criterion" in system:
         return "No." if "no idea" in question else "Yes."
     if "compare two answers" in system:
@@ -93,7 +93,7 @@ def test_rubrics_are_asked_after_the_answers_and_once_per_text(
     assert (record["num_pairs"], record["num_unmeasured"]) == (NUM_ITEMS, 0)
     assert (record["baseline"]["accuracy"], record["candidate"]["accuracy"]) == (1.0, 16 / 24)
     assert record["judge"] is None, "no gate is on preference"
-    # The same text from both sides is one question: 24 of a's, and the 8 that b spoilt.
+    # Identical answers from both sides are one question: 24 of a's, and b's 8 wrong ones.
     assert order == [False] * 48 + [True] * 32
     assert main(run(server, dataset, *judged(dataset)), [EVAL]) == 1
     assert capsys.readouterr().out == first
@@ -154,7 +154,7 @@ def test_a_run_whose_judge_goes_away_goes_on_and_asks_nothing_twice(
         assert record[key] == whole[key]
     assert [r["estimate"] for r in record["results"]] == [r["estimate"] for r in whole["results"]]
     asked = rubrics(server)
-    # What was in flight may have been answered without being read: at most two.
+    # Calls in flight may have been answered without being read: at most two.
     assert len(asked) == 32 and asked.total() <= 34
     assert server.answered.total() - asked.total() == 48
 

@@ -1,4 +1,4 @@
-"""The drift sentinel finds a server that changes under a run."""
+"""The drift sentinel detects a server that changes during a run."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Server-sent events, whole and cut anywhere."""
+"""Server-sent events, whole and split anywhere."""
 
 import json
 from itertools import pairwise
@@ -41,7 +41,7 @@ def test_times_and_counts_of_a_whole_answer() -> None:
     answer.feed(delta("b"), 1_400_000_000)
     answer.feed(delta("", "stop") + USAGE + event("[DONE]"), 1_900_000_000)
     assert answer.text == "ab"
-    # The empty first chunk of the role is not a token.
+    # The empty first chunk with the role is not a token.
     assert answer.ttft_s == pytest.approx(0.2)
     assert answer.e2e_s == pytest.approx(0.4)
     assert answer.tpot_s == pytest.approx(0.2 / 2)

@@ -1,4 +1,4 @@
-"""`evenkeel eval grow` says how far it is, and keeps what it has embedded."""
+"""`evenkeel eval grow` shows its progress and caches embeddings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`evenkeel eval judge` from files to exit code: nothing is asked, nothing is faked."""
+"""`evenkeel eval judge` from files to exit code, without requests or fakes."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -129,7 +129,7 @@ def test_too_many_missing_answers_could_not_measure(
     dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a, b = answers(tmp_path / "a.jsonl"), answers(tmp_path / "b.jsonl")
-    # Leaving out what is hard does not make a candidate better.
+    # Leaving out hard items must not make a candidate better.
     b.write_text("".join(b.read_text().splitlines(keepends=True)[:300]))
     assert main(judge(dataset, a, b)) == 3
     assert "could not measure: 100 of 400 pairs" in capsys.readouterr().out
@@ -172,7 +172,7 @@ def test_reports_have_the_same_bytes_twice(dataset: Path, tmp_path: Path) -> Non
         content = (tmp_path / "one" / file).read_bytes()
         assert content == (tmp_path / "two" / file).read_bytes()
     page = (tmp_path / "one" / "report.html").read_text()
-    # Only answers with a trace link to one.
+    # Only answers with a trace id have a link.
     assert page.count("trace_id=") == page.count("c" * 32) // 2 == 1
 
 

@@ -1,4 +1,4 @@
-"""Promotion needs a run that passed with these very texts, or a reason."""
+"""Promotion needs a run that passed with exactly these texts, or a reason."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def prompts(folder: Path, *arguments: str) -> int:
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No collector's folder of the checkout is found."""
+    """Hide any collector folder in the checkout."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EVENKEEL_DATA_DIR", raising=False)
 

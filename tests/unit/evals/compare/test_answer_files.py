@@ -1,4 +1,4 @@
-"""Answers from elsewhere: the shapes they come in, and what is said of lines that do not fit."""
+"""Answers recorded elsewhere: supported formats, and messages about lines that do not fit."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ CHOICES = [{"message": {"role": "assistant", "content": "Paris"}}]
         {"id": "q", "output": {"role": "assistant", "content": "Paris"}},
         {"id": "q", "messages": [{"role": "user", "content": "?"}, CHOICES[0]["message"]]},
         {"id": "q", "answer": [{"type": "text", "text": "Paris"}]},
-        # A line of OpenAI's batches: the id of the answer is not that of the question.
+        # An OpenAI batch line: the id of the response is not that of the item.
         {
             "id": "batch_1",
             "custom_id": "q",
@@ -207,7 +207,7 @@ def test_a_failed_request_is_told_from_a_missing_answer(tmp_path: Path) -> None:
     assert replies["null"].error == "its answer has no text"
     assert (replies["failed"].ttft_s, replies["failed"].e2e_s) == (None, None)
     assert (replies["limit"].has_timed_out, replies["limit"].e2e_s) == (True, 30.0)
-    # Nobody said what the limit was: at least what the longest took.
+    # The timeout is unknown: at least as long as the longest answer.
     assert (replies["late"].has_timed_out, replies["late"].e2e_s) == (True, 30.0)
     assert (replies["mute"].has_timed_out, replies["mute"].tpot_s) == (True, None)
     assert replies["failed"].tpot_s is None

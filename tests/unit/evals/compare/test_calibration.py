@@ -1,4 +1,4 @@
-"""What A/A runs say of the noise."""
+"""Noise estimates from A/A runs."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_the_noise_that_is_there_is_found(make_pair, tmp_path: Path) -> None:  #
     # 95 % of a mean of 400: 1.96 · 0.141/20; of 40 swaps, ± 1/√400 each: 1.96 · √40/400.
     assert found.noise_floor["shift_ttft"] == pytest.approx(0.0139, rel=0.4)
     assert found.noise_floor["accuracy"] == pytest.approx(0.031, rel=0.4)
-    # Ten percent of the answers differ, all against B: swapped at random, that is no regression.
+    # Ten percent of the answers differ, all against B; swapped at random, that is no regression.
     assert found.num_false_alarms <= 6
     assert found.false_alarm_ci95[0] <= found.num_false_alarms / 40 <= found.false_alarm_ci95[1]
 

@@ -1,4 +1,4 @@
-"""What a comparison decides, and how often it works that out."""
+"""What a comparison decides, and how often it computes that."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Python functions run apart and bounded; a judge's words become a score or none."""
+"""Python functions run in a bounded separate process; a judge's reply is scored or unscored."""
 
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def test_functions_run_apart(item: Item, tmp_path: Path) -> None:
                 Label.UNSCORED,
                 f"python: c.py:{function} took over 1 s, or crashed",
             )
-        # The next one gets a process of its own.
+        # The next check gets a new process.
         assert score("short")[0] is Label.RIGHT
 
 

@@ -1,4 +1,4 @@
-"""Requests that fail on one side: always judged, never a pass, and time-outs are long latencies."""
+"""Requests that fail on one side are always judged and never pass; timeouts are long latencies."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -98,7 +98,7 @@ def test_a_time_out_is_a_latency_of_at_least_the_limit(make_pair: MakePair) -> N
 
 
 def test_time_outs_of_the_candidate_are_beyond_any_margin(make_pair: MakePair) -> None:
-    """Where the limit is close to the latencies, a time-out must not look like a small loss."""
+    """A timeout must not look like a small loss if the limit is close to the latencies."""
     (gate,) = parse_gates("shift_e2e<=+50%")
     pairs = [timed_out(make_pair(i), "B", 1.2) if i % 2 == 0 else make_pair(i) for i in range(100)]
     effect = measure(gate, pairs, 0)
@@ -106,7 +106,7 @@ def test_time_outs_of_the_candidate_are_beyond_any_margin(make_pair: MakePair) -
 
 
 def test_a_time_out_stays_in_the_time_of_a_token(make_pair: MakePair) -> None:
-    """Even one that brought no text: a token of it took at least the whole time."""
+    """Even a timeout without text counts: its time per token is at least the whole timeout."""
     (gate,) = parse_gates("shift_tpot<=+5%")
     plain = [with_tpot(make_pair(i)) for i in range(400)]
     pairs = [timed_out(p, "B") if p.index % 4 == 0 else p for p in plain]
@@ -122,7 +122,7 @@ def test_a_time_out_stays_in_the_time_of_a_token(make_pair: MakePair) -> None:
 def test_time_outs_of_the_baseline_hide_no_slower_tokens(
     make_pair: MakePair, gate_text: str, count: int
 ) -> None:
-    """A baseline that waited for its first text says nothing of the time per token."""
+    """A baseline that timed out before its first text has no time per token."""
     (gate,) = parse_gates(gate_text)
     pairs = [with_tpot(make_pair(i), 0.1 + i % 7 / 1000, 1.1) for i in range(400)]
     assert judge([gate], pairs, 0).verdict is Verdict.REGRESSED
@@ -147,7 +147,7 @@ def test_both_timed_out_is_no_difference(make_pair: MakePair) -> None:
 
 
 def test_kept_answers_say_nothing_of_failures(make_pair: MakePair) -> None:
-    """Only answers that came are kept: beside fresh requests they would never seem to fail."""
+    """Only successes are cached: compared with fresh requests, they would never seem to fail."""
     (gate,) = parse_gates("errors<=+1%")
     pairs = [make_pair(i, True, None if i % 20 == 0 else True) for i in range(400)]
     kept = [replace(p, a=replace(p.a, reply=replace(p.a.reply, is_cached=True))) for p in pairs]

@@ -1,4 +1,4 @@
-"""A latency change, split by where the server spent it."""
+"""A latency change, split by server-side cause."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A run that looks early stops early where it can, and only there."""
+"""A run with early looks stops early if, and only if, it can."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Lost items asked again: how often, and when one counts as broken."""
+"""Repeats of lost items: how many, and when an item counts as broken."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a run says beforehand."""
+"""What a run can detect, planned in advance."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A judge of pairs: what it is shown, how it is read, and how far it is trusted."""
+"""A judge of pairs: its prompt, the parsing of its replies, and its reliability."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -100,7 +100,7 @@ def test_swapping_the_sides_turns_the_evidence_round(make_pair) -> None:  # type
         if gate.quantile is None:
             assert forward.p_worse == pytest.approx(backward.p_better)
         else:
-            # «Better» must hold for the plain quantiles too, «worse» need not.
+            # "Better" must hold for the plain quantiles too; "worse" need not.
             assert forward.p_worse <= backward.p_better
         assert 1 + forward.estimate == pytest.approx(1 / (1 + backward.estimate))
 
@@ -186,7 +186,7 @@ def test_worse_within_the_margin_has_a_word_of_its_own(make_pair) -> None:  # ty
     (gate,) = parse_gates("accuracy>=-20%")
     judgement = judge([gate], [make_pair(i, True, i % 20 != 0) for i in range(400)], 0)
     assert judgement.verdict is Verdict.WORSE
-    # Worse, and neither shown to be within the margin nor beyond it: nothing is shown.
+    # Worse, but not shown to be within or beyond the margin: inconclusive.
     (gate,) = parse_gates("accuracy>=-6%")
     judgement = judge([gate], [make_pair(i, True, i % 20 != 0) for i in range(400)], 0)
     assert judgement.verdict is Verdict.INCONCLUSIVE

@@ -1,4 +1,4 @@
-"""A judge that cannot be trusted proves nothing, for either side."""
+"""An unreliable judge counts for neither side."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_an_unreadable_judge_is_quoted(make_pair: MakePair) -> None:
 
 
 def test_flips_prove_no_likeness(make_pair: MakePair) -> None:
-    """An always-"1" judge: every verdict flips, no pair counts, and nothing is shown."""
+    """An always-"1" judge: every verdict flips, no pair counts, and the result is inconclusive."""
     judgement = judge(GATES, judged(make_pair, [("A", "B")] * 400), 0)
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert judgement.results[0].effect.num_pairs == 0

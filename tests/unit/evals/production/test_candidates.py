@@ -1,4 +1,4 @@
-"""Failures of production become candidates: scrubbed, each once, and items only by a person."""
+"""Production failures become candidates: scrubbed, deduplicated, accepted only by a person."""
 
 import json
 import time
@@ -71,7 +71,7 @@ VECTORS = {
 
 
 def encoder(asked: list[list[str]]) -> Callable[[Sequence[str]], NDArray[np.float64]]:
-    """Return an encoder that notes what it was asked for, a list a call."""
+    """Return an encoder that records its inputs, one list per call."""
 
     def encode_all(texts: Sequence[str]) -> NDArray[np.float64]:
         asked.append(list(texts))

@@ -1,4 +1,4 @@
-"""What dropped is set back once, only when told to, and only what is shown to have dropped."""
+"""Proven quality drops are dialled back once, and only with --act."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Place:
     def look(
         self, windows: Sequence[LiveWindow] = (), acts: bool = True, now_s: int = 100
     ) -> list[Dialled | str]:
-        """Start anew with what the journal has, evaluate windows, and look after each."""
+        """Restart from the journal, evaluate windows, and look after each."""
 
         def shadow(url: str, route: str, key: str | None) -> str:
             if self.is_runtime_away:
@@ -84,7 +84,7 @@ def window(
     route: str = "faq",
     cache: str = "exact",
 ) -> LiveWindow:
-    """Return one with 40 answers, of which some are wrong."""
+    """Return a window with 40 answers, some of them wrong."""
     rows = [
         Row(
             *("a" * 32, "b" * 16, "c" * 16, "-", 0.5, "pii"),
@@ -179,7 +179,7 @@ def test_a_cache_that_serves_bad_answers_is_put_into_shadow_once(tmp_path: Path)
     found = place.look([window(n, 30) for n in range(3, 6)])
     assert [isinstance(d, Dialled) and d.to for d in found] == ["shadow"]
     assert place.shadowed == [("http://runtime:8000", "faq", "key")]
-    # What came in before, or while it was dialled back, is no second drop.
+    # Requests from before or during the dial-back are not a second drop.
     assert place.look([window(99, 40), window(100, 2)]) == []
     again = place.look([window(n, 30) for n in range(300, 303)], now_s=400)
     assert len(again) == 1 and len(place.shadowed) == 2

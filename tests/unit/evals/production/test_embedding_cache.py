@@ -1,4 +1,4 @@
-"""Embeddings are computed once, kept for their owner alone, bounded, and never a reason to fail."""
+"""Embeddings are computed once, cached privately and with a limit, and never cause a failure."""
 
 import sqlite3
 import stat
@@ -15,7 +15,7 @@ MODEL, OTHER = "aa" * 32, "bb" * 32
 
 
 def one_hot(texts: Sequence[str]) -> Vectors:
-    """Return a vector of length 1 a text, another one for each length of a text."""
+    """Return a unit vector per text, depending only on the text's length."""
     return np.eye(DIMENSIONS, dtype=np.float32)[[len(text) for text in texts]]
 
 

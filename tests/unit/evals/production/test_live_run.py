@@ -1,4 +1,4 @@
-"""A live evaluation goes on where it was: windows once, results until they are stored."""
+"""A live evaluation resumes: each window once, results retried until they are stored."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Production requests are drawn with probabilities that are known and true."""
+"""Production requests are sampled with known, correct probabilities."""
 
 from collections import Counter
 
@@ -51,7 +51,7 @@ def test_a_budget_keeps_the_weights_right(size: int, budget: int) -> None:
 
 
 def simulate(share: dict[str, float], windows: int, seed: int) -> list[Scored]:
-    """Return scored rows of a production with these shares of right answers."""
+    """Return scored rows of production traffic with these shares of right answers."""
     import random
 
     generator = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Recorded requests become items: whatever form they have, as many as asked for, by seed."""
+"""Recorded requests of any format become items, sampled by seed up to the limit."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The files of a report: complete, escaped, the same bytes for the same run."""
+"""Report files are complete, escaped and deterministic."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The HTML report: escaped, bounded whatever the answers are, and honest about what it left out."""
+"""The HTML report is escaped, bounded for any answers, and says what it left out."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Scorers of letters, of what an answer took, and scorers made of scorers."""
+"""Literal scorers, latency and cost scorers, and combined scorers."""
 
 import json
 from typing import Any
@@ -83,7 +83,7 @@ def of(*members: tuple[Any, Any]) -> dict[str, Any]:
         ([("exact", "a"), ("substring", "a")], R, 1.0),
         ([("exact", "a"), ("exact", "b")], W, 0.5),
         ([("exact", "a"), ("latency", 1)], U, None),
-        # Wrong is wrong, whatever the unscored one would have said.
+        # Wrong is wrong, whatever the unscored one would have been.
         ([("latency", 1), ("exact", "b")], W, 0.0),
     ],
 )

@@ -1,4 +1,4 @@
-"""Scorers by likeness, meaning and rules, pinned to published values."""
+"""Scorers by similarity, meaning and rules, checked against published values."""
 
 import math
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ LIKENESS = ("rouge_l", "bleu", "chrf", "edit")
 @pytest.mark.parametrize(
     ("name", "reference", "answer", "value"),
     [
-        # Lin 2004, «ROUGE», section 3.2: S1, S2 and S3.
+        # Lin 2004, "ROUGE", section 3.2: S1, S2 and S3.
         ("rouge_l", "police killed the gunman", "police kill the gunman", 3 / 4),
         ("rouge_l", "police killed the gunman", "the gunman kill police", 2 / 4),
         ("rouge_l", ["nothing alike", "police killed"], "police killed", 1.0),
@@ -32,7 +32,7 @@ LIKENESS = ("rouge_l", "bleu", "chrf", "edit")
         ),
         ("bleu", "the cat sat on the mat", "the cat sat on the mat", 1.0),
         ("chrf", "the cat sat on the mat", "the cat sat on the mat", 1.0),
-        # Popović 2015 with 1-grams only to share: a is all that "ab" and "ac" have in common.
+        # Popović 2015, with only a 1-gram in common: "ab" and "ac" share only "a".
         ("chrf", "ab", "ac", 0.25),
         ("chrf", "abc", "xyz", 0.0),
     ],
@@ -132,5 +132,5 @@ def test_meaning() -> None:
         .score("How do I change password?")
         .value
     )
-    # What docs/guide/evals.md warns of.
+    # The case docs/guide/evals.md warns about.
     assert near == pytest.approx(0.86, abs=0.01)

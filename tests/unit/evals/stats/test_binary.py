@@ -19,7 +19,7 @@ intervals = ("wald", "bonett_price", "newcombe", "tango")
 
 def test_airway_hyper_responsiveness_before_and_after_transplantation() -> None:
     # Bentur et al. 2009 as tabulated by Fagerland, Lydersen and Laake, Stat. Med. 2014, 33:2850:
-    # there 1 − 2, here B − A with B the second, so signs are turned.
+    # there 1 − 2, here B − A with B the second, so signs are reversed.
     result = paired_binary(n11=1, n10=1, n01=7, n00=12)
     assert result.n == 21
     assert result.delta == pytest.approx(0.286, abs=5e-4)
@@ -51,7 +51,7 @@ def test_p_values_are_those_of_statsmodels(table: tuple[int, int, int, int]) -> 
     if n10 + n01 > 0:
         plain = mcnemar([[n11, n10], [n01, n00]], exact=False, correction=False)
         assert result.p_asymptotic == pytest.approx(plain.pvalue)
-    # statsmodels corrects equal counts away from each other: χ² = 1/n where nothing differs.
+    # statsmodels corrects equal counts away from each other: χ² = 1/n if nothing differs.
     if n10 != n01:
         corrected = mcnemar([[n11, n10], [n01, n00]], exact=False, correction=True)
         assert result.p_cc == pytest.approx(corrected.pvalue)
@@ -62,7 +62,7 @@ def test_the_mid_p_is_the_exact_p_less_one_point(n10: int, n01: int) -> None:
     n = n10 + n01
     tail = sum(math.comb(n, k) for k in range(min(n10, n01))) / 2**n
     point = math.comb(n, min(n10, n01)) / 2**n
-    # At a tie only half of the one table counts, not half of both tails.
+    # At a tie, only half of the single table counts, not half of both tails.
     expected = 1 - point / 2 if n10 == n01 else 2 * (tail + point / 2)
     assert paired_binary(1, n10, n01, 0).p_midp == pytest.approx(expected if n else 1.0)
 

@@ -1,4 +1,4 @@
-"""Items that belong together: they shape direction, interval and margin alike."""
+"""Clustered items affect direction, interval and margin."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_a_design_effect_lies_between_independence_and_one_mind() -> None:
     nothing = np.zeros(200)
     assert design_effect(alike, nothing, codes) == pytest.approx(5.0, rel=0.05)
     assert design_effect(apart, nothing, codes) < 1.6
-    # No change at all: as alike as the baseline's scores; those do not vary either: of one mind.
+    # No changes, so the baseline's scores decide; those do not vary either: fully correlated.
     assert design_effect(nothing, apart, codes) < 1.6
     assert design_effect(nothing, np.ones(200), codes) == 5.0
     assert design_effect(nothing, np.ones(200), np.arange(200)) == 1.0
@@ -123,7 +123,7 @@ def test_clusters_widen_latency_intervals(make_pair: MakePair, gate: object) -> 
 @pytest.mark.parametrize("size", [1, 5, 20])
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 1.0])
 def test_an_unchanged_candidate_hardly_ever_gets_a_verdict(size: int, correlation: float) -> None:
-    """The short form of bench/unchanged_runs.py: 12 of 60 by chance once in 10,000,000 times."""
+    """A short form of bench/unchanged_runs.py: the chance of 12 of 60 is 1 in 10,000,000."""
     runs = 60 if size > 1 else 30
     verdicts = [
         judge(GATES, simulate(size, correlation, seed), seed).verdict for seed in range(runs)

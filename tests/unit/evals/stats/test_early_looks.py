@@ -1,4 +1,4 @@
-"""Spending and betting: known boundaries, and no more false alarms than promised."""
+"""Alpha spending and betting: known boundaries, and no more false alarms than promised."""
 
 import numpy as np
 import pytest

@@ -66,7 +66,7 @@ def test_ranks_cover_at_least_the_level_and_are_the_tightest(
     assert result.coverage >= level - 1e-12
     lower, upper = result.lower_rank or 0, result.upper_rank or n + 1
     assert lower < upper
-    # One rank closer, and that side alone would exceed its tail.
+    # One rank closer, and that side alone would exceed its tail probability.
     assert binom.cdf(lower, n, q) > tail
     if upper > 1:
         assert binom.sf(upper - 2, n, q) > tail

@@ -1,4 +1,4 @@
-"""Whatever a file holds, an import ends with rows or with one clear line."""
+"""An import of any file ends with rows or with a one-line error."""
 
 import json
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Files of other tools become datasets; what has no counterpart is named with its line."""
+"""Other tools' files become datasets; what has no counterpart is reported with its line."""
 
 import json
 from pathlib import Path
@@ -295,7 +295,7 @@ def test_the_card_keeps_its_other_lines(tmp_path: Path) -> None:
     assert 'version = "1.1.0"' in text and "[tags]\nversion = 3" in text and "MIT" in text
     lock = read_lock(path)
     assert lock is not None
-    # Spaces and the order of keys are no change.
+    # Spacing and key order are not changes.
     assert compare(lock, hash_items(b'{"x":1,  "id":"a"}')).is_empty
 
 

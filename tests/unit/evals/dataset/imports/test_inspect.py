@@ -1,4 +1,4 @@
-"""Logs of inspect: their questions, and the scorer that the log names."""
+"""Inspect logs: their questions, and the scorer the log names."""
 
 import json
 import zipfile

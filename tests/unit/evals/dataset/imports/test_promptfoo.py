@@ -1,4 +1,4 @@
-"""Configurations of promptfoo keep their meaning, or are named with their line."""
+"""promptfoo configurations keep their meaning, or are reported with their line."""
 
 import json
 from pathlib import Path
