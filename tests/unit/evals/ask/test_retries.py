@@ -258,7 +258,8 @@ def test_a_run_that_pauses_says_with_which_command_it_goes_on(
 def test_without_a_report_nothing_is_promised(
     server: FlakyServer, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.on_answer = lambda number: threading.Thread(target=server.go_away).start()
+    # From the first answer on, with no thread that could come too late.
+    server.on_answer = lambda number: server.refusals.extend([(503, {})] * 1000)
     given = arguments(server, dataset, "--retry-s", "0.1")
     where = given.index("--report")
     del given[where : where + 2]
