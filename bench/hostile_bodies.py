@@ -158,7 +158,7 @@ def run(folder: Path, num_mutations: int, seed: int) -> dict[str, object]:
             "insert_failures": figure(collector, "evenkeel_collector_insert_failures_total"),
             "unreadable": unreadable(collector),
             "tracebacks": collector.stderr().count("Traceback"),
-            "unexpected_in_parsing": collector.stderr().count("a body cannot be read"),
+            "unexpected_in_parsing": collector.stderr().count("cannot read a body"),
             "memory_grown_mib": (process.memory_info().rss - before_bytes) >> 20,
             "answers_per_s": round(share * NUM_SENDERS / took_s),
         }

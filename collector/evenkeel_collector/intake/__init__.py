@@ -1,1 +1,1 @@
-"""OTLP, scrapes and feedback, checked and turned into the bytes that the log keeps."""
+"""Checks OTLP, scrapes and feedback, and encodes them for the log."""

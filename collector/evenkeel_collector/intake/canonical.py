@@ -1,12 +1,12 @@
-"""Turns a received OTLP trace body into the bytes that the log keeps: checked, and flat.
+"""Checks a received OTLP trace body and flattens it into the bytes that the log keeps.
 
-The body is parsed by upb, which is stricter than the store, and written again by upb, so that the
-store never sees an encoding that two parsers could read in two ways.
+upb, which is stricter than the store, parses the body and encodes it again, so that the store never
+sees an encoding that two parsers could read differently.
 
 OTLP attribute values nest without bound; the store's schema (schema/otlp_traces.proto) holds
 scalars and arrays of scalars. To find deeper values without a Python loop over every attribute,
 the parser's schema declares them as messages with a required field that nobody ever sends: upb
-reads them as if unknown, and refuses to write them. Only then is the body walked in Python.
+parses them as unknown fields and refuses to encode them. Only then does Python walk the body.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from opentelemetry.proto.trace.v1 import trace_pb2
 COMMON = "opentelemetry.proto.common.v1"
 
 
-# An attribute's value (field 2) that is an array (field 5) of nothing, as protobuf writes it. Every
-# value begins with the tag, which RE2 would stop at: it looks for the rest, a tenth of the time.
+# An attribute's value (field 2) that is an empty array (field 5), as protobuf encodes it. Every
+# value starts with the tag, where RE2 would stop: searching for the rest takes a tenth of it.
 _VALUE_TAG = 0x12
 _EMPTY_ARRAY = re2.compile(re2.escape(b"\x02\x2a\x00"))
 
@@ -43,15 +43,15 @@ class MalformedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CheckedBody:
-    """A checked request: the protobuf bytes that the log keeps, and what they hold."""
+    """A checked request: the protobuf bytes that the log keeps, and their contents."""
 
     payload: bytes
     num_spans: int = 0
     num_points: int = 0
 
 
-# Changes a parsed trace request in place, and returns its encoding: redaction, sampling, tenant.
-# Raises EncodeError where the flat schema cannot write it; it is then called again with another.
+# Changes a parsed trace request in place and returns its encoding: redaction, sampling, tenant.
+# Raises EncodeError if the flat schema cannot encode it; it is then called again with another.
 Finish = Callable[[Any], bytes]
 
 
@@ -71,10 +71,10 @@ def check_protobuf(body: bytes, finish: Finish = serialize) -> CheckedBody:
     except DecodeError as error:
         raise MalformedError(f"not an OTLP ExportTraceServiceRequest: {error}") from error
     if len(UnknownFieldSet(message)):
-        # At the top they could pose as the log's own fields (log/segment.py).
+        # At the top level they could be mistaken for the log's own fields (log/segment.py).
         message.DiscardUnknownFields()
     if _has_empty_array(body):
-        # The store could not tell it from no value.
+        # The store could not distinguish it from no value.
         return _flatten_body(body, finish)
     num_spans = _count_spans(message)
     try:
@@ -88,9 +88,9 @@ def _has_empty_array(body: bytes) -> bool:
 
 
 def check_message(message: ExportTraceServiceRequest, finish: Finish = serialize) -> CheckedBody:
-    """Return the canonical form of a request that was already parsed, such as from JSON."""
+    """Return the canonical form of an already parsed request, such as one from JSON."""
     message.DiscardUnknownFields()
-    # Before flattening: in JSON text, names and values could no longer be told apart.
+    # Before flattening: in JSON text, names and values can no longer be distinguished.
     finish(message)
     for value in _values(message):
         _flatten(value)
@@ -121,7 +121,7 @@ def _values(message: ExportTraceServiceRequest) -> Iterator[Any]:
 
 
 def _flatten(value: Any) -> None:
-    """Replace a map, or an array that is empty or holds arrays or maps, by its JSON text."""
+    """Replace a map, an empty array, or an array of arrays or maps with its JSON text."""
     kind = value.WhichOneof("value")
     if kind == "kvlist_value" or (
         kind == "array_value"
@@ -159,7 +159,7 @@ def _to_json(value: Any) -> Any:
     if kind == "array_value":
         return [_to_json(element) for element in value.array_value.values]
     if kind == "kvlist_value":
-        # A repeated key keeps its last value: JSON objects have no other way to say it.
+        # A repeated key keeps its last value: JSON objects cannot express more.
         return {pair.key: _to_json(pair.value) for pair in value.kvlist_value.values}
     if kind == "bytes_value":
         return base64.b64encode(value.bytes_value).decode()
@@ -169,7 +169,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _build_flat_request() -> Any:
-    """Return the request class whose arrays hold scalars, and whose maps cannot be written."""
+    """Return the request class whose arrays hold scalars, and whose maps cannot be encoded."""
     pool = descriptor_pool.DescriptorPool()
     deep = descriptor_pb2.FileDescriptorProto(
         name="deep.proto", package="evenkeel", syntax="proto2"

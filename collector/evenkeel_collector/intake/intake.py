@@ -1,4 +1,4 @@
-"""What every transport does with a whole body: admit it, check it, log it, count it."""
+"""The intake behind every transport: admits, checks, logs and counts whole bodies."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETRY_AFTER_S = 1
-# Parsing this much keeps other senders waiting for about a millisecond; JSON for some more.
+# Parsing this much delays other senders by about a millisecond; JSON by a little more.
 INLINE_BYTES = 512 << 10
-# Bytes that a body of one byte takes at most while it is parsed.
+# Most memory, in bytes, that parsing takes per byte of body.
 MEMORY_FACTORS = {JSON: 10}
 DEFAULT_MEMORY_FACTOR = 3
-# A refusal quotes what was sent.
+# A refusal quotes the sender's data.
 MAX_MESSAGE = 500
 
 
@@ -73,7 +73,7 @@ REFUSALS: Mapping[type[Exception], RefusalCodes] = {
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The way into the log, shared by HTTP, gRPC and the scraper."""
+    """The path into the log, shared by HTTP, gRPC and the scraper."""
 
     log: WriteAheadLog
     metrics: SelfMetrics
@@ -82,13 +82,13 @@ class Intake:
     meter: TenantMeter
     memory: MemoryBudget
     readiness: Readiness
-    # What is being stored, by digest: a twin that arrives meanwhile waits for the same answer.
+    # Bodies being stored, by digest: a duplicate that arrives meanwhile shares the result.
     in_hand: dict[bytes, asyncio.Task[None]] = field(default_factory=dict)
-    # Where bodies are redacted that take long: one behind the other, and nobody else waits.
+    # Redacts slow bodies one after another, so that other senders do not wait.
     slow_lane: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "redaction"))
 
     def tenant_of(self, headers: Mapping[str, str]) -> str | None:
-        """Return the tenant that a sender proves; None if it need not, or serves many.
+        """Return the tenant that a sender proves; None if not needed, or if it serves many.
 
         Raises:
             UnauthenticatedError: If it has no token.
@@ -99,14 +99,14 @@ class Intake:
     async def take(
         self, signal: Signal, media_type: str, body: bytes, tenant: str | None, transport: str
     ) -> None:
-        """Return once a decompressed body is on disk, now or since the same body came before.
+        """Return once a decompressed body is on disk, from this or an earlier identical request.
 
         Raises:
-            MalformedError: If it is not what it should be.
-            TooLargeError: If the tenant may not send so large a one.
-            RateLimitedError: If the tenant has sent too much.
-            LogFullError: If the log has no room; the sender may try again.
-            LogWriteError: If the disk refused; the sender may try again.
+            MalformedError: If it is not valid.
+            TooLargeError: If it exceeds the tenant's size limit.
+            RateLimitedError: If the tenant has exceeded its rate limit.
+            LogFullError: If the log has no room; the sender may retry.
+            LogWriteError: If the disk refused; the sender may retry.
         """
         self.meter.admit(tenant, len(body))
         is_small = len(body) <= INLINE_BYTES
@@ -119,14 +119,14 @@ class Intake:
         check = partial(self._check, signal.parsers[media_type], body, tenant)
         storing = asyncio.create_task(self._store(check, is_small, transport, digest))
         self.in_hand[digest] = storing
-        # A sender that leaves does not stop what a twin may be waiting for.
+        # A sender that disconnects does not cancel work that a duplicate may wait for.
         storing.add_done_callback(partial(self._let_go, digest))
         await asyncio.shield(storing)
 
     def _let_go(self, digest: bytes, storing: asyncio.Task[None]) -> None:
         del self.in_hand[digest]
         if not storing.cancelled():
-            # Read here, since a sender that has left will not.
+            # Retrieved here because a disconnected sender does not.
             storing.exception()
 
     def _check(
@@ -134,7 +134,7 @@ class Intake:
     ) -> CheckedBody:
         """Return a checked body.
 
-        Parsing depends on the body alone: whatever else it raises, the body is the reason.
+        Parsing depends on the body alone: any other exception is also the body's fault.
 
         Raises:
             MalformedError: If it cannot be read.
@@ -145,10 +145,10 @@ class Intake:
         except (MalformedError, OverBudgetError):
             raise
         except Exception as error:
-            # Without its message, which may quote what was sent.
+            # Without its message, which may quote the sender's data.
             place = traceback.extract_tb(error.__traceback__)[-1]
             kind = type(error).__name__
-            logger.error("a body cannot be read error=%s at=%s:%d", kind, place.name, place.lineno)
+            logger.error("cannot read a body error=%s at=%s:%d", kind, place.name, place.lineno)
             raise MalformedError(f"cannot be read: {kind}") from error
 
     async def _store(
@@ -167,7 +167,7 @@ class Intake:
         await self.accept(checked, transport, digest)
 
     async def accept(self, body: CheckedBody, transport: str, digest: bytes | None = None) -> None:
-        """Return once a checked body is on disk, and remembered under its digest if it has one.
+        """Return once a checked body is on disk and its digest, if any, is recorded.
 
         Raises:
             LogFullError: As `take`.
@@ -193,12 +193,12 @@ class Intake:
 
 
 async def _call(is_small: bool, function: Callable[..., T], *args: Any) -> T:
-    """Return what a function says of a body: at once of a small one, else beside the event loop."""
+    """Return a function's result for a body; large bodies run outside the event loop."""
     return function(*args) if is_small else await asyncio.to_thread(function, *args)
 
 
 def response_headers(error: Exception) -> dict[str, str]:
-    """Return the HTTP headers that go with a refusal: when to retry, or how to authenticate."""
+    """Return the HTTP headers of a refusal: when to retry, or how to authenticate."""
     status = REFUSALS[type(error)].status
     if isinstance(error, RateLimitedError):
         return {"retry-after": str(error.retry_after_s)}
@@ -208,5 +208,5 @@ def response_headers(error: Exception) -> dict[str, str]:
 
 
 def message_of(error: Exception) -> str:
-    """Return what a sender is told: short, and text that any encoding can hold."""
+    """Return the message for the sender: short, and valid in any encoding."""
     return str(error).encode("utf-8", "replace").decode()[:MAX_MESSAGE]

@@ -1,7 +1,7 @@
-"""OTLP metrics to flat points: what the log keeps of them, and what `engine_state` is filled from.
+"""Flattens OTLP metrics into the points that the log keeps and `engine_state` is filled from.
 
-Points travel in the same segments as spans, in a field of the segment's message that OTLP does not
-use (schema/otlp_traces.proto), so that they share its durability and its deduplication.
+Points share segments with spans, in a field of the segment's message that OTLP does not use
+(schema/otlp_traces.proto), so that they get the same durability and deduplication.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ GAUGE, SUM, HISTOGRAM, SUMMARY = "gauge", "sum", "histogram", "summary"
 TEMPORALITIES = {0: "", 1: "delta", 2: "cumulative"}
 POINTS_FIELD = 1002
 NO_RECORDED_VALUE = 1  # DataPointFlags
-# Finer exponential histograms than any sender makes: a scale is 2^(2^-scale) wide.
+# Finer than any sender's exponential histograms: a bucket is a factor of 2^(2^-scale) wide.
 MAX_SCALE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measurement; None and empty where there is no such thing.
+    """One measurement; attributes that do not apply are None or empty.
 
     Attributes:
-        name: As the sender says it.
+        name: As sent.
         time_ns: Unix nanoseconds.
         kind: `gauge`, `sum`, `histogram` or `summary`.
         value: Of a gauge or sum.
         bounds: Upper bounds of a histogram's buckets, ascending, without the last, infinite one.
         bucket_counts: One more than the bounds; not cumulative over the buckets.
-        start_ns: Since when a sum or histogram has counted; 0 if not said.
+        start_ns: When a sum or histogram started counting; 0 if unknown.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Point:
 
 
 def encode_points(groups: Iterable[tuple[Mapping[str, str], Iterable[Point]]]) -> bytes:
-    """Return the log's bytes of points, grouped by the attributes of their resource."""
+    """Return the points encoded for the log, grouped by their resource's attributes."""
     segment = _PointSegment()
     for resource_attributes, points in groups:
         group = segment.metric_groups.add()
@@ -95,7 +95,7 @@ def points_of(metric: Any) -> Iterable[Point]:
         elif kind == "summary":
             yield Point(kind=SUMMARY, count=point.count, sum=point.sum, **where)
             for each in point.quantile_values:
-                # As Prometheus writes them: a gauge a quantile.
+                # As in Prometheus: one gauge per quantile.
                 attributes = {**where["attributes"], "quantile": repr(each.quantile)}
                 yield Point(kind=GAUGE, value=each.value, **{**where, "attributes": attributes})
         else:
@@ -115,22 +115,22 @@ def points_of(metric: Any) -> Iterable[Point]:
 
 
 def texts_of(attributes: Any) -> dict[str, str]:
-    """Return OTLP attributes as texts, written as those of spans are."""
+    """Return OTLP attributes as strings, in the same form as those of spans."""
     return {pair.key: to_text(pair.value) for pair in attributes}
 
 
 def _explicit_buckets(point: Any) -> tuple[list[float], list[int]]:
     bounds, counts = list(point.explicit_bounds), list(point.bucket_counts)
     if len(counts) != len(bounds) + 1:
-        return [], []  # a histogram may have no buckets; one of another shape has none that hold
+        return [], []  # a histogram may have no buckets; buckets of another shape are invalid
     return bounds, counts
 
 
 def _exponential_buckets(point: Any) -> tuple[list[float], list[int]]:
-    """Return explicit buckets that hold the same counts (OTLP metrics data model).
+    """Return explicit buckets with the same counts (OTLP metrics data model).
 
     Bucket i of the positive range is (base^i, base^(i+1)], base = 2^(2^-scale); the negative range
-    mirrors it; what is within the zero threshold is between them.
+    mirrors it; values within the zero threshold are between them.
     """
     scale = min(point.scale, MAX_SCALE)
     bounds: list[float] = []
@@ -181,7 +181,7 @@ def _message_of(point: Point) -> Any:
 
 
 def _build_classes() -> tuple[Any, Any]:
-    """Return the classes of MetricPoint and of a segment of them, as in the store's schema."""
+    """Return the classes MetricPoint and PointSegment of the store's schema."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="metric_points.proto", package="evenkeel", syntax="proto3"

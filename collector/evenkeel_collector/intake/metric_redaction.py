@@ -1,7 +1,7 @@
-"""Takes secrets out of metrics, by the rules and the code that do so for spans.
+"""Redacts secrets in metrics with the same rules and code as for spans.
 
-Attributes and names borrow a trace request for it: a resource stays a resource, a metric or a point
-is a span. Nearly no metrics request needs that; one search over its encoding tells.
+Attributes and names are copied into a trace request: a resource stays a resource, a metric or a
+point becomes a span. Few metrics requests need that; one search over the encoding decides.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from evenkeel_collector.redaction.redaction import Redactor
 
 @dataclass(frozen=True, slots=True)
 class RedactedPoints:
-    """Points after redaction, and replacements or removals by rule."""
+    """Points after redaction, and the number of replacements or removals by rule."""
 
     points: list[Point]
     counts: Mapping[str, int]
@@ -30,7 +30,7 @@ def redact_metrics(
     """Redact an ExportMetricsServiceRequest in place; return replacements or removals by rule.
 
     Raises:
-        OverBudgetError: If it takes long, in haste.
+        OverBudgetError: If a hasty redaction takes too long.
     """
     if not redactor.may_match(message.SerializeToString()):
         return {}
@@ -58,7 +58,7 @@ def redact_metrics(
 
 
 def redact_points(points: Sequence[Point], redactor: Redactor) -> RedactedPoints:
-    """Return points whose labels and names hold no secret."""
+    """Return the points without secrets in labels and names."""
     request = ExportTraceServiceRequest()
     spans = request.resource_spans.add().scope_spans.add().spans
     for point in points:

@@ -1,4 +1,4 @@
-"""OTLP/JSON to protobuf, by the rules in which OTLP differs from proto3's own JSON.
+"""Converts OTLP/JSON to protobuf, by the rules in which OTLP differs from proto3 JSON.
 
 Trace and span ids are hex in either case, not base64; enums are integers; 64-bit integers are
 strings or numbers; unknown fields are ignored.
@@ -23,7 +23,7 @@ from evenkeel_collector.intake.canonical import (
     serialize,
 )
 
-# Escaped halves of a character; halves that make a whole one are found, too.
+# Escaped surrogates; valid pairs match, too.
 _SURROGATE = re2.compile(rb"\\u[dD][89a-fA-F]")
 # proto3 JSON accepts both spellings of a field.
 ID_FIELDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
@@ -52,10 +52,10 @@ def read_document(body: bytes) -> dict[str, Any]:
     """Return a JSON object; an empty body is an empty one.
 
     Raises:
-        MalformedError: If it is no JSON object.
+        MalformedError: If it is not a JSON object.
     """
     try:
-        # As RFC 8259 has it: UTF-8, whose mark of order is ignored, and no NaN.
+        # Per RFC 8259: UTF-8, byte order mark ignored, no NaN.
         text = body.decode("utf-8-sig") if body else "{}"
         document = json.loads(text, parse_constant=_refuse_constant)
         if _SURROGATE.search(body):
@@ -68,11 +68,11 @@ def read_document(body: bytes) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _items(holder: dict[str, Any], *names: str) -> list[dict[str, Any]]:
-    """Return the objects of the first of these fields that is there; other shapes are left."""
+    """Return the objects in the first of these fields that exists; skip other shapes."""
     for name in names:
         items = holder.get(name)
         if isinstance(items, list):
@@ -90,7 +90,7 @@ def _spans(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rewrite_ids(holder: dict[str, Any]) -> None:
-    """Turn hex ids into the base64 that proto3's JSON expects."""
+    """Convert hex ids to the base64 that proto3 JSON expects."""
     for name in ID_FIELDS:
         text = holder.get(name)
         if not text:

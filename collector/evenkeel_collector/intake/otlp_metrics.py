@@ -1,4 +1,4 @@
-"""OTLP metrics requests, protobuf or JSON, to what the log keeps of them."""
+"""Converts OTLP metrics requests, protobuf or JSON, to the points that the log keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenkeel_collector.intake.otlp_json import read_document
 REQUEST = "not an OTLP ExportMetricsServiceRequest"
 
 
-# Takes secrets out of a request, in place; gets the tenant that its sender proved.
+# Redacts a request in place; receives the tenant that its sender proved.
 Redact = Callable[[Any, str | None], None]
 
 
@@ -34,8 +34,8 @@ def check_metrics_protobuf(
 
     Args:
         body: As received, decompressed.
-        tenant: Whose it is, when the sender proved it: written on each resource.
-        redact: What takes secrets out.
+        tenant: The tenant that the sender proved, if any: written to each resource.
+        redact: Removes secrets.
 
     Raises:
         MalformedError: If it is not such a request.
@@ -57,7 +57,7 @@ def check_metrics_json(
     document = read_document(body)
     message = ExportMetricsServiceRequest()
     try:
-        # Their ids are hex, which proto3's JSON is not, and nobody reads them here.
+        # Their ids are hex, not base64 as in proto3 JSON, and are not used here.
         _drop(document, "exemplars")
         json_format.ParseDict(document, message, ignore_unknown_fields=True)
         return _check(message, tenant, redact)

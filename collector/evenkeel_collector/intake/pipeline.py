@@ -1,4 +1,4 @@
-"""What is done to every trace request before the log: its tenant, sampling of detail, redaction."""
+"""Processes every trace request before the log: tenant, sampling of detail, redaction."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from evenkeel_collector.telemetry.metrics import SelfMetrics
 
 
 class IntakePipeline:
-    """The same treatment for every transport and encoding.
+    """The processing shared by all transports and encodings.
 
     Args:
-        redactor: Takes secrets, prompts and answers out.
-        sampler: Takes the detail of some requests out.
-        metrics: Where what was taken out is counted.
-        is_hasty: Whether to raise OverBudgetError instead of redacting what takes long.
+        redactor: Removes secrets, prompts and answers.
+        sampler: Drops the detail of some requests.
+        metrics: Counts what was removed.
+        is_hasty: Whether to raise OverBudgetError if redaction takes too long.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class IntakePipeline:
         self._slos: Sequence[Slo] | None = None
 
     def use_slos(self, slos: Sequence[Slo]) -> None:
-        """Keep the detail of what misses these SLOs from now on; free where they are the same."""
+        """Keep the detail of requests that miss these SLOs from now on; cheap if unchanged."""
         if slos is not self._slos:
             self._sampler = self._sampler.with_objectives(
                 objectives_of(slos), bad_statuses_of(slos)
@@ -48,11 +48,11 @@ class IntakePipeline:
             self._slos = slos
 
     def in_haste(self) -> IntakePipeline:
-        """Return the same for where others wait: it raises OverBudgetError if it takes long."""
+        """Return a copy for the event loop: it raises OverBudgetError if redaction is slow."""
         return IntakePipeline(self._redactor, self._sampler, self._metrics, is_hasty=True)
 
     def redact_metrics(self, message: Any, tenant: str | None) -> None:
-        """Take secrets out of an ExportMetricsServiceRequest, in place."""
+        """Remove secrets from an ExportMetricsServiceRequest in place."""
         self._count(redact_metrics(message, self._redactor, tenant, is_hasty=self._is_hasty))
 
     def redact_points(self, points: Sequence[Point]) -> list[Point]:
@@ -66,14 +66,14 @@ class IntakePipeline:
             self._metrics.redactions.labels(rule).inc(number)
 
     def finish_for(self, tenant: str | None) -> Finish:
-        """Return the treatment of a request by a sender that proved this tenant, or none."""
+        """Return the processing for a sender that proved this tenant, or none."""
 
         def finish(message: Any) -> bytes:
             if tenant is not None:
                 claim(message, tenant)
             decisions = self._sampler.apply(message)
             redacted = self._redactor.redact(message, tenant, is_hasty=self._is_hasty)
-            # Last: where protobuf cannot write the message, all of it is done again on another.
+            # Last: if protobuf cannot encode the message, everything is repeated on another one.
             for reason, number in decisions.items():
                 self._metrics.details_sampled.labels(reason).inc(number)
             self._count(redacted.counts)
@@ -83,7 +83,7 @@ class IntakePipeline:
 
 
 def claim(message: Any, tenant: str) -> None:
-    """Write the tenant that a sender proved on everything it sent, over what it says itself."""
+    """Write the proven tenant to everything the sender sent, overwriting its own claims."""
     for resource_spans in message.resource_spans:
         attributes = resource_spans.resource.attributes
         if not _overwrite(attributes, tenant)[0]:
@@ -96,7 +96,7 @@ def claim(message: Any, tenant: str) -> None:
 
 
 def _overwrite(attributes: Any, tenant: str) -> tuple[bool, bool]:
-    """Return whether a tenant stood there, and whether this is a request of ours."""
+    """Return whether a tenant was set, and whether this is one of our request spans."""
     has_tenant = is_request = False
     for pair in attributes:
         if pair.key == spans.TENANT:
@@ -110,7 +110,7 @@ def _overwrite(attributes: Any, tenant: str) -> tuple[bool, bool]:
 def objectives_of(slos: Iterable[Slo]) -> list[LatencyObjective]:
     """Return the thresholds of SLOs whose misses keep their detail; availability has none.
 
-    Only single values narrow them: of lists and patterns more is kept than was missed.
+    Only single values narrow them: with lists and patterns, more is kept than missed.
     """
     return [
         LatencyObjective(column, slo.indicator.threshold_s, dict(slo.indicator.select))

@@ -1,4 +1,4 @@
-"""A Prometheus page to points: gauges and counters as values, histograms put together."""
+"""Converts a Prometheus page to points: gauges, counters and assembled histograms."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ MAX_COUNT = 1 << 63
 def read_page(text: str, time_ns: int) -> list[Point]:
     """Return the points of a page in Prometheus' text format.
 
-    Values that are no number (NaN) are left out: they say that there is none. So is a histogram
-    with a count that is no number.
+    NaN values mean no data and are left out. So is a histogram whose count is NaN.
 
     Args:
         text: The page.
@@ -108,12 +107,12 @@ def _histograms(family: Any, time_ns: int) -> Iterable[Point]:
 
 
 def _count(value: float | None) -> int | None:
-    """Return a number of observations; None where a page says none, or what cannot be one."""
+    """Return a number of observations; None if absent or invalid."""
     return int(value) if value is not None and 0 <= value < MAX_COUNT else None
 
 
 def _apart(cumulative: list[tuple[float, float]]) -> tuple[list[float], list[int]]:
-    """Return finite bounds, and each bucket's own count, the last one's included."""
+    """Return the finite bounds and the count per bucket, including the last one."""
     ordered = sorted(cumulative)
     counts = []
     before = 0.0

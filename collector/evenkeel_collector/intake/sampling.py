@@ -1,15 +1,15 @@
 """Decides which requests keep their detail, so that estimates over the detail stay unbiased.
 
 Every request keeps its row. The detail (emission series, step timelines) is kept for requests
-that ended badly or missed an objective, and for the others with a known probability. That
-probability is written on the row, kept or not:
+that failed or missed an objective, and for the others with a known probability. That
+probability is stored on the row, whether the detail is kept or not:
 
     sample_weight        requests that this row stands for: 1, unless the sender sampled its traces
     detail_probability   P(detail kept | row), 1 where it always is
 
 A sum over all requests is estimated from the rows that have the detail, each counted
-sample_weight / detail_probability times (Horvitz and Thompson 1952). What is decided depends on
-the request alone, and chance comes from its trace id: every collector decides alike, and so does
+sample_weight / detail_probability times (Horvitz and Thompson 1952). The decision depends on the
+request alone, and its randomness comes from the trace id: all collectors decide alike, and so does
 any other sampler that follows OpenTelemetry's probability sampling (tracestate `ot=th`, `ot=rv`).
 """
 
@@ -61,10 +61,10 @@ class SamplingReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LatencyObjective:
-    """A request misses it if it is slower than `max_s`.
+    """A latency threshold, missed by requests slower than `max_s`.
 
     Attributes:
-        column: What is judged, as in `requests`: `ttft_s`, `tpot_s`, `itl_p99_s`, ….
+        column: The judged column of `requests`: `ttft_s`, `tpot_s`, `itl_p99_s`, ….
         max_s: Seconds up to and including which a request is good.
         select: Column → the value it must have; empty judges every request.
     """
@@ -76,12 +76,12 @@ class LatencyObjective:
 
 @dataclass(frozen=True, slots=True)
 class SampledRequest:
-    """What a decision is made from.
+    """The input of a sampling decision.
 
     Attributes:
         trace_id: 16 bytes.
         trace_state: W3C tracestate, possibly empty.
-        attributes: The request span's attributes that are text or numbers.
+        attributes: The request span's text and number attributes.
     """
 
     trace_id: bytes
@@ -91,10 +91,10 @@ class SampledRequest:
 
 @dataclass(frozen=True, slots=True)
 class SamplingDecision:
-    """What becomes of a request's detail.
+    """The sampling decision for a request's detail.
 
     Attributes:
-        reason: Why.
+        reason: Why the detail is kept or dropped.
         detail_probability: P(detail kept | row), known before the draw: from 0 to 1.
         sample_weight: 1 / P(row), from the sender's own sampling.
     """
@@ -105,26 +105,26 @@ class SamplingDecision:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the detail stays."""
+        """Whether the detail is kept."""
         return self.reason is not SamplingReason.DROPPED
 
     @property
     def detail_weight(self) -> float:
-        """Requests that the kept detail stands for; 0 where it is dropped."""
+        """Number of requests that the kept detail stands for; 0 if it is dropped."""
         return self.sample_weight / self.detail_probability if self.is_kept else 0.0
 
 
 class Sampler:
-    """Decides by status, objectives and a probability for the rest.
+    """Decides by status, by objectives, and with a probability for the rest.
 
     Args:
-        probability: Of the detail of a request that ended well and met its objectives, 0 to 1;
-            with 0 nothing can be estimated about these.
+        probability: Probability, 0 to 1, of keeping the detail of a request that succeeded and met
+            its objectives; with 0 nothing can be estimated about these.
         objectives: Thresholds whose misses are always kept.
         bad_statuses: HTTP statuses that are always kept, however the request ended.
 
     Raises:
-        ConfigurationError: If the probability is not one, or an objective's column is unknown.
+        ConfigurationError: If the probability is out of range, or an objective's column unknown.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Sampler:
             for objective in objectives
         ]
 
-        # Looking at a value costs several times what looking at a name does.
+        # Reading a value costs several times as much as reading a name.
         self._read = {spans.STATUS, spans.SAMPLE_WEIGHT, DETAIL_PROBABILITY}
         for attribute, _, select in self._objectives:
             self._read |= {attribute, *(name for name, _ in select)}
@@ -167,11 +167,11 @@ class Sampler:
     def with_objectives(
         self, objectives: Sequence[LatencyObjective], bad_statuses: Iterable[int] = ()
     ) -> Sampler:
-        """Return a sampler of the same probability by other objectives and statuses."""
+        """Return a sampler with the same probability and other objectives and statuses."""
         return Sampler(self._probability, objectives, bad_statuses)
 
     def decide(self, request: SampledRequest) -> SamplingDecision:
-        """Return the decision for one request; the same for the same request, anywhere."""
+        """Return the decision for one request; every collector makes the same decision."""
         randomness, sent_threshold = read_trace_state(request.trace_state, request.trace_id)
         weight = SCALE / (SCALE - sent_threshold)
         if request.attributes.get(spans.STATUS) != spans.Status.OK:
@@ -180,7 +180,7 @@ class Sampler:
             return SamplingDecision(SamplingReason.OBJECTIVE, 1.0, weight)
         if randomness is None:
             return SamplingDecision(SamplingReason.UNTRACED, 1.0, weight)
-        # The sender's draw was this one too: what it kept has R >= its threshold already.
+        # The sender used the same randomness: what it kept already has R >= its threshold.
         probability = (SCALE - max(self.threshold, sent_threshold)) / (SCALE - sent_threshold)
         is_kept = randomness >= self.threshold
         return SamplingDecision(
@@ -201,16 +201,15 @@ class Sampler:
         return False
 
     def apply(self, message: Any) -> Mapping[str, int]:
-        """Take the detail that is not kept out of an ExportTraceServiceRequest, in place.
+        """Drop the detail that is not kept from an ExportTraceServiceRequest, in place.
 
         Request spans (those with `evenkeel.status`) that carry detail get
-        `evenkeel.detail_probability` and `evenkeel.detail_decision`; spans that have them already
-        are left. `evenkeel.sample_weight` is set from `ot=th` unless the sender set one that is not
-        1.
-        With probability 1 only the latter is done.
+        `evenkeel.detail_probability` and `evenkeel.detail_decision`; spans that already have them
+        are unchanged. `evenkeel.sample_weight` is set from `ot=th` unless the sender set one that
+        is not 1. With probability 1 only the latter happens.
 
         Returns:
-            Requests by reason.
+            Number of requests by reason.
         """
         counts: Counter[str] = Counter()
         for resource_spans in message.resource_spans:
@@ -285,7 +284,7 @@ def read_trace_state(trace_state: str, trace_id: bytes) -> tuple[int | None, int
 
 
 def _set(span: Any, key: str) -> Any:
-    """Return the value of the span's attribute of this name, which may be new."""
+    """Return the value of the span's attribute of this name; add it if missing."""
     for pair in span.attributes:
         if pair.key == key:
             return pair.value

@@ -25,19 +25,19 @@ logger = logging.getLogger(__name__)
 TRANSPORT = "scrape"
 MAX_PAGE_BYTES = 20 << 20
 MAX_TIMEOUT_S = 10.0
-# Said of every endpoint at every reading, as Prometheus does: 1 if it answered, 0 if not.
+# Recorded for every endpoint at every scrape, as Prometheus does: 1 if it answered, else 0.
 UP = "up"
 
 
 @dataclass(frozen=True, slots=True)
 class ScrapeTarget:
-    """An endpoint.
+    """An endpoint to scrape.
 
     Attributes:
-        url: Without a password: httpx puts it into its log lines and errors.
-        instance: Its host and port, as Prometheus has it.
-        service: What its points are stored under.
-        login: User and password; None where the address has none.
+        url: Without a password: httpx puts the URL into log lines and errors.
+        instance: Its host and port, as in Prometheus.
+        service: The service that its points are stored under.
+        login: User and password; None if the address has none.
     """
 
     url: str
@@ -47,7 +47,7 @@ class ScrapeTarget:
 
 
 def read_targets(urls: Sequence[str], service: str) -> list[ScrapeTarget]:
-    """Return the endpoints to read; an address without a path means `/metrics`.
+    """Return the endpoints to scrape; an address without a path means `/metrics`.
 
     Raises:
         ConfigurationError: If one is not an http(s) address.
@@ -70,12 +70,12 @@ def read_targets(urls: Sequence[str], service: str) -> list[ScrapeTarget]:
 
 
 class Scraper:
-    """Reads each target at an interval, each in a task of its own.
+    """Scrapes each target at an interval, in one task per target.
 
     Args:
-        targets: What to read.
-        interval_s: From one reading to the next.
-        intake: Where the points go: through the log, like everything else.
+        targets: The endpoints.
+        interval_s: Time between two scrapes.
+        intake: Takes the points, through the log like everything else.
     """
 
     def __init__(self, targets: list[ScrapeTarget], interval_s: float, intake: Intake) -> None:
@@ -87,7 +87,7 @@ class Scraper:
         self._tasks = [asyncio.create_task(self._run(target)) for target in targets]
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Stop scraping."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -123,7 +123,7 @@ class Scraper:
         try:
             await self._intake.accept(body, TRANSPORT)
         except (LogFullError, LogWriteError) as error:
-            # A reading that does not fit is gone; the next one says the same and more.
+            # A scrape that does not fit is dropped; the next one supersedes it.
             self._intake.count_rejected(TRANSPORT, error)
             result = "dropped"
         self._intake.metrics.scrapes.labels(target.instance, result).inc()

@@ -1,4 +1,4 @@
-"""The signals of OTLP that are taken in: where they arrive, and what reads them."""
+"""The OTLP signals that the collector accepts: their endpoints and parsers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 _SERVICES = "opentelemetry.proto.collector"
 
-# A body, what is done to it, and the tenant that its sender proved.
+# The body, the processing to apply, and the tenant that its sender proved.
 Parser = Callable[[bytes, IntakePipeline, str | None], CheckedBody]
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One signal; `parsers` by media type."""
+    """One OTLP signal; `parsers` are keyed by media type."""
 
     path: str
     grpc_service: str

@@ -1,4 +1,4 @@
-"""Finds the few spans for whose sake the store refuses a whole segment, by halving it."""
+"""Finds the spans that make the store refuse a whole segment, by bisection."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-# One bad span among 8,192 takes some 30 checks. Where everything is bad, larger pieces are set
-# aside instead of each span by itself.
+# One bad span among 8,192 takes about 30 checks. If everything is bad, larger pieces are set aside
+# instead of single spans.
 MAX_CHECKS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """Bodies that are refused, as small as they could be made, and why."""
+    """Refused bodies, as small as possible, and the reason."""
 
     bodies: list[bytes]
     reason: str
@@ -24,18 +24,18 @@ class Poison:
 
 @dataclass(slots=True)
 class Isolated:
-    """A segment's bodies, parted; those that can be stored keep their order."""
+    """A segment's bodies, split; those that can be stored keep their order."""
 
     good: list[bytes] = field(default_factory=list)
     poison: list[Poison] = field(default_factory=list)
 
 
 def isolate(bodies: list[bytes], refusal: Callable[[list[bytes]], str | None]) -> Isolated:
-    """Part bodies into those that can be stored and those that cannot.
+    """Split bodies into those that can be stored and those that cannot.
 
     Args:
-        bodies: OTLP trace requests, as they lie in a segment.
-        refusal: Says why these bodies cannot be stored together; None if they can.
+        bodies: OTLP trace requests, as stored in a segment.
+        refusal: Returns why these bodies cannot be stored together; None if they can.
     """
     found = Isolated()
     num_checks = 0
@@ -56,7 +56,7 @@ def isolate(bodies: list[bytes], refusal: Callable[[list[bytes]], str | None]) -
 
 
 def _halve(bodies: list[bytes]) -> tuple[list[bytes], list[bytes]] | None:
-    """Return two smaller parts, or None if this is one span, or cannot be read."""
+    """Return the two halves, or None for a single span or an unreadable body."""
     if len(bodies) > 1:
         middle = len(bodies) // 2
         return bodies[:middle], bodies[middle:]
@@ -72,7 +72,7 @@ def _halve(bodies: list[bytes]) -> tuple[list[bytes], list[bytes]] | None:
 
 
 def _keep(message: Any, first: int, end: int) -> bytes:
-    """Return the request with the spans from `first` up to `end`, counted through."""
+    """Return the request with only its spans from `first` up to `end`, in running order."""
     kept = ExportTraceServiceRequest()
     kept.CopyFrom(message)
     index = 0

@@ -1,10 +1,10 @@
-"""What the log keeps aside: pieces that the store refused, and what a disk has damaged.
+"""The quarantine: pieces that the store refused, and data damaged on disk.
 
     NAME.CRC.sealed   bodies that the store refused, a segment of their own; NAME.CRC.reason why
     NAME.CRC.damaged  bytes of a segment in which no intact record was found
 
-CRC is that of the contents, so that a piece that is written again after a crash replaces itself and
-no other, and one that is put back twice is known to the store by its name.
+CRC is that of the contents: a piece that is written again after a crash replaces only itself, and
+the store recognises by its name a piece that is put back twice.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ REASON_SUFFIX = ".reason"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What the quarantine gave back to the log.
+    """What was put back from the quarantine into the log.
 
     Attributes:
         refused: Pieces that the store had refused.
-        records: Intact records that were found in damaged files.
-        damaged_files_left: Files of which something still cannot be read.
+        records: Intact records found in damaged files.
+        damaged_files_left: Files that still contain unreadable bytes.
     """
 
     refused: int
@@ -50,7 +50,7 @@ class Replayed:
 
 
 def keep_refused(log: Path, name: str, created_ns: int, bodies: Sequence[bytes], why: str) -> Path:
-    """Write bodies that the store refused to the quarantine, on disk when this returns.
+    """Write refused bodies to the quarantine; they are on disk when this returns.
 
     Raises:
         OSError: If the disk refuses.
@@ -62,10 +62,10 @@ def keep_refused(log: Path, name: str, created_ns: int, bodies: Sequence[bytes],
 
 
 def keep_damaged(log: Path, name: str, data: bytes, contents: SegmentContents) -> Path | None:
-    """Write what of a segment's bytes is in no intact record, so that it can be read again.
+    """Save those bytes of a segment that belong to no intact record, for a later repair.
 
     Returns:
-        Where it is, on disk; None if there is nothing to keep.
+        The file on disk; None if there is nothing to keep.
 
     Raises:
         OSError: If the disk refuses.
@@ -81,7 +81,7 @@ def keep_damaged(log: Path, name: str, data: bytes, contents: SegmentContents) -
 
 
 def keep_whole(log: Path, path: Path) -> Path:
-    """Move a file of which nothing can be read into the quarantine.
+    """Move a completely unreadable file into the quarantine.
 
     Raises:
         OSError: If it cannot be moved.
@@ -99,10 +99,10 @@ def list_quarantined(log: Path, suffix: str) -> list[Path]:
 
 
 def replay_quarantine(log: Path) -> Replayed:
-    """Put back into the log what the store refused, and what can be read of damaged files.
+    """Put refused pieces and the readable part of damaged files back into the log.
 
     A damaged file has intact records if an earlier version cut them off with the damage, or if
-    somebody mended it. What cannot be read stays.
+    somebody repaired it. Unreadable bytes stay in the quarantine.
 
     Raises:
         OSError: If a piece cannot be moved or written.
@@ -112,7 +112,7 @@ def replay_quarantine(log: Path) -> Replayed:
         try:
             data = read_file(path)
         except OSError as error:
-            logger.error("damaged file not read file=%s error=%s", path, error)
+            logger.error("cannot read damaged file file=%s error=%s", path, error)
             continue
         num_records += _replay_damaged(log, path, data)
     refused = list_quarantined(log, SEALED_SUFFIX)
@@ -123,7 +123,7 @@ def replay_quarantine(log: Path) -> Replayed:
 
 
 def _replay_damaged(log: Path, path: Path, data: bytes) -> int:
-    """Move the intact records of a damaged file into the log; return how many."""
+    """Move the intact records of a damaged file into the log; return their number."""
     contents = read_contents(data, path.stem)
     if not contents.bodies:
         return 0

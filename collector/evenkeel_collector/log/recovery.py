@@ -1,4 +1,4 @@
-"""What a collector finds in its log: whole segments, what a crash left, what a disk damaged."""
+"""Recovers the log at start: whole segments, crash remains, and data damaged on disk."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OPEN_SUFFIX = ".open"
 
 @dataclass(frozen=True, slots=True)
 class SealedSegment:
-    """A segment that will not change any more.
+    """A segment that no longer changes.
 
     Attributes:
         name: Its deduplication token.
         path: Its file.
-        num_bytes: How large it is.
-        created_ns: When it was begun.
-        is_small: Whether its insert takes a moment, which a reader can wait.
+        num_bytes: Its size.
+        created_ns: When it was started.
+        is_small: Whether its insert is short enough for a reader to wait for.
     """
 
     name: str
@@ -44,7 +44,7 @@ class SealedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is left of a segment, None if nothing; and what of it was torn, or damaged."""
+    """What is left of a segment (None if nothing), and how much was torn or damaged."""
 
     segment: SealedSegment | None
     num_torn_bytes: int = 0
@@ -54,13 +54,13 @@ class Checked:
 
 @dataclass(slots=True)
 class Recovered:
-    """What was found in the log.
+    """The result of recovering the log.
 
     Attributes:
-        segments: Those to insert, oldest first.
-        num_torn_bytes: What was cut from ends: never acknowledged.
-        num_damaged: How many segments were damaged, or could not be read at all.
-        num_damaged_bytes: What of them could not be read, and is kept in the quarantine.
+        segments: Segments to insert, oldest first.
+        num_torn_bytes: Bytes cut from torn tails: never acknowledged.
+        num_damaged: Number of segments that were damaged or unreadable.
+        num_damaged_bytes: Their unreadable bytes, which are kept in the quarantine.
     """
 
     segments: list[SealedSegment] = field(default_factory=list)
@@ -70,9 +70,9 @@ class Recovered:
 
 
 def recover(folder: Path) -> Recovered:
-    """Seal every segment in the folder, without what is torn or damaged.
+    """Seal every segment in the folder, without its torn or damaged parts.
 
-    A file that cannot be read at all stays where it is, and is tried again at the next start.
+    A file that cannot be read at all stays in place and is retried at the next start.
     """
     found = Recovered()
     for path in sorted(folder.glob("*"), key=lambda path: path.name):
@@ -87,7 +87,7 @@ def recover(folder: Path) -> Recovered:
                 found.segments.append(sealed)
         except OSError as error:
             found.num_damaged += 1
-            logger.error("log file not read, it stays where it is file=%s error=%s", path, error)
+            logger.error("cannot read log file, leaving it in place file=%s error=%s", path, error)
             continue
         found.num_torn_bytes += checked.num_torn_bytes
         found.num_damaged += checked.is_damaged
@@ -96,15 +96,15 @@ def recover(folder: Path) -> Recovered:
 
 
 def check_segment(folder: Path, path: Path) -> Checked:
-    """Return what is left of a segment, in its file, once what is torn or damaged is out of it.
+    """Remove the torn or damaged parts from a segment's file and return what is left.
 
-    A torn tail was never acknowledged: acknowledging follows fdatasync. Anything else that cannot
-    be read was damaged by the disk, and goes to the quarantine. The segment's name stays: if the
-    store has a part of it, it takes nothing twice.
+    A torn tail was never acknowledged: acknowledging follows fdatasync. Anything else that is
+    unreadable was damaged by the disk, and goes to the quarantine. The segment keeps its name, so
+    a store that already has part of it stores nothing twice.
 
     Raises:
-        OSError: If the file cannot be read, or what is damaged cannot be kept; it is then as it
-            was.
+        OSError: If the file cannot be read, or the damaged part cannot be saved; the file is then
+            unchanged.
     """
     num_bytes = path.stat().st_size
     if num_bytes > MAX_SEGMENT_BYTES:
@@ -121,10 +121,10 @@ def check_segment(folder: Path, path: Path) -> Checked:
             return _keep_whole(folder, path, num_bytes)
         return _salvage(folder, path, data, contents)
     if num_torn_bytes:
-        logger.warning("torn tail cut segment=%s bytes=%d", path.name, num_torn_bytes)
+        logger.warning("cut torn tail segment=%s bytes=%d", path.name, num_torn_bytes)
         truncate_synced(path, contents.torn_at)
     if not contents.bodies:
-        # The collector was stopped before it had written the first record.
+        # The collector stopped before it had written the first record.
         path.unlink()
         return Checked(None, num_torn_bytes)
     left = SealedSegment(path.stem, path, contents.torn_at, contents.created_ns or 0)
@@ -132,21 +132,21 @@ def check_segment(folder: Path, path: Path) -> Checked:
 
 
 def rename_sealed(path: Path) -> Path:
-    """Mark a segment as one that will not change any more."""
+    """Seal a segment: it will not change any more."""
     return path.rename(path.with_suffix(SEALED_SUFFIX))
 
 
 def _keep_whole(folder: Path, path: Path, num_bytes: int) -> Checked:
     kept = keep_whole(folder, path)
     logger.error(
-        "log segment damaged: it has no intact record segment=%s bytes=%d kept=%s",
+        "log segment damaged: no intact record left segment=%s bytes=%d kept=%s",
         path.name, num_bytes, kept,
     )  # fmt: skip
     return Checked(None, num_damaged_bytes=num_bytes, is_damaged=True)
 
 
 def _salvage(folder: Path, path: Path, data: bytes, contents: SegmentContents) -> Checked:
-    """Keep what is damaged, then write the segment anew with the records that are intact."""
+    """Save the damaged bytes, then rewrite the segment with its intact records."""
     name = path.stem
     kept = keep_damaged(folder, name, data, contents)
     created_ns = contents.created_ns or time_of(name) or path.stat().st_mtime_ns

@@ -1,9 +1,9 @@
-"""Which bodies were accepted lately, so that a sender's retry of one is not stored again.
+"""Recognises retries of recently accepted bodies, so that they are not stored twice.
 
-An exporter that lost the answer sends the same bytes again (OTLP: the server may deduplicate). A
-body is known by a 128-bit hash over its signal, its tenant and its bytes. The hash lies in the log
-in front of the body, so both reach the disk together, and in a journal from when the segment leaves
-the log; a collector that starts again reads both.
+An exporter that lost the response sends the same bytes again (OTLP: the server may deduplicate). A
+body is identified by a 128-bit hash over its signal, its tenant and its bytes. The hash is written
+to the log in front of the body, so both reach the disk together, and to a journal once the segment
+leaves the log; a restarted collector reads both.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _FIELD = b"\xea\x3e" + bytes([DIGEST_BYTES])
 _MARK_BYTES = len(_FIELD) + DIGEST_BYTES
 
 WINDOW_S = 600.0
-# About 60 bytes each: 30 MiB for two windows at most.
+# About 60 bytes each: up to 30 MiB for two windows.
 MAX_DIGESTS = 262_144
 _SUFFIX = ".digests"
 
 
 def digest_of(path: str, tenant: str | None, body: bytes) -> bytes:
-    """Return what a body is known by: the same for the same signal, tenant and bytes alone."""
-    # Lengths first, so that no two senders' names and bodies run together to the same bytes.
+    """Return a body's digest: equal only for the same signal, tenant and bytes."""
+    # Lengths first, so that different tenants and bodies cannot concatenate to the same bytes.
     sender = b"" if tenant is None else b"t" + tenant.encode()
     head = f"{path} {len(sender)} ".encode() + sender
     found = hashlib.sha256(head)
@@ -42,27 +42,27 @@ def digest_of(path: str, tenant: str | None, body: bytes) -> bytes:
 
 
 def mark(payload: bytes, digest: bytes) -> bytes:
-    """Return a payload of the log with its digest in front."""
+    """Return a log payload with its digest in front."""
     return _FIELD + digest + payload
 
 
 def read_mark(payload: bytes) -> bytes | None:
-    """Return the digest in front of a payload; None if it has none."""
+    """Return the digest in front of a payload; None if there is none."""
     if not payload.startswith(_FIELD) or len(payload) < _MARK_BYTES:
         return None
     return payload[len(_FIELD) : _MARK_BYTES]
 
 
 class SeenBodies:
-    """The digests of the last window and of the one before; safe for several threads.
+    """The digests of the current and the previous window; thread-safe.
 
-    A digest is known for `window_s` at least, unless more than `max_digests` bodies arrive in a
+    A digest is kept for at least `window_s`, unless more than `max_digests` bodies arrive in a
     window, and forgotten some windows later.
 
     Args:
-        folder: Where the journal lies; made when it is first saved.
+        folder: The journal's folder; created at the first save.
         window_s: How long a body is remembered.
-        max_digests: The most that are remembered of one window.
+        max_digests: Most digests kept per window.
         clock: Unix seconds.
 
     Raises:
@@ -103,12 +103,12 @@ class SeenBodies:
             del self._unsaved[: -self._max_digests]
 
     def remember_marks(self, payloads: Iterable[bytes]) -> None:
-        """Remember the bodies of a segment that is on disk, as far as they are marked."""
+        """Remember those bodies of a segment on disk that carry a digest."""
         marks = (read_mark(payload) for payload in payloads)
         self.remember(digest for digest in marks if digest is not None)
 
     def save(self) -> None:
-        """Bring to the journal what it lacks; called before the log forgets a segment."""
+        """Append unsaved digests to the journal; called before the log deletes a segment."""
         with self._lock:
             self._turn()
             unsaved, self._unsaved = self._unsaved, []
@@ -119,25 +119,25 @@ class SeenBodies:
                 self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
                 try:
-                    # A crash may have torn the last one.
+                    # A crash may have torn the last digest.
                     os.ftruncate(fd, os.fstat(fd).st_size // DIGEST_BYTES * DIGEST_BYTES)
                     os.write(fd, b"".join(unsaved))
                     os.fdatasync(fd)
                 finally:
                     os.close(fd)
             except OSError as error:
-                # What was accepted is safe; only a repeat that comes after a restart counts twice.
-                logger.warning("repeats not saved path=%s error=%s", path, error)
+                # Accepted data is safe; only a retry after a restart would count twice.
+                logger.warning("cannot save digests of bodies path=%s error=%s", path, error)
 
     def _turn(self) -> None:
-        """Begin a new window when this one is over, or full."""
+        """Start a new window if the current one is over or full."""
         age_s = self._clock() - self._began_s
         if 0 <= age_s < self._window_s and len(self._new) < self._max_digests:
             return
         if age_s < 2 * self._window_s:
             self._old = self._new
         else:
-            # Nothing came for so long that what was not saved yet is as old.
+            # Nothing arrived for so long that the unsaved digests have expired too.
             self._old = set()
             self._unsaved.clear()
         self._new = set()
@@ -145,7 +145,7 @@ class SeenBodies:
         self._clean()
 
     def _clean(self) -> None:
-        """Delete the journals of all windows but the last two that were saved."""
+        """Delete all journals except those of the last two saved windows."""
         for _, path in self._journals()[:-2]:
             path.unlink(missing_ok=True)
 
@@ -163,11 +163,11 @@ class SeenBodies:
             self._new = {
                 data[begin : begin + DIGEST_BYTES] for begin in range(0, whole, DIGEST_BYTES)
             }
-            # A clock that was set back must not keep a window open.
+            # A clock set back must not keep a window open.
             self._began_s = min(began_s, now_s)
 
     def _journals(self) -> list[tuple[float, Path]]:
-        """Return the journals with the Unix seconds at which their windows began, oldest first."""
+        """Return the journals and the Unix seconds at which their windows began, oldest first."""
         return sorted(
             (int(path.stem), path)
             for path in self._folder.glob(f"*{_SUFFIX}")

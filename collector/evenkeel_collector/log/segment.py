@@ -1,22 +1,22 @@
-"""How a log segment lies on disk: a file that the store can read as it is.
+"""The on-disk format of a log segment: a file that the store can read as it is.
 
 A segment is one protobuf message (schema/otlp_traces.proto): concatenated OTLP trace requests,
 with a head before each, hidden in fields that OTLP does not use.
 
     file   = header record*
-    header = field 1000, fixed64: when the segment was begun, Unix nanoseconds
+    header = field 1000, fixed64: when the segment was started, Unix nanoseconds
              field 1004, bytes: marker (8) | CRC-32 of the header before it
     record = field 1003, bytes: marker (8) | number | body length | CRC-32 of the body
              | CRC-32 of the head before it, each of the last four a fixed32
-             body: the bytes of one ExportTraceServiceRequest, never empty; in front of
-              them may lie field 1005, what the body is known by (log/repeats.py)
+             body: the bytes of one ExportTraceServiceRequest, never empty; field 1005, the
+              body's digest (log/repeats.py), may precede them
 
-So a sealed segment needs no rewriting to be inserted, a torn tail is found by its checksum, and
-behind damage reading goes on at the next record whose checksums hold. The marker is a hash of the
-segment's name, which no sender knows: bytes in a body that look like a record are not taken for
-one. By its number, a record that is there twice is read once (docs/decisions/0199).
+So a sealed segment is inserted without rewriting, a torn tail is found by its checksum, and after
+damage reading resumes at the next record whose checksums match. The marker is a hash of the
+segment's name, which no sender knows: bytes in a body cannot pass for a record. The number lets a
+duplicated record be read once (docs/decisions/0199).
 
-Segments of earlier versions are read too: they have no field 1004, and their records are
+Segments of earlier versions can be read too: they have no field 1004, and their records are
 
     record = field 1001, fixed64: body length | CRC-32 of length and body << 32, and the body
 """
@@ -49,10 +49,10 @@ _OLD_RECORD = struct.Struct("<2sII")
 _OLD_RECORD_TAG = b"\xc9\x3e"  # (1001 << 3) | 1
 _LENGTH = struct.Struct("<I")
 # A sender could fill a body with what looks like heads of earlier versions, each of which is
-# checked against the rest of the file: the search ends after so many times the file's bytes.
+# checked against the rest of the file: the search stops after this multiple of the file's bytes.
 _OLD_SEARCH_FACTOR = 16
 
-# More than any segment holds: it is sealed long before.
+# Larger than any segment: segments are sealed long before.
 MAX_SEGMENT_BYTES = 1 << 29
 _READ_BYTES = 1 << 18
 
@@ -63,17 +63,17 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class SegmentContents:
-    """What is intact in the bytes of a segment; every byte is in one of its parts or the header.
+    """The intact and damaged parts of a segment; each byte is in one of them or in the header.
 
     Attributes:
-        created_ns: When it was begun; None if that cannot be read.
-        marker: What its records carry; empty for an earlier version's.
-        bodies: Where the bodies of intact records lie, in the order of the file.
-        damage: Where bytes lie that belong to no intact record, from begin to end.
-        repeated: Where intact records lie that were there before.
-        torn_at: Where the part of a record begins that was being written when the writer was
-            stopped; the end of the bytes if there is none.
-        num_bytes: How many bytes there are.
+        created_ns: When it was started; None if that cannot be read.
+        marker: The marker of its records; empty for an earlier version's.
+        bodies: Positions of the bodies of intact records, in file order.
+        damage: Start and end of bytes that belong to no intact record.
+        repeated: Positions of intact records that occurred before.
+        torn_at: Start of a record that was cut off because the writer stopped; the end of the
+            bytes if there is none.
+        num_bytes: Number of bytes.
     """
 
     created_ns: int | None
@@ -86,16 +86,16 @@ class SegmentContents:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong, but for a torn tail."""
+        """Whether nothing is wrong except for a torn tail."""
         return self.created_ns is not None and not self.damage and not self.repeated
 
     @property
     def cut(self) -> list[Span]:
-        """Where all bytes lie that are in no intact record."""
+        """The positions of all bytes that are in no intact record."""
         return [*self.damage, (self.torn_at, self.num_bytes)]
 
     def bodies_of(self, data: bytes) -> list[bytes]:
-        """Return the intact bodies of the bytes that these are the contents of."""
+        """Return the intact bodies from the bytes that these contents describe."""
         return [data[begin:end] for begin, end in self.bodies]
 
 
@@ -108,7 +108,7 @@ def encode_header(name: str, created_ns: int) -> bytes:
 
 
 def encode_record(marker: bytes, number: int, body: bytes) -> bytes:
-    """Return the bytes that go before `body`, the record of this number, counted from 0."""
+    """Return the bytes that precede `body` as record `number`, counted from 0."""
     front = _RECORD_FRONT.pack(
         _RECORD_TAG, _RECORD_FIELD_BYTES, marker, number, len(body), _checksum(body)
     )
@@ -116,7 +116,7 @@ def encode_record(marker: bytes, number: int, body: bytes) -> bytes:
 
 
 def encode_segment(name: str, created_ns: int, bodies: Iterable[bytes]) -> bytes:
-    """Return a whole segment that holds these bodies."""
+    """Return a complete segment with these bodies."""
     marker = marker_of(name)
     parts = [encode_header(name, created_ns)]
     for number, body in enumerate(bodies):
@@ -125,12 +125,12 @@ def encode_segment(name: str, created_ns: int, bodies: Iterable[bytes]) -> bytes
 
 
 def marker_of(name: str) -> bytes:
-    """Return what the records of a segment and of its pieces carry."""
+    """Return the marker in the records of a segment and of its pieces."""
     return blake2b(name.partition(".")[0].encode(), digest_size=_MARKER_BYTES).digest()
 
 
 def time_of(name: str) -> int | None:
-    """Return when a segment was begun, by its name."""
+    """Return when a segment was started, from its name."""
     match = _TIME_IN_NAME.match(name)
     return int(match[0]) if match else None
 
@@ -141,10 +141,10 @@ def read_bodies(data: bytes, name: str = "") -> list[bytes]:
 
 
 def time_of_whole(path: Path) -> int | None:
-    """Return when a segment was begun whose bytes are all as they were written, else None.
+    """Return when a fully intact segment was started; None if any byte is damaged.
 
-    A record at a time, in memory that is used again and again: a third of the time of reading it
-    whole.
+    Reads record by record into the same buffer, which takes a third of the time of reading the
+    whole file.
 
     Raises:
         OSError: As `read_file`.
@@ -173,7 +173,7 @@ def read_file(path: Path) -> bytes:
     """Return the bytes of a file that may be a segment.
 
     Raises:
-        OSError: If it cannot be read, is no file, or is larger than any segment.
+        OSError: If it cannot be read, is not a file, or is larger than any segment.
     """
     _check_file(path)
     return path.read_bytes()
@@ -182,18 +182,18 @@ def read_file(path: Path) -> bytes:
 def _check_file(path: Path) -> None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        # Reading a pipe would wait for whoever writes into it.
-        raise OSError("it is not a file")
+        # Reading a pipe would block until somebody writes to it.
+        raise OSError("not a regular file")
     if status.st_size > MAX_SEGMENT_BYTES:
-        raise OSError(f"it has {status.st_size} bytes, a segment at most {MAX_SEGMENT_BYTES}")
+        raise OSError(f"{status.st_size} bytes, expected at most {MAX_SEGMENT_BYTES}")
 
 
 def read_contents(data: bytes, name: str = "") -> SegmentContents:
-    """Return what is intact in a segment; never raises, whatever the bytes are.
+    """Return the intact and damaged parts of a segment; never raises, whatever the bytes are.
 
     Args:
         data: The bytes of the file.
-        name: The segment's name, which says what a damaged header does not.
+        name: The segment's name, which replaces a damaged header.
     """
     if len(data) >= HEADER.size:
         front, checksum = HEADER.unpack_from(data)
@@ -204,7 +204,7 @@ def read_contents(data: bytes, name: str = "") -> SegmentContents:
             return _Reader(data, marker).read(created_ns, HEADER.size)
     created_ns = time_of(name)
     if created_ns is not None and encode_header(name, created_ns).startswith(data):
-        # The writer was stopped within the header, whose begin earlier versions wrote too.
+        # The writer stopped within the header, whose start earlier versions wrote too.
         return SegmentContents(created_ns, marker_of(name), [], [], [], 0, len(data))
     if marker_of(name) in data:
         return _Reader(data, marker_of(name)).read(None, 0)
@@ -215,7 +215,7 @@ def _read_old(data: bytes, created_ns: int | None) -> SegmentContents:
     if len(data) < _OLD_HEADER.size:
         return _OldReader(data).read(None, 0)
     tag, said_ns = _OLD_HEADER.unpack_from(data)
-    # This header has no checksum; the name says the same.
+    # This header has no checksum; the name holds the same time.
     if tag != _TIME_TAG or created_ns not in (None, said_ns):
         return _OldReader(data).read(None, 0)
     return _OldReader(data).read(said_ns, _OLD_HEADER.size)
@@ -231,7 +231,7 @@ class _Reader:
         self._start = struct.pack(f"<2sB{len(marker)}s", _RECORD_TAG, _RECORD_FIELD_BYTES, marker)
 
     def read(self, created_ns: int | None, at: int) -> SegmentContents:
-        """Return what is intact from `at` on, where the header ends, or would end."""
+        """Return the intact parts from `at` on, where the header ends or would end."""
         bodies, damage, repeated = [], [], []
         seen: set[int] = set()
         end = at
@@ -260,11 +260,11 @@ class _Reader:
         )
 
     def _next(self, at: int) -> int:
-        """Return where the next record may begin, -1 if nowhere."""
+        """Return where the next record may start, -1 if nowhere."""
         return self._data.find(self._start, at)
 
     def _body_at(self, at: int) -> Span | None:
-        """Return where the body of the record that begins here lies; None if none is intact."""
+        """Return the position of the body of an intact record that starts here, else None."""
         length = self._length_at(at)
         begin = at + RECORD.size
         if length is None or begin + length > len(self._data):
@@ -274,7 +274,7 @@ class _Reader:
         return (begin, begin + length) if is_intact else None
 
     def _length_at(self, at: int) -> int | None:
-        """Return what an intact head says here."""
+        """Return the fields of an intact head at this position."""
         if at + RECORD.size > len(self._data):
             return None
         front, checksum = RECORD.unpack_from(self._data, at)
@@ -283,11 +283,11 @@ class _Reader:
         return int(_LENGTH.unpack_from(front, len(self._start) + _LENGTH.size)[0])
 
     def _number_at(self, at: int, count: int) -> int:
-        del count  # These records have numbers of their own.
+        del count  # These records carry their own numbers.
         return int(_LENGTH.unpack_from(self._data, at + len(self._start))[0])
 
     def _is_torn(self, at: int, seen: set[int]) -> bool:
-        """Whether what is left can be the begin of the record that was to be the next one."""
+        """Whether the remaining bytes can be the start of the next record."""
         expected = self._start + _LENGTH.pack(max(seen, default=-1) + 1)
         head = self._data[at : at + RECORD.size]
         if len(head) < RECORD.size:
@@ -298,7 +298,7 @@ class _Reader:
 
 
 class _OldReader(_Reader):
-    """Reads records of earlier versions, which have neither marker nor number."""
+    """Reads records of earlier versions, which have no marker and no number."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data, b"")

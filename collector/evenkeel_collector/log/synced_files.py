@@ -1,4 +1,4 @@
-"""Writes files so that they are on the disk, whole, or not there at all."""
+"""Writes files atomically: on disk and complete, or not there at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DRAFT_SUFFIX = ".draft"
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Replace a file by these bytes, or leave it as it was; on disk when this returns.
+    """Replace a file's contents, or leave it unchanged; on disk when this returns.
 
     Raises:
         OSError: If the disk refuses; the old file is still there.
@@ -28,7 +28,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def truncate_synced(path: Path, num_bytes: int) -> None:
-    """Cut a file after so many bytes; on disk when this returns.
+    """Truncate a file to this many bytes; on disk when this returns.
 
     Raises:
         OSError: If the disk refuses.
@@ -39,7 +39,7 @@ def truncate_synced(path: Path, num_bytes: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk.
+    """Sync a folder's entries to disk.
 
     Raises:
         OSError: If the disk refuses.
@@ -52,10 +52,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_all(fd: int, parts: list[bytes]) -> None:
-    """Write the parts one behind the other, however much the kernel takes at once.
+    """Write the parts in order, however much the kernel accepts per call.
 
     Raises:
-        OSError: If the disk refuses; some of it may be written.
+        OSError: If the disk refuses; part of it may be written.
     """
     view = memoryview(b"".join(parts))
     while view:

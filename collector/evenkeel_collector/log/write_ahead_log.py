@@ -1,9 +1,9 @@
-"""Keeps what was acknowledged until the store has it: append, fdatasync, seal, delete.
+"""Keeps acknowledged requests until the store has them: append, fdatasync, seal, delete.
 
 One thread writes. Requests that arrive while it waits for the disk share the next fdatasync. A
 segment is sealed when it is old or large enough, and is then inserted as one block under its own
-name, so that inserting it again after a crash changes nothing. While the store has another segment
-in hand, the open one grows: an insert costs the store a fixed time, whatever it holds.
+name, so that inserting it again after a crash changes nothing. While the store is busy with another
+segment, the open one grows: each insert has a fixed cost, whatever its size.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ logger = logging.getLogger(__name__)
 
 
 class LogFullError(Exception):
-    """The log is at its bound: the request was not accepted, and may be sent again later."""
+    """The log is full: the request was not accepted; retry later."""
 
 
 class LogWriteError(Exception):
-    """The disk refused the write: the request was not accepted, and may be sent again later."""
+    """The disk refused the write: the request was not accepted; retry later."""
 
 
 @dataclass(slots=True)
@@ -74,16 +74,16 @@ class _Pending:
 
 
 class WriteAheadLog:
-    """The log in one folder; used by one process.
+    """The log in one folder, used by one process.
 
     Args:
-        folder: Where the segments lie; made if missing.
+        folder: The segments' folder; created if missing.
         node: Part of each segment's name, so that two collectors never share one.
         limits: See `LogLimits`.
 
     Attributes:
         folder: As given.
-        recovered: What was found in the folder.
+        recovered: The result of recovery at start.
 
     Raises:
         OSError: If the folder cannot be read or written.
@@ -94,7 +94,7 @@ class WriteAheadLog:
         self._node = node
         self._limits = limits or LogLimits()
         self._lock = threading.Lock()
-        # Two conditions, so that a request that arrives wakes the writer alone.
+        # Two conditions, so that an arriving request wakes only the writer.
         self._changed = threading.Condition(self._lock)
         self._sealing = threading.Condition(self._lock)
         self._leaving = threading.Condition(self._lock)
@@ -118,7 +118,7 @@ class WriteAheadLog:
         self._writer.start()
 
     def append(self, body: bytes, num_spans: int, digest: bytes | None = None) -> Future[None]:
-        """Queue a body; the future is done once it is on disk, or failed with LogWriteError.
+        """Queue a body; the future completes once it is on disk, or fails with LogWriteError.
 
         From then on `repeats` knows its digest, if it has one.
 
@@ -132,9 +132,9 @@ class WriteAheadLog:
             if self._is_closing:
                 raise LogFullError("the collector is shutting down")
             if self._segment_bytes + self._pending_bytes + size > self._limits.max_log_bytes:
-                raise LogFullError(f"the log holds its bound of {self._limits.max_log_bytes} bytes")
+                raise LogFullError(f"the log is full: limit {self._limits.max_log_bytes} bytes")
             if self._pending_bytes + size > self._limits.max_pending_bytes:
-                raise LogFullError("the disk is too slow for what arrives")
+                raise LogFullError("the disk cannot keep up with incoming requests")
             entry = _Pending(body, num_spans, digest)
             self._pending.append(entry)
             self._pending_bytes += size
@@ -142,23 +142,23 @@ class WriteAheadLog:
         return entry.done
 
     def next_sealed(self, timeout_s: float) -> SealedSegment | None:
-        """Return the oldest sealed segment, or None if none is there before the timeout.
+        """Return the oldest sealed segment, or None after the timeout.
 
-        The segment stays first in the queue until `delete` takes it out.
+        The segment stays first in the queue until `delete` removes it.
         """
         with self._sealing:
             self._sealing.wait_for(lambda: bool(self._sealed), timeout_s)
             return self._sealed[0] if self._sealed else None
 
     def delete(self, segment: SealedSegment) -> None:
-        """Forget a segment that the store has."""
-        # What was in it is known from the journal from here on.
+        """Delete a segment that the store has."""
+        # From here on its digests are known from the journal.
         self.repeats.save()
         segment.path.unlink(missing_ok=True)
         self.leave(segment)
 
     def leave(self, segment: SealedSegment) -> None:
-        """Take a segment out of the queue; its file, if it is there, waits for the next start."""
+        """Remove a segment from the queue; its file, if any, is retried at the next start."""
         with self._changed:
             self._sealed.remove(segment)
             self._policy.insert_s = time.monotonic() - self._taken_s
@@ -168,10 +168,10 @@ class WriteAheadLog:
             self._leaving.notify_all()
 
     def check(self, segment: SealedSegment) -> Checked:
-        """Return what is left of a segment, read anew: its disk may have damaged it meanwhile.
+        """Return what is left of a segment, read again: the disk may have damaged it since.
 
         Raises:
-            OSError: If it cannot be read; it is then as it was.
+            OSError: If it cannot be read; it is then unchanged.
         """
         checked = check_segment(self.folder, segment.path)
         if checked.segment is None:
@@ -182,19 +182,19 @@ class WriteAheadLog:
         return replace(checked, segment=left)
 
     def part(self, segment: SealedSegment, isolated: Isolated) -> SealedSegment | None:
-        """Set the poison of a segment aside; return the segment without it, None if none is left.
+        """Quarantine the refused bodies of a segment; return the rest, None if nothing is left.
 
-        The name stays: where the store already has a part of the segment under it, storing the
-        rest adds nothing twice.
+        The segment keeps its name: if the store already has a part of it, storing the rest adds
+        nothing twice.
 
         Raises:
-            OSError: If the disk refuses; the segment is then as it was.
+            OSError: If the disk refuses; the segment is then unchanged.
         """
         for poison in isolated.poison:
             path = keep_refused(
                 self.folder, segment.name, segment.created_ns, poison.bodies, poison.reason
             )
-            logger.error("the store refuses a piece of a segment kept=%s", path)
+            logger.error("store refused part of a segment kept=%s", path)
         if not isolated.good:
             self.delete(segment)
             return None
@@ -219,27 +219,27 @@ class WriteAheadLog:
         return self.num_bytes() >= self._limits.max_log_bytes
 
     def oldest_ns(self) -> int | None:
-        """Return when the oldest segment that the store lacks was begun; None if there is none."""
+        """Return when the oldest segment not yet stored was started; None if there is none."""
         with self._lock:
             if self._sealed:
                 return self._sealed[0].created_ns
             return self._open.created_ns if self._open else None
 
     def make_visible(self, timeout_s: float, rest_s: float | None = None) -> None:
-        """Have the open segment stored for a reader, and wait for it.
+        """Store the open segment for a reader, and wait for it.
 
-        Afterwards the store has what was acknowledged `rest_s` ago. Returns at once if it has that
-        already, or has a large segment in hand: it then takes them as fast as it can.
+        Afterwards the store has everything acknowledged `rest_s` ago. Returns at once if it
+        already has, or is busy with a large segment: it then works as fast as it can.
 
         Args:
-            timeout_s: How long to wait at most.
-            rest_s: How long ago the last segment must have been sealed; None: as small ones are.
+            timeout_s: Longest wait.
+            rest_s: How long ago the last segment must have been sealed; None: as for small ones.
         """
         rest_s = self._limits.rest_s if rest_s is None else rest_s
         until_s = time.monotonic() + timeout_s
         with self._changed:
             if self._sealed and all(segment.is_small for segment in self._sealed):
-                # Another reader asked for it, or its time had come.
+                # Another reader asked for it, or it was due.
                 self._wait_for(self._sealed[-1].name, until_s)
             segment = self._open
             if segment is None or self._sealed:
@@ -249,14 +249,14 @@ class WriteAheadLog:
                 self._wait_for(segment.name, until_s)
 
     def close(self) -> None:
-        """Write and seal what was accepted; refuse what comes later. Inserts may go on."""
+        """Write and seal accepted requests and refuse new ones; inserts may continue."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
         self._writer.join()
 
     def _wait_for(self, name: str, until_s: float) -> None:
-        """Return once the store has a segment; for one that takes too long, nobody waits again."""
+        """Wait until the store has a segment; after one timeout, nobody waits for it again."""
         if name != self._hung_name and not self._leaving.wait_for(
             lambda: not self._holds(name), until_s - time.monotonic()
         ):
@@ -277,7 +277,7 @@ class WriteAheadLog:
         while True:
             with self._changed:
                 while not self._has_work():
-                    # Asked anew each time: what is due changes with what wakes this thread.
+                    # Computed each time: what is due may have changed when this thread wakes.
                     self._changed.wait(self._seconds_to_seal())
                 batch, self._pending = self._pending, []
                 is_last = self._is_closing
@@ -296,7 +296,7 @@ class WriteAheadLog:
         )
 
     def _seconds_to_seal(self) -> float | None:
-        """Return when to look again if nothing happens; None: nothing is due by itself."""
+        """Return when to wake up if nothing happens; None if nothing is due."""
         if self._open is None or self._sealed:
             return None
         due_s = self._policy.due_s(self._open.begun_s, self._open.num_spans)
@@ -306,14 +306,14 @@ class WriteAheadLog:
         if segment.num_bytes >= self._limits.seal_bytes:
             return True
         if self._sealed:
-            # The store is busy: one larger insert is cheaper than two small ones. Whoever takes the
-            # last sealed segment away wakes this thread.
+            # The store is busy: one larger insert is cheaper than two small ones. This thread wakes
+            # when the last sealed segment is removed.
             return False
         return time.monotonic() >= self._policy.due_s(segment.begun_s, segment.num_spans)
 
     def _write(self, batch: list[_Pending]) -> None:
         size = sum(len(entry.body) + RECORD.size for entry in batch)
-        # Senders that gave up meanwhile are written too; from here on none can give up.
+        # Requests of senders that gave up are written too; from here on none can cancel.
         waiting = [entry for entry in batch if entry.done.set_running_or_notify_cancel()]
         try:
             segment = self._open or self._begin()
@@ -336,20 +336,20 @@ class WriteAheadLog:
             entry.done.set_result(None)
 
     def _abandon(self, waiting: list[_Pending], size: int, error: OSError) -> None:
-        """Refuse a batch that did not reach the disk, and cut what part of it did."""
+        """Refuse a batch that did not reach the disk, and cut off any part that did."""
         logger.error("log write failed error=%s requests=%d", error, len(waiting))
         segment = self._open
         if segment is not None:
             try:
                 os.ftruncate(segment.fd, segment.num_bytes)
             except OSError as second:
-                logger.error("log segment cannot be cut segment=%s error=%s", segment.name, second)
-            # After a failed fdatasync the kernel's pages are in doubt: use another file.
+                logger.error("truncation failed segment=%s error=%s", segment.name, second)
+            # After a failed fdatasync the page cache cannot be trusted: use another file.
             self._seal(segment)
         with self._changed:
             self._pending_bytes -= size
         for entry in waiting:
-            entry.done.set_exception(LogWriteError(f"the log cannot be written: {error}"))
+            entry.done.set_exception(LogWriteError(f"cannot write to the log: {error}"))
 
     def _begin(self) -> _OpenSegment:
         created_ns = time.time_ns()
@@ -373,7 +373,7 @@ class WriteAheadLog:
     def _seal(self, segment: _OpenSegment) -> None:
         os.close(segment.fd)
         if segment.num_bytes == HEADER.size:
-            # The disk refused its first record.
+            # The disk refused the segment's first record.
             segment.path.unlink(missing_ok=True)
             with self._changed:
                 self._open = None
@@ -383,8 +383,8 @@ class WriteAheadLog:
         try:
             path = rename_sealed(segment.path)
         except OSError as error:
-            # The name only says that the segment is whole; it is inserted under any.
-            logger.error("log segment not renamed segment=%s error=%s", segment.name, error)
+            # The suffix only marks the segment as complete; it is inserted anyway.
+            logger.error("cannot rename log segment segment=%s error=%s", segment.name, error)
             path = segment.path
         with self._changed:
             self._open = None

@@ -1,1 +1,1 @@
-"""The read-only query port: what a query may say, set and see, and which rows a tenant sees."""
+"""The read-only query port: allowed queries and settings, and row filters per tenant."""

@@ -1,7 +1,7 @@
 """Runs read-only queries on the embedded store, bounded in time, memory and rows.
 
-Each query gets a session of its own, made in the thread that runs it, locked with `readonly = 1`
-once its settings are in place, and closed after it: nothing of one query reaches another.
+Each query runs in its own session, created in the thread that runs it, locked with `readonly = 1`
+once its settings are applied, and closed afterwards: queries share no session state.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from evenkeel_collector.store.sql import quote, quote_name
 
 DEFAULT_FORMAT = "TabSeparated"
 MAX_QUERY_BYTES = 1 << 20
-# Longer ones are parsed each time: what is kept of hostile queries is bounded so.
+# Longer queries are not cached, which bounds the memory that hostile queries can use.
 MAX_CACHED_BYTES = 32 << 10
 NUM_CACHED_STATEMENTS = 512
 
@@ -60,7 +60,7 @@ _ERROR_CODE = re.compile(r"Code: (\d+)\.")
 
 
 class QueryError(Exception):
-    """A query failed; `code` and the message are the engine's own."""
+    """A query failed; `code` and the message come from the engine."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -69,7 +69,7 @@ class QueryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """What one query may use, and how many run at once; clients may ask for less, not for more."""
+    """Limits per query, and how many run at once; clients may lower them, not raise them."""
 
     num_threads: int = 4
     timeout_s: float = 30.0
@@ -80,22 +80,22 @@ class QueryLimits:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query as a client sent it; parameter values are in ClickHouse's escaped text form."""
+    """One query as the client sent it; parameter values are in ClickHouse's escaped text form."""
 
     sql: str
     database: str
     settings: Mapping[str, str]
     parameters: Mapping[str, str]
     default_format: str = DEFAULT_FORMAT
-    # Whose rows it may see; None: everybody's.
+    # The tenant whose rows it may see; None: all rows.
     tenant: str | None = None
-    # A name of ours, unlike any other's, by which the running query is found to cancel it.
+    # A unique name by which the running query is found to cancel it.
     tag: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a query gave: bytes in `format`."""
+    """The result of a query: bytes in `format`."""
 
     data: bytes
     format: str
@@ -108,8 +108,8 @@ class QueryEngine:
     """The read-only side of the embedded store.
 
     Args:
-        path: Where chDB keeps its files; this process has it open already.
-        limits: What queries may use.
+        path: chDB's folder; this process already has it open.
+        limits: Limits per query.
     """
 
     def __init__(self, path: Path, limits: QueryLimits) -> None:
@@ -135,14 +135,14 @@ class QueryEngine:
 
     @property
     def pool(self) -> ThreadPoolExecutor:
-        """Where `run` is to be called, so that queries are bounded and ingest is not blocked."""
+        """The threads to call `run` in, so that queries are bounded and do not block ingest."""
         return self._pool
 
     def run(self, query: Query) -> Result:
         """Run one query.
 
         Raises:
-            QueryError: If it is refused, wrong, or over a limit.
+            QueryError: If it is refused, invalid, or over a limit.
         """
         if len(query.sql) > MAX_QUERY_BYTES:
             raise QueryError(62, _message(62, f"query is longer than {MAX_QUERY_BYTES} bytes"))
@@ -181,9 +181,9 @@ class QueryEngine:
     ) -> Result:
         """Run a query on the tenant's views and rows.
 
-        Whether an error comes about while the engine looks into its indexes depends on others'
-        rows. So a query that failed is run without them, and what comes of that counts. Its error
-        is told in full only if a store without rows gives the same.
+        Whether index analysis fails depends on other tenants' rows. So a query that failed is run
+        again without indexes, and the second result counts. Its error is reported in full only if
+        an empty store raises the same error.
         """
         format_ = result_format(formatted, query.default_format)
         sql = self._with_honest_settings(for_tenant_views(formatted, self._tenant_views))
@@ -192,7 +192,7 @@ class QueryEngine:
                       for name, value in given.items()}  # fmt: skip
         database = TENANT_DATABASE if query.database == DATABASE else query.database
         if _FINAL.search(formatted):
-            # By itself it does not reach the table behind a view.
+            # By default it does not apply to the table behind a view.
             settings += ", final = 1"
 
         def ask(filters: Mapping[str, str], more: Mapping[str, str]) -> Result:
@@ -201,7 +201,7 @@ class QueryEngine:
             try:
                 with self._session(query.tag, database, settings + listed) as session:
                     result = session.query(sql, query.default_format, params=parameters)
-                    # How much was read would tell of others' rows.
+                    # The amount read would reveal other tenants' rows.
                     return Result(result.bytes() or b"", format_, 0, 0, float(result.elapsed()))
             except RuntimeError as error:
                 raise self._query_error(error) from error
@@ -226,7 +226,7 @@ class QueryEngine:
         raise QueryError(failure.code, text) from None
 
     def cancel(self, query: Query) -> None:
-        """End a query that runs in another thread; one that does not run is left alone."""
+        """Cancel a query that runs in another thread; do nothing if it is not running."""
         session = self._connect()
         try:
             session.query(
@@ -237,7 +237,7 @@ class QueryEngine:
             session.close()
 
     def close(self) -> None:
-        """Let running queries end; their own time limit bounds how long that takes."""
+        """Wait for running queries to end; their time limit bounds how long that takes."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _connect(self) -> Any:
@@ -276,10 +276,10 @@ class QueryEngine:
         return text
 
     def _settings(self, query: Query) -> str:
-        """Return the SET list: ours, narrowed by the client's own limits, then the client's.
+        """Return the SET list: our limits, lowered on the client's request, then its settings.
 
         Raises:
-            QueryError: If a setting is not on the list, or its value is not one of those it has.
+            QueryError: If a setting or its value is not allowed.
         """
         limits = self._limits
         bounds: dict[str, float] = {
@@ -301,20 +301,20 @@ class QueryEngine:
                     ),
                 )
             elif not CLIENT_SETTINGS[name].fullmatch(value):
-                raise QueryError(36, _message(36, f"{name} may not be {value[:40]!r} here"))
+                raise QueryError(36, _message(36, f"{name}: {value[:40]!r} is not allowed here"))
             else:
                 others[name] = value
         if query.tenant is not None:
-            # The memory that just suffices would tell how much was read.
+            # The smallest memory limit that suffices would reveal how much was read.
             bounds["max_memory_usage"] = limits.memory_bytes
-            # So would the size of a result: states of aggregate functions share their memory.
+            # So would the size of a result: states of aggregate functions share memory.
             bounds["max_result_bytes"] = limits.result_bytes
         parts = [f"{name} = {_plain(value)}" for name, value in bounds.items()]
         parts += [f"{name} = {quote(value)}" for name, value in others.items()]
         return ", ".join(parts)
 
     def _with_honest_settings(self, formatted: str) -> str:
-        """Let clients see which settings they may give; in a locked session it would be none."""
+        """Show clients which settings they may change; a locked session would report none."""
         if not is_settings_list(formatted):
             return formatted
         names = ", ".join(quote(name) for name in sorted({*self._client_settings, *LIMITED}))
@@ -332,10 +332,10 @@ class QueryEngine:
 
 
 def _refuse_broken_text(query: Query) -> None:
-    """Return if all that a client sent is text; the engine takes no other.
+    """Check that everything a client sent is UTF-8; the engine accepts nothing else.
 
     Raises:
-        QueryError: If a byte of it is no UTF-8.
+        QueryError: If any of it is not UTF-8.
     """
     parts = [query.sql, query.database, query.default_format]
     for mapping in (query.settings, query.parameters):
@@ -365,12 +365,12 @@ def _plain(value: float) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return a parameter's value in the form the engine reads it: escaped like TabSeparated."""
+    """Return a parameter's value as the engine expects it: escaped as in TabSeparated."""
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
 
 
 def _virtual_columns(session: Any, tables: Iterable[Table]) -> set[str]:
-    """Return the columns that the engine adds to our tables."""
+    """Return the virtual columns that the engine adds to our tables."""
     session.query("SET describe_include_virtual_columns = 1", DEFAULT_FORMAT)
     found = set()
     for table in tables:

@@ -1,14 +1,14 @@
-"""Decides whether a query may run on the query port: it may read the store, and nothing else.
+"""Decides whether a query may run on the query port, which only reads the store.
 
 The engine itself refuses writes, DDL, settings and most table functions (`readonly = 1`, set on
-each query's own session). What that leaves open is refused here: reading files through the function
-`file`, writing them with INTO OUTFILE, calls to services, settings of subqueries, formats that need
-a schema, KILL, and several statements in one.
+each query's session). This module refuses what remains: reading files with the function `file`,
+writing them with INTO OUTFILE, calls to services, settings of subqueries, formats that need a
+schema, KILL, and several statements in one.
 
-Nothing is decided on the text that the client sent, which has comments, heredocs and quoting to
-hide in, but on what the engine's own parser makes of it (`formatQuerySingleLine`). That text is
-also what is run, so it matters only that it is cut into tokens here as the engine will cut it. The
-formatter prints few kinds of tokens; a text with any other is refused (docs/decisions/0193).
+The checks never use the text that the client sent, where comments, heredocs and quoting can hide
+things, but the output of the engine's own parser (`formatQuerySingleLine`). That output is also
+what runs, so the tokens here only have to match the engine's. The formatter prints few kinds of
+tokens; a text with any other is refused (docs/decisions/0193).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from evenkeel_collector.query.names import (
 )
 
 READONLY_CODE = 164
-# The first word of what may run; anything else writes, or changes the session.
+# First words of allowed statements; all others write, or change the session.
 STATEMENTS = frozenset({"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXISTS", "EXPLAIN"})
-# How rows are found, how many there are and what else is in the store would tell of others.
+# Access paths, row counts and the list of tables would reveal other tenants' data.
 TENANT_STATEMENTS = frozenset({"SELECT", "WITH", "DESCRIBE", "DESC", "EXISTS"})
 
-# What the engine's formatter prints, and nothing else: no comments, heredocs or other quotes.
+# Only what the engine's formatter prints: no comments, heredocs or other quotes.
 TOKEN = re.compile(
     r"(?P<string>'(?:[^'\\]|\\.)*')"
     r"|(?P<quoted>`(?:[^`\\]|\\[bfnrt0\\`])*`)"
@@ -46,12 +46,12 @@ TOKEN = re.compile(
     r"|(?P<sign>[()\[\]{}.,:=<>!+\-*/%|^?])",
     re.DOTALL,
 )
-# What is explained is a query: the engine prepares other statements to explain them.
+# Only queries may be explained: the engine prepares other statements to explain them.
 _EXPLAIN = re.compile(
     r"EXPLAIN( AST| SYNTAX| QUERY TREE| PLAN| PIPELINE| ESTIMATE)?"
     r"( \w+ = \w+(, \w+ = \w+)*)? \(*(SELECT|WITH) "
 )
-# Pairs of words that make one statement into several, or a result into a file.
+# Pairs of words that join several statements, or write the result to a file.
 _PAIRS = {
     ("INTO", "OUTFILE"): "INTO OUTFILE is refused: the query port writes no files",
     ("PARALLEL", "WITH"): "PARALLEL WITH is refused: send one statement at a time",
@@ -63,27 +63,27 @@ _SETTINGS_LIST = "SELECT name, value, readonly FROM system.settings"
 
 
 class QueryRefusedError(Exception):
-    """The query port does not run this."""
+    """The query port refuses this query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The rules, with the engine's own list of table functions."""
+    """The rules for statements, based on the engine's list of table functions."""
 
     denied_table_functions: frozenset[str]
     statements: frozenset[str] = STATEMENTS
     formats: frozenset[str] = FORMATS
-    # Names that would tell a tenant's reader of others' rows, in lower case.
+    # Names that would reveal other tenants' rows, in lower case.
     telling: frozenset[str] = frozenset()
 
     @classmethod
     def of_engine(cls, table_functions: Iterable[str]) -> Guard:
-        """Return the rules for an engine with these table functions; unknown ones are denied."""
+        """Return the rules for an engine with these table functions; others are denied."""
         names = {name.lower() for name in table_functions}
         return cls(frozenset(names - TABLE_FUNCTIONS))
 
     def for_tenant(self, virtual_columns: Iterable[str]) -> Guard:
-        """Return the rules for a reader who may see one tenant's rows only.
+        """Return the rules for a reader restricted to one tenant's rows.
 
         Args:
             virtual_columns: Columns that the engine adds to every table, such as `_part_offset`.
@@ -97,17 +97,17 @@ class Guard:
         )
 
     def check(self, formatted: str) -> None:
-        """Return if a statement, as the engine formats it, may run.
+        """Check that a statement, as formatted by the engine, may run.
 
         Raises:
-            QueryRefusedError: If it could write, leave the store, or is not a query.
+            QueryRefusedError: If it could write or leave the store, or is not a query.
         """
         tokens = list(_tokens(formatted))
         first = tokens[0].text.upper() if tokens else ""
         if first not in self.statements:
             raise QueryRefusedError(f"the query port only reads: {first or 'this'} is refused")
         if first == "EXPLAIN" and not _EXPLAIN.match(formatted):
-            raise QueryRefusedError("the query port only reads: EXPLAIN is for SELECT")
+            raise QueryRefusedError("the query port only reads: EXPLAIN works on SELECT only")
         for token, second in zip(tokens, [*tokens[1:], _END], strict=True):
             if token.is_name:
                 self._check_name(token.text)
@@ -119,25 +119,25 @@ class Guard:
             if pair is not None:
                 raise QueryRefusedError(pair)
             # The engine checks the settings of the statement, but not those of a subquery. The
-            # formatter prints the keyword so, and a name that looks like it as well.
+            # formatter prints the keyword this way, and also a name that looks like it.
             if token.text == "SETTINGS":
                 raise QueryRefusedError(
-                    "SETTINGS is refused: give settings as parameters of the request"
+                    "SETTINGS is refused: pass settings as parameters of the request"
                 )
             if token.text == "FORMAT" and second.is_name:
                 self.check_format(second.text)
 
     def check_format(self, name: str) -> None:
-        """Return if a result may have this format.
+        """Check that a result may have this format.
 
         Raises:
-            QueryRefusedError: If it may not, or there is none of this name.
+            QueryRefusedError: If the format is not allowed, or unknown.
         """
         if name.lower() not in self.formats:
-            raise QueryRefusedError(f"the format {name[:40]!r} is refused here")
+            raise QueryRefusedError(f"the format {name[:40]!r} is not allowed here")
 
     def check_identifiers(self, formatted: str, parameters: Mapping[str, str]) -> None:
-        """Return if the names that `{name:Identifier}` puts into a statement are harmless.
+        """Check that the names that `{name:Identifier}` puts into a statement are harmless.
 
         Raises:
             QueryRefusedError: If one names a function outside the store, or is not a plain name.
@@ -149,33 +149,33 @@ class Guard:
             self._check_name(value)
 
     def _check_name(self, name: str) -> None:
-        # A quoted name may hold the dots of a longer one.
+        # A quoted name may contain the dots of a qualified one.
         for part in {name, *name.split(".")}:
             if part.lower() in FUNCTIONS or FUNCTION_PREFIX.fullmatch(part):
                 raise QueryRefusedError(f"{part!r} is refused: this function leaves the store")
             is_fitted = bool(self.telling) and TENANT_PREFIX.match(part)
             if part.lower() in self.telling or is_fitted:
-                raise QueryRefusedError(f"{part!r} is refused: it tells of rows of other tenants")
+                raise QueryRefusedError(f"{part!r} is refused: it could reveal other tenants' rows")
 
 
 def is_settings_list(formatted: str) -> bool:
-    """Whether this is the list of settings that clients ask for when they connect."""
+    """Whether this is the query for settings that clients send when they connect."""
     return formatted == _SETTINGS_LIST or formatted.startswith(f"{_SETTINGS_LIST} LIMIT ")
 
 
 def result_format(formatted: str, default: str) -> str:
-    """Return the format that a checked statement asks for with FORMAT, or the default."""
+    """Return the format named by FORMAT in a checked statement, or the default."""
     match = re.search(r" FORMAT (\w+)$", formatted)
     return match[1] if match else default
 
 
 def identifier_parameters(formatted: str) -> set[str]:
-    """Return the parameters whose values are names: `{name:Identifier}`."""
+    """Return the parameters whose values are identifiers: `{name:Identifier}`."""
     return set(_IDENTIFIER_PARAMETER.findall(formatted))
 
 
 def parameters_of(formatted: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the parameters that a statement has a place for."""
+    """Return only the parameters that the statement uses."""
     return {name: given[name] for name in _PARAMETER.findall(formatted) if name in given}
 
 
@@ -192,14 +192,14 @@ def _tokens(formatted: str) -> Iterator[_Token]:
     """Yield names, keywords and punctuation; strings are opaque.
 
     Raises:
-        QueryRefusedError: If there is anything that the engine's formatter never prints.
+        QueryRefusedError: At anything that the engine's formatter never prints.
     """
     position = 0
     while position < len(formatted):
         match = TOKEN.match(formatted, position)
         if match is None or match.lastgroup == "comment":
             seen = formatted[position : position + 20]
-            raise QueryRefusedError(f"the query is refused at {seen!r}: write it in another way")
+            raise QueryRefusedError(f"the query is refused at {seen!r}: rewrite that part")
         position = match.end()
         if match.lastgroup == "quoted":
             yield _Token(unescape(match[0][1:-1]), True)
@@ -210,5 +210,5 @@ def _tokens(formatted: str) -> Iterator[_Token]:
 
 
 def unescape(quoted: str) -> str:
-    """Return what a quoted name means."""
+    """Return the name without quotes and escapes."""
     return re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)

@@ -1,7 +1,7 @@
-"""What a query may name: settings, formats and functions, as lists of what is known to be harmless.
+"""Allowlists of the settings, formats and functions that a query may name.
 
-The lists name what clients really send (clickhouse-connect, Superset, Grafana, DBeaver, curl); a
-new release's settings, formats and table functions are refused until they are added here.
+The lists cover what clients actually send (clickhouse-connect, Superset, Grafana, DBeaver, curl);
+settings, formats and table functions of new releases are refused until they are added here.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ output_format_pretty_row_numbers output_format_trim_fixed_string
 output_format_tsv_crlf_end_of_line output_format_write_statistics
 """
 
-# Settings that a client may give a query, each with the values that it may have. No other is
-# admitted: many write files, read from networks, or lift limits.
+# Settings that a client may set, each with its allowed values. All others are refused: many write
+# files, read from the network, or lift limits.
 CLIENT_SETTINGS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(values, re.ASCII)
     for name, values in {
@@ -69,8 +69,8 @@ LIMITED = (
     "max_execution_time", "max_memory_usage", "max_result_bytes", "max_result_rows", "max_threads",
 )  # fmt: skip
 
-# Formats of results: none needs a schema, reaches a file or a registry, or speaks the protocol of
-# another server. The engine takes their names in any case.
+# Result formats: none needs a schema, accesses a file or a registry, or speaks another server's
+# protocol. The engine ignores the case of their names.
 FORMATS = frozenset(
     """
 arrow arrowstream avro bsoneachrow csv csvwithnames csvwithnamesandtypes json jsoncolumns
@@ -91,14 +91,14 @@ tsvwithnamesandtypes values vertical xml
 """.split()
 )
 
-# Table functions that make their rows out of their arguments, or read the store's own tables.
+# Table functions that generate rows from their arguments, or read the store's own tables.
 TABLE_FUNCTIONS = frozenset({
     "generate_series", "generaterandom", "generateseries", "merge", "null", "numbers", "numbers_mt",
     "primes", "sqlstandardvalues", "values", "view", "viewifpermitted", "zeros", "zeros_mt",
 })  # fmt: skip
-# Scalar functions that leave the store, tell of the machine, or write into the log. A function's
-# bare name is enough to call it (`arrayMap(file, …)`, `* APPLY file`), so these words are refused
-# wherever they stand.
+# Scalar functions that reach outside the store, describe the machine, or write to the log. A bare
+# name is enough to call a function (`arrayMap(file, …)`, `* APPLY file`), so these words are
+# refused everywhere.
 FUNCTIONS = frozenset({
     "addresstoline", "addresstolinewithinlines", "addresstosymbol", "catboostevaluate", "file",
     "filesystemavailable", "filesystemcapacity", "filesystemunreserved", "getclienthttpheader",
@@ -107,13 +107,13 @@ FUNCTIONS = frozenset({
 # Functions of AI services.
 FUNCTION_PREFIX = re.compile(r"ai[A-Z]\w*|AI[A-Z][a-z]\w*")
 
-# What a reader of one tenant's rows may not name, for it would tell how others' rows lie between
-# them: what reads tables whose filters the engine then does not apply,
+# What a reader of one tenant's rows may not name, because it would reveal other tenants' rows:
+# functions that read tables without the engine's row filters,
 TENANT_TABLE_FUNCTIONS = frozenset({"merge"})
-# what the engine does before the filter,
+# what the engine evaluates before the filter,
 TENANT_WORDS = frozenset({"EXPLAIN", "PREWHERE", "SAMPLE"})
-# how rows were cut into blocks and columns into dictionaries, what an index skips, and the state of
-# the process.
+# how rows were split into blocks and columns into dictionaries, what an index skips, and the state
+# of the process.
 TENANT_FUNCTIONS = frozenset({
     "blocknumber", "blockserializedsize", "blocksize", "dumpcolumnstructure", "formatrow",
     "formatrownonewline", "indexhint", "initialquerystarttime", "lowcardinalityindices",
@@ -122,7 +122,7 @@ TENANT_FUNCTIONS = frozenset({
     "runningdifferencestartingwithfirstvalue", "tid", "tocolumntypename",
     "transactionlatestsnapshot", "transactionoldestsnapshot", "uptime",
 })  # fmt: skip
-# Models that are fitted to one block of rows after the other, with their combinators.
+# Models that are fitted block by block, with their combinators.
 TENANT_PREFIX = re.compile(r"stochastic", re.IGNORECASE)
-# Formats that report their progress, which counts rows before the filter.
+# Formats that report progress, which counts rows before the filter.
 TENANT_FORMATS = frozenset(name for name in FORMATS if not name.endswith("progress"))

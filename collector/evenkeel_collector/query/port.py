@@ -1,4 +1,4 @@
-"""The query port: the part of ClickHouse's HTTP protocol that its clients read with."""
+"""The query port: the part of ClickHouse's HTTP protocol that clients use to read."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from evenkeel_collector.query.engine import DEFAULT_FORMAT, Query, QueryEngine, 
 from evenkeel_collector.telemetry.metrics import SelfMetrics
 
 MAX_BODY_BYTES = 4 << 20
-# Queries that run or wait for a thread; each waiting one holds its text.
+# Queries that run or wait for a thread; each waiting query holds its text in memory.
 MAX_IN_HAND = 128
 CANCEL_AGAIN_S = 0.2
 MIN_COMPRESSED_BYTES = 4096
 GZIP_LEVEL = 1
-# Parameters of the protocol itself: accepted from any client, with no effect here. Sessions keep
-# nothing, because each query has a session of its own.
+# Protocol parameters: accepted from any client, without effect. Session ids have none because each
+# query has its own session.
 TRANSPORT_PARAMETERS = frozenset({
     "buffer_size", "cancel_http_readonly_queries_on_client_close", "client_protocol_version",
     "compress", "decompress", "enable_http_compression", "http_headers_progress_interval_ms",
@@ -51,7 +51,7 @@ TRANSPORT_PARAMETERS = frozenset({
     "send_progress_in_http_headers", "session_check", "session_id", "session_timeout", "user",
     "wait_end_of_query",
 })  # fmt: skip
-# ClickHouse's own choice of status for these codes (src/Server/HTTP/exceptionCodeToHTTPStatus).
+# The statuses that ClickHouse uses for these codes (src/Server/HTTP/exceptionCodeToHTTPStatus).
 STATUS_OF_CODE = {
     36: 400, 53: 400, 62: 400, 43: 400, 47: 404, 46: 404, 60: 404, 81: 404, 115: 404,
     159: 408, 164: 500, 202: 503, 241: 500,
@@ -62,11 +62,11 @@ class QueryHttpApp:
     """The ASGI application of the query port.
 
     Args:
-        engine: What runs the queries.
-        metrics: Where they are counted.
-        access: Who may query.
-        hosts: By which names it is asked.
-        make_visible: Called before each query, in its thread: waits until the store has what was
+        engine: Runs the queries.
+        metrics: Counts the queries.
+        access: Decides who may query.
+        hosts: Host names that requests may use.
+        make_visible: Called before each query, in its thread: waits until the store has everything
             acknowledged before.
     """
 
@@ -129,10 +129,10 @@ class QueryHttpApp:
         receive: Receive,
     ) -> Response:
         if not query.sql.strip():
-            # What ClickHouse answers to a browser that opens its port.
+            # ClickHouse's answer to a browser that opens its port.
             return Response(200, b"Ok.\n")
         if self._num_in_hand >= MAX_IN_HAND:
-            message = f"{MAX_IN_HAND} queries run or wait; ask again later"
+            message = f"{MAX_IN_HAND} queries are running or queued; retry later"
             return _failure(QueryError(202, f"Code: 202. DB::Exception: {message}."))
         begin_s = time.perf_counter()
         self._num_in_hand += 1
@@ -154,11 +154,11 @@ class QueryHttpApp:
         return self._engine.run(query)
 
     async def _run_unless_left(self, query: Query, receive: Receive) -> Result:
-        """Return the result, or cancel the query once nobody waits for it any more.
+        """Return the result; cancel the query if the client disconnects.
 
         Raises:
             QueryError: As `QueryEngine.run`.
-            DisconnectedError: If the client left.
+            DisconnectedError: If the client disconnected.
         """
         running = self._engine.pool.submit(self._run_fresh, query)
         future: asyncio.Future[Any] = asyncio.wrap_future(running)
@@ -169,7 +169,7 @@ class QueryHttpApp:
                 result: Result = future.result()
                 return result
             self._metrics.queries_cancelled.inc()
-            # It may be about to start just now, and not be found yet: hence again.
+            # The query may not have started yet and so not be found: try again.
             while not future.done():
                 if running.cancel():
                     break
@@ -190,7 +190,7 @@ async def _wait_until_left(receive: Receive) -> None:
 def _read_query(
     parameters: Mapping[str, str], headers: Mapping[str, str], body: bytes, tenant: str | None
 ) -> Query:
-    """Put together the query: what the URL says, then the body."""
+    """Build the query: the URL's part, then the body."""
     sql = "\n".join(
         part
         for part in (parameters.get("query", ""), body.decode("utf-8", errors="surrogateescape"))
@@ -220,7 +220,7 @@ def _read_query(
 
 
 def _split_form(headers: Mapping[str, str], body: bytes) -> tuple[dict[str, str], bytes]:
-    """Return the fields of a multipart form, which clients use for long queries and parameters."""
+    """Return the fields of a multipart form; clients send long queries and parameters that way."""
     content_type = headers.get("content-type", "")
     if not content_type.startswith("multipart/form-data"):
         return {}, body

@@ -1,10 +1,10 @@
-"""Views through which a tenant's queries read the store, without dictionaries that tenants share.
+"""Views through which a tenant's queries read the store without shared dictionaries.
 
-The engine runs many functions over the dictionary of a LowCardinality column instead of over its
-rows. A filter takes rows away, not values from the dictionary, so a function would see values of
-other tenants, and fail on one of them (docs/decisions/0225). For each table and view of the store
-there is a view of the same name in a database of its own, which gives plain columns; in a tenant's
-statement the one database stands for the other.
+The engine runs many functions on the dictionary of a LowCardinality column instead of on its rows.
+A filter removes rows, not dictionary values, so a function would see values of other tenants, and
+could fail on one of them (docs/decisions/0225). For each table and view of the store, a separate
+database has a view of the same name with plain columns; a tenant's statements are rewritten to use
+that database.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ WHERE t.database = '{DATABASE}'
 GROUP BY t.name
 ORDER BY t.name
 """
-# A parameter's name is none of the engine's.
+# A parameter's name is not an engine name.
 _PARAMETER_OR_TOKEN = re.compile(rf"(?P<parameter>\{{\w+:)|{TOKEN.pattern}", re.DOTALL)
 
 
 def create_tenant_views(session: Any) -> frozenset[str]:
-    """Make the views anew; they follow the tables, and are kept in memory only.
+    """Recreate the views from the current tables; they exist in memory only.
 
     Args:
         session: A connection to the embedded store that may write.
 
     Returns:
-        Their names, those of the store's tables and views.
+        The names of the views, which are those of the store's tables and views.
     """
     lines = bytes(session.query(_RELATIONS, "JSONCompactEachRow").bytes()).splitlines()
     session.query(f"DROP DATABASE IF EXISTS {TENANT_DATABASE}")
@@ -58,22 +58,22 @@ def create_tenant_views(session: Any) -> frozenset[str]:
 
 
 def plain_type(type_: str) -> str:
-    """Return a type of the engine without LowCardinality, at any depth."""
+    """Return an engine type without LowCardinality, at any depth."""
     return _LOW_CARDINALITY.sub(r"\1", type_)
 
 
 def for_tenant_views(formatted: str, names: Collection[str]) -> str:
-    """Return a statement, as the engine formats it, with the views' database instead of ours.
+    """Return a statement that reads the views' database instead of ours.
 
     Args:
-        formatted: The statement.
-        names: What `create_tenant_views` gave.
+        formatted: The statement, as formatted by the engine.
+        names: The result of `create_tenant_views`.
     """
 
     def redirect(match: re.Match[str]) -> str:
         text = match[0]
         name = unescape(text[1:-1]) if match["quoted"] else text
-        # A view with parameters is written like a function, in one quoted name.
+        # A parameterized view is called like a function, with one quoted name.
         database, _, table = name.partition(".")
         if database != DATABASE or (table and table not in names):
             return text
@@ -83,18 +83,18 @@ def for_tenant_views(formatted: str, names: Collection[str]) -> str:
 
 
 def name_for_tenant_views(name: str) -> str:
-    """Return a name, as `{name:Identifier}` takes it, with the views' database instead of ours."""
+    """Return the value for `{name:Identifier}` with the views' database instead of ours."""
     return ".".join(TENANT_DATABASE if part == DATABASE else part for part in name.split("."))
 
 
 def without_tenant_views(text: str) -> str:
-    """Return an error's text with our database, as the client knows it."""
+    """Return an error message with our database's name, which the client knows."""
     return text.replace(TENANT_DATABASE, DATABASE)
 
 
 def _view(name: str, select: str, columns: Mapping[str, str]) -> str:
     view = f"CREATE VIEW {TENANT_DATABASE}.{quote_name(name)}"
-    # The engine knows no columns of a view that has parameters.
+    # The engine lists no columns for a parameterized view.
     listed = ", ".join(f"{quote_name(each)} {plain_type(columns[each])}" for each in columns)
     header = f"{view} ({listed})" if columns else view
     if select:

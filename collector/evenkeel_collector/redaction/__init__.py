@@ -1,1 +1,1 @@
-"""The privacy rules applied to what senders send: the frames of trace requests, and metrics."""
+"""Privacy rules for incoming data: removes secrets, prompts and answers."""

@@ -1,8 +1,8 @@
-"""Says in which parts of a trace request some bytes of its protobuf encoding lie.
+"""Maps byte ranges of an encoded trace request to the spans and attributes that contain them.
 
-One search over a whole encoded request is ten times cheaper than looking at each attribute; this
-leads from where the search hit back to the few attributes that need looking at. Only the frames of
-the outer messages are read (opentelemetry-proto 1.x: ResourceSpans, ScopeSpans and Span).
+One search over a whole encoded request is ten times cheaper than checking each attribute; this
+module maps its hits back to the few attributes that must be checked. Only the frames of the outer
+messages are read (opentelemetry-proto 1.x: ResourceSpans, ScopeSpans and Span).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 
 
 class UnframedError(ValueError):
-    """A range lies in what OTLP does not define, or behind it, so its part cannot be told."""
+    """A range lies in or after a field that OTLP does not define, so it cannot be mapped."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanPath:
     """A span by its indexes; without `span` the scope itself, without `scope` the resource.
 
-    `attributes` are the only ones of the span that were hit; None: other parts of it were, too.
+    `attributes` are the only parts of the span that were hit; None: others were hit, too.
     """
 
     resource: int
@@ -38,7 +38,7 @@ class SpanPath:
 
 @dataclass(slots=True)
 class _Hits:
-    """Byte ranges in ascending order, consumed from the left as the frames go by."""
+    """Byte ranges in ascending order, consumed from the left as frames are read."""
 
     ranges: Sequence[tuple[int, int]]
     next: int = 0
@@ -56,7 +56,7 @@ class _Hits:
 
 
 def locate(payload: bytes, ranges: Sequence[tuple[int, int]]) -> Iterator[SpanPath]:
-    """Yield the parts of an encoded ExportTraceServiceRequest that the byte ranges touch.
+    """Yield the parts of an encoded ExportTraceServiceRequest that overlap the byte ranges.
 
     Args:
         payload: A request that protobuf itself wrote.
@@ -99,7 +99,7 @@ def _in_scope(
     is_own_part_hit = False
     position = start
     while position < end:
-        # Most spans have 128 to 16,383 bytes and are not hit: passed by as fast as Python can.
+        # Most spans have 128 to 16,383 bytes and are not hit: a fast path skips them.
         unhit = hits.start
         while position < end and payload[position] == SPAN_TAG:
             low = payload[position + 1]
@@ -125,10 +125,10 @@ def _in_scope(
 
 
 def _attributes(payload: bytes, start: int, end: int, hits: _Hits) -> Sequence[int] | None:
-    """Return which attributes of a hit span are touched; None if anything else of it is.
+    """Return which attributes of a span were hit; None if any other part was.
 
-    A text that a rule matches lies within a range, or shares bytes with one that begins before it:
-    the frame that a rule's look at neighbours reaches is the attribute's own.
+    A text that a rule matches lies within a range, or overlaps one that begins before it: a rule's
+    lookaround reaches no further than the attribute's own frame.
     """
     touched = []
     attribute = -1

@@ -1,11 +1,11 @@
-"""Takes secrets, prompts and answers out of a trace request before it is written anywhere.
+"""Removes secrets, prompts and answers from a trace request before it is written anywhere.
 
     redactor = Redactor(load_rules(path), settings.hash_key, settings.content_tenants)
     redacted = redactor.redact(message, tenant)   # changes the message in place
-    log.append(redacted.payload)                  # what the message is now, encoded
+    log.append(redacted.payload)                  # the redacted message, encoded
 
-Most requests hold nothing to redact. They pay one search of RE2 over the encoded request, which
-is needed anyway; only what that search hit is looked at attribute by attribute.
+Most requests contain nothing to redact. They cost one RE2 search over the encoded request, which is
+needed anyway; only the parts that this search hit are checked attribute by attribute.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from evenkeel_collector.redaction.rules import (
 
 EVERY_TENANT = "*"
 MIN_KEY_BYTES = 16
-# Attribute names are few; a sender who invents them without end must not fill the memory.
+# Attribute names are few; a sender with unlimited names must not fill the memory.
 MAX_KNOWN_NAMES = 4096
 MAX_KNOWN_NAME_LENGTH = 128
-# Deeper values than protobuf reads back (100 messages, two a level) are dropped: nothing else
-# could show that they hold no secret.
+# Values nested deeper than protobuf can parse (100 messages, two per level) are dropped: they
+# cannot be checked for secrets.
 MAX_DEPTH = 64
 TOO_DEEP = "too_deep"
-# A request that is hit more often was made to be; each of its parts is looked at instead.
+# A request with more hits is crafted to be slow; each of its parts is checked instead.
 MAX_RANGES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A request after redaction: its protobuf encoding, and replacements or removals by rule."""
+    """A request after redaction: its protobuf encoding, and replacements or removals per rule."""
 
     payload: bytes
     counts: Mapping[str, int]
@@ -56,9 +56,9 @@ class Redacted:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """What is known of an attribute by its name."""
+    """What an attribute's name implies for its redaction."""
 
-    text: str  # the name itself, without a secret that stood in it
+    text: str  # the name itself, without any secret in it
     rule: KeyRule | None
     is_content: bool
     is_dropped: bool
@@ -66,7 +66,7 @@ class _Name:
 
 @dataclass(slots=True)
 class _Pass:
-    """The redaction of one request, and what holds for the part that is being redacted."""
+    """The redaction of one request, with the state of the current part."""
 
     tenant: str | None
     tally: RedactionTally
@@ -76,17 +76,17 @@ class _Pass:
 
 
 class Redactor:
-    """Applies rules to trace requests; safe to share between threads.
+    """Applies rules to trace requests; thread-safe.
 
     Attributes:
-        rule_names: Every name that may be a key of `Redacted.counts`.
-        prefilter: The pattern that hits every encoded request in which a rule could match.
+        rule_names: Every possible key of `Redacted.counts`.
+        prefilter: The pattern that matches every encoded request in which a rule could match.
 
     Args:
         rules: From `load_rules`.
-        hash_key: Key of the HMAC behind `hash`; without it, rules that hash mask instead.
-        content_tenants: Tenants whose prompts and answers are stored; `*` stands for all.
-        clock: Seconds of CPU of the calling thread, for the budget.
+        hash_key: HMAC key for the action `hash`; without it, such rules mask instead.
+        content_tenants: Tenants whose prompts and answers are stored; `*` for all.
+        clock: CPU seconds of the calling thread, for the budget.
 
     Raises:
         ConfigurationError: If the key is too short, or a region of a rule is unknown.
@@ -121,7 +121,7 @@ class Redactor:
         self._names: dict[str, _Name] = {}
 
     def may_match(self, payload: bytes) -> bool:
-        """Whether a rule could match in encoded attributes; False is certain."""
+        """Whether a rule could match in encoded attributes; False is definite."""
         return self._prefilter.search(payload) is not None
 
     def redact(
@@ -129,20 +129,20 @@ class Redactor:
     ) -> Redacted:
         """Redact an ExportTraceServiceRequest in place and return its encoding.
 
-        Done twice it changes nothing more. Spans, events that are not content, links, order, ids,
-        times and numbers stay. Fields unknown to the message's schema are removed from parts that
-        are looked at. Never raises for what a rule finds.
+        Idempotent. Spans, events that are not content, links, order, ids, times and numbers stay.
+        Fields unknown to the message's schema are removed from the parts that are checked. Never
+        raises because of a rule's match.
 
         Args:
-            message: The request, of whichever class has OTLP's fields.
-            tenant: Whose request it is when the sender proved it (a token); then what spans say
-                of their tenant is ignored. None: each span's `evenkeel.tenant`, or else its
-                resource's, decides whether its content is stored.
-            is_hasty: Whether to give up early instead of withholding what takes too long.
+            message: The request, of any class with OTLP's fields.
+            tenant: The tenant that the sender proved with a token; `evenkeel.tenant` is then
+                ignored. None: each span's `evenkeel.tenant`, or else its resource's, decides
+                whether its content is stored.
+            is_hasty: Whether to give up early instead of withholding parts that take too long.
 
         Raises:
-            EncodeError: If protobuf cannot write the message; it is then unchanged.
-            OverBudgetError: If it takes long, in haste; the message is then of no more use.
+            EncodeError: If protobuf cannot encode the message; it is then unchanged.
+            OverBudgetError: If a hasty redaction takes too long; discard the message.
         """
         payload: bytes = message.SerializeToString()
         ranges = [m.span() for m in islice(self._prefilter.finditer(payload), MAX_RANGES)]
@@ -155,7 +155,7 @@ class Redactor:
         places: Iterable[SpanPath]
         try:
             if len(ranges) == MAX_RANGES:
-                raise UnframedError("hit nearly everywhere")
+                raise UnframedError("too many hits")
             places = list(locate(payload, ranges))
         except UnframedError:
             num_bytes_removed = _discard_unknown(message)
@@ -167,7 +167,7 @@ class Redactor:
         return Redacted(message.SerializeToString(), state.tally.counts)
 
     def _redact_place(self, message: Any, place: SpanPath, state: _Pass) -> int:
-        """Redact one part and return how many bytes of unknown fields were removed from it."""
+        """Redact one part and return the number of bytes of unknown fields removed."""
         resource_spans = message.resource_spans[place.resource]
         resource = resource_spans.resource
         if place.scope is None:
@@ -193,7 +193,7 @@ class Redactor:
     def _redact_some(
         self, span: Any, indexes: Sequence[int], state: _Pass, resource_attributes: Any
     ) -> int:
-        """Redact some attributes of a span and return as `_redact_place` does."""
+        """Redact some attributes of a span; returns the same as `_redact_place`."""
         attributes = span.attributes
         state.has_secrets = True
         state.stores_content = self._stores_content(state.tenant, attributes, resource_attributes)
@@ -226,7 +226,7 @@ class Redactor:
         remove(span.events, removed)
 
     def _redact_field(self, holder: Any, name: str, state: _Pass) -> None:
-        """Redact a text that is no attribute and cannot be dropped."""
+        """Redact a text that is not an attribute and cannot be dropped."""
         text = getattr(holder, name).encode() if state.has_secrets else b""
         if len(text) < MIN_BYTES or not self._text.may_match(text):
             return
@@ -313,7 +313,7 @@ class Redactor:
         if value.HasField("kvlist_value"):
             self._redact_attributes(value.kvlist_value.values, state)
         else:
-            # A rule that drops removes the whole attribute: an array keeps its length or goes.
+            # A rule that drops removes the whole attribute: arrays never get shorter.
             for element in value.array_value.values:
                 is_dropped |= self._drops_value(element, state)
         state.depth -= 1
@@ -343,8 +343,8 @@ class Redactor:
 def _framed(name: str) -> str:
     """Return a pattern that finds an attribute of this name in an encoded request.
 
-    The key is field 1 (tag 0x0A, length, text), and the value behind it is field 2 (tag 0x12):
-    so `token` is found without a hit in every `input_tokens`.
+    The key is field 1 (tag 0x0A, length, text), and the value after it is field 2 (tag 0x12): so
+    `token` is found without matching every `input_tokens`.
     """
     literal = literal_part(name)
     lead = r"\n[\x00-\xff]{1,2}" if name.startswith(literal) else ""
@@ -353,10 +353,10 @@ def _framed(name: str) -> str:
 
 
 def _any_of(globs: Sequence[str]) -> Any:
-    """Return the pattern of all globs together, or None if there are none."""
+    """Return one pattern for all globs, or None if there are none."""
     if not globs:
         return None
-    # (?s): a name with a line break in it is still a name.
+    # (?s): names may contain line breaks.
     return compile_bytes(f"(?is:{'|'.join(glob_to_pattern(glob) for glob in globs)})")
 
 

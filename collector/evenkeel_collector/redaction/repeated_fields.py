@@ -1,11 +1,11 @@
-"""Removes elements of a protobuf repeated field in time that does not grow with its square."""
+"""Removes elements of a protobuf repeated field in linear time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-# Deleting one element moves those behind it: of many, the others are kept instead.
+# Deleting an element moves all later ones: to delete many, the list is rebuilt instead.
 MAX_DELETIONS = 8
 
 

@@ -1,4 +1,4 @@
-"""Reads the redaction rules: the built-in ones, with a user's file laid over them."""
+"""Reads the redaction rules: the built-in ones, overridden by a user's file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONTENT = "content"
 
 def _is_glob(name: str) -> str:
     if len(literal_part(name)) < 3 or not name.isascii() or not name.isprintable():
-        raise ValueError("expected ASCII with three characters in a row that are not *")
+        raise ValueError("expected ASCII with at least three consecutive characters other than *")
     return name
 
 
@@ -29,7 +29,7 @@ Glob = Annotated[str, AfterValidator(_is_glob)]
 
 
 class ContentRule(RulesTable):
-    """Where prompts and answers stand: globs of attribute names and of span event names."""
+    """Where prompts and answers are found: globs of attribute names and span event names."""
 
     names: tuple[Glob, ...]
     exceptions: tuple[Glob, ...] = Field((), alias="except")
@@ -37,7 +37,7 @@ class ContentRule(RulesTable):
 
 
 class KeyRule(RulesTable):
-    """Attributes whose name says that their value is secret."""
+    """Attributes whose names mark their values as secret."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     names: tuple[Glob, ...]
@@ -46,7 +46,7 @@ class KeyRule(RulesTable):
 
 
 class Rules(RulesTable):
-    """All rules that apply, in the order of the files."""
+    """All rules in force, in file order."""
 
     content: ContentRule
     keys: tuple[KeyRule, ...]
@@ -54,7 +54,7 @@ class Rules(RulesTable):
 
 
 def load_rules(path: Path | None = None) -> Rules:
-    """Return the built-in rules with those of `path` laid over them, disabled ones left out.
+    """Return the built-in rules overridden by those in `path`, without disabled ones.
 
     Raises:
         ConfigurationError: If the file cannot be read, or a rule in it is wrong.
@@ -74,7 +74,7 @@ def load_rules(path: Path | None = None) -> Rules:
     names = [*(rule.name for rule in keys), *(rule.name for rule in values), CONTENT]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigurationError(f"{path or BUILT_IN}: two rules are named {name!r}")
+            raise ConfigurationError(f"{path or BUILT_IN}: two rules have the name {name!r}")
     return Rules(
         content=content,
         keys=tuple(rule for rule in keys if rule.enabled),
@@ -106,16 +106,16 @@ def _lay_over(tables: dict[str, Any], added: Mapping[str, Any], path: Path) -> N
             else:
                 known = dict(tables[section].get(name, {}))
                 if "pattern" in fields:
-                    known.pop("prefilter", None)  # it belonged to the pattern that is replaced
+                    known.pop("prefilter", None)  # it belongs to the replaced pattern
                 tables[section][name] = known | fields
 
 
 def glob_to_pattern(glob: str) -> str:
-    """Return a glob of names as a pattern: `*` is anything, `_` also `-` or nothing."""
+    """Return a name glob as a pattern: `*` matches anything, `_` also `-` or nothing."""
     translated = {"*": ".*", "_": "[_-]?", "-": "[_-]?"}
     return "".join(translated.get(character) or re.escape(character) for character in glob)
 
 
 def literal_part(glob: str) -> str:
-    """Return the longest part of a glob between stars."""
+    """Return the longest part of a glob without `*`."""
     return max(glob.split("*"), key=len)

@@ -1,4 +1,4 @@
-"""What a user may set about redaction: `[redaction]` in evenkeel.toml, `EVENKEEL_REDACTION_*`."""
+"""Settings of redaction: `[redaction]` in evenkeel.toml, `EVENKEEL_REDACTION_*`."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 
 
 class RedactionSettings(Settings):
-    """Rules, key and exceptions of redaction."""
+    """The rules, key and exceptions of redaction."""
 
     section: ClassVar[str] = "redaction"
     flag_prefix: ClassVar[str] = "redaction-"
 
     rules_file: Path | None = Field(
         default=None,
-        description="rules laid over the built-in ones, TOML (docs/guide/redaction.md)",
+        description="TOML file of rules that override the built-in ones (docs/guide/redaction.md)",
     )
     hash_key: SecretStr | None = Field(
         default=None,
-        description="key of the tokens that `hash` writes, at least 16 bytes; without it they mask",
+        description="HMAC key for the action `hash`, at least 16 bytes; without it such rules mask",
     )
     content_tenants: Listed = Field(
         default=(), description="tenants whose prompts and answers are stored; `*` for all"
     )
 
     def build(self) -> Redactor:
-        """Return the redactor that these settings describe.
+        """Return the redactor for these settings.
 
         Raises:
             ConfigurationError: If the rules or the key are wrong.
         """
-        # The rules' automaton takes time to import that --help must not pay.
+        # Importing the rule engine is slow, and --help does not need it.
         from evenkeel_collector.redaction.redaction import Redactor
         from evenkeel_collector.redaction.rules import load_rules
 

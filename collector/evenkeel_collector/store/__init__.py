@@ -1,1 +1,1 @@
-"""Log segments into ClickHouse: schema, rollups, retention, backup."""
+"""Stores log segments in ClickHouse: schema, rollups, retention, backup."""

@@ -1,4 +1,4 @@
-"""A collector's folder as one file, and back: store, log, alert state, identity."""
+"""Backs up a collector's folder to one file and restores it: store, log, alert state, identity."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a backup or restore has copied."""
+    """What a backup or restore copied."""
 
     files: int
     bytes: int
 
 
 def back_up(data_dir: Path, target: Path) -> Copied:
-    """Write the folder to `target`, which is complete and on disk when this returns.
+    """Back up the folder to `target`, which is complete and on disk when this returns.
 
     Raises:
         ConfigurationError: If there is no such folder, a collector runs on it, or the target
             exists or cannot be written.
     """
     if not (data_dir / ID_FILE).exists():
-        raise ConfigurationError(f"{data_dir} (--data-dir) is no collector's folder")
+        raise ConfigurationError(f"{data_dir} (--data-dir) is not a collector's folder")
     if target.exists():
         raise ConfigurationError(f"{target} exists; choose another name")
     draft = target.with_name(target.name + ".draft")
@@ -71,10 +71,10 @@ def back_up(data_dir: Path, target: Path) -> Copied:
 
 
 def restore(source: Path, data_dir: Path) -> Copied:
-    """Make a folder of a backup, once every file in it has been checked.
+    """Restore a backup to a folder, after checking every file in it.
 
     Raises:
-        ConfigurationError: If it is no whole backup, or `data_dir` is there already.
+        ConfigurationError: If the backup is incomplete, or `data_dir` already exists.
     """
     if data_dir.exists() and any(data_dir.iterdir()):
         raise ConfigurationError(f"{data_dir} (--data-dir) is not empty; restore into a new one")
@@ -83,7 +83,7 @@ def restore(source: Path, data_dir: Path) -> Copied:
     try:
         with tarfile.open(source, "r:") as tar:
             tar.extractall(draft, filter="data")
-        # The backup may be of a version that kept files open to others.
+        # The backup may come from a version that left files readable to others.
         tighten(draft)
         copied = _check(draft, source)
         if data_dir.exists():
@@ -103,11 +103,11 @@ def _check(folder: Path, source: Path) -> Copied:
         if manifest["format"] != FORMAT:
             raise ConfigurationError(f"{source} was made by a newer evenkeel; upgrade")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(f"{source} is no whole backup: no {MANIFEST} in it") from error
+        raise ConfigurationError(f"{source} is not a complete backup: no {MANIFEST}") from error
     (folder / MANIFEST).unlink()
     found = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
     if set(found) != set(expected):
-        raise ConfigurationError(f"{source} is no whole backup: files are missing or too many")
+        raise ConfigurationError(f"{source} is not a complete backup: missing or extra files")
     size = 0
     for name, path in found.items():
         with path.open("rb") as file:
@@ -118,14 +118,14 @@ def _check(folder: Path, source: Path) -> Copied:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    # Symbolic links are names that the store makes for people; what they name is in the folder.
+    # Symbolic links are the store's readable aliases; their targets are in the folder.
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink() and path.name != LOCK_FILE:
             yield path
 
 
 class _Hashing(io.RawIOBase):
-    """Reads a file and hashes what was read, so that the checksum is of the bytes in the backup."""
+    """Hashes a file while reading it, so that the checksum is of the bytes in the backup."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -1,7 +1,7 @@
-"""A copy of the store's tables that keeps nothing: says whether bytes can be stored, stores none.
+"""Checks whether bytes can be stored, using a copy of the store's tables that keeps nothing.
 
-Every table that inserts flow through is there with the engine Null, fed by copies of the same
-views. What this copy refuses is to blame itself; what only the store refuses is the store's fault.
+Every table that inserts pass through exists here with the engine Null, fed by copies of the same
+views. Data that this copy refuses is bad; if only the store refuses it, the store is at fault.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 CHECK_DATABASE = f"{DATABASE}_check"
-# Database names in the views' stored text; attribute names stand in quotes.
+# Database names in the views' stored text; attribute names are quoted.
 _QUALIFIER = re.compile(rf"(?<!['.\w]){DATABASE}\.")
 _TABLES = """SELECT name, engine, create_table_query FROM system.tables
 WHERE database = {database:String} AND engine != 'View' AND engine != 'Distributed'
@@ -28,14 +28,14 @@ ORDER BY engine = 'MaterializedView', name"""
 
 
 class CheckStore:
-    """The copy, for the length of a `with` block.
+    """The copy, which exists for the duration of a `with` block.
 
     Args:
-        client: Of the real store, used by this thread alone.
-        insert_settings: What an insert of a log segment is sent with.
+        client: A client of the real store, used by this thread alone.
+        insert_settings: The settings for inserting a log segment.
 
     Raises:
-        ClickHouseError: If the store does not let it be made.
+        ClickHouseError: If the store refuses to create it.
     """
 
     def __init__(self, client: Client, insert_settings: Mapping[str, str]) -> None:

@@ -1,9 +1,9 @@
-"""The same tables for a ClickHouse cluster, made from the statements of a single store.
+"""Rewrites the statements of a single store for a ClickHouse cluster.
 
 Each table that keeps rows becomes two: `NAME_local`, replicated within its shard, and `NAME`,
-Distributed over all shards, which readers ask. Log segments go into the Null table of the node that
-the collector is connected to, whose views fill that node's local tables: an insert stays on one
-shard, so its deduplication token is known to all who could see it again.
+Distributed over all shards, for readers. Log segments go into the Null table of the node that the
+collector is connected to, whose views fill that node's local tables: an insert stays on one shard,
+so every replica that could receive it again knows its deduplication token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evenkeel.store import DATABASE
 from evenkeel_collector.store.migrations import Migration
 
 LOCAL_SUFFIX = "_local"
-# Filled in by each server, from its own <macros>.
+# Filled in by each server from its own <macros>.
 REPLICA_ARGUMENTS = f"'/clickhouse/tables/{{{{shard}}}}/{DATABASE}/{{name}}', '{{{{replica}}}}'"
 # One copy for the whole cluster: every server has been migrated, or none.
 EVERYWHERE_ARGUMENTS = f"'/clickhouse/tables/{DATABASE}/{{name}}', '{{{{shard}}}}-{{{{replica}}}}'"
@@ -48,10 +48,10 @@ class ClusterSchema:
     tables: frozenset[str]
 
     def render(self, statement: str) -> list[str]:
-        """Return what takes the place of one statement of a single store.
+        """Return the cluster's statements for one statement of a single store.
 
         Raises:
-            ConfigurationError: If it is of a kind that is not known here.
+            ConfigurationError: If this kind of statement is not supported.
         """
         head = _without_comments(statement)
         if match := _CREATE_TABLE.match(head):
@@ -98,7 +98,7 @@ class ClusterSchema:
         if name not in self.tables:
             return [f"ALTER TABLE {name} ON CLUSTER '{self.cluster}'{self._read_local(rest)}"]
         local = f"{name}{LOCAL_SUFFIX}"
-        # How rows are kept is a matter of the table that keeps them.
+        # Storage changes apply to the local table only.
         names = [local] if _OF_ROWS.match(rest) else [local, name]
         return [f"ALTER TABLE {each} ON CLUSTER '{self.cluster}'{rest}" for each in names]
 
@@ -110,19 +110,19 @@ class ClusterSchema:
         )
 
     def _read_local(self, query: str) -> str:
-        """Let a view read this node's rows only; columns stay reachable by the old table name."""
+        """Make a view read only this node's rows; the old table name stays as an alias."""
         names = "|".join(sorted(self.tables, key=len, reverse=True))
         return re.sub(rf"\b(FROM|JOIN) ({names})\b", rf"\1 \2{LOCAL_SUFFIX} AS \2", query)
 
 
 def cluster_schema(cluster: str, migrations: Sequence[Migration]) -> ClusterSchema:
-    """Return the rewriting for a cluster.
+    """Return the rewriter for a cluster.
 
     Raises:
-        ConfigurationError: If that is no cluster's name.
+        ConfigurationError: If the name is not valid.
     """
     if not _CLUSTER_NAME.fullmatch(cluster):
-        raise ConfigurationError(f"--clickhouse-cluster: {cluster!r} is no name of a cluster")
+        raise ConfigurationError(f"--clickhouse-cluster: {cluster!r} is not a valid cluster name")
     tables = {
         match[1]
         for migration in migrations
@@ -134,7 +134,7 @@ def cluster_schema(cluster: str, migrations: Sequence[Migration]) -> ClusterSche
 
 
 def migrations_table(cluster: str) -> str:
-    """Return the statement of the table that says what a cluster has."""
+    """Return the statement that creates a cluster's table of applied migrations."""
     arguments = EVERYWHERE_ARGUMENTS.format(name="schema_migrations")
     return (
         f"CREATE TABLE IF NOT EXISTS schema_migrations ON CLUSTER '{cluster}' (\n"
@@ -144,5 +144,5 @@ def migrations_table(cluster: str) -> str:
 
 
 def _without_comments(statement: str) -> str:
-    """Return the statement from its first word on: comments go, strings have no `--` in them."""
+    """Return the statement without leading comments; strings contain no `--`."""
     return re.sub(r"--[^\n]*", "", statement).strip()

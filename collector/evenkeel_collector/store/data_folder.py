@@ -21,18 +21,18 @@ logger = logging.getLogger(__name__)
 ID_FILE = COLLECTOR_MARKER
 LOCK_FILE = "collector.lock"
 _NODE = re.compile(r"\w{1,64}")
-# What temporary files are made in; what a kill left there is removed at the next start.
+# The folder for temporary files; leftovers of a killed process are removed at the next start.
 TEMPORARY = "tmp"
 
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """A folder that this process holds until it ends.
+    """A folder that this process has locked until it ends.
 
     Attributes:
         path: The folder.
-        node: This collector's name in segment names; stays the same over restarts.
-        lock_fd: The open lock file; the lock goes with it.
+        node: This collector's name in segment names; stable across restarts.
+        lock_fd: The open lock file; closing it releases the lock.
     """
 
     path: Path
@@ -41,21 +41,21 @@ class DataFolder:
 
     @property
     def store(self) -> Path:
-        """Where the embedded store lies."""
+        """The folder of the embedded store."""
         return self.path / "store"
 
     @property
     def log(self) -> Path:
-        """Where the write-ahead log lies."""
+        """The folder of the write-ahead log."""
         return self.path / "log"
 
     def release(self) -> None:
-        """Let another collector have the folder."""
+        """Release the folder for another collector."""
         os.close(self.lock_fd)
 
 
 def hold(path: Path) -> DataFolder:
-    """Make the folder if needed, and lock it.
+    """Create the folder if needed, and lock it.
 
     Raises:
         ConfigurationError: If it cannot be written, or another collector has it.
@@ -90,7 +90,7 @@ def _read_node(path: Path) -> str:
         node = path.read_text(encoding="ascii", errors="replace").strip()
         if _NODE.fullmatch(node):
             return node
-        logger.error("this collector's name was damaged, it gets a new one file=%s", path)
+        logger.error("node name file is damaged, generating a new name file=%s", path)
     node = uuid.uuid4().hex[:12]
     write_synced(path, f"{node}\n".encode())
     return node

@@ -1,4 +1,4 @@
-"""Tables of the embedded store as Parquet files, one a table and day."""
+"""Exports tables of the embedded store as Parquet files, one per table and day."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export has written."""
+    """What an export wrote."""
 
     files: int
     rows: int
@@ -30,14 +30,14 @@ class Exported:
 def export_parquet(data_dir: Path, target: Path, tables: Sequence[str] | None) -> Exported:
     """Write `target/TABLE/YYYY-MM-DD.parquet` for each day that has rows.
 
-    States of the rollups are written as their values: percentiles as arrays of p50, p95, p99.
+    Rollup states are written as values: percentiles as arrays of p50, p95, p99.
 
     Raises:
         ConfigurationError: If there is no such folder or table, a collector runs on the folder, or
             a file is there already.
     """
     if not (data_dir / ID_FILE).exists():
-        raise ConfigurationError(f"{data_dir} (--data-dir) is no collector's folder")
+        raise ConfigurationError(f"{data_dir} (--data-dir) is not a collector's folder")
     for table in tables or ():
         if table not in TABLES:
             raise ConfigurationError(f"no table {table!r} to export; tables: {', '.join(TABLES)}")

@@ -1,4 +1,4 @@
-"""Moves sealed log segments into the store, in order, until the store has them."""
+"""Inserts sealed log segments into the store in order, with retries."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ logger = logging.getLogger(__name__)
 POLL_S = 0.5
 FIRST_RETRY_S = 0.1
 MAX_RETRY_S = 5.0
-# Longest that an insert in hand is waited for at the end; a server that hangs is left alone.
+# Longest wait at shutdown for a running insert; a server that hangs is abandoned.
 IN_HAND_S = 5.0
-# A store that answers and refuses is asked again this often before the segment is suspected.
+# Retries after a refusal by the store before the segment is suspected.
 MAX_REFUSALS = 3
-# Answers of a store that has no room, no time or no rights now: the segment is not to blame.
+# Errors of a store without space, time or permissions: the segment is not at fault.
 TRANSIENT_CODES = frozenset({
     60,  # UNKNOWN_TABLE
-    74, 75, 76, 77, 87, 88, 92,  # a file cannot be read, written, opened, closed, sought, cut
+    74, 75, 76, 77, 87, 88, 92,  # a file cannot be read, written, opened, closed, sought, truncated
     81,  # UNKNOWN_DATABASE
     159,  # TIMEOUT_EXCEEDED
     202,  # TOO_MANY_SIMULTANEOUS_QUERIES
@@ -54,10 +54,10 @@ class Inserter:
     """One thread with its own client of the store.
 
     Args:
-        log: Where sealed segments come from.
-        storage: Where they go.
-        metrics: Where inserts are counted.
-        min_free_bytes: What the embedded store's disk must have free for an insert to be tried.
+        log: The source of sealed segments.
+        storage: The store.
+        metrics: Counts inserts.
+        min_free_bytes: Free space that the embedded store's disk needs before an insert.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class Inserter:
         self._thread.start()
 
     def close(self, drain_s: float) -> bool:
-        """Insert what is left for at most `drain_s`; return whether the log is empty.
+        """Insert the remaining segments for up to `drain_s`; return whether the log is empty.
 
-        An insert in hand then is waited for: the engine crashes if it is closed under one.
+        A running insert is then waited for: closing the engine during one would crash it.
         """
         deadline = time.monotonic() + drain_s
         while time.monotonic() < deadline and not self._log.is_drained():
@@ -97,7 +97,7 @@ class Inserter:
             self._client.close()
 
     def _store(self, segment: SealedSegment) -> None:
-        """Return once the store has the segment, or the thread is to stop."""
+        """Return once the store has the segment, or the thread must stop."""
         num_refusals, wait_s = 0, FIRST_RETRY_S
         left: SealedSegment | None = segment
         while left is not None and not self._stop.is_set():
@@ -123,9 +123,9 @@ class Inserter:
             wait_s = min(wait_s * 2, MAX_RETRY_S)
 
     def _check(self, segment: SealedSegment) -> SealedSegment | None:
-        """Return what of a segment is intact on the disk; None if nothing, or if it is unreadable.
+        """Return the intact part of a segment on disk; None if nothing is left or readable.
 
-        One that cannot be read must not keep those behind it waiting.
+        An unreadable segment must not block those behind it.
         """
         for attempt in range(1, MAX_REFUSALS + 1):
             try:
@@ -133,7 +133,7 @@ class Inserter:
                 break
             except OSError as error:
                 logger.error(
-                    "log segment not read segment=%s attempt=%d error=%s",
+                    "cannot read log segment segment=%s attempt=%d error=%s",
                     segment.path, attempt, error,
                 )  # fmt: skip
                 self._stop.wait(FIRST_RETRY_S)
@@ -159,10 +159,10 @@ class Inserter:
                 insert_segment(self._client, schema, name, file)
 
     def _check_disk(self) -> None:
-        """Return if there is room: the engine may keep a broken part where a write is cut short.
+        """Check for free space: the engine may keep a broken part if a write is cut short.
 
         Raises:
-            OSError: If the disk has less free than it should.
+            OSError: If the disk has too little free space.
         """
         path = self._storage.embedded_path
         if path is None:
@@ -177,7 +177,7 @@ class Inserter:
             )
 
     def _part(self, segment: SealedSegment) -> SealedSegment | None:
-        """Set aside what no store could take; return what is left of the segment, if anything."""
+        """Quarantine what no store could take; return the rest of the segment, if any."""
         if self._client is None:
             self._client = self._storage.connect()
         with CheckStore(self._client, self._storage.insert_settings) as check:
@@ -194,7 +194,7 @@ class Inserter:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the store answered that it will not have this segment."""
+    """Whether the store refused this segment."""
     if not isinstance(error, DatabaseError):
         return False
     return error.code is not None and error.code not in TRANSIENT_CODES

@@ -1,8 +1,8 @@
-"""How the store judges requests by many objectives at once: in the rollups, and in `slo_judged`.
+"""SQL that judges requests by many objectives at once: in the rollups, and in `slo_judged`.
 
 The rule is that of evenkeel/slo/good_events.py. In the rollups, objectives are elements of constant
-arrays, not expressions of their own: the engine reads a view's query anew at each insert, and that
-takes half a millisecond per expression. What no objective uses is left out.
+arrays, not separate expressions: the engine parses a view's query again at each insert, which takes
+half a millisecond per expression. Unused columns and metrics are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_EVENTS = "CAST(map(), 'Map(String, Float64)')"
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What is counted under one key of `slo_good` and `slo_bad`."""
+    """An indicator counted under one key of `slo_good` and `slo_bad`."""
 
     key: str
     indicator: Indicator
@@ -57,7 +57,7 @@ def events_of(counted: Sequence[Counted]) -> Events:
 
 
 def _judged(counted: Sequence[Counted]) -> str:
-    """Return an array of (good, bad) weights, one element an objective."""
+    """Return an array of (good, bad) weights, one element per objective."""
     arguments = {
         "errors": _array(str(_endings(each, Treatment.BAD)) for each in counted),
         "left_out": _array(str(_endings(each, Treatment.EXCLUDED)) for each in counted),
@@ -117,7 +117,7 @@ _STATUS = "ifNull(requests.http_status, 0)"
 
 
 def judged_view() -> str:
-    """Return the statement that makes `slo_judged`, whose parameters are the objectives."""
+    """Return the statement that creates `slo_judged`, whose parameters are the objectives."""
     durations = {metric: Sql(column) for metric, column in DURATION_COLUMNS.items()}
     limits = {metric: Sql(f"{metric}_limit") for metric in DURATIONS}
     is_unfinished, treatment = Sql("ending > 0"), Sql("status_treatment")
@@ -136,7 +136,7 @@ def judged_view() -> str:
 
 
 def _filters(indicator: Indicator) -> str:
-    """Return whether all filters hold; each is against constants, which the store prepares once."""
+    """Return whether all filters match; they use constants, which the store prepares once."""
     conditions = []
     for each in indicator.filters:
         value = f"ifNull(toString(requests.{each.column}), '')"
@@ -150,7 +150,7 @@ def _filters(indicator: Indicator) -> str:
 
 
 def _endings(counted: Counted, treatment: Treatment) -> int:
-    """Return the endings treated so, as bits."""
+    """Return the endings with this treatment, as bits."""
     treatments = treatments_of_endings(counted.indicator)
     return sum(1 << bit for bit, each in enumerate(treatments) if each is treatment)
 

@@ -1,7 +1,7 @@
 """Changes the store's tables and views: numbered migrations, applied in order and recorded.
 
 A migration is a file `NNNN_name.sql`, or a folder of that name whose `.sql` files are its parts.
-The first one makes all tables; a store from before it is not opened.
+The first one creates all tables; older stores cannot be opened.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 Render = Callable[[str], list[str]]
 
 _NAME = re.compile(r"(\d{4})_(\w+?)(\.sql)?")
-# Of the last of the migrations that the first one replaced: it made the same tables.
+# Checksum of the last migration that the first one replaced: it created the same tables.
 _REPLACED = "8a2430c6a0536443fc203eed99d3a1f5c7b6a04ad34faa5a7e2038d5dac47d4f"
 _TABLE = """CREATE TABLE IF NOT EXISTS schema_migrations (
     number UInt32, name String, checksum String, applied_at DateTime64(3, 'UTC')
 ) ENGINE = MergeTree ORDER BY number"""
 
-# After `ALTER TABLE … MODIFY QUERY`, the engine gives a view's inserts another token than before,
-# until the view is renamed or the engine starts again (docs/decisions/0173).
+# After `ALTER TABLE … MODIFY QUERY`, the engine gives a view's inserts a different token, until the
+# view is renamed or the engine restarts (docs/decisions/0173).
 _CHANGE = re.compile(r"^ALTER TABLE (\w+) MODIFY QUERY\s", re.MULTILINE)
 _AWAY = "__changed"
 
@@ -81,12 +81,12 @@ def migrate(
     table: str = _TABLE,
     before_upgrade: Callable[[], None] = lambda: None,
 ) -> list[Migration]:
-    """Apply what the store lacks, and return it.
+    """Apply the missing migrations and return them.
 
     Args:
-        client: Of the store, with the database in place.
-        render: What to run in place of a statement, such as a cluster's form of it.
-        table: The statement that makes the table of what was applied.
+        client: A client of the store, whose database exists.
+        render: Returns what to run instead of a statement, such as its cluster form.
+        table: The statement that creates the table of applied migrations.
         before_upgrade: Called if the store has rows and lacks a migration.
 
     Raises:
@@ -139,9 +139,9 @@ def run_statement(client: Client, statement: str, render: Render) -> None:
     """Run a statement; if it changes a view's query, the view keeps its tokens.
 
     Args:
-        client: Of the store.
+        client: A client of the store.
         statement: Without its semicolon.
-        render: Returns what to run in its place, such as a cluster's form of it.
+        render: Returns what to run instead, such as its cluster form.
     """
     statements = render(statement)
     if match := _CHANGE.search(statement):
@@ -152,7 +152,7 @@ def run_statement(client: Client, statement: str, render: Render) -> None:
 
 
 def name_views_back(client: Client, render: Render) -> None:
-    """Give the views their names that a `run_statement` cut off in its middle left renamed."""
+    """Restore the names of views that an interrupted `run_statement` left renamed."""
     rows = client.query(
         "SELECT name FROM system.tables"
         f" WHERE database = currentDatabase() AND endsWith(name, '{_AWAY}')"

@@ -1,9 +1,8 @@
-"""Which numbers the store takes, by table and column: finite, and within a range.
+"""The numbers that the store accepts, by table and column: finite, and within a range.
 
-The views of the schema hold these ranges as literals, and docs/guide/data-model.md shows them;
-tests hold all three against each other. A number that a sender gave and that is not taken is
-absent from its column, named in the row's `refused_numbers`, and counted in the table of the same
-name.
+The views of the schema contain these ranges as literals, and docs/guide/data-model.md lists them;
+tests compare all three. A refused number is missing from its column, named in the row's
+`refused_numbers`, and counted in the table of the same name.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From `low` up to and including `high`; NaN and infinities are in no range."""
+    """From `low` up to and including `high`; excludes NaN and infinities."""
 
     low: float
     high: float
     is_whole: bool = False
 
 
-# Eleven days: requests that last longer are not judged, and end beyond what partitions hold.
+# Eleven days: longer requests are not judged, and end outside the partitions.
 SECONDS = Range(0, 1e6)
 # More than any context window; larger ones would drown a token SLO's other events.
 TOKENS = Range(0, 1e8, is_whole=True)
-# Clients ask for as much as a 32-bit number holds to say that they want no limit.
+# Clients send the largest 32-bit number to mean "no limit".
 REQUESTED_TOKENS = Range(0, 4294967295, is_whole=True)
 WEIGHT = Range(1, 1e6)
 SHARE = Range(0, 1)
@@ -60,14 +59,14 @@ REQUESTS: Mapping[str, Range] = {
     "sample_weight": WEIGHT,
     "detail_probability": SHARE,
 }
-# Each element; a list with one that is refused is refused whole.
+# Per element; one refused element refuses the whole list.
 REQUEST_LISTS: Mapping[str, Range] = {
     "drafted_by_position": TOKENS,
     "accepted_by_position": TOKENS,
     "emission_time_s": SECONDS,
     "emission_tokens": TOKENS,
 }
-# Each of the map's values.
+# Per value of the map.
 LEDGER = SECONDS
 EVAL_RESULTS: Mapping[str, Range] = {
     "score": SCORE,
@@ -110,7 +109,7 @@ METRIC = Range(-1e30, 1e30)
 # The widest buckets of an exponential histogram end at the largest number there is.
 BOUND = Range(-sys.float_info.max, sys.float_info.max)
 METRIC_COUNT = Range(0, 1e15, is_whole=True)
-# Bounds ascend, and there is one count more than bounds; else the buckets are refused whole.
+# Bounds ascend, with one more count than bounds; otherwise all buckets are refused.
 ENGINE_STATE: Mapping[str, Range] = {
     "value": METRIC,
     "sum": METRIC,
@@ -132,7 +131,7 @@ REASONS = ("not_a_number", "not_finite", "out_of_range", "lengths_differ")
 
 
 def sql_arrays(ranges: Mapping[str, Range]) -> tuple[str, str, str, str]:
-    """Return names, lows, highs and whether they are whole, as the views write them."""
+    """Return names, lows, highs and whether they are integers, as the views write them."""
     return (
         _array([f"'{name}'" for name in ranges]),
         _array([_number(each.low) for each in ranges.values()]),

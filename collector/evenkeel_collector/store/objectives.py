@@ -1,4 +1,4 @@
-"""Which objectives the rollups count, as the store remembers it in `slo_objectives`."""
+"""The objectives that the rollups count, recorded in the table `slo_objectives`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class CountedSlo:
 
     Attributes:
         slo: Its name.
-        key: Where its events are in `slo_good` and `slo_bad`.
-        weight: What an event weighs.
-        definition: What decides whether a request is an event, and a good one, as JSON.
+        key: The key of its events in `slo_good` and `slo_bad`.
+        weight: Weight of an event.
+        definition: The indicator as JSON: which requests are events, and which are good.
     """
 
     slo: str
@@ -35,7 +35,7 @@ class CountedSlo:
 
 
 def read_objectives(client: Client) -> tuple[int, list[CountedSlo]]:
-    """Return the number of the newest set, and what it counts."""
+    """Return the number of the newest set, and its objectives."""
     rows = client.query(
         "SELECT number, slo, key, weight, definition FROM slo_objectives"
         " WHERE number = (SELECT max(number) FROM slo_objectives)"
@@ -46,7 +46,7 @@ def read_objectives(client: Client) -> tuple[int, list[CountedSlo]]:
 
 
 def write_objectives(client: Client, number: int, counted: Sequence[CountedSlo]) -> None:
-    """Put a set in force, whole."""
+    """Activate a set as a whole."""
     since = datetime.now(UTC)
     client.insert(
         "slo_objectives",
@@ -56,9 +56,9 @@ def write_objectives(client: Client, number: int, counted: Sequence[CountedSlo])
 
 
 def counted_slos(slos: Iterable[Slo], in_force: Sequence[CountedSlo]) -> list[CountedSlo]:
-    """Return what is to be counted; equal definitions share a key, those in force keep theirs.
+    """Return the objectives to count; equal definitions share a key, active ones keep theirs.
 
-    Other keys were never used: what an attempt that was broken off has counted is not added to.
+    All other keys are new, so the counts of an interrupted attempt are never added to.
     """
     keys = {each.definition: each.key for each in in_force}
     attempt = uuid.uuid4().hex[:8]
@@ -74,13 +74,13 @@ def counted_slos(slos: Iterable[Slo], in_force: Sequence[CountedSlo]) -> list[Co
 
 
 def parts_of(counted: Sequence[CountedSlo]) -> list[Counted]:
-    """Return what is counted, each key once."""
+    """Return the counted indicators, each key once."""
     by_key = {each.key: each.definition for each in counted}
     return [Counted(key, read_definition(text)) for key, text in by_key.items()]
 
 
 def write_definition(indicator: Indicator) -> str:
-    """Return what decides about an event as JSON; equal for equal indicators."""
+    """Return an indicator as JSON; equal for equal indicators."""
     more: dict[str, Any] = {}
     if indicator.filters:
         more["filters"] = [[f.column, f.test.value, *f.values] for f in indicator.filters]
@@ -94,7 +94,7 @@ def write_definition(indicator: Indicator) -> str:
             "error": indicator.error.value,
             "aborted": indicator.aborted.value,
             "shed": indicator.shed.value,
-            # Absent where there are none: what an older version wrote stays equal.
+            # Omitted if empty, so that definitions from older versions stay equal.
             **more,
         },
         sort_keys=True,

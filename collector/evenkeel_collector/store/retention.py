@@ -1,4 +1,4 @@
-"""How long rows are kept: a TTL for each table, and for each tenant that wants another."""
+"""Retention: a TTL per table, with overrides per tenant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Where the TTL that a table has is written, so that it is changed only when the setting is.
+# Marks the comment that records a table's TTL, which changes only with the setting.
 COMMENT_PREFIX = "kept for: "
 MIN_KEEP_S = 3600
 # The store adds it to 32-bit times.
@@ -51,13 +51,13 @@ _RULE = re.compile(r"(?:(?P<tenant>[^/=,]+)/)?(?P<table>\w+)\s*=\s*(?P<keep>[\w.
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Seconds that rows of one table are kept; None forever."""
+    """Seconds that rows of one table are kept; None means forever."""
 
     keep_s: int | None
     keep_s_of_tenant: Mapping[str, int]
 
     def ttl(self, table: str) -> str:
-        """Return the TTL expression for a table; empty where everything is kept."""
+        """Return the TTL expression for a table; empty if everything is kept."""
         columns = TABLES[table]
         parts = [
             f"{columns.time} + toIntervalSecond({keep_s}) DELETE"
@@ -74,10 +74,10 @@ class Retention:
 
 
 def read_retention(text: str) -> dict[str, Retention]:
-    """Return what a setting such as `spans=30d, acme/requests=7d` says, by table.
+    """Parse a setting such as `spans=30d, acme/requests=7d` into a retention per table.
 
     Raises:
-        ConfigurationError: If a rule is wrong, or says something twice.
+        ConfigurationError: If a rule is invalid or duplicated.
     """
     general: dict[str, int] = {}
     of_tenant: dict[str, dict[str, int]] = {}
@@ -98,7 +98,7 @@ def read_retention(text: str) -> dict[str, Retention]:
         known = general if tenant is None else of_tenant.setdefault(table, {})
         key = table if tenant is None else tenant.strip()
         if key in known:
-            raise ConfigurationError(f"collector.retention: {rule!r} is the second such rule")
+            raise ConfigurationError(f"collector.retention: {rule!r} duplicates an earlier rule")
         known[key] = keep_s
     return {table: Retention(general.get(table), of_tenant.get(table, {})) for table in TABLES}
 
@@ -106,9 +106,9 @@ def read_retention(text: str) -> dict[str, Retention]:
 def apply_retention(
     client: Client, retention: Mapping[str, Retention], cluster: str | None = None
 ) -> list[str]:
-    """Give each table its TTL where it has another; return the tables that were changed.
+    """Set each table's TTL if it differs; return the changed tables.
 
-    Rows already there are looked at in the background; what is due goes with the next merges.
+    Existing rows are checked in the background; expired ones are removed by the next merges.
     """
     rows = client.query(
         "SELECT name, comment FROM system.tables WHERE database = currentDatabase()"

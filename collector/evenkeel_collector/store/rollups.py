@@ -1,9 +1,9 @@
-"""What the rollups keep: sets the views that judge requests, and counts old requests anew.
+"""Updates the rollups: changes the views that judge requests, and recounts stored requests.
 
-The events of objectives are counted as requests are stored, by the rollup's own view: exact, once,
-whatever comes late. When objectives change, the view is set anew and the requests already stored
-are counted for what is new, under a key of its own. Meanwhile nothing may be inserted, so `Rollups`
-takes the insert gate: senders go on to be answered, from the log.
+The rollup's view counts the events of objectives as requests are stored: exactly once, late ones
+included. When objectives change, the view is changed, and stored requests are counted for the new
+objectives under their own keys. Nothing may be inserted meanwhile, so `Rollups` closes the insert
+gate: the log keeps accepting requests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STATE = "quantilesTDigest(0.5, 0.95, 0.99)"
 
 
 class InsertGate:
-    """Lets any number of inserts pass at once, or none while rollups are counted anew."""
+    """Admits any number of concurrent inserts, or none while rollups are recounted."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -57,7 +57,7 @@ class InsertGate:
 
     @contextlib.contextmanager
     def inserting(self) -> Iterator[None]:
-        """Wait while the gate is closed; it does not close before the block ends."""
+        """Wait until the gate is open, and keep it open until the block ends."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_closed)
             self._num_inside += 1
@@ -70,7 +70,7 @@ class InsertGate:
 
     @contextlib.contextmanager
     def closed(self) -> Iterator[None]:
-        """Close the gate, and wait until nobody is inside."""
+        """Close the gate, and wait for running inserts to finish."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_closed)
             self._is_closed = True
@@ -88,11 +88,11 @@ class Rollups:
 
     Args:
         connect: Returns a client of the store.
-        gate: Which inserts of requests pass.
-        render: What to run in place of a statement, such as a cluster's form of it.
+        gate: Blocks inserts of requests during a recount.
+        render: Returns what to run instead of a statement, such as its cluster form.
 
     Raises:
-        StoreError: If the store is gone or refuses; the rollups are as they were.
+        StoreError: If the store is unreachable or refuses; the rollups are unchanged.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class Rollups:
                 self._set_views(client, self._in_force)
 
     def use(self, slos: Sequence[Slo]) -> bool:
-        """Count the events of these SLOs from now on, and of all that is stored.
+        """Count the events of these SLOs, in stored and in future requests.
 
-        Returns whether anything had to be done; without any SLO that judges requests, nothing has.
+        Returns whether anything changed; without any SLO that judges requests, nothing does.
 
         Raises:
-            StoreError: If the store is gone or refuses; ask again.
+            StoreError: If the store is unreachable or refuses; retry.
         """
         with self._lock:
             wanted = counted_slos(slos, self._in_force) or self._in_force
@@ -129,7 +129,7 @@ class Rollups:
             began_s = time.monotonic()
             with self._client() as client, self._gate.closed():
                 if wanted != self._in_force:
-                    # What is in force goes on being counted until the new set is written.
+                    # The active set is counted until the new one is written.
                     self._set_views(client, [*self._in_force, *new])
                     if new:
                         self._count_stored(client, parts_of(new))
@@ -151,7 +151,7 @@ class Rollups:
         self._are_views_set = True
 
     def _count_stored(self, client: Client, parts: Sequence[Counted]) -> None:
-        """Add the events of the requests that are stored, a day at a time; hours follow by view."""
+        """Count the events of stored requests, one day at a time; a view updates the hours."""
         num_rows, first, last = client.query(
             "SELECT count(), min(time), max(time) FROM requests"
         ).first_row
@@ -173,7 +173,7 @@ class Rollups:
 
 
 class _Connection:
-    """A client for the length of a block, whose errors are ours."""
+    """A client for the duration of a block, with errors raised as StoreError."""
 
     def __init__(self, connect: Callable[[], Client]) -> None:
         self._connect = connect
@@ -192,11 +192,11 @@ class _Connection:
 
 
 def _refusal(error: Exception) -> StoreError:
-    return StoreError(f"the rollups cannot be set: {first_line(error)}")
+    return StoreError(f"cannot update the rollups: {first_line(error)}")
 
 
 def view_statements(parts: Sequence[Counted]) -> list[str]:
-    """Return what makes the views of a single store count these objectives."""
+    """Return the statements that make a single store's views count these objectives."""
     return [
         f"ALTER TABLE requests_to_requests_{end} MODIFY QUERY\n{query}"
         for end, query in (("1m", _minute_query(parts)), ("1h", _hour_query()))
@@ -207,7 +207,7 @@ def _minute_query(parts: Sequence[Counted]) -> str:
     events = events_of(parts)
     return _fill(
         "rollup.sql",
-        # The states of weighted and of plain digests are the same, their types are not.
+        # Weighted and plain digests have the same state but different types.
         [
             f"CAST(CAST(quantilesTDigestWeightedState(0.5, 0.95, 0.99)(requests.{column},"
             f" whole_weight), 'String'), 'AggregateFunction({_STATE}, Nullable(Float64))')"

@@ -1,4 +1,4 @@
-"""Opens the store: chDB inside this process, or a ClickHouse server, through one client API."""
+"""Opens the store, chDB in this process or a ClickHouse server, through one client API."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# How often an upgrade says how far it is with the log.
+# How often an upgrade logs its progress through the log.
 PROGRESS_S = 5.0
 
 Connect = Callable[[], "Client"]
 
 SEGMENT_SCHEMA = Path(__file__).parent / "schema" / "otlp_traces.proto"
-# Looking for a chain of comparisons in each AND takes half of the analysis of the largest view, at
-# every insert, and finds none (docs/decisions/0175). The plans of views have nothing to optimise
+# Searching each AND for a chain of comparisons takes half the analysis time of the largest view at
+# every insert, and finds none (docs/decisions/0175). The plans of views leave nothing to optimise
 # either: each reads the rows of one insert (docs/decisions/0200).
 SHORT_ANALYSIS = {"optimize_and_compare_chain": "0", "query_plan_enable_optimizations": "0"}
-# Text within arrays keeps its slashes: the engine would write a/b as a\/b.
+# Keep slashes in arrays of text: the engine would write a/b as a\/b.
 PLAIN_SLASHES = {"output_format_json_escape_forward_slashes": "0"}
-# Where a query or an acknowledgement wants a core too, an insert waits (docs/decisions/0180). The
-# engine does nothing where it may not raise a thread's priority again.
+# Inserts yield the CPU to queries and acknowledgements (docs/decisions/0180). The engine does
+# nothing if it may not raise a thread's priority again.
 BEHIND_QUERIES = {
     "os_threads_nice_value_query": "5",
     "os_threads_nice_value_materialized_view": "5",
@@ -51,15 +51,15 @@ BEHIND_QUERIES = {
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """An open store, its tables up to date.
+    """An open store whose tables are up to date.
 
     Attributes:
-        connect: Returns a client for the calling thread; it may read and write.
-        embedded_path: Where chDB keeps its files; None with a server.
-        insert_settings: What every insert of a log segment is sent with, above all its schema.
-        close: Closes the store itself; clients are closed by who made them.
-        rollups: What the rollups keep; they are set.
-        gate: Which every insert of a segment passes.
+        connect: Returns a read-write client for the calling thread.
+        embedded_path: chDB's folder; None with a server.
+        insert_settings: Settings of every insert of a log segment, above all its schema.
+        close: Closes the store itself; callers close their own clients.
+        rollups: The rollups, up to date.
+        gate: The gate that every insert of a segment passes.
     """
 
     connect: Connect
@@ -71,12 +71,11 @@ class Storage:
 
 
 def open_embedded(folder: Path, log: Path | None = None) -> Storage:
-    """Open chDB in `folder`; one process may.
+    """Open chDB in `folder`, which only one process may do at a time.
 
     Args:
-        folder: Where it keeps its files.
-        log: The folder of the log, whose segments are stored before tables of another version are
-            changed.
+        folder: chDB's folder.
+        log: The log's folder; its segments are stored before tables of another version are changed.
 
     Raises:
         ConfigurationError: If the folder cannot be opened, or its tables are of another version.
@@ -88,7 +87,7 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
             "pip install 'evenkeel[embedded]', or use --clickhouse URL"
         )
     path = folder.resolve()
-    # By path: chDB would keep a copy of a schema given as text in the working directory.
+    # By path: chDB copies a schema given as text to the working directory.
     insert_settings = {
         "format_schema": f"{SEGMENT_SCHEMA}:Segment",
         **PLAIN_SLASHES,
@@ -101,7 +100,7 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
 
     try:
         forget_unfinished_inserts(path)
-        # An open client keeps the engine: without one, each connect would load the store again.
+        # An open client keeps the engine loaded: otherwise each connect would load the store again.
         anchor = clickhouse_connect.get_client(interface="chdb", path=str(path))
         anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")
         client = connect()
@@ -110,28 +109,26 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
         gate = InsertGate()
         rollups = Rollups(connect, gate)
     except (ClickHouseError, OSError, StoreError) as error:
-        raise ConfigurationError(
-            f"the store in {path} cannot be opened: {first_line(error)}"
-        ) from error
+        raise ConfigurationError(f"cannot open the store in {path}: {first_line(error)}") from error
     return Storage(connect, path, insert_settings, anchor.close, rollups, gate)
 
 
 def open_server(url: str, cluster: str | None = None, log: Path | None = None) -> Storage:
-    """Use the ClickHouse server at `url`; with `cluster`, make the tables on all of its servers.
+    """Use the ClickHouse server at `url`; with `cluster`, make the tables on all its servers.
 
     Args:
-        url: Where it answers.
+        url: The server's address.
         cluster: Its cluster's name.
         log: As for `open_embedded`.
 
     Raises:
-        ConfigurationError: If it is no HTTP address, does not answer, or its tables are of another
-            version.
+        ConfigurationError: If the address is not HTTP, the server does not answer, or its tables
+            are of another version.
     """
     check_url(url)
 
     def connect(database: str | None = DATABASE) -> Client:
-        # Sessions off: the inserter and the SLO evaluation may ask at the same time.
+        # No sessions: the inserter and the SLO evaluation may query concurrently.
         return clickhouse_connect.get_client(
             dsn=url,
             secure=url.startswith("https:"),
@@ -182,10 +179,10 @@ def insert_segment(
     segment: IO[bytes],
     database: str = DATABASE,
 ) -> None:
-    """Insert a sealed segment; a segment that the store already has under `name` changes nothing.
+    """Insert a sealed segment; if the store already has one under `name`, nothing changes.
 
     Raises:
-        ClickHouseError: If the store is gone, or refuses the segment.
+        ClickHouseError: If the store is unreachable, or refuses the segment.
     """
     client.raw_insert(
         f"{database}.otlp_traces",
@@ -198,7 +195,7 @@ def insert_segment(
 def insert_segment_file(
     client: Client, insert_settings: Mapping[str, str], name: str, path: Path
 ) -> None:
-    """As `insert_segment`, into the embedded store, which reads the file by itself.
+    """Insert a sealed segment into the embedded store, which reads the file itself.
 
     Raises:
         ClickHouseError: As `insert_segment`.
@@ -207,8 +204,8 @@ def insert_segment_file(
         f"{key} = {quote(value)}"
         for key, value in {**insert_settings, **_token_settings(name)}.items()
     )
-    # raw_insert would have chDB read a copy of the file. A folder's name may look like a pattern to
-    # it, a number does not.
+    # raw_insert would make chDB read a copy of the file. A path may look like a pattern to chDB, a
+    # file descriptor does not.
     with path.open("rb") as segment:
         client.command(
             f"INSERT INTO {DATABASE}.otlp_traces FROM INFILE '/proc/self/fd/{segment.fileno()}' "
@@ -217,11 +214,11 @@ def insert_segment_file(
 
 
 def store_log(client: Client, insert_settings: Mapping[str, str], log: Path | None) -> None:
-    """Store what the log holds through the views that may have stored it already.
+    """Store the log's segments through the old views, which may have stored some already.
 
-    Where a migration puts a table between two others, the tokens behind it are no longer those of
-    before: a segment that was inserted whole, and that a kill kept from being deleted, would count
-    twice there. One that cannot be stored now is left to the inserter.
+    If a migration puts a table between two others, the tokens after it change: a fully inserted
+    segment that a kill kept from being deleted would count twice. A segment that cannot be stored
+    now is left to the inserter.
     """
     segments = recover(log).segments if log is not None else ()
     told_s = time.monotonic()
@@ -236,14 +233,16 @@ def store_log(client: Client, insert_settings: Mapping[str, str], log: Path | No
                 insert_segment(client, insert_settings, segment.name, file)
         except ClickHouseError as error:
             logger.warning(
-                "segment left for later segment=%s error=%s", segment.name, first_line(error)
+                "segment left for later segment=%s error=%s",
+                segment.name,
+                first_line(error),
             )
             continue
         segment.path.unlink()
 
 
 def _known_settings(client: Client, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return those that the server has; an older one would refuse an insert with another."""
+    """Return the settings that the server knows; older servers refuse unknown ones."""
     names = {name for (name,) in client.query("SELECT name FROM system.settings").result_rows}
     return {name: value for name, value in settings.items() if name in names}
 

@@ -1,8 +1,8 @@
-"""Makes an embedded store forget inserts that a kill cut off, so that they are not taken for done.
+"""Removes the deduplication entries of inserts that a kill interrupted.
 
-The engine notes a part in the deduplication log of its table, and only then names the part. Killed
-in between, it has the note and not the part: the segment is sent again, is taken for a repetition,
-and is lost. So before the engine is opened, notes of parts that are not there are taken back.
+The engine records a part in its table's deduplication log before it names the part. Killed in
+between, it has the entry but not the part: the segment is sent again, treated as a duplicate, and
+lost. So before the engine is opened, entries of missing parts are removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOG = re.compile(r"deduplication_log_(\d+)\.txt")
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """What a part holds: the blocks of a partition from one number to another."""
+    """The contents of a part: a range of block numbers of a partition."""
 
     partition: str
     first: int
@@ -37,13 +37,13 @@ class _Blocks:
 
 
 def forget_unfinished_inserts(store: Path) -> int:
-    """Take back, in every table's deduplication log, the notes of parts that are not there.
+    """Remove the entries of missing parts from every table's deduplication log.
 
     Args:
-        store: The folder of an engine that does not run.
+        store: The folder of an engine that is not running.
 
     Returns:
-        How many notes; those of parts that a retention removed are among them, which does nothing.
+        The number of entries, including those of parts removed by retention, which is harmless.
 
     Raises:
         OSError: If a log cannot be read or written.
@@ -62,7 +62,7 @@ def _mend_table(folder: Path) -> int:
         for line in _whole_lines(path):
             fields = line.split(b"\t")
             if len(fields) != 3:
-                logger.error("deduplication log damaged, a line is passed over file=%s", path)
+                logger.error("deduplication log damaged, skipping a line file=%s", path)
                 continue
             operation, part, block = fields
             if operation == _ADDED:
@@ -77,14 +77,14 @@ def _mend_table(folder: Path) -> int:
             for part, block in unfinished:
                 log.write(b"\t".join((_DROPPED, part, block)) + b"\n")
         logger.warning(
-            "inserts were cut off, their segments are stored again table=%s parts=%d",
+            "interrupted inserts found, storing their segments again table=%s parts=%d",
             folder.parent.name, len(unfinished),
         )  # fmt: skip
     return len(unfinished)
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    """Return the lines; a last one that a kill tore is cut off, its part was never named."""
+    """Return the lines without a torn last one, whose part was never named."""
     data = path.read_bytes()
     end = data.rfind(b"\n") + 1
     if end < len(data):

@@ -30,9 +30,9 @@ class Clock:
 @pytest.mark.parametrize(
     "error",
     [
-        pytest.param(LogWriteError("the log cannot be written: no space"), id="the disk refuses"),
+        pytest.param(LogWriteError("cannot write to the log: no space"), id="the disk refuses"),
         pytest.param(LogFullError("the log is full"), id="a log without room for this one"),
-        pytest.param(BusyError("too many requests are being read"), id="no memory"),
+        pytest.param(BusyError("too many requests in progress"), id="no memory"),
     ],
 )
 def test_a_refusal_is_shown_until_a_request_is_taken_or_may_be_again(
@@ -71,7 +71,7 @@ def test_memory_that_is_all_in_use_is_said_while_it_is(tmp_path: Path) -> None:
     memory = MemoryBudget(100)
     readiness = Readiness(log, memory)
     with memory.lease(100):
-        assert readiness.why_not() == "too many requests are being read"
+        assert readiness.why_not() == "too many requests in progress"
     assert readiness.why_not() is None
     log.close()
 
@@ -81,7 +81,7 @@ def test_a_full_log_is_said(tmp_path: Path) -> None:
     readiness = Readiness(log, MemoryBudget(100))
     assert readiness.why_not() is None
     log.append(b"x" * 70, 1).result(10)
-    assert readiness.why_not() == "the log is full: the store does not keep up"
+    assert readiness.why_not() == "the log is full: the store cannot keep up"
     log.close()
 
 

@@ -168,5 +168,5 @@ def test_a_record_of_a_wrong_length_is_not_intact(length: int) -> None:
 
 
 def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="not a file"):
+    with pytest.raises(OSError, match="not a regular file"):
         read_file(tmp_path)

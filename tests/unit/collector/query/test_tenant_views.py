@@ -71,22 +71,22 @@ ERRORS = [
     (
         27,
         "Code: 27. DB::Exception: Cannot parse 'secret' (while reading (A_B)). (CANNOT_PARSE_A)",
-        "Code: 27. DB::Exception: the query failed over its rows. (CANNOT_PARSE_A)",
+        "Code: 27. DB::Exception: the query failed on its rows. (CANNOT_PARSE_A)",
     ),
     (
         1,
         "Code: 1. DB::Exception: secret (SECRET) and more",
-        "Code: 1. DB::Exception: the query failed over its rows. (UNKNOWN_EXCEPTION)",
+        "Code: 1. DB::Exception: the query failed on its rows. (UNKNOWN_EXCEPTION)",
     ),
     (
         241,
         "Code: 241. DB::Exception: would use 1.23 GiB. (MEMORY_LIMIT_EXCEEDED)",
-        "Code: 241. DB::Exception: the query was ended: it needs too much memory.",
+        "Code: 241. DB::Exception: the query was stopped: it needs too much memory.",
     ),
     (
         394,
         "Code: 394. DB::Exception: Query was cancelled. (QUERY_WAS_CANCELLED)",
-        "Code: 394. DB::Exception: the query was ended: it was cancelled.",
+        "Code: 394. DB::Exception: the query was stopped: it was cancelled.",
     ),
 ]
 

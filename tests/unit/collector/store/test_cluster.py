@@ -65,5 +65,5 @@ def test_how_rows_are_kept_is_set_where_they_are() -> None:
 def test_an_unknown_statement_and_a_wrong_name_are_said() -> None:
     with pytest.raises(ConfigurationError, match="no cluster form"):
         SCHEMA.render("OPTIMIZE TABLE spans")
-    with pytest.raises(ConfigurationError, match="no name of a cluster"):
+    with pytest.raises(ConfigurationError, match="not a valid cluster name"):
         cluster_schema("a' b", [Migration(1, "x", "")])

@@ -26,4 +26,4 @@ def test_a_damaged_name_is_replaced_and_said(
     folder.release()
     assert (tmp_path / ID_FILE).read_text() == f"{folder.node}\n"
     assert folder.node.isalnum()
-    assert "name was damaged" in caplog.text
+    assert "node name file is damaged" in caplog.text

@@ -34,8 +34,8 @@ def test_a_tenants_name_cannot_leave_its_quotes() -> None:
         ("spans=1", "not a duration"),
         ("spans=5m", "between 1h and 7300d"),
         ("spans=9000d", "between 1h and 7300d"),
-        ("spans=1d,spans=2d", "second such rule"),
-        ("a/spans=1d,a/spans=2d", "second such rule"),
+        ("spans=1d,spans=2d", "duplicates an earlier rule"),
+        ("a/spans=1d,a/spans=2d", "duplicates an earlier rule"),
     ],
 )
 def test_a_wrong_rule_is_said(text: str, message: str) -> None:
