@@ -237,7 +237,7 @@ def test_a_route_put_into_shadow_serves_nothing_until_it_is_taken_back(
         assert seen["evenkeel.response_cache"] == "shadow"
         assert seen["gen_ai.usage.output_tokens"] > 0
     assert equipped.cache()["modes"]["serve"] == "shadow"
-    with pytest.raises(CannotMeasureError, match="answers HTTP 404"):
+    with pytest.raises(CannotMeasureError, match="answered HTTP 404"):
         put_into_shadow(equipped.served.url, "nowhere", None)
     assert httpx.post(url, params={"route": "serve", "mode": "loud"}).status_code == 400
     assert httpx.post(url, params={"route": "shadow", "mode": "serve"}).status_code == 409
