@@ -1,4 +1,4 @@
-"""Drafted and accepted tokens by draft position and by emission, from those of each step."""
+"""Converts drafted and accepted tokens per step to counts per draft position and per emission."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from itertools import chain
 
 
 def count_by_position(per_step: Sequence[int], num_positions: int = 0) -> list[int]:
-    """Return how many steps reached each position: element i counts the steps with more than i.
+    """Return how many steps reached each draft position: element i counts steps with more than i.
 
-    The result has at least `num_positions` elements, so that the accepted tokens of a request that
-    accepted none are zeros beside its drafted ones.
+    The result has at least `num_positions` elements, so that a request without accepted tokens has
+    zeros to match its drafted ones.
 
     Drafts are ragged (a step may draft fewer tokens than the limit), so drafted and accepted tokens
-    each need their own list: accepted / drafted at position i is then the acceptance rate there.
-    The sum of the result is the sum of `per_step`; steps of 0 leave no trace; empty in, empty out.
+    each need their own list: accepted / drafted at position i is the acceptance rate there.
+    The sum of the result is the sum of `per_step`; steps of 0 add nothing; empty input gives [].
     """
     counts = [0] * max(num_positions, max(per_step, default=0))
     for position in chain.from_iterable(map(range, per_step)):
@@ -25,19 +25,19 @@ def count_by_position(per_step: Sequence[int], num_positions: int = 0) -> list[i
 def count_by_emission(
     emitted: Sequence[int], steps: Sequence[tuple[int, int, int]]
 ) -> list[tuple[int, int]]:
-    """Return drafted and accepted tokens of the steps behind each emission.
+    """Return the drafted and accepted tokens behind each emission.
 
-    An emission holds the tokens of one step, or of several where the server was slower than the
-    engine: so each ends where a step's tokens end. Only the last may end earlier, because a stop
-    cuts its tokens; steps after it were for nobody.
+    An emission holds the tokens of one step, or of several if the server was slower than the
+    engine, so each ends where a step's tokens end. Only the last may end earlier, because a stop
+    truncates its tokens; later steps were wasted.
 
     Args:
         emitted: Tokens of each emission.
-        steps: Of each step that made tokens: the tokens, and the drafts tried and accepted.
+        steps: For each step that produced tokens: tokens produced, drafted and accepted.
 
     Returns:
-        A pair an emission; [] without steps, or where the two do not fit, because a step's record
-        is missing: which emission its drafts belong to cannot be known then.
+        One pair per emission; [] without steps, or if the two do not match because a step's record
+        is missing and its drafts cannot be assigned.
     """
     counts, following = [], iter(steps)
     for number, tokens in enumerate(emitted, start=1):

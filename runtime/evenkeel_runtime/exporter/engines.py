@@ -1,4 +1,4 @@
-"""What the exporter does with the engine's steps: ledgers, `/why`, `/metrics`, stored runs."""
+"""Processes engine steps in the exporter: ledgers, `/why`, `/metrics` and stored runs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _EXPORT_INTERVAL_S = 1.0
 
 
 class EngineTelemetry:
-    """Runs beside the export of request spans, and ends with it.
+    """Runs alongside the export of request spans, and stops with it.
 
     Args:
-        config: What the exporter was told.
+        config: The exporter's configuration.
 
     Attributes:
         explainer: Explains finished requests.
@@ -49,9 +49,9 @@ class EngineTelemetry:
         if self._reader is not None:
             send = open_sender(config.target)
             self._steps = StepExport(self._reader, config.target, config.model, send)
-        self._errors = ErrorGuard(logger.error, "/metrics is not kept up to date: %r")
+        self._errors = ErrorGuard(logger.error, "cannot update /metrics: %r")
         self._should_stop = threading.Event()
-        # Two: a collector that hangs must not make `/metrics` grow old.
+        # Two threads: a hanging collector must not make `/metrics` stale.
         self._threads = [
             threading.Thread(target=work, name=f"evenkeel-{name}", daemon=True)
             for name, work in (("figures", self._show_figures), ("runs", self._send_runs))
@@ -64,7 +64,7 @@ class EngineTelemetry:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Send the last runs of steps, and remove the sockets: the server is gone by now."""
+        """Send the last runs of steps and remove the sockets; the server has exited by now."""
         self._should_stop.set()
         for thread in self._threads:
             thread.join()
@@ -104,7 +104,7 @@ def _start_reader(address: str | None) -> StepReader | None:
     try:
         reader.start()
     except ConfigurationError as error:
-        logger.warning("requests are recorded without a ledger: %s", error)
+        logger.warning("recording requests without ledgers: %s", error)
         return None
     return reader
 
@@ -116,6 +116,6 @@ def _start_answers(address: str | None, store: WhyStore) -> WhyAnswers | None:
     try:
         answers.start()
     except zmq.ZMQError as error:
-        logger.warning("/why does not answer: %s", error)
+        logger.warning("/why is unavailable: %s", error)
         return None
     return answers

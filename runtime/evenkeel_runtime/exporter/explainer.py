@@ -1,4 +1,4 @@
-"""Explains finished requests in the exporter process: ledgers, prefix stories, and their sums."""
+"""Explains finished requests in the exporter process: ledgers, prefix-cache use and totals."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ logger = logging.getLogger(__name__)
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_REQUESTS = 50_000
-# The engine lets go of a request whose client left once its step is over, which may be a long one.
+# The engine releases a disconnected client's request after the current step, which may be long.
 _ABORT_WAIT_S = 1.0
 _ANSWER_TIMEOUT_S = 5.0
-# Seconds: the article's and the usual targets of TTFT among them.
+# Seconds; they include the article's and the usual TTFT targets.
 _LATENCY_BOUNDS_S = (0.05, 0.1, 0.2, 0.4, 0.5, 0.8, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Explainer:
-    """Explains requests by the engine's steps; nothing it does can lose a span.
+    """Explains requests from the engine's steps; its errors never lose a span.
 
     Args:
-        reader: Has the steps; None where this vLLM gives none.
-        store: Keeps the explanations for `/why`.
+        reader: Provides the steps; None if this vLLM provides none.
+        store: Stores the explanations for `/why`.
     """
 
     def __init__(self, reader: StepReader | None, store: WhyStore) -> None:
@@ -47,18 +47,18 @@ class Explainer:
         self._e2e = Histogram(_LATENCY_BOUNDS_S)
         self._errors = ErrorGuard(
             logger.error,
-            "requests cannot be explained, their spans go on; later errors are only counted: %r",
+            "cannot explain requests (spans are still sent); further ones are only counted: %r",
         )
         self._lock = threading.Lock()
 
     def explain(self, requests: Sequence[FinishedRequest]) -> None:
-        """Give each request its explanation; None where the engine said nothing of it."""
+        """Set the explanation of each request; None if the engine has no records of it."""
         asked = [self._ask(request) for request in requests]
         for request, answer in zip(requests, asked, strict=True):
             request.explanation = self._explain(request.seen, answer)
 
     def keep(self, request: FinishedRequest) -> None:
-        """Count a complete request, and keep its explanation for `/why`."""
+        """Count a complete request, and store its explanation for `/why`."""
         try:
             seen, trace, span = request.seen, request.trace_id.hex(), request.span_id.hex()
             self._store.put(
@@ -73,7 +73,7 @@ class Explainer:
             self._errors.record(error)
 
     def read_snapshot(self, dropped_runs: int = 0) -> Snapshot:
-        """Return what `/metrics` shows of engines and ledgers."""
+        """Return the engine and ledger figures for `/metrics`."""
         reader = self._reader
         counts = None if reader is None else reader.read_counts()
         with self._lock:
@@ -124,7 +124,7 @@ class Explainer:
 
 
 def read_figures(histories: Mapping[int, StepHistory]) -> list[EngineFigures]:
-    """Return the figures of each engine that has sent a step."""
+    """Return the figures of each engine that has sent at least one step."""
     figures = []
     for number, history in sorted(histories.items()):
         row = history.latest
@@ -134,7 +134,7 @@ def read_figures(histories: Mapping[int, StepHistory]) -> list[EngineFigures]:
         figures.append(
             EngineFigures(
                 engine=number,
-                # The last step says nothing of what ended with it.
+                # The last step's record does not include the requests that ended with it.
                 num_batched=0 if is_idle else history.runs.last_batched,
                 num_running=0 if is_idle else int(row["num_running"]),
                 num_waiting=0 if is_idle else int(row["num_waiting"]),

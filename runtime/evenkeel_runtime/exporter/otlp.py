@@ -1,7 +1,7 @@
-"""Builds the OTLP message of a batch of requests: one SERVER span each, with its phases below it.
+"""Builds the OTLP message of a batch of requests: one SERVER span each, with child phase spans.
 
-The messages are filled directly: the SDK's span objects cost several times the CPU, and that CPU is
-shared with the model (docs/decisions/0022-exporter-process.md).
+The messages are built directly: the SDK's span objects cost several times the CPU, which is shared
+with the model (docs/decisions/0022-exporter-process.md).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def build_request(
     """Return the export request for a batch; an empty batch gives a request without spans.
 
     Args:
-        batch: Complete requests, and results of canaries.
-        resource: Attributes of the sender.
-        new_id: Makes an ID of so many bytes.
+        batch: Complete requests, and canary results.
+        resource: Resource attributes of the sender.
+        new_id: Returns a new ID of the given number of bytes.
     """
     request = ExportTraceServiceRequest()
     resource_spans = request.resource_spans.add()
@@ -71,7 +71,7 @@ def build_request(
 
 
 def count_spans(request: ExportTraceServiceRequest) -> int:
-    """Return how many spans `build_request` has put into a request."""
+    """Return the number of spans in an export request."""
     return len(request.resource_spans[0].scope_spans[0].spans)
 
 
@@ -79,7 +79,7 @@ def _add_spans(scope_spans: Any, request: FinishedRequest, new_id: NewId) -> Non
     seen = request.seen
     parent = seen.parent
     flags = _FLAG_SAMPLED if parent is None else parent.flags
-    # Both clocks were read together at arrival; every later time is that plus monotonic time.
+    # Both clocks were read together at arrival; later times add the monotonic difference.
     unix_offset_ns = seen.arrival_unix_ns - seen.arrival_ns
 
     span = scope_spans.spans.add()
@@ -112,7 +112,7 @@ def _add_spans(scope_spans: Any, request: FinishedRequest, new_id: NewId) -> Non
 
 
 def _add_canary(scope_spans: Any, canary: CanaryResult, new_id: NewId) -> None:
-    """Add the event that a canary is, as a span of no duration."""
+    """Add a canary result as a span of zero duration."""
     span = scope_spans.spans.add()
     span.trace_id = new_id(16)
     span.span_id = new_id(8)
@@ -131,7 +131,7 @@ def _add_canary(scope_spans: Any, canary: CanaryResult, new_id: NewId) -> None:
 
 
 def set_attributes(owner: Any, attributes: Mapping[str, AttributeValue]) -> None:
-    """Set the attributes of a span or a resource; a number that is none has no attribute."""
+    """Set the attributes of a span or resource, omitting numbers that cannot be stored."""
     for name, value in attributes.items():
         if not _is_number_or_text(value):
             continue
@@ -141,7 +141,7 @@ def set_attributes(owner: Any, attributes: Mapping[str, AttributeValue]) -> None
 
 
 def _is_number_or_text(value: AttributeValue) -> bool:
-    """Whether the store takes a value: no NaN, no infinity, nothing beyond OTLP's 64 bits."""
+    """Return whether a value can be stored: not NaN or infinite, and within OTLP's 64 bits."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, int):
@@ -170,10 +170,10 @@ def _set_value(target: Any, value: AttributeValue) -> None:
 
 
 def _set_packed(array: Any, values: Sequence[Any]) -> bool:
-    """Set an array of floats or of small counts from its wire bytes; whether `values` is one.
+    """Set an array of floats or small counts from its wire bytes; return whether `values` is one.
 
-    An emission series has an element a token. One call for all of them, in place of three an
-    element, is a third off the cost of a request's spans.
+    An emission series has one element per token. One call for the whole array instead of three per
+    element cuts the cost of a request's spans by a third.
     """
     kinds = set(map(type, values))
     if kinds <= {float}:
@@ -190,7 +190,7 @@ def _set_packed(array: Any, values: Sequence[Any]) -> bool:
 
 @cache
 def own_version() -> str:
-    """Return the version of this package; empty where it is not installed."""
+    """Return the version of this package; empty if it is not installed."""
     try:
         return version("evenkeel")
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""The exporter process: reads requests from its standard input and sends them as OTLP.
+"""The exporter process: reads requests from standard input and sends them as OTLP.
 
-It is a process of its own so that building spans never holds the server's interpreter lock. It
-ends when its input ends, that is when the server stops or dies: nothing is left behind.
+It is a separate process so that building spans never holds the server's interpreter lock. It exits
+when its input ends, that is when the server stops or dies.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from evenkeel_runtime.wire.observation import CanaryResult, Observation, decode
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 18
-# Longest sleep before the pipe is looked at, and how much a batch read from it makes it a busy one:
-# half of what the smallest pipe holds.
+# Longest sleep before the pipe is read, and the batch size in bytes that marks it as busy: half the
+# capacity of the smallest pipe.
 _NAP_S = 0.25
 _BUSY_BYTES = 1 << 15
 _MAX_BACKOFF_S = 5.0
-# Well under the 20 MiB of OTLP/HTTP and the 4 MiB of gRPC, whatever the spans add.
+# Well under the 20 MiB of OTLP/HTTP and the 4 MiB of gRPC, even with span overhead.
 _MAX_BATCH_BYTES = 1 << 20
-# Batches that wait for a collector that is down: minutes of them, within the server's own bound.
+# Batches kept while the collector is down: minutes of them, within the server's own limit.
 _MAX_READY = 1024
-# Below the server in priority: while the machine is busy, spans wait and requests do not.
+# Lower priority than the server: on a busy machine, spans wait and requests do not.
 _NICENESS = 10
 
 
 class FrameReader:
-    """Cuts length-prefixed frames out of a pipe."""
+    """Reads length-prefixed frames from a pipe."""
 
     def __init__(self, file_descriptor: int) -> None:
         self._fd = file_descriptor
@@ -58,7 +58,7 @@ class FrameReader:
         self.has_ended = False
 
     def read_batch(self, max_frames: int, max_bytes: int, linger_s: float) -> list[bytes]:
-        """Wait for a frame, then up to `linger_s` for more; [] only once the input has ended."""
+        """Wait for a frame, then up to `linger_s` for more; return [] only at the end of input."""
         num_read = 0
         while not self._frames and not self.has_ended:
             num_read += self.fill_once()
@@ -68,7 +68,7 @@ class FrameReader:
             if self._is_busy or num_read >= _BUSY_BYTES:
                 self._has_data(left_s)
             else:
-                # Not woken by each frame that comes meanwhile: they are read at once.
+                # Sleep without waking for each frame: they are read together afterwards.
                 self.wait_for_end(min(left_s, _NAP_S))
             while not self._is_full(max_frames, max_bytes) and self._has_data(0.0):
                 num_read += self.fill_once()
@@ -76,13 +76,13 @@ class FrameReader:
                     break
             if time.monotonic() >= deadline:
                 break
-        # The pipe holds little: what comes as fast as this is not left to gather in it, or the
+        # The pipe is small: fast input must not accumulate in it, or the
         # server could not hand over the rest, and not in time once it stops.
         self._is_busy = num_read >= _BUSY_BYTES
         return self.take(max_frames, max_bytes)
 
     def take(self, max_frames: int, max_bytes: int) -> list[bytes]:
-        """Return the next frames that are here, at least one if there is any."""
+        """Return the frames received so far, at least one if there is any."""
         batch: list[bytes] = []
         size = 0
         while self._frames and len(batch) < max_frames and (not batch or size < max_bytes):
@@ -92,7 +92,7 @@ class FrameReader:
         return batch
 
     def fill_once(self) -> int:
-        """Read what the pipe has, or wait until it has something or ends; return how many bytes."""
+        """Read from the pipe, waiting until it has data or ends; return the number of bytes."""
         data = os.read(self._fd, _READ_BYTES)
         if not data:
             self.has_ended = True
@@ -105,17 +105,17 @@ class FrameReader:
         return len(self._frames) >= max_frames or self._num_bytes >= max_bytes
 
     def _has_data(self, timeout_s: float) -> bool:
-        """Wait until there is something to read, or the input has ended; whether there is."""
+        """Wait for data or the end of input; return whether there is something to read."""
         return bool(select.select([self._fd], [], [], timeout_s)[0])
 
     def wait_for_end(self, timeout_s: float) -> None:
-        """Sleep, but wake as soon as the writer hangs up, even with frames left to read."""
+        """Sleep, but wake as soon as the writer closes the pipe, even with frames left to read."""
         poller = select.poll()
         poller.register(self._fd, 0)
         poller.poll(timeout_s * 1000)
 
     def has_writer_left(self) -> bool:
-        """Whether the other end of the pipe is closed."""
+        """Return whether the other end of the pipe is closed."""
         poller = select.poll()
         poller.register(self._fd, 0)
         return any(event & select.POLLHUP for _, event in poller.poll(0))
@@ -135,7 +135,7 @@ class FrameReader:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """An OTLP body that is ready to be sent, and the frames that it was made of."""
+    """An OTLP body ready to send, and the size of the frames it was built from."""
 
     body: bytes
     num_spans: int
@@ -144,7 +144,7 @@ class _Batch:
 
 
 class Exporter:
-    """Sends batches until the input ends; a batch is sent again until it is taken or refused."""
+    """Sends batches until the input ends, retrying each until it is accepted or rejected."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Exporter:
         self._error: Exception | None = None
 
     def run(self) -> None:
-        """Export until the input has ended and everything is sent or given up."""
+        """Export until the input has ended and every batch is sent or dropped."""
         maker = threading.Thread(target=self._make_batches, name="evenkeel-batches", daemon=True)
         maker.start()
         while (batch := self._ready.get()) is not None:
@@ -182,7 +182,7 @@ class Exporter:
             raise self._error
 
     def _make_batches(self) -> None:
-        """Read and explain requests as they end, also while the collector takes none."""
+        """Read and explain finished requests, even while the collector is unavailable."""
         config = self._config
         try:
             while frames := self._frames.read_batch(
@@ -218,11 +218,11 @@ class Exporter:
         try:
             return decode(frame)
         except msgspec.DecodeError:
-            logger.exception("a message from the server could not be read")
+            logger.exception("cannot decode a message from the server")
             return None
 
     def _deliver(self, body: bytes, spans: int) -> int:
-        """Send one batch until it is over; return how many of its spans are lost."""
+        """Send one batch, with retries; return the number of spans lost."""
         backoff_s = 0.25
         while True:
             outcome = self._send(body, spans)
@@ -232,7 +232,7 @@ class Exporter:
             self._counts.add(ExporterCounts(export_errors=1))
             if outcome.is_done:
                 logger.warning(
-                    "the collector refused spans: url=%s spans=%d reason=%s",
+                    "the collector rejected spans: url=%s spans=%d reason=%s",
                     self._config.target.url,
                     outcome.num_rejected,
                     outcome.reason or "partial success",
@@ -246,21 +246,21 @@ class Exporter:
             backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
 
     def _may_try_again(self) -> bool:
-        """Always, while the server runs; then until the flush deadline, without waiting."""
+        """Return whether to retry: always while the server runs, then until the flush deadline."""
         if not self._frames.has_writer_left():
             return True
         now = time.monotonic()
         if self._deadline is None:
             self._deadline = now + self._config.flush_timeout_s
-        # A collector that is down now is down for the rest of the queue, too: one failure after
-        # the end is the last one, unless the collector was well until then.
+        # After the input ends, a failing collector is not tried again for the rest of the queue,
+        # unless it was working until then.
         return not self._is_failing and now < self._deadline
 
     def _say_failing(self, reason: str) -> None:
         if not self._is_failing:
             self._is_failing = True
             logger.warning(
-                "the collector does not take spans, they are kept within the queue's bound: "
+                "the collector is unavailable; keeping spans up to the queue limit: "
                 "url=%s reason=%s",
                 self._config.target.url,
                 reason,
@@ -269,13 +269,13 @@ class Exporter:
     def _say_recovered(self) -> None:
         if self._is_failing:
             self._is_failing = False
-            logger.warning("the collector takes spans again: url=%s", self._config.target.url)
+            logger.warning("the collector accepts spans again: url=%s", self._config.target.url)
 
 
 def main() -> int:
     """Run the exporter; the first frame of its input is its configuration."""
-    # Ctrl-C reaches the whole process group, but the last spans come after it: only the end of the
-    # input ends this process.
+    # Ctrl-C reaches the whole process group, but the last spans arrive after it, so only the end
+    # of the input stops this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format="evenkeel exporter: %(message)s")
@@ -287,7 +287,7 @@ def main() -> int:
         return 0
     config = msgspec.json.decode(first[0], type=ExporterConfig)
     counts = SharedCounts(config.counters_fd)
-    # What is loaded by now stays: the collector of garbage need not look through it again.
+    # Everything loaded so far is permanent: exclude it from garbage collection.
     gc.freeze()
     with EngineTelemetry(config) as engine:
         Exporter(config, frames, counts, open_sender(config.target), engine.explainer).run()

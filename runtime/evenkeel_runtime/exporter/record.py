@@ -1,4 +1,4 @@
-"""Follows one request through the exporter, and completes its record."""
+"""Completes the record of one request in the exporter."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ NewId = Callable[[int], bytes]
 
 @dataclass(slots=True)
 class FinishedRequest:
-    """One request on its way through the exporter.
+    """One request being processed by the exporter.
 
     Attributes:
-        seen: Its record, which `complete` completes.
-        trace_id: The caller's trace, or one of its own: what one HTTP request sends to the engine
-            more than once shares a trace only with a caller's.
+        seen: Its record, finished by `complete`.
+        trace_id: The caller's trace, or a new one: several engine runs of one HTTP request share a
+            trace only if the caller sent one.
         span_id: Of its SERVER span.
         phases: Its phases and token times.
-        explanation: What the engine's steps say of it; None where they say nothing.
+        explanation: Explanation from the engine's steps; None without records.
     """
 
     seen: Observation
@@ -38,15 +38,15 @@ class FinishedRequest:
 
     @classmethod
     def begin(cls, seen: Observation, new_id: NewId = urandom) -> Self:
-        """Return a request with its IDs, which `new_id` makes of so many bytes, and its phases."""
+        """Return a request with its phases and with IDs from `new_id`, called with a byte count."""
         trace_id = new_id(16) if seen.parent is None else seen.parent.trace_id
         return cls(seen, trace_id, new_id(8), find_phases(seen))
 
     def complete(self, max_emissions: int) -> None:
-        """Fill in what follows from what the server and the engine's steps saw.
+        """Derive the remaining fields from the data of the server and the engine's steps.
 
         Args:
-            max_emissions: Longest emission series to keep; neighbours are merged beyond it.
+            max_emissions: Longest emission series to keep; a longer one is merged down to it.
                 Latency is computed before that, so it does not depend on this limit.
         """
         _complete(self.seen, self.phases, max_emissions, self.explanation)
@@ -68,13 +68,13 @@ def _complete(
     seen.itl_p50_s, seen.itl_p99_s = latency.itl_p50_s, latency.itl_p99_s
     if seen.status is Status.ABORTED:
         if ledger is not None:
-            # Also those of the step that was under way.
+            # Includes the tokens of the step in progress.
             seen.output_tokens = max(seen.output_tokens or 0, ledger.made_tokens)
         if seen.delivered_tokens is not None:
             seen.wasted_tokens = max(0, (seen.output_tokens or 0) - seen.delivered_tokens)
     drafted, accepted = seen.drafted_by_step, seen.accepted_by_step
     if drafted is None and ledger is not None and ledger.drafted_by_step:
-        # Where vLLM was not asked to count them, the engine's steps say.
+        # If vLLM was not configured to count them, use the engine's steps.
         drafted, accepted = ledger.drafted_by_step, ledger.accepted_by_step
     seen.drafted_tokens = None if drafted is None else sum(drafted)
     seen.accepted_tokens = None if accepted is None else sum(accepted)
@@ -90,13 +90,13 @@ def _complete(
 
 
 def _latency(seen: Observation, found: RequestPhases) -> TokenLatency:
-    """Token latency from the emissions, or, without them, TTFT and TPOT from the engine's times."""
+    """Return token latency from the emissions; without them, TTFT and TPOT from engine times."""
     if not found.emissions.time_ns:
         return _latency_without_series(seen, found)
     latency = measure(seen.arrival_ns, found.emissions)
     if seen.num_sequences == 1:
         return latency
-    # Sequences that share one stream interleave: gaps between their tokens are nobody's ITL.
+    # Sequences sharing a stream interleave, so gaps between their tokens are not an ITL.
     return TokenLatency(latency.ttft_s, None, None, None, latency.stall_s)
 
 
@@ -112,9 +112,9 @@ def _latency_without_series(seen: Observation, found: RequestPhases) -> TokenLat
 
 
 def _merge_neighbours(emissions: Emissions, max_emissions: int) -> Emissions:
-    """Merge equal runs of emissions into their last time, until at most `max_emissions` are left.
+    """Merge groups of emissions into the last one of each, down to at most `max_emissions`.
 
-    The first emission stays alone, so that the series still begins at TTFT.
+    The first emission is kept separate, so that the series still begins at TTFT.
     """
     times_ns, tokens = emissions.time_ns, emissions.tokens
     if len(times_ns) <= max_emissions:

@@ -1,4 +1,4 @@
-"""Sends runs of engine steps to the collector: one span a second and engine, a row a run."""
+"""Sends runs of engine steps to the collector: one span per second and engine, a row per run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "evenkeel.steps."
 _ENGINE = "evenkeel.engine.index"
-# Bodies that wait for a collector that is down: a minute of them.
+# Bodies kept while the collector is down: one minute of them.
 _MAX_WAITING = 60
 _MAX_RUNS_A_SPAN = 512
 # opentelemetry.proto.trace.v1.Span.SpanKind.
 _KIND_INTERNAL = 1
-# Attribute of each column; those that are whole numbers by the run's own names.
+# Attribute of each column; integer columns use the run's field names.
 _COUNTS = (
     "num_steps",
     "num_batched",
@@ -46,13 +46,13 @@ _COUNTS = (
 
 
 class StepExport:
-    """Takes the runs of steps from the reader and sends them; what cannot be sent is counted.
+    """Sends the reader's runs of steps; runs that cannot be sent are dropped and counted.
 
     Args:
-        reader: Has the runs.
-        target: Where they go.
-        model: The name the model is served under.
-        send: Sends one body of so many spans.
+        reader: Provides the runs.
+        target: Where to send them.
+        model: The served model name.
+        send: Sends one body with the given number of spans.
     """
 
     def __init__(self, reader: StepReader, target: OtlpTarget, model: str, send: Send) -> None:
@@ -64,7 +64,7 @@ class StepExport:
         self.num_dropped = 0
 
     def export(self) -> None:
-        """Send what came since the last call, and what the collector did not take before."""
+        """Send the runs since the last call, and those that the collector did not accept before."""
         runs_of = {engine: runs for engine, runs in self._reader.take_runs().items() if runs}
         if runs_of:
             body = build_steps(runs_of, self._target, self._model, time_ns() - monotonic_ns())
@@ -85,13 +85,13 @@ class StepExport:
 def build_steps(
     runs_of: dict[int, list[StepRun]], target: OtlpTarget, model: str, unix_offset_ns: int
 ) -> ExportTraceServiceRequest:
-    """Return a span an engine, or several where it has many runs, its runs as parallel lists.
+    """Return one span per engine (several if it has many runs) with the runs as parallel lists.
 
     Args:
         runs_of: The runs of each engine; none of them empty.
-        target: Names the sender.
-        model: The name the model is served under.
-        unix_offset_ns: What to add to monotonic times.
+        target: Identifies the sender.
+        model: The served model name.
+        unix_offset_ns: Offset to add to monotonic times.
     """
     request = ExportTraceServiceRequest()
     resource_spans = request.resource_spans.add()
@@ -112,14 +112,14 @@ def build_steps(
 
 
 def _portions(runs_of: dict[int, list[StepRun]]) -> Iterator[tuple[int, list[StepRun]]]:
-    """Cut long lists: a span of many runs is more work for the store than several of fewer."""
+    """Split long lists: one span of many runs costs the store more than several small ones."""
     for engine, runs in runs_of.items():
         for start in range(0, len(runs), _MAX_RUNS_A_SPAN):
             yield engine, runs[start : start + _MAX_RUNS_A_SPAN]
 
 
 def describe_runs(runs: Sequence[StepRun]) -> dict[str, AttributeValue]:
-    """Return the runs as span attributes: a list a column, times in seconds since the first."""
+    """Return the runs as span attributes: one list per column, times in seconds since the first."""
     start_ns = runs[0].start_ns
     columns: dict[str, AttributeValue] = {
         "start_s": [(run.start_ns - start_ns) / 1e9 for run in runs],

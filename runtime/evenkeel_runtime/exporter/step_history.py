@@ -1,4 +1,4 @@
-"""Keeps one engine's recent steps and requests in bounded memory, and makes ledgers of them."""
+"""Keeps one engine's recent steps and requests in bounded memory, and builds their ledgers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_END_NS = 2**63 - 1
 
 @dataclass(slots=True)
 class _EngineRecord:
-    """What the engine said of one request."""
+    """The engine's records of one request."""
 
     number: int
     request_id: str
@@ -59,12 +59,12 @@ class _Chunk:
 
 
 class StepHistory:
-    """The recent past of one engine.
+    """Recent steps and requests of one engine.
 
     Args:
-        max_bytes: Most bytes of step records to keep; the oldest go first, and time that only they
-            covered is charged to `unobserved`.
-        max_requests: Most requests to know; the oldest go first.
+        max_bytes: Limit on step records in bytes; the oldest are dropped first, and time that only
+            they covered is charged to `unobserved`.
+        max_requests: Limit on requests; the oldest are dropped first.
     """
 
     def __init__(self, max_bytes: int, max_requests: int) -> None:
@@ -86,7 +86,7 @@ class StepHistory:
 
     @property
     def lost_steps(self) -> int:
-        """Steps that the engine could not send."""
+        """Number of steps that the engine could not send."""
         return self._lost_steps
 
     @property
@@ -96,14 +96,14 @@ class StepHistory:
 
     @property
     def cost(self) -> StepCost:
-        """What a step costs, as learned so far."""
+        """The step-cost model as fitted so far."""
         return self._model.read()
 
     def add(self, batch: Batch) -> None:
-        """Take in one batch."""
+        """Add one batch."""
         missed = batch.sequence - self._next_sequence
         if missed < 0:
-            missed = 0  # The engine was restarted: nothing of it is known any more.
+            missed = 0  # The engine was restarted: discard everything known of it.
             self._forget_all()
         follows_loss = missed > 0 or batch.lost_steps > self._lost_steps
         self.num_lost_batches += missed
@@ -117,12 +117,12 @@ class StepHistory:
     def find_request(
         self, request_id: str, times: RequestTimes, num_sequences: int
     ) -> EngineRequest | None:
-        """Return what the engine says of a request, or None where it cannot be told which it is.
+        """Return the engine's records of a request, or None if it cannot be identified.
 
         Args:
             request_id: Its id in the API, which vLLM's internal ids contain.
-            times: When it was here: another one of the same id may have been before.
-            num_sequences: How many sequences it has (`n`).
+            times: Its times; an earlier request may have had the same id.
+            num_sequences: Its number of sequences (`n`).
         """
         found = [
             known
@@ -133,7 +133,7 @@ class StepHistory:
             return None
         admitted = [known.admitted for known in found if known.admitted is not None]
         cached = min((a.cached_tokens for a in admitted), default=0)
-        # Of several sequences of one prompt, the one that found least tells why.
+        # Of a prompt's several sequences, the one with the fewest cached tokens explains the miss.
         worst = max(admitted, key=lambda a: a.lost_tokens, default=Admitted(0, 0, 0))
         left = [known.left_ns for known in found]
         return EngineRequest(
@@ -150,11 +150,11 @@ class StepHistory:
         )
 
     def has_left(self, request: EngineRequest) -> bool:
-        """Whether all of its steps are here."""
+        """Return whether all of its steps have arrived."""
         return all(self._known[number].left_ns is not None for number in request.numbers)
 
     def price(self, from_ns: int, to_ns: int) -> PricedSteps:
-        """Return the steps that may overlap a time, priced: for all requests within it."""
+        """Return the priced steps that may overlap an interval, for all requests within it."""
         return price(self._select(from_ns, to_ns), self.cost)
 
     def charge(
@@ -164,13 +164,13 @@ class StepHistory:
         max_rivals: int,
         priced: PricedSteps | None = None,
     ) -> Ledger:
-        """Return the ledger of a request that `find_request` returned.
+        """Return the ledger of a request found by `find_request`.
 
         Args:
             times: Its times.
             request: The request.
-            max_rivals: Most rivals to name.
-            priced: What `price` returned of a time that holds its own; looked for if None.
+            max_rivals: Maximum number of rivals to return.
+            priced: Result of `price` for an interval that contains its own; computed if None.
         """
         span = request_span(times, request)
         if priced is None:
@@ -253,11 +253,11 @@ class StepHistory:
         self.num_steps += len(steps)
         while self._num_bytes > self._max_bytes and len(self._chunks) > 1:
             self._num_bytes -= self._chunks.popleft().num_bytes
-            # What came before the oldest one left is not known any more.
+            # Nothing before the oldest remaining step is known.
             self._chunks[0] = replace(self._chunks[0], follows_loss=True)
 
     def _select(self, from_ns: int, to_ns: int) -> Steps:
-        """Return the steps that may overlap a time, laid out."""
+        """Return the timeline of the steps that may overlap an interval."""
         chosen: list[_Chunk] = []
         for chunk in reversed(self._chunks):
             if chunk.end_ns < from_ns:
@@ -267,7 +267,7 @@ class StepHistory:
         if not chosen:
             return lay_out(np.zeros(0, STEP_TYPE), np.zeros(0, ENTRY_TYPE))
         chosen.reverse()
-        # Joined as bytes: to concatenate record arrays, NumPy compares their types one by one.
+        # Joined as bytes: concatenating record arrays makes NumPy compare their types one by one.
         table = np.frombuffer(b"".join(chunk.table.data for chunk in chosen), STEP_TYPE)
         follows_loss = np.zeros(len(table), dtype=np.bool_)
         at = 0
@@ -279,15 +279,15 @@ class StepHistory:
         return lay_out(table, entries, follows_loss, chosen[0].previous_end_ns, features)
 
     def api_id(self, number: int) -> str | None:
-        """Return what the API calls a request, by its number; None where it is not known."""
+        """Return the API id of a request by its number, or None if unknown."""
         known = self._known.get(number)
         return None if known is None else _SUFFIX.sub("", known.request_id)
 
 
 def request_span(times: RequestTimes, request: EngineRequest) -> tuple[int, int]:
-    """From a request's arrival until both the server and the scheduler are done with it.
+    """Return the interval from arrival until both server and scheduler are done with a request.
 
-    A request that its client left, and that the scheduler has not let go of, has no end yet.
+    It is open-ended if the client disconnected and the scheduler has not released the request yet.
     """
     if times.client_left_ns is not None and request.left_ns is None:
         return times.arrival_ns, _NO_END_NS
@@ -295,10 +295,10 @@ def request_span(times: RequestTimes, request: EngineRequest) -> tuple[int, int]
 
 
 def api_ids(request_id: str) -> tuple[str, ...]:
-    """Return what the API may call the request of an internal id, without repeating any.
+    """Return the possible API ids for an internal id, without duplicates.
 
-    The id as it is (randomisation can be switched off), without vLLM's random suffix, and without
-    the number of a sequence.
+    These are the id itself (randomisation can be switched off), the id without vLLM's random
+    suffix, and the id without the sequence number.
     """
     without_suffix = _SUFFIX.sub("", request_id)
     names = (request_id, without_suffix, _SEQUENCE.sub("", without_suffix))

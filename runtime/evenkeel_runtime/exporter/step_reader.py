@@ -1,4 +1,4 @@
-"""Receives step records in a thread, and answers with the ledgers of requests that are over."""
+"""Receives step records in a thread, and builds the ledgers of finished requests."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ T = TypeVar("T")
 
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
 DEFAULT_MAX_REQUESTS = 50_000
-# A request's last record leaves the engine before its last output does: only a request that the
-# server ended by itself (a stop string, a client that left) is waited for, until vLLM aborted it.
+# A request's last record leaves the engine before its last output does. Only requests ended by the
+# server (a stop string, a disconnected client) have to be waited for, until vLLM aborts them.
 DEFAULT_WAIT_S = 0.25
-# Linux and the BSDs keep 108 and 104 bytes for a Unix socket's path, its end included.
+# Linux and the BSDs limit a Unix socket path to 108 and 104 bytes, including the terminator.
 _MAX_PATH_BYTES = 103
 _POLL_MS = 100
 _BATCHES_AT_ONCE = 64
-# Most goes in a row, before questions are answered again.
+# Maximum consecutive receive rounds before queries are answered again.
 _MOST_GOES = 64
-# Once a batch is here, how long to wait for more: many small ones cost several times one large one.
+# How long to wait for more after a batch: many small ones cost several times one large one.
 _GATHER_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class StepReaderCounts:
-    """What the reader saw; each only grows.
+    """Counters of the reader; each only grows.
 
     Attributes:
         steps: Steps received.
         lost_steps: Steps that an engine could not send.
-        lost_batches: Batches that were sent and did not arrive.
-        malformed_batches: Messages that could not be read.
-        internal_errors: Failures of our own; the first is logged.
-        ledgers: Ledgers made.
-        unmatched: Requests that had none, because the engine's records of them are missing.
+        lost_batches: Batches that were sent but did not arrive.
+        malformed_batches: Messages that could not be decoded.
+        internal_errors: Internal errors; the first is logged.
+        ledgers: Ledgers built.
+        unmatched: Requests without a ledger, because the engine's records are missing.
     """
 
     steps: int = 0
@@ -67,7 +67,7 @@ class StepReaderCounts:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request whose ledger is asked for."""
+    """A request to build a ledger for."""
 
     request_id: str
     times: RequestTimes
@@ -77,7 +77,7 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A request whose ledger is asked for, and the engine that knows it."""
+    """A request to build a ledger for, and the engine that ran it."""
 
     history: StepHistory
     request: EngineRequest
@@ -86,7 +86,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A question about a request whose last record may not be here yet."""
+    """A pending query for a request whose last record may not have arrived yet."""
 
     question: _Question
     deadline_s: float
@@ -99,8 +99,8 @@ class StepReader:
     Args:
         address: ZeroMQ address to listen on, such as `ipc:///run/user/1000/evenkeel/steps`. The
             folder of an `ipc` address should be the server's own: whoever can write there can send.
-        max_bytes: Most bytes of step records to keep an engine.
-        max_requests: Most requests to know an engine.
+        max_bytes: Limit on step records per engine, in bytes.
+        max_requests: Limit on requests per engine.
     """
 
     def __init__(
@@ -119,17 +119,18 @@ class StepReader:
         self._thread: threading.Thread | None = None
         self._malformed = ErrorGuard(
             logger.warning,
-            "a step batch is left out, later ones are only counted: %s",
+            "dropped a step batch, further ones are only counted: %s",
             expected=ValueError,
         )
         self._errors = ErrorGuard(
-            logger.error, "step ledgers fail, requests go on; later errors are only counted: %r"
+            logger.error,
+            "cannot build step ledgers; further errors are only counted: %r",
         )
         self._num_ledgers = 0
         self._num_unmatched = 0
 
     def start(self) -> None:
-        """Listen, from now on in a thread of its own.
+        """Start listening in a separate thread.
 
         Raises:
             ConfigurationError: If the address cannot be listened on.
@@ -153,7 +154,7 @@ class StepReader:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; ledgers that are still waited for are made of what is there."""
+        """Stop listening; pending ledgers are built from the records received so far."""
         self._should_stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -170,16 +171,16 @@ class StepReader:
         max_rivals: int = DEFAULT_RIVALS,
         wait_s: float = DEFAULT_WAIT_S,
     ) -> Future[Ledger | None]:
-        """Ask for a request's ledger once its last record is here, or `wait_s` later; never blocks.
+        """Return a future for a request's ledger; never blocks.
 
-        The future is resolved, and its callbacks run, in the reader's thread; with None if the
-        engine's records of the request are missing.
+        The future is resolved, and its callbacks run, in the reader's thread once the last record
+        has arrived or after `wait_s`; with None if the engine's records of the request are missing.
 
         Args:
-            request_id: The id that the API and the engine client call it by.
+            request_id: Its id in the API and the engine client.
             times: The request's own timestamps.
-            num_sequences: How many sequences it asked for (`n`).
-            max_rivals: Most rivals to name; 0 looks for none, which is cheaper.
+            num_sequences: Number of sequences requested (`n`).
+            max_rivals: Maximum number of rivals to return; 0 skips the search, which is cheaper.
             wait_s: Longest wait for the last record.
         """
         answer: Future[Ledger | None] = Future()
@@ -194,17 +195,17 @@ class StepReader:
             return {engine: history.cost for engine, history in self._histories.items()}
 
     def read(self, look: Callable[[Mapping[int, StepHistory]], T]) -> T:
-        """Return what `look` makes of each engine's past, which stands still meanwhile."""
+        """Return the result of `look` on each engine's history, which does not change meanwhile."""
         with self._lock:
             return look(self._histories)
 
     def take_runs(self) -> dict[int, list[StepRun]]:
-        """Return each engine's runs of steps since the last call."""
+        """Return the runs of steps of each engine since the last call."""
         with self._lock:
             return {engine: history.runs.take() for engine, history in self._histories.items()}
 
     def read_states(self) -> dict[int, dict[str, int]]:
-        """Return the last step of each engine, by the names of the step record's fields."""
+        """Return the last step of each engine, keyed by the step record's field names."""
         with self._lock:
             latest = {engine: history.latest for engine, history in self._histories.items()}
         return {
@@ -214,7 +215,7 @@ class StepReader:
         }
 
     def read_counts(self) -> StepReaderCounts:
-        """Return what the reader saw so far."""
+        """Return the reader's counters."""
         with self._lock:
             histories = list(self._histories.values())
             return StepReaderCounts(
@@ -240,13 +241,13 @@ class StepReader:
             self._answer(is_last=True)
 
     def _receive_all(self, socket: zmq.Socket[bytes]) -> None:
-        """Take in what is here; many engines send more than fits one go while it gathers."""
+        """Process received batches; many engines may send more than one round can hold."""
         for _ in range(_MOST_GOES):
             if self._receive(socket) < _BATCHES_AT_ONCE:
                 break
 
     def _receive(self, socket: zmq.Socket[bytes]) -> int:
-        """Take in some batches; return how many messages they came in."""
+        """Process some batches; return the number of messages."""
         messages: list[bytes] = []
         while len(messages) < _BATCHES_AT_ONCE:
             try:
@@ -272,7 +273,7 @@ class StepReader:
             self._errors.record(error)
 
     def _answer(self, is_last: bool) -> None:
-        """Resolve what is waited for and complete, or too old to wait for."""
+        """Resolve pending queries that are complete or have timed out."""
         now_s = monotonic()
         with self._lock:
             still_waiting: list[_Waiting] = []
@@ -286,7 +287,7 @@ class StepReader:
                     still_waiting.append(asked)
             self._waiting = still_waiting
             ledgers = self._make_ledgers([found for _, found in due])
-        # Outside the lock: a callback may ask for something.
+        # Outside the lock: a callback may call the reader.
         for (asked, _), ledger in zip(due, ledgers, strict=True):
             if asked.answer.set_running_or_notify_cancel():
                 asked.answer.set_result(ledger)
@@ -302,7 +303,7 @@ class StepReader:
         return None
 
     def _make_ledgers(self, found: Sequence[_Found | None]) -> list[Ledger | None]:
-        """Return the ledger of each request; the steps of all are laid out and priced once."""
+        """Return the ledger of each request, laying out and pricing the steps of all only once."""
         priced: dict[int, PricedSteps] = {}
         try:
             spans: dict[int, list[tuple[int, int]]] = {}

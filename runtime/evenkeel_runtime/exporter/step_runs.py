@@ -1,4 +1,4 @@
-"""Merges consecutive engine steps that are alike into runs: what is stored of an engine's past."""
+"""Merges similar consecutive engine steps into runs, the form in which steps are stored."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from numpy.typing import NDArray
 from evenkeel_runtime.ledger.timeline import IntArray, Steps
 from evenkeel_runtime.wire.steps import Held
 
-# A run ends after this, so that rows never hide a second of change.
+# Longest run, so that a row never hides more than a second of change.
 _LONGEST_RUN_NS = 1_000_000_000
-# Most runs that wait to be taken: later ones are left out and counted.
+# Maximum number of pending runs: later ones are dropped and counted.
 MAX_RUNS = 4096
-# Most requests in prefill that one run names.
+# Maximum number of prefilling requests listed per run.
 _MAX_NAMED = 16
 _SET_ASIDE = ("num_waiting_grammar", "num_waiting_remote_kv", "num_waiting_other")
 
 
 @dataclass(slots=True)
 class StepRun:
-    """Consecutive steps with the same requests at the same work; token counts are sums.
+    """Consecutive steps with the same requests doing the same work; token counts are sums.
 
     Attributes:
-        start_ns: Begin of the first step, on the monotonic clock.
+        start_ns: Start of the first step, on the monotonic clock.
         end_ns: End of the last.
-        busy_ns: Time that steps took; the rest of it was the host's.
+        busy_ns: Time spent in steps; the rest is host time.
         longest_ns: Duration of the longest step.
-        num_steps: How many steps.
-        num_batched: Requests computed in a step; the same in all of them.
-        num_running: Requests that the scheduler ran, after the step was planned.
-        num_waiting: Requests in its queue.
-        num_set_aside: Of those, set aside for a reason of their own (grammar, remote KV, other).
+        num_steps: Number of steps.
+        num_batched: Requests computed per step; the same in all of them.
+        num_running: Running requests after scheduling.
+        num_waiting: Requests in the scheduler's queue.
+        num_set_aside: Of those, blocked for a reason of their own (grammar, remote KV, other).
         held_by: Why the queue waited, by `Held`.
-        blocks_live: KV blocks that requests used, at most.
-        blocks_resident: KV blocks that a later prompt could reuse, in use or not, at most.
-        blocks_total: KV blocks that there are.
+        blocks_live: KV blocks in use by requests, maximum.
+        blocks_resident: KV blocks that a later prompt could reuse, in use or not, maximum.
+        blocks_total: All KV blocks.
         prefilling: The requests in prefill and their tokens.
     """
 
@@ -64,7 +64,7 @@ class StepRun:
     prefilling: list[tuple[str, int]] = field(default_factory=list)
 
     def extends(self, before: StepRun) -> bool:
-        """Whether it is more of the same."""
+        """Return whether the other run continues this one."""
         return (
             not self.prefill_tokens
             and not before.prefill_tokens
@@ -78,7 +78,7 @@ class StepRun:
         )
 
     def add(self, more: StepRun) -> None:
-        """Take in a run that extends this one."""
+        """Extend this run by another."""
         self.end_ns = more.end_ns
         self.busy_ns += more.busy_ns
         self.longest_ns = max(self.longest_ns, more.longest_ns)
@@ -92,7 +92,7 @@ class StepRun:
 
 
 class StepRuns:
-    """Collects the runs of one engine until they are taken; bounded."""
+    """Bounded buffer of one engine's runs."""
 
     def __init__(self) -> None:
         self._runs: list[StepRun] = []
@@ -100,7 +100,7 @@ class StepRuns:
         self.last_batched = 0
 
     def add(self, steps: Steps, name_of: Callable[[int], str | None]) -> None:
-        """Add steps; `name_of` says what the API calls a request, by its number."""
+        """Add steps; `name_of` returns the API id of a request by its number."""
         named = _find_prefilling(steps, name_of)
         for place, run in _runs_of(steps):
             self.last_batched = run.num_batched
@@ -121,7 +121,7 @@ class StepRuns:
 def _find_prefilling(
     steps: Steps, name_of: Callable[[int], str | None]
 ) -> dict[int, list[tuple[str, int]]]:
-    """Return, by the place of a step, the requests in prefill and their tokens."""
+    """Return the requests in prefill and their tokens, by step index."""
     entries, rows = steps.entries, steps.rows()
     found: dict[int, list[tuple[str, int]]] = {}
     for index in (entries["prefill_tokens"]).nonzero()[0]:
@@ -133,7 +133,7 @@ def _find_prefilling(
 
 
 def _runs_of(steps: Steps) -> Iterator[tuple[int, StepRun]]:
-    """Yield the runs among steps, each with the place of its first step."""
+    """Yield the runs among the steps, each with the index of its first step."""
     if not len(steps):
         return
     table, entries, rows = steps.table, steps.entries, steps.rows()
@@ -167,7 +167,7 @@ def _runs_of(steps: Steps) -> Iterator[tuple[int, StepRun]]:
 
 
 def _find_starts(steps: Steps, alike: Sequence[NDArray[Any]]) -> IntArray:
-    """Return the first step of each run: where one of the columns changes, or work is not alike."""
+    """Return the first step of each run: where a column or the kind of work changes."""
     table = steps.table
     is_lone = (table["prefill_tokens"] > 0) | (table["num_preempted"] > 0)
     is_start = np.ones(len(steps), dtype=np.bool_)
@@ -176,7 +176,7 @@ def _find_starts(steps: Steps, alike: Sequence[NDArray[Any]]) -> IntArray:
         is_start[1:] |= column[1:] != column[:-1]
     start = 0
     for end in (*is_start.nonzero()[0][1:].tolist(), len(steps)):
-        # A run that would be too long is cut.
+        # Split runs that would be too long.
         while steps.end_ns[end - 1] - steps.begin_ns[start] > _LONGEST_RUN_NS and end - start > 1:
             limit_ns = steps.begin_ns[start] + _LONGEST_RUN_NS
             cut = int(np.searchsorted(steps.end_ns, limit_ns, side="right"))
@@ -187,5 +187,5 @@ def _find_starts(steps: Steps, alike: Sequence[NDArray[Any]]) -> IntArray:
 
 
 def describe_held(held_by: int) -> str:
-    """Return the word for why a queue waited; empty where it did not."""
+    """Return the name of the reason why the queue waited; empty if it did not."""
     return "" if held_by == Held.NOT else Held(held_by).name.lower()

@@ -1,4 +1,4 @@
-"""Sums one engine's steps up: what has happened since the start, and how the last ones went."""
+"""Totals of one engine's steps since the start, and averages over recent ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from evenkeel_runtime.ledger.timeline import Steps
 from evenkeel_runtime.wire.snapshot import STEP_BOUNDS_S
 
-# Steps and prompts that "recent" looks back on.
+# Number of steps and prompts that count as "recent".
 _RECENT_STEPS = 1000
 _RECENT_PROMPTS = 1000
 
@@ -27,20 +27,20 @@ class _Recent:
 
 @dataclass(slots=True)
 class StepTotals:
-    """What an engine did; each number only grows, the `recent_…` ratios look at the last steps.
+    """Totals of an engine that only grow; the `recent_…` ratios cover the last steps.
 
     Attributes:
         num_steps: Steps that did work.
-        seconds: Their durations.
-        by_duration: How many took at most each of `STEP_BOUNDS_S`, and how many more than the last;
-            not cumulative.
+        seconds: Sum of their durations.
+        by_duration: Steps per bucket of `STEP_BOUNDS_S`, the last one for longer steps; not
+            cumulative.
         prefill_tokens: Prompt tokens computed.
-        decode_tokens: Decode steps of single requests.
+        decode_tokens: Decode steps summed over requests.
         drafted_tokens: Draft tokens tried.
-        accepted_tokens: Draft tokens that the model agreed with.
+        accepted_tokens: Draft tokens accepted.
         num_preempted: Preemptions.
         prompt_tokens: Prompt tokens of the requests that were scheduled.
-        cached_tokens: Of those, the ones found in the prefix cache.
+        cached_tokens: Of those, tokens found in the prefix cache.
     """
 
     num_steps: int = 0
@@ -59,7 +59,7 @@ class StepTotals:
     )
 
     def add_steps(self, steps: Steps) -> None:
-        """Add steps; those that only waited for something count nothing."""
+        """Add steps; steps that did no work are not counted."""
         table = steps.table
         did_work = (table["prefill_tokens"] > 0) | (table["decode_tokens"] > 0)
         seconds = ((steps.end_ns - steps.begin_ns) / 1e9)[did_work]
@@ -89,18 +89,18 @@ class StepTotals:
 
     @property
     def recent_step_s(self) -> float | None:
-        """Mean duration of the last thousand steps; None before the first."""
+        """Return the mean duration of the last thousand steps; None before the first."""
         num_steps = sum(r.num_steps for r in self._recent)
         return sum(r.seconds for r in self._recent) / num_steps if num_steps else None
 
     @property
     def recent_acceptance_ratio(self) -> float | None:
-        """Accepted / drafted tokens of the last thousand steps; None without a draft."""
+        """Return accepted / drafted tokens of the last thousand steps; None without a draft."""
         drafted = sum(r.drafted for r in self._recent)
         return sum(r.accepted for r in self._recent) / drafted if drafted else None
 
     @property
     def recent_hit_ratio(self) -> float | None:
-        """Cached / prompt tokens of the last thousand requests; None before the first."""
+        """Return cached / prompt tokens of the last thousand requests; None before the first."""
         prompt = sum(tokens for tokens, _ in self._recent_prompts)
         return sum(cached for _, cached in self._recent_prompts) / prompt if prompt else None

@@ -1,7 +1,7 @@
-"""Keeps the explanations of recent requests in the exporter process, and answers the server's asks.
+"""Stores explanations of recent requests in the exporter process and serves them to the server.
 
-A question is two frames, the request's id and the asking tenant (empty: an operator, who sees all);
-the answer is the JSON of docs/inside/ledger.md, or an empty frame where nothing is known.
+A query is two frames: the request id and the asking tenant (empty for an operator, who sees all).
+The reply is the JSON described in docs/inside/ledger.md, or an empty frame if nothing is known.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 
 MAX_REQUESTS = 4096
 MAX_BYTES = 16 * 1024 * 1024
-# The spans of a request leave within the export interval; its explanation is made with them.
+# A request's explanation is made with its spans, which are sent within the export interval.
 WAIT_S = 1.5
 _MAX_WAITING = 256
 _POLL_MS = 50
-# Nobody waits for an answer; stopping takes up to as long.
+# Poll interval while no query is pending; stopping takes up to this long.
 _IDLE_MS = 500
-# What the API appends to the id of a completion's first prompt, and of a response.
+# Suffixes that the API adds to the id of a completion's first prompt, and of a response.
 _FIRST_OF_SEVERAL = ("", "-0", "_0")
 
 
@@ -39,11 +39,11 @@ class _StoredAnswer:
 
 
 class WhyStore:
-    """The explanations of recent requests, bounded; the oldest are forgotten first.
+    """Bounded store of recent requests' explanations; evicts the oldest first.
 
     Args:
-        max_requests: Most requests to keep.
-        max_bytes: Most bytes of their JSON to keep.
+        max_requests: Maximum number of requests.
+        max_bytes: Maximum total size of their JSON.
     """
 
     def __init__(self, max_requests: int = MAX_REQUESTS, max_bytes: int = MAX_BYTES) -> None:
@@ -57,7 +57,7 @@ class WhyStore:
         return len(self._kept)
 
     def put(self, request_id: str, tenant: str | None, answer: dict[str, Any]) -> None:
-        """Keep the explanation of a request."""
+        """Store the explanation of a request."""
         body = msgspec.json.encode(answer)
         with self._lock:
             before = self._kept.pop(request_id, None)
@@ -67,12 +67,12 @@ class WhyStore:
                 self._num_bytes -= len(self._kept.popitem(last=False)[1].body)
 
     def find(self, request_id: str, tenant: str | None) -> bytes | None:
-        """Return the JSON of a request, by its id or that of the HTTP request it came with.
+        """Return the JSON of a request, by its own id or that of its HTTP request.
 
         Args:
             request_id: The id.
-            tenant: Who asks: another tenant's request is not found, and other tenants' ids are
-                left out of the answer. None sees everything.
+            tenant: The asking tenant: another tenant's request is not found, and other tenants' ids
+                are omitted from the answer. None sees everything.
         """
         with self._lock:
             for suffix in _FIRST_OF_SEVERAL:
@@ -99,7 +99,7 @@ class _Question:
 
 
 class WhyAnswers:
-    """Answers questions about requests, in a thread of its own.
+    """Answers queries about requests in a separate thread.
 
     Args:
         address: ZeroMQ address to listen on.
@@ -113,7 +113,7 @@ class WhyAnswers:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Listen, from now on.
+        """Start listening.
 
         Raises:
             zmq.ZMQError: If the address cannot be listened on.
@@ -131,7 +131,7 @@ class WhyAnswers:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; who still waits gets no answer."""
+        """Stop listening; pending queries get no answer."""
         self._should_stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -146,12 +146,12 @@ class WhyAnswers:
                     waiting.append(question)
                 waiting = [q for q in waiting if not self._answer(socket, q, len(waiting))]
         except zmq.ZMQError as error:
-            logger.warning("/why does not answer any more: %s", error)
+            logger.warning("/why stopped answering: %s", error)
         finally:
             context.destroy(linger=0)
 
     def _answer(self, socket: zmq.Socket[bytes], asked: _Question, num_waiting: int) -> bool:
-        """Answer, unless the request may only not be here yet; whether it was answered."""
+        """Answer unless the request may still arrive; return whether it was answered."""
         body = self._store.find(asked.request_id, asked.tenant)
         is_late = monotonic() >= asked.deadline_s or num_waiting > _MAX_WAITING
         if body is None and not is_late:

@@ -1,1 +1,1 @@
-"""Says where a request's time went: what each moment of it was spent on."""
+"""Latency ledger: attributes each moment of a request to a cause."""

@@ -1,7 +1,7 @@
 """Charges each moment of a request's TTFT and of its decode to exactly one cause.
 
 The time from arrival to the last token is cut at the engine's steps; each piece has one cause, or
-is shared out among causes by what the step's parts cost (cost.py). By construction the
+is split among causes by what the step's parts cost (cost.py). By construction the
 causes of TTFT sum to the measured TTFT and those of decode to the measured decode time. Each cause
 is defined, with its formula, in docs/inside/ledger.md.
 """
@@ -29,14 +29,14 @@ from evenkeel_runtime.ledger.timeline import (
 )
 from evenkeel_runtime.wire.cause import CAUSES, Cause
 
-# From the end of a step to the engine taking in what came during it: longer than this, and the step
-# was not what the request waited for.
+# Longest time from the end of a step until the engine accepts requests that arrived during it. Past
+# this, the request was not waiting for that step.
 _TAKE_IN_NS = 10_000_000
 DEFAULT_RIVALS = 3
 
 
 class Phase(StrEnum):
-    """The two spans of time that are charged; a ledger's keys are `<phase>.<cause>`."""
+    """The two charged phases of a request; a ledger's keys are `<phase>.<cause>`."""
 
     TTFT = "ttft"
     DECODE = "decode"
@@ -47,16 +47,16 @@ _KEYS = {(phase, cause): f"{phase}.{cause}" for phase in Phase for cause in CAUS
 
 @dataclass(frozen=True, slots=True)
 class RequestTimes:
-    """When things happened to one request, as its server saw it; monotonic nanoseconds.
+    """Times of one request as seen by its server, in monotonic nanoseconds.
 
     Attributes:
-        arrival_ns: It arrived.
-        end_ns: It was over.
-        first_token_ns: Its first emission; None without one: all of its time counts as TTFT.
+        arrival_ns: Arrival.
+        end_ns: End of the request.
+        first_token_ns: Its first emission; if None, all of its time counts as TTFT.
         last_token_ns: Its last emission.
-        submitted_ns: It was handed to the engine; the arrival where that is not known.
-        client_left_ns: Its client left before the end; None where it stayed.
-        holds: How long each of our hooks kept it before it was handed to the engine, by cause.
+        submitted_ns: Submission to the engine; the arrival if unknown.
+        client_left_ns: Client disconnect before the end; None if it stayed.
+        holds: Time spent in each of our hooks before submission to the engine, by cause.
     """
 
     arrival_ns: int
@@ -70,15 +70,15 @@ class RequestTimes:
 
 @dataclass(frozen=True, slots=True)
 class PrefixUse:
-    """What the prefix cache did for one request's prompt.
+    """Prefix-cache use of one request's prompt.
 
     Attributes:
         prompt_tokens: Length of the prompt.
-        cached_tokens: Tokens of it that the cache held.
-        lost_tokens: Tokens after those that it had held before and lost to eviction.
-        block_tokens: Tokens of one block: only whole ones are found again.
-        evicted_ns: When the first lost block was evicted; None where none was, or not known.
-        evicted_by: The request that got its room, by its id in the API; None where not known.
+        cached_tokens: Tokens of it found in the cache.
+        lost_tokens: Tokens after those that were cached earlier and evicted.
+        block_tokens: Tokens per block; only whole blocks can be reused.
+        evicted_ns: When the first lost block was evicted; None if none was, or if unknown.
+        evicted_by: API id of the request that took its block; None if unknown.
     """
 
     prompt_tokens: int
@@ -90,7 +90,7 @@ class PrefixUse:
 
     @property
     def cacheable_tokens(self) -> int:
-        """Most tokens that the cache can give: whole blocks, without the prompt's last token."""
+        """Maximum number of cacheable tokens: whole blocks, without the prompt's last token."""
         if not self.block_tokens:
             return 0
         return max(0, self.prompt_tokens - 1) // self.block_tokens * self.block_tokens
@@ -98,12 +98,12 @@ class PrefixUse:
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """What the engine still did for a request after its client had left.
+    """Work the engine did for a request after its client disconnected.
 
     Attributes:
-        num_steps: Steps that began after the server saw it and held the request.
-        tokens: Tokens that the engine made for it from then on, the step under way included.
-        seconds: Until the scheduler let go of it.
+        num_steps: Steps with the request that began after the server saw the disconnect.
+        tokens: Tokens generated for it from then on, including the step in progress.
+        seconds: Time until the scheduler released it.
     """
 
     num_steps: int
@@ -118,17 +118,17 @@ class Ledger:
     Attributes:
         seconds: `<phase>.<cause>` → seconds, causes of 0 left out. The `ttft.` ones sum to the
             measured TTFT, the `decode.` ones to last token − first token.
-        rivals: The other requests that cost it most, the worst first.
-        error_ratio: Mean relative error of the step-cost model that shared steps out; None while no
-            model has stood its test, and steps are shared out by tokens.
-        prefix: What the prefix cache did for it.
-        made_tokens: Tokens that the engine's steps made for it; a few more than were kept where a
-            stop cut a step's tokens short.
+        rivals: The other requests that cost it most time, most expensive first.
+        error_ratio: Mean relative error of the step-cost model used to split steps; None until a
+            model has passed its test, while steps are split by tokens.
+        prefix: Its prefix-cache use.
+        made_tokens: Tokens that the engine's steps generated for it; slightly more than delivered
+            if a stop truncated a step's tokens.
         drafted_by_step: Draft tokens of each of its steps that tried any.
-        accepted_by_step: Of those, the ones that the model agreed with.
-        verified: Of each step that made tokens for it, in order: the tokens, and its draft tokens
-            tried and agreed with; empty where it never had drafts, or records are missing.
-        aftermath: What was done after its client left; None where it stayed.
+        accepted_by_step: Of those, the accepted ones.
+        verified: For each step that generated tokens for it, in order: tokens generated, drafted
+            and accepted; empty if it never had drafts, or if records are missing.
+        aftermath: Work done after its client disconnected; None if it stayed.
     """
 
     seconds: Mapping[str, float]
@@ -143,7 +143,7 @@ class Ledger:
 
     @property
     def shared_by(self) -> str:
-        """What steps of several requests were shared out by: `cost_model`, or `tokens`."""
+        """How steps shared by several requests were split: by `cost_model` or by `tokens`."""
         return "tokens" if self.error_ratio is None else "cost_model"
 
     def total(self, phase: Phase) -> float:
@@ -151,7 +151,7 @@ class Ledger:
         return sum(value for key, value in self.seconds.items() if key.startswith(f"{phase}."))
 
     def top_cause(self, phase: Phase) -> Cause | None:
-        """Return the cause that took most of a phase; None if it took no time."""
+        """Return the largest cause of a phase; None if the phase took no time."""
         own = {key: value for key, value in self.seconds.items() if key.startswith(f"{phase}.")}
         if not own:
             return None
@@ -160,7 +160,7 @@ class Ledger:
 
 @dataclass(slots=True)
 class _Account:
-    """Charges so far, and how long of each step the request waited for or was in."""
+    """Charges so far, and the time per step that the request was in it or waiting for it."""
 
     num_steps: int
     seconds: dict[str, float] = field(default_factory=dict)
@@ -185,10 +185,10 @@ def charge(
 
     Args:
         times: The request's own timestamps.
-        request: What the engine says of it.
-        priced: All steps that overlap it, in order, with what their parts cost; where there is
-            none, records are missing.
-        max_rivals: Most rivals to name; 0 looks for none, which is cheaper.
+        request: The engine's records of it.
+        priced: All steps that overlap it, in order, with the cost of their parts; gaps mean that
+            records are missing.
+        max_rivals: Maximum number of rivals to return; 0 skips the search, which is cheaper.
 
     Raises:
         ValueError: If the request's times run backwards.
@@ -199,7 +199,7 @@ def charge(
     account = _Account(len(steps))
     shares = share_out(own, priced, request.queued_ns)
 
-    # Its tokens were made in these steps; what follows is their way out of the server.
+    # Its tokens were generated in these steps; the rest is delivery by the server.
     made_first_ns = _find_end(steps, own.emitted > 0, first_ns, is_first=True)
     made_last_ns = _find_end(steps, own.is_scheduled, last_ns, is_first=False)
     has_token = times.first_token_ns is not None
@@ -238,11 +238,11 @@ def _verified(own: OwnPart) -> tuple[tuple[int, int, int], ...]:
 
 
 def find_aftermath(steps: Steps, request: EngineRequest, left_ns: int) -> Aftermath:
-    """Return what the engine did for a request from the moment its client was seen to be gone.
+    """Return the work the engine did for a request after its client disconnected.
 
     Args:
         steps: All steps from then on.
-        request: What the engine says of it.
+        request: The engine's records of it.
         left_ns: When the server saw the connection closed.
     """
     own = find_own(steps, request)
@@ -253,7 +253,7 @@ def find_aftermath(steps: Steps, request: EngineRequest, left_ns: int) -> Afterm
 
 
 def _refuse_disorder(times: RequestTimes) -> tuple[int, int]:
-    """The end of TTFT and of decode; both are the request's end where no token came."""
+    """Return the end of TTFT and of decode; both are the request's end if there was no token."""
     if times.first_token_ns is None:
         first_ns = last_ns = times.end_ns
     else:
@@ -268,7 +268,7 @@ def _refuse_disorder(times: RequestTimes) -> tuple[int, int]:
 
 
 def _find_end(steps: Steps, is_candidate: BoolArray, until_ns: int, is_first: bool) -> int | None:
-    """End of the first or last candidate step that began before a token left; None without one."""
+    """Return the end of the first or last candidate step that began before a token, or None."""
     found = (is_candidate & (steps.begin_ns < until_ns)).nonzero()[0]
     if not len(found):
         return None
@@ -282,10 +282,10 @@ def _charge_input(
     submitted_ns: int,
     queued_ns: int,
 ) -> None:
-    """Charge the time from arrival to the engine's queue, what our hooks took of it apart.
+    """Charge the time from arrival to the engine's queue, with our hooks' share separate.
 
-    The engine takes requests in between steps only: one that was submitted during a step waits for
-    its end, and that wait is the others' work, not the host's.
+    The engine accepts requests only between steps: one submitted during a step waits for its end,
+    and that wait is charged to the other requests' work, not to the host.
     """
     waited_s, steps = 0.0, priced.steps
     row = int(np.searchsorted(steps.end_ns, queued_ns, side="right")) - 1
@@ -315,17 +315,17 @@ def _charge_steps(
     to_ns: int,
     rest: Cause,
 ) -> None:
-    """Charge what lies between two times: steps by their shares, the time between them to gaps.
+    """Charge an interval: steps by their shares, the time between them to gaps.
 
     Args:
-        account: Where to charge it.
+        account: Account to charge.
         steps: The steps.
-        shares: Share of each cause, a row, in each step, a column.
-        awaited: What the request was set aside for in each step; it goes on between them.
-        phase: The phase that the time belongs to.
-        from_ns: Begin of the time.
+        shares: Share of each cause (rows) in each step (columns).
+        awaited: What the request was blocked on in each step; this continues between steps.
+        phase: The phase that the interval belongs to.
+        from_ns: Start of the interval.
         to_ns: Its end.
-        rest: What the time after the last step is charged to.
+        rest: Cause charged for the time after the last step.
     """
     if to_ns <= from_ns:
         return
@@ -337,7 +337,7 @@ def _charge_steps(
     for cause, seconds in zip(CAUSES, (shares @ spent_s).tolist(), strict=True):
         account.add(phase, cause, seconds)
     last_ns = int(ends[-1]) if len(ends) else from_ns
-    # Steps do not overlap: what they did not take, up to the last one's end, lies between them.
+    # Steps do not overlap, so the remaining time up to the last one's end lies between them.
     gaps_ns = last_ns - from_ns - int(spent_ns.sum())
     lost_ns = 0
     if steps.follows_loss.any() or (awaited >= 0).any():
@@ -353,13 +353,13 @@ def _charge_steps(
 
 
 def _charge_awaited(account: _Account, phase: Phase, before_ns: IntArray, awaited: IntArray) -> int:
-    """Charge the time before and after each step in which a request was set aside.
+    """Charge the time before and after each step in which a request was blocked.
 
-    A grammar is compiled and KV blocks are fetched beside the steps, and an engine that has nothing
-    else to do only looks every millisecond whether they are there.
+    Grammars are compiled and KV blocks fetched in parallel to the steps, and an otherwise idle
+    engine polls for them only every millisecond.
 
     Returns:
-        How much of the time between steps that was, in nanoseconds.
+        The part of the time between steps that was charged, in nanoseconds.
     """
     after = np.concatenate(([-1], awaited[:-1]))
     columns = np.where(awaited >= 0, awaited, after)

@@ -31,18 +31,18 @@ FIXED, PREFILL, PAIRS, DECODE, CONTEXT, DRAFTED = range(len(FEATURES))
 
 FloatArray = NDArray[np.float64]
 
-# Fewer steps than this say too little to fit anything.
+# Minimum number of steps for a fit.
 MIN_STEPS = 16
-# Steps that a fitted model has to predict, before it is believed, and the mean error that it must
-# stay below: that of a model which predicts no time at all. Until then tokens are taken to cost the
-# same, whatever their kind.
+# Steps that a fitted model has to predict before it is used, and the mean error that it must stay
+# below: that of a model which always predicts 0. Until then all tokens are taken to cost the same,
+# whatever their kind.
 MIN_TESTED_STEPS = 32
 _ERROR_OF_NOTHING = 1.0
 _HALF_LIFE_STEPS = 1000
 _ERROR_WINDOW_STEPS = 128
 # Steps between two fits; a fit takes about as long as the records of a few steps.
 _STEPS_PER_FIT = 32
-# The pull of a feature that was hardly seen towards the average cost of a token: in steps.
+# Prior weight, in steps, that pulls rarely seen features towards the average cost of a token.
 _PRIOR_STEPS = 1e-3
 _TOKEN_FEATURES = np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
 _SUBSETS = np.array(list(product((False, True), repeat=len(FEATURES))))
@@ -56,7 +56,7 @@ class StepCost:
         weights: The six coefficients, in the order of `FEATURES`.
         num_steps: Steps learned from.
         error_ratio: Mean of |predicted − measured| / measured over the last 128 steps, each
-            predicted before it was learned from; None while no fit has stood this test, and every
+            predicted before it was learned from; None until a fit has passed this test, while every
             token counts the same.
     """
 
@@ -90,7 +90,7 @@ EQUAL_TOKENS = StepCost(_TOKEN_FEATURES * 1e-4)
 
 
 def features_of(entries: EntryArray) -> FloatArray:
-    """Return one row of features a request in a step; the fixed cost, nobody's own, is 0."""
+    """Return one row of features per request in a step; the fixed cost is 0."""
     features = np.zeros((len(entries), len(FEATURES)))
     prefill = entries["prefill_tokens"].astype(np.float64)
     context = entries["context_tokens"].astype(np.float64)
@@ -103,7 +103,7 @@ def features_of(entries: EntryArray) -> FloatArray:
 
 
 class StepCostModel:
-    """Learns `StepCost` from steps as they come, the recent ones counting more.
+    """Fits `StepCost` online, weighting recent steps more.
 
     Least squares of the relative error: a step of 3 ms and one of 300 ms count the same, and a step
     that something else on the machine stretched pulls little. The recursion keeps the normal
@@ -125,7 +125,7 @@ class StepCostModel:
     def observe(self, features: FloatArray, seconds: FloatArray) -> None:
         """Learn from steps: one row of features each (`fixed` 1), and what each took.
 
-        Steps that took no time say nothing and are left out.
+        Steps that took no time are ignored.
         """
         is_timed = seconds > 0
         features, seconds = features[is_timed], seconds[is_timed]
@@ -147,7 +147,7 @@ class StepCostModel:
         self._num_steps += len(seconds)
 
     def read(self) -> StepCost:
-        """Return what was learned up to the last fit, if that has stood its test."""
+        """Return the last fit, if it has passed its test."""
         self._refit()
         num_tested = len(self._errors)
         error_ratio = sum(self._errors) / num_tested if num_tested else _ERROR_OF_NOTHING
@@ -161,7 +161,7 @@ class StepCostModel:
             return
         self._fitted_at = self._num_steps
         token_s = self._weight / self._tokens_per_second
-        # Every feature in units of one average step, so that one number fits all of them.
+        # Scale every feature to one average step, so that one prior weight fits all.
         unit = np.sqrt(np.diag(self._normal) / self._weight)
         unit[unit == 0] = 1 / token_s
         prior = _TOKEN_FEATURES * token_s * unit

@@ -1,4 +1,4 @@
-"""What is known of one request beyond what its server saw: where its time went, and why."""
+"""Explanation of one request: where its time went, and why."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _UNTESTED = (
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A request's ledger and the story of its prompt in the prefix cache."""
+    """A request's ledger and its prefix-cache use."""
 
     ledger: Ledger
     prefix: PrefixStory | None = None
 
     def fill(self, record: Observation) -> None:
-        """Write what it says into the request's record."""
+        """Write the explanation into the request's record."""
         ledger = self.ledger
         record.ledger = ledger.seconds
         record.ledger_shared_by = ledger.shared_by
@@ -48,7 +48,7 @@ def describe(seen: Observation, explanation: Explanation | None, trace_id: str) 
 
     Args:
         seen: The request's complete record.
-        explanation: What the engine's steps say; None where their records are missing.
+        explanation: Explanation from the engine's steps; None if their records are missing.
         trace_id: The request's trace, in hex.
     """
     answer: dict[str, Any] = {
@@ -133,7 +133,7 @@ def _describe_prefix(seen: Observation, story: PrefixStory) -> dict[str, Any]:
 
 
 def hide_others(answer: dict[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Return an answer without the ids of requests that are not among the known ones."""
+    """Return an answer without the ids of requests that are not in the given set."""
     shown = dict(answer)
     shown["without"] = [
         rival | {"request_id": rival["request_id"] if rival["request_id"] in known else None}

@@ -1,4 +1,4 @@
-"""The token times and phases of a request: queue, prefill and decode, from what its server saw."""
+"""Token times and phases (queue, prefill, decode) of a request, as seen by its server."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class PhaseTimes:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration."""
         return (self.end_ns - self.start_ns) / 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPhases:
-    """How far a request came, on the monotonic clock.
+    """Token times and phases that a request reached, on the monotonic clock.
 
     Attributes:
-        emissions: The emissions that brought tokens.
-        first_ns: First token time: as emitted if that was seen, else as the engine says.
+        emissions: The emissions with tokens.
+        first_ns: First token time: of the emission if there is one, else from the engine.
         last_ns: Last token time, likewise; None if and only if `first_ns` is.
-        phases: Queue, prefill and decode; they touch and never overlap.
+        phases: Queue, prefill and decode; contiguous, without overlap.
     """
 
     emissions: Emissions
@@ -41,7 +41,7 @@ class RequestPhases:
 
 
 def find_phases(seen: Observation) -> RequestPhases:
-    """Return token times and phases, as far as the request came.
+    """Return the token times and phases that the request reached.
 
     queue = arrival → first scheduled, prefill → first token, decode → last token. A request that
     ended within a phase has that phase up to its end. There are no phases for a request that never
@@ -68,7 +68,7 @@ def _token_times(seen: Observation, emissions: Emissions) -> tuple[int | None, i
     first_ns, last_ns = seen.first_token_ns, seen.last_token_ns
     if first_ns is None or last_ns is None:
         return None, None
-    # An engine on another host has another monotonic clock: its times say nothing here.
+    # An engine on another host has a different monotonic clock: its times are not comparable.
     if not seen.arrival_ns <= first_ns <= last_ns <= seen.end_ns:
         return None, None
     return first_ns, last_ns

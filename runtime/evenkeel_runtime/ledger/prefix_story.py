@@ -1,4 +1,4 @@
-"""Says of each request why the prefix cache had not all of its prompt, and what that cost."""
+"""Explains why a request missed the prefix cache and what the miss cost."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ logger = logging.getLogger(__name__)
 
 # 8 MiB of token ids.
 DEFAULT_MAX_TOKENS = 2 * 1024 * 1024
-# A prompt is called unstable, in the log, once so many in a row were.
+# Consecutive unstable prompts before the log reports one.
 _UNSTABLE_IN_A_ROW = 3
 _MAX_FAMILIES = 1024
 _TOKENS_AROUND = 12
 
 
 class Miss(StrEnum):
-    """Why the part of a prompt behind its cached tokens was not in the prefix cache."""
+    """Why the part of a prompt after its cached tokens was not in the prefix cache."""
 
     NONE = "none"
     OFF = "off"
@@ -41,18 +41,18 @@ class Miss(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PrefixStory:
-    """What became of one prompt in the prefix cache.
+    """Prefix-cache hits and misses of one prompt.
 
     Attributes:
-        use: What the engine says.
-        miss: Why the rest was missed; the part that was lost to eviction comes first.
+        use: The engine's record.
+        miss: Why the rest was missed; eviction takes precedence.
         missed_tokens: Tokens in whole blocks that were not found.
-        cost_s: What computing them took: own prefill time × missed ÷ computed prompt tokens.
+        cost_s: Time to compute them: own prefill time × missed ÷ computed prompt tokens.
         diverged_at: First token that differs from the nearest earlier prompt, counted from 0.
         near_id: The request of that earlier prompt.
-        unstable_tokens: Static tokens behind a changing piece at `diverged_at`; 0 without.
+        unstable_tokens: Static tokens after a changing piece at `diverged_at`; 0 if none.
         own_around: Its tokens around `diverged_at`.
-        near_around: The earlier prompt's, where the same tenant asked.
+        near_around: The earlier prompt's tokens there, if from the same tenant.
     """
 
     use: PrefixUse
@@ -66,7 +66,7 @@ class PrefixStory:
     near_around: tuple[int, ...] = ()
 
     def fill(self, record: Observation) -> None:
-        """Write it into the request's record."""
+        """Write the story into the request's record."""
         use = self.use
         record.prefix_miss = self.miss.value
         record.prefix_missed_tokens = self.missed_tokens
@@ -80,10 +80,10 @@ class PrefixStory:
 
 
 class PrefixTeller:
-    """Tells the story of each prompt, in the order in which requests end.
+    """Explains the cache misses of prompts, in the order in which requests end.
 
     Args:
-        max_tokens: Most prompt tokens to remember.
+        max_tokens: Maximum number of prompt tokens to remember.
     """
 
     def __init__(self, max_tokens: int = DEFAULT_MAX_TOKENS) -> None:
@@ -94,7 +94,7 @@ class PrefixTeller:
         self.num_unstable = 0
 
     def tell(self, seen: Observation, ledger: Ledger) -> PrefixStory | None:
-        """Return the story of a request; None where the engine never scheduled it."""
+        """Return the story of a request; None if the engine never scheduled it."""
         use = ledger.prefix
         if use is None or not seen.prompt or not use.prompt_tokens:
             return None
@@ -108,7 +108,7 @@ class PrefixTeller:
         return story
 
     def _watch_stability(self, family: str, story: PrefixStory) -> None:
-        """Count prompts whose static part moves, and say so once a family."""
+        """Count prompts whose static part moves, and log it once per family."""
         if not story.unstable_tokens:
             if story.miss is not Miss.EVICTED:
                 self._in_a_row.pop(family, None)

@@ -1,4 +1,4 @@
-"""What the parts of engine steps cost by the step-cost model, made once for many requests."""
+"""Costs of the parts of engine steps by the step-cost model, computed once for many requests."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _IS_DECODE = np.isin(np.arange(6), (DECODE, CONTEXT, DRAFTED))
 
 @dataclass(frozen=True, slots=True)
 class PricedSteps:
-    """Steps and the seconds that their parts cost.
+    """Steps and the cost of their parts in seconds.
 
     Attributes:
         steps: The steps.
-        cost: By what they are priced.
-        prefill_s: Of all prefill in each step.
-        decode_s: Of all decoding in each, drafts included.
+        cost: The step-cost model used.
+        prefill_s: Cost of all prefill in each step.
+        decode_s: Cost of all decoding in each step, including drafts.
     """
 
     steps: Steps
@@ -39,7 +39,7 @@ class PricedSteps:
     decode_s: FloatArray
 
     def between(self, from_ns: int, to_ns: int) -> PricedSteps:
-        """Return those that overlap a time."""
+        """Return the steps that overlap an interval."""
         span = self.steps.find(from_ns, to_ns)
         return PricedSteps(
             self.steps.cut(span),
@@ -50,7 +50,7 @@ class PricedSteps:
 
     @property
     def fixed_s(self) -> float:
-        """What each step costs besides its parts."""
+        """Fixed cost of each step."""
         return float(self.cost.weights[FIXED])
 
 

@@ -1,6 +1,6 @@
-"""Compares each prompt with the ones before it: where it left what the prefix cache could have had.
+"""Compares each prompt with earlier ones to find where it left a cacheable prefix.
 
-It holds the token ids of recent prompts in memory, in the exporter process, and nowhere else.
+Token ids of recent prompts are held only in memory, in the exporter process.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-# Prompts are found again by their beginnings of these lengths.
+# Prompts are indexed by their prefixes of these lengths.
 _LENGTHS = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _PROMPTS_AT_A_LENGTH = 4
-# A stretch of this many equal tokens behind a changed piece is a static part that moved.
+# This many equal tokens after a changed piece count as a static part that moved.
 MIN_MOVED_TOKENS = 32
 # A changed piece, such as a date or a name, is at most this long.
 _LONGEST_CHANGE = 64
@@ -27,12 +27,12 @@ Tokens = NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """An earlier prompt, and how far another one follows it.
+    """An earlier prompt, and the length of its common prefix with another.
 
     Attributes:
-        request_id: Whose prompt it was.
-        tenant: Who asked.
-        common_tokens: How many leading tokens both share.
+        request_id: The request of the prompt.
+        tenant: Its tenant.
+        common_tokens: Number of leading tokens that both share.
         tokens: The earlier prompt.
     """
 
@@ -43,7 +43,7 @@ class Earlier:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the other one goes on where this one ends: it extends it, and never left it."""
+        """Return whether the other prompt extends this one without diverging from it."""
         return self.common_tokens >= len(self.tokens)
 
 
@@ -57,10 +57,10 @@ class _StoredPrompt:
 
 
 class PromptMemory:
-    """The beginnings of recent prompts, bounded; the oldest are forgotten first.
+    """Bounded index of the prefixes of recent prompts; evicts the oldest first.
 
     Args:
-        max_tokens: Most tokens to hold, 4 bytes each.
+        max_tokens: Maximum number of tokens to hold, 4 bytes each.
     """
 
     def __init__(self, max_tokens: int) -> None:
@@ -82,7 +82,7 @@ class PromptMemory:
         for key in kept.keys:
             numbers = self._numbers_at.setdefault(key, [])
             numbers.append(number)
-            # Older ones of the same beginning are still found by their longer ones.
+            # Older prompts with the same prefix are still found by their longer prefixes.
             del numbers[:-_PROMPTS_AT_A_LENGTH]
         while self._num_tokens > self._max_tokens and len(self._kept) > 1:
             self._forget_oldest()
@@ -90,7 +90,7 @@ class PromptMemory:
     def find_nearest(
         self, salt: str | None, prompt: Tokens
     ) -> tuple[Earlier | None, Earlier | None]:
-        """Return the earlier prompts that share most, of the same salt and of any other one."""
+        """Return the earlier prompts with the longest common prefix: same salt, and other salts."""
         found: set[int] = set()
         for key in reversed(_keys(prompt)):
             found.update(self._numbers_at.get(key, ()))
@@ -98,7 +98,7 @@ class PromptMemory:
                 break
         same: Earlier | None = None
         other: Earlier | None = None
-        # Of equally near ones the latest counts: it is the one most likely to be cached still.
+        # Ties go to the latest prompt, which is the most likely to be cached still.
         for number in sorted(found, reverse=True):
             kept = self._kept[number]
             common = count_common(prompt, kept.tokens)
@@ -133,10 +133,10 @@ def count_common(one: Tokens, other: Tokens) -> int:
 
 
 def count_moved(prompt: Tokens, earlier: Tokens, common_tokens: int) -> int:
-    """Return how many tokens both prompts share right behind the piece in which they differ.
+    """Return how many tokens both prompts share right after the piece in which they differ.
 
-    0 unless there are `MIN_MOVED_TOKENS` of them: then a static part of the prompt stands behind a
-    changing one, where no prefix cache can find it.
+    0 if fewer than `MIN_MOVED_TOKENS`. Otherwise a static part of the prompt follows a changing
+    one, where no prefix cache can find it.
 
     Args:
         prompt: One prompt.
@@ -157,6 +157,6 @@ def count_moved(prompt: Tokens, earlier: Tokens, common_tokens: int) -> int:
 
 
 def _keys(prompt: Tokens) -> list[int]:
-    """One number for each beginning of the prompt, the short ones first."""
+    """Return one key per prefix of the prompt, shortest first."""
     lengths: Sequence[int] = [length for length in _LENGTHS if length <= len(prompt)]
     return [hash((length, prompt[:length].tobytes())) for length in lengths]

@@ -1,4 +1,4 @@
-"""Names the requests that another one had to share the engine with, and what each cost it."""
+"""Finds the concurrent requests that cost a request time, and how much each cost it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from evenkeel_runtime.ledger.cost import FloatArray
 from evenkeel_runtime.ledger.prices import PricedSteps
 from evenkeel_runtime.ledger.timeline import BoolArray, EngineRequest, OwnPart, Steps
 
-# Beyond so many request rows, only requests that computed a prompt there are looked at: those that
-# only decoded cost about the same each, and there are hundreds of them.
+# Above this many request rows, only requests that computed a prompt are considered: hundreds of
+# others only decoded, at about the same cost each.
 # A step that the model takes for shorter cannot be shared out: the quotient would overflow.
 _LEAST_S = 1e-12
 _MANY_ENTRIES = 20_000
@@ -23,12 +23,12 @@ class Rival:
     """Another request that the engine worked on while this one waited or ran.
 
     Attributes:
-        number: By which the engine's records name it.
+        number: Its number in the engine's records.
         cost_s: Its share of the steps that this request waited for or was in: what this request
             would have been spared without it, by the step-cost model.
         prefill_tokens: Prompt tokens of it computed in those steps.
         decode_tokens: Tokens of it decoded in those steps.
-        request_id: Its id in the API; None where that is not known.
+        request_id: Its id in the API; None if unknown.
     """
 
     number: int
@@ -45,14 +45,14 @@ def find_rivals(
     own: OwnPart,
     max_rivals: int,
 ) -> tuple[Rival, ...]:
-    """Return the other requests by what they cost this one, the worst first.
+    """Return the other requests by what they cost this one, most expensive first.
 
     Args:
         step_s: Seconds of each step that this request waited for or was in.
         request: This request.
         priced: All steps that overlap it.
-        own: What it did in them.
-        max_rivals: Most rivals to return; 0 looks for none.
+        own: Its own work in them.
+        max_rivals: Maximum number of rivals to return; 0 skips the search.
     """
     steps, entries = priced.steps, priced.steps.entries
     if not max_rivals:
@@ -66,7 +66,7 @@ def find_rivals(
         entries, part_s, is_met = entries[is_met], part_s[is_met], is_met[is_met]
     if not len(entries):
         return ()
-    # Requests that met are numbered close to each other: counting is faster than sorting.
+    # Concurrent requests have close numbers, so counting is faster than sorting.
     numbers = entries["request"].astype(np.int64)
     first = int(numbers.min())
     numbers -= first
@@ -85,7 +85,7 @@ def find_rivals(
 
 
 def _is_of_large_prompt(steps: Steps, is_met: BoolArray) -> BoolArray:
-    """Which rows belong to the requests that computed most prompt tokens in the rows met."""
+    """Return a mask of the rows of the requests that computed most prompt tokens."""
     numbers = steps.entries["request"]
     prefill = steps.entries["prefill_tokens"]
     places = (prefill * is_met).nonzero()[0]

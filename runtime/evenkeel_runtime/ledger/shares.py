@@ -1,4 +1,4 @@
-"""Shares each engine step out among the causes that a request may charge it to."""
+"""Splits each engine step among the causes that a request may charge it to."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _QUEUE_CAUSE = {
     Held.OTHER: Cause.QUEUE_OTHER,
 }
 _QUEUE_COLUMN = np.array([_COLUMN[_QUEUE_CAUSE[held]] for held in Held])
-# What comes from elsewhere: a request waits for it whether a step is running or not.
+# External waits: they continue whether a step is running or not.
 _AWAITED = np.isin(np.arange(len(Held)), (Held.GRAMMAR, Held.REMOTE_KV))
 
 
 def share_out(own: OwnPart, priced: PricedSteps, queued_ns: int) -> FloatArray:
-    """Return one row a cause, one column a step: its share in it; each step's sum to 1."""
+    """Return the share of each cause (rows) in each step (columns); each column sums to 1."""
     steps, cost = priced.steps, priced.cost
     shares = np.zeros((len(CAUSES), len(steps)))
     own_prefill, own_decode = price_parts(own.features, cost)
-    # Features are whole numbers: who was alone has exactly 0 of others.
+    # Features are whole numbers: a request alone in a step sees exactly 0 of others.
     others_prefill, others_decode = price_parts(steps.features - own.features, cost)
     rejected = own.rejected_tokens * cost.weights[DRAFTED]
     is_prefilling = own.features[:, PREFILL] > 0
@@ -50,7 +50,7 @@ def share_out(own: OwnPart, priced: PricedSteps, queued_ns: int) -> FloatArray:
     ):
         np.maximum(part, 0.0, out=shares[_COLUMN[cause]], where=is_in)
     total = shares.sum(axis=0)
-    # A step that cannot be shared out by cost is its request's own.
+    # A step that cannot be split by cost is charged to the request itself.
     is_free = is_in & (total <= 0)
     if is_free.any():
         shares[_COLUMN[Cause.PREFILL_OWN], is_free & is_prefilling] = 1.0
@@ -62,19 +62,19 @@ def share_out(own: OwnPart, priced: PricedSteps, queued_ns: int) -> FloatArray:
 
 
 def awaited_columns(own: OwnPart) -> IntArray:
-    """Return for each step the place in `CAUSES` of what the request was set aside for; else -1."""
+    """Return per step the index in `CAUSES` of what blocked the request, or -1."""
     return np.where(_AWAITED[own.held_by], _QUEUE_COLUMN[own.held_by], -1)
 
 
 def _share_out_waiting(
     shares: FloatArray, own: OwnPart, priced: PricedSteps, queued_ns: int
 ) -> None:
-    """Fill in the steps that the request was not in."""
+    """Fill in the shares of steps that the request was not in."""
     steps = priced.steps
     is_out = ~own.is_scheduled & own.is_preempted
     shares[_COLUMN[Cause.PREEMPTION], is_out] = 1.0
     is_waiting = ~own.is_scheduled & ~is_out
-    # A step that was already running when the request came: its parts are what it waits for.
+    # A step already running when the request arrived: the request waits for its parts.
     has_begun = steps.table["start_ns"].astype(np.int64) < queued_ns
     met = (is_waiting & has_begun).nonzero()[0]
     shares[_COLUMN[Cause.PREFILL_OTHERS], met] = prefill_ratio(priced)[met]
@@ -85,7 +85,7 @@ def _share_out_waiting(
 
 
 def prefill_ratio(priced: PricedSteps) -> FloatArray:
-    """The prefill's share of each step that a request only waits for; the rest is decoding."""
+    """Return the prefill share of each step that a request only waits for; the rest is decode."""
     total = priced.prefill_s + priced.decode_s
     ratio = np.zeros(len(total))
     np.divide(priced.prefill_s, total, out=ratio, where=total > 0)

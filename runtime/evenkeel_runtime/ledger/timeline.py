@@ -17,18 +17,18 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """What the engine says of one request; of several sequences (`n`), the earliest and the sums.
+    """The engine's records of one request; for several sequences (`n`), earliest times and sums.
 
     Attributes:
-        numbers: By which the engine's records name its sequences.
-        queued_ns: When the scheduler took it in.
-        cached_tokens: Prompt tokens that the prefix cache held.
-        lost_tokens: Prompt tokens after those that it had held before and lost to eviction.
+        numbers: Numbers of its sequences in the engine's records.
+        queued_ns: When it entered the scheduler's queue.
+        cached_tokens: Prompt tokens found in the prefix cache.
+        lost_tokens: Prompt tokens after those that were cached earlier and evicted.
         prompt_tokens: Length of its prompt.
-        block_tokens: Tokens of one block of the prefix cache; 0 before it was scheduled.
-        evicted_ns: When the first lost block was evicted; 0 where that is not known.
-        evicted_by: Number of the request that got its room; None where that is not known.
-        left_ns: When the scheduler let go of the last of it; None while its records are not here.
+        block_tokens: Tokens per block of the prefix cache; 0 before it was scheduled.
+        evicted_ns: When the first lost block was evicted; 0 if unknown.
+        evicted_by: Number of the request that took its block; None if unknown.
+        left_ns: When the scheduler released its last sequence; None until recorded.
     """
 
     numbers: tuple[int, ...]
@@ -84,7 +84,7 @@ class Steps:
         )
 
     def find(self, from_ns: int, to_ns: int) -> StepRange:
-        """Return where the steps are that overlap a time."""
+        """Return the range of the steps that overlap an interval."""
         first = int(np.searchsorted(self.end_ns, from_ns))
         last = max(first, int(np.searchsorted(self.begin_ns, to_ns, side="right")))
         before = int(self.num_entries[:first].sum())
@@ -144,19 +144,19 @@ def sum_by_step(values: FloatArray, rows: IntArray, num_steps: int) -> FloatArra
 
 @dataclass(frozen=True, slots=True)
 class OwnPart:
-    """What one request did in each step.
+    """Work of one request in each step.
 
     Attributes:
         features: Its cost features; zeros where it was not scheduled.
-        recomputed_ratio: Share of its prefill that a preemption had thrown away.
-        lost_ratio: Share of its prefill that the prefix cache had held before.
-        rejected_tokens: Draft tokens of its own that the model did not accept.
-        emitted: Tokens it got.
-        drafted: Draft tokens of its own that were tried.
-        accepted: Of those, the ones that the model agreed with.
+        recomputed_ratio: Share of its prefill that a preemption had discarded.
+        lost_ratio: Share of its prefill that was in the prefix cache earlier.
+        rejected_tokens: Its draft tokens that were rejected.
+        emitted: Tokens emitted for it.
+        drafted: Its draft tokens that were tried.
+        accepted: Of those, the accepted ones.
         is_scheduled: Whether it was in the step.
         is_preempted: Whether it was between a preemption and its return.
-        held_by: Why it was set aside, by `Held`; 0 where it shared the queue's reason.
+        held_by: Why it was blocked, by `Held`; 0 if for the queue's reason.
     """
 
     features: FloatArray
@@ -181,7 +181,7 @@ def find_own(steps: Steps, request: EngineRequest) -> OwnPart:
     end = start + own["prefill_tokens"]
     lost_until = request.cached_tokens + request.lost_tokens
     lost = np.minimum(end, lost_until) - np.maximum(start, request.cached_tokens)
-    # What is computed a second time was counted, as lost or not, the first time.
+    # Recomputed tokens were already counted, as lost or not, the first time.
     lost[(recomputed > 0) | (lost < 0)] = 0.0
     held_by = own["held_by"]
     parts = np.empty((len(FEATURES) + 6, len(own)))
@@ -193,7 +193,7 @@ def find_own(steps: Steps, request: EngineRequest) -> OwnPart:
     whole = np.zeros((len(parts), len(steps)))
     held = np.zeros(len(steps))
     if (rows[1:] > rows[:-1]).all():
-        # At most one row a step, as of one sequence: there is nothing to sum.
+        # At most one row per step, as for one sequence: nothing to sum.
         whole[:, rows] = parts
         held[rows] = held_by
     else:
@@ -218,7 +218,7 @@ def find_own(steps: Steps, request: EngineRequest) -> OwnPart:
 
 
 def is_one_of(values: NDArray[Any], wanted: tuple[int, ...]) -> BoolArray:
-    """Return where `values` holds one of a few numbers; one comparison each, without sorting."""
+    """Return a mask of `values` equal to any of a few numbers, without sorting."""
     found = np.zeros(len(values), dtype=np.bool_)
     for number in wanted:
         found |= values == number
@@ -226,7 +226,7 @@ def is_one_of(values: NDArray[Any], wanted: tuple[int, ...]) -> BoolArray:
 
 
 def _since_preemption(is_preempted: BoolArray, is_scheduled: BoolArray) -> BoolArray:
-    """Whether the last thing that happened to the request, up to each step, was a preemption."""
+    """Return per step whether the request's last event up to it was a preemption."""
     if not is_preempted.any():
         return is_preempted
     order = np.arange(len(is_preempted))

@@ -1,4 +1,4 @@
-"""ASGI middleware that stamps a request's arrival, reads who asks, and sees its response's end."""
+"""ASGI middleware that timestamps each request, identifies its caller and follows its response."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPERATION_OF_PATH = {
     "/v2/rerank": "embeddings",
     "/generative_scoring": OPERATION_UNKNOWN,
     "/v1/systemone": OPERATION_UNKNOWN,
-    # Of any of these kinds: its body says which.
+    # The request body determines the operation.
     "/invocations": OPERATION_UNKNOWN,
     "/v1/audio/transcriptions": OPERATION_UNKNOWN,
     "/v1/audio/translations": OPERATION_UNKNOWN,
@@ -56,16 +56,16 @@ _MAX_COMPRESSED_BYTES = 1 << 18
 
 
 class ArrivalMiddleware:
-    """Follows the requests that ask for a model's work; all others pass untouched.
+    """Tracks requests to the model's endpoints and passes all others through unchanged.
 
-    vLLM builds it from its dotted name (`--middleware`), so it finds the hook through the app.
+    vLLM instantiates it by dotted name (`--middleware`), so it finds the hook through the app.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
+        """Handle one ASGI connection."""
         operation = _operation(scope)
         hook = None if operation is None else _find_hook(scope)
         if operation is None or hook is None:
@@ -86,7 +86,7 @@ class ArrivalMiddleware:
 
 
 class _Exchange:
-    """Watches what passes between the server and vLLM's app for one request."""
+    """Observes the ASGI messages of one request between the server and vLLM's app."""
 
     def __init__(
         self,
@@ -99,15 +99,15 @@ class _Exchange:
         self._request = request
         self._receive = receive
         self._send = send
-        # Read if the request fails, to name the error answered, or where content is recorded.
+        # Kept to name the error if the request fails, and to record content if that is enabled.
         self._answered = bytearray()
         self._most_asked = content.MAX_BYTES if hook.records_content else _MAX_KEPT_BYTES
-        # With a response cache, a stream's head waits for its first bytes: only then is it known
-        # who answers.
+        # With a response cache, the response head is held until the first bytes arrive: only then
+        # is it known whether the cache or the engine answers.
         self._holds_start = hook.has_cache
         self._start: Message | None = None
         self._compressor = hook.compressor if request.path == _CHAT_PATH else None
-        # Whether the answer's middle is nothing but passed on.
+        # Whether body chunks can be forwarded without inspection.
         self._is_passing = False
 
     async def receive(self) -> Message:
@@ -122,13 +122,13 @@ class _Exchange:
         return message
 
     async def _compress(self, first: Message, compressor: Compressor) -> Message:
-        """Return the body, read whole and shortened; from where it is too long, as it comes."""
+        """Read and compress the body; return it unchanged if it exceeds the size limit."""
         body = bytearray(first.get("body", b""))
         has_more = first.get("more_body", False)
         while has_more and len(body) < _MAX_COMPRESSED_BYTES:
             message = await self._receive()
             if message["type"] != "http.request":
-                # It left in the middle of its body; the app hears that when it asks for the rest.
+                # The client disconnected mid-body; the app learns this when it reads the rest.
                 self._hook.client_left(self._request)
                 break
             body += message.get("body", b"")
@@ -152,7 +152,7 @@ class _Exchange:
         return {**whole, "body": done.body}
 
     def send(self, message: Message) -> Awaitable[None]:
-        # Not a coroutine function: this runs once a token, and a second coroutine costs more.
+        # Not a coroutine function: this runs once per token, and a second coroutine costs more.
         if self._is_passing and message.get("more_body"):
             return self._send(message)
         if message["type"] == "http.response.start":
@@ -179,7 +179,7 @@ class _Exchange:
         return self._hook.records_content and len(self._answered) < content.MAX_BYTES
 
     def keep_content(self) -> None:
-        """Note what was asked and answered, where the operator wants it."""
+        """Record the request's input and output messages if content recording is enabled."""
         if not self._hook.records_content or (self._request.http_status or 0) >= 400:
             return
         try:
@@ -196,7 +196,7 @@ class _Exchange:
         await self._send(message)
 
     def describe_refusal(self) -> Refusal:
-        """Say what the request asked for and how it was refused; bodies are not kept."""
+        """Return the requested model and the error type of a refused request, without its body."""
         http_status = self._request.http_status
         error = _object(bytes(self._answered)).get("error")
         error_type = error.get("type") if isinstance(error, dict) else None
@@ -213,7 +213,7 @@ class _Exchange:
 
 
 async def _nothing() -> None:
-    """What sending the head of a response does while it is held."""
+    """Send nothing: the response head is being held."""
 
 
 def _operation(scope: Scope) -> str | None:
@@ -223,10 +223,10 @@ def _operation(scope: Scope) -> str | None:
 
 
 def route_path(scope: Scope) -> str:
-    """Return the path of a connection without the prefix that `--root-path` names.
+    """Return the connection's path without the `--root-path` prefix.
 
-    As Starlette's `get_route_path` has it: a proxy may have removed the prefix or not, and only
-    whole segments count, so that `/v` is no prefix of `/v1`.
+    Follows Starlette's `get_route_path`: a proxy may or may not have stripped the prefix, and only
+    whole segments match, so `/v` is not a prefix of `/v1`.
     """
     path: str = scope["path"]
     root: str = (scope.get("root_path") or "").rstrip("/")
@@ -235,7 +235,7 @@ def route_path(scope: Scope) -> str:
 
 
 def find_engine(scope: Scope) -> Any:
-    """Return the engine client of the app that handles this connection; None without one."""
+    """Return the engine client of the app that handles this connection, or None."""
     return getattr(scope["app"].state, "engine_client", None)
 
 

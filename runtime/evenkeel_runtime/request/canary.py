@@ -1,7 +1,7 @@
-"""The canary: now and then a greedy request that had drafts is answered again without any.
+"""Canary that replays a sample of speculatively decoded greedy requests without drafts.
 
-Drafts must not change what a greedy request says. The replay waits until the server has nothing
-else to do, and has the lowest priority where vLLM's policy knows priorities.
+Drafts must not change the output of a greedy request. A replay waits until the server is idle and
+runs at the lowest priority if vLLM's scheduling policy supports priorities.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _LOWEST_PRIORITY = 1 << 30
 
 
 class ReplayEngine(Protocol):
-    """What the canary needs of vLLM; the adapter makes it."""
+    """The part of vLLM's engine that the canary uses; the adapter provides it."""
 
     has_priorities: bool
 
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
+        """Return whether no request is in progress."""
         ...
 
     def generate(
         self, prompt: Any, sampling_params: Any, request_id: str, **options: Any
     ) -> AsyncGenerator[Any, None]:
-        """Answer a request."""
+        """Generate the outputs of a request."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Replay:
-    """A finished request to answer again."""
+    """A finished request to replay."""
 
     request_id: str
     prompt: dict[str, Any]
@@ -55,13 +55,13 @@ class _Replay:
 
 
 class Canary:
-    """Replays a share of the greedy requests that had drafts; belongs to the event loop.
+    """Replays a sample of the greedy requests that had drafts; use only on the event loop.
 
     Args:
-        ratio: The share.
-        engine: Answers the replays.
-        record: Takes each result.
-        random: Draws the share.
+        ratio: Fraction of requests to replay.
+        engine: Runs the replays.
+        record: Called with each result.
+        random: Random generator for the sampling.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class Canary:
         self.counts: Counter[str] = Counter({MATCH: 0, MISMATCH: 0, SKIPPED: 0})
 
     def consider(self, run: EngineRun) -> None:
-        """Draw whether a run that starts is to be replayed; its tokens are then kept."""
+        """Decide at random whether to replay a starting run; if so, start collecting its tokens."""
         if self._ratio and self._random.random() < self._ratio and _is_replayable(run.params):
             run.canary_tokens = []
 
     def record_output(self, run: EngineRun, output: Any) -> None:
-        """Keep the tokens of a run that was drawn."""
+        """Collect the output tokens of a sampled run."""
         completions = output.outputs
         if run.canary_tokens is None or not isinstance(completions, list):
             return
@@ -93,7 +93,7 @@ class Canary:
         run.canary_tokens = [*run.canary_tokens, *tokens] if run.is_streamed else list(tokens)
 
     def enqueue(self, run: EngineRun) -> None:
-        """Replay a run that is over, later, if it came to its end and had drafts."""
+        """Queue a sampled run for replay if it finished normally and had drafts."""
         tokens, run.canary_tokens = run.canary_tokens, None
         output = run.last_output
         prompt = getattr(output, "prompt_token_ids", None)
@@ -106,7 +106,7 @@ class Canary:
             return
         params = run.params.clone()
         params.extra_args = (params.extra_args or {}) | {SPECULATE_KEY: False}
-        # A salt of its own: a replay must not leave a tenant's prompt in the shared prefix cache.
+        # A unique salt keeps the tenant's prompt out of the shared prefix cache.
         salt = f"canary-{run.request_id}"
         text = {"prompt_token_ids": list(prompt), "cache_salt": salt}
         self._queue.append(_Replay(run.request_id, text, params, tuple(tokens)))
@@ -138,7 +138,7 @@ class Canary:
         self.counts[result] += 1
         if at is not None and self.counts[MISMATCH] == 1:
             logger.warning(
-                "a greedy answer is another one without drafts, later ones are only counted: "
+                "a greedy answer differs without drafts; further mismatches are only counted: "
                 "request_id=%s token=%d",
                 replay.request_id,
                 at,
@@ -155,7 +155,7 @@ class Canary:
 
 
 def find_difference(answer: Sequence[int], again: Sequence[int]) -> int | None:
-    """Return the first index at which the two differ, the shorter one's end included; else None."""
+    """Return the first index where the two differ (one ending early counts), or None if equal."""
     for at, (a, b) in enumerate(zip(answer, again, strict=False)):
         if a != b:
             return at
@@ -163,7 +163,7 @@ def find_difference(answer: Sequence[int], again: Sequence[int]) -> int | None:
 
 
 def _is_replayable(params: Any) -> bool:
-    """Whether the parameters are of one greedy answer that depends on nothing but the prompt."""
+    """Return whether the parameters ask for one greedy answer that depends only on the prompt."""
     if getattr(params, "temperature", None) is None or is_sampled(params):
         return False
     return (params.n or 1) == 1 and not params.stop and params.prompt_logprobs is None

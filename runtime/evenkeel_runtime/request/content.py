@@ -1,4 +1,4 @@
-"""What was asked and answered, in OpenTelemetry's form; read only where the operator wants it."""
+"""Converts request and response bodies to OpenTelemetry messages, if content is recorded."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ MAX_BYTES = 256 * 1024
 
 
 def input_messages(body: bytes) -> str | None:
-    """Return the messages of a chat request as `gen_ai.input.messages`; None where there are none.
+    """Return the messages of a chat request as `gen_ai.input.messages`, or None if there are none.
 
-    Parts that are no text (pictures, sound) are left out.
+    Parts that are not text (images, audio) are omitted.
     """
     asked = _object(body)
     turns = asked.get("messages")
@@ -28,9 +28,9 @@ def input_messages(body: bytes) -> str | None:
 
 
 def output_messages(body: bytes) -> str | None:
-    """Return the answer, streamed or not, as `gen_ai.output.messages`; None where there is none.
+    """Return the answer, streamed or not, as `gen_ai.output.messages`, or None if there is none.
 
-    Of several choices the first counts. A stream that was cut off gives what came.
+    Only the first choice is used. A truncated stream yields what was received.
     """
     if body.lstrip().startswith(b"{"):
         answer = _first_choice(_object(body))

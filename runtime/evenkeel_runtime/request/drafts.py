@@ -1,4 +1,4 @@
-"""Speculation as the server sees it: who asks, what each request's drafts came to, the canary."""
+"""The server's side of speculation: tenant scope, draft counts per request, and the canary."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from evenkeel_runtime.wire.drafts import TENANT_KEY, add_counts, take_report
 
 @dataclass(slots=True)
 class SpeculationTotals:
-    """What the server knows of speculation; counters only grow.
+    """Speculation counters in the server; they only grow.
 
     Attributes:
         drafted_tokens: Drafted tokens by source.
         accepted_tokens: Accepted ones by source.
         verify_steps: Verify steps by source.
-        engine: The engine's last state, by the names of `evenkeel_runtime.speculation.state`.
+        engine: The engine's last state, keyed by the names in `evenkeel_runtime.speculation.state`.
     """
 
     drafted_tokens: Counter[str] = field(default_factory=Counter)
@@ -30,7 +30,7 @@ class SpeculationTotals:
 
 
 class SpeculationServer:
-    """The server's side of speculation; belongs to its event loop.
+    """Tracks speculation in the server; use only on its event loop.
 
     Args:
         canary: Replays finished requests without drafts.
@@ -42,21 +42,21 @@ class SpeculationServer:
         self._by_engine: dict[int, Mapping[str, Sequence[int]]] = {}
 
     def start_run(self, run: EngineRun) -> None:
-        """Tell the engine whose past answers this request may be drafted from."""
+        """Set which tenant's past answers the engine may draft this request from."""
         caller = None if run.request is None else run.request.caller
         if caller is not None and caller.tenant is not None and hasattr(run.params, "extra_args"):
             run.params.extra_args = (run.params.extra_args or {}) | {TENANT_KEY: caller.tenant}
         self.canary.consider(run)
 
     def record_output(self, run: EngineRun, output: Any) -> None:
-        """Read the engine's report off an output, and leave the output as vLLM made it."""
+        """Take the engine's draft report off an output, restoring the output vLLM produced."""
         if run.canary_tokens is not None:
             self.canary.record_output(run, output)
         report = take_report(output) if hasattr(output, "kv_transfer_params") else None
         if report is None:
             return
         for source, counts in report.counts.items():
-            # The sequences of one request are one request.
+            # All sequences of a request count as one request.
             run.drafts_by_source[source] = add_counts(run.drafts_by_source.get(source), counts)
         if report.totals:
             self._by_engine[report.engine_index] = report.totals
@@ -65,7 +65,7 @@ class SpeculationServer:
             self.totals.engine = report.engine
 
     def _sum_up(self) -> None:
-        """Add the engines up."""
+        """Sum the counters of all engines."""
         totals = self.totals
         for counter in (totals.drafted_tokens, totals.accepted_tokens, totals.verify_steps):
             counter.clear()
@@ -76,6 +76,6 @@ class SpeculationServer:
                 totals.verify_steps[source] += steps
 
     def end_run(self, run: EngineRun) -> None:
-        """Note that a run is over."""
+        """Handle the end of a run."""
         if run.canary_tokens is not None:
             self.canary.enqueue(run)

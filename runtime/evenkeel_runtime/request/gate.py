@@ -1,4 +1,4 @@
-"""ASGI middleware that asks control before a request goes on, and waits at the gate with it."""
+"""ASGI middleware that holds each request until admission control admits or rejects it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from evenkeel_runtime.control.visit import RefusedError, Visit
 from evenkeel_runtime.request.arrival import find_engine
 from evenkeel_runtime.request.trace import CURRENT_REQUEST, HttpRequest
 
-# Only a chat may be answered by the response cache.
+# The response cache only answers chats.
 _CACHED_PATH = "/v1/chat/completions"
 _MAX_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
 class ControlMiddleware:
-    """Lets requests through when it is their turn; answers 429 and 503 for those refused.
+    """Admits requests when it is their turn and answers 429 or 503 to rejected ones.
 
-    vLLM builds it from its dotted name, inside the arrival middleware: what is refused here is
-    recorded there.
+    vLLM instantiates it by dotted name, inside the arrival middleware, which records the requests
+    rejected here.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -35,7 +35,7 @@ class ControlMiddleware:
         self._budget = BodyBudget(_MAX_READ_AHEAD_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one connection."""
+        """Handle one ASGI connection."""
         service = _find_service(scope)
         if service is None:
             await self._app(scope, receive, send)
@@ -87,7 +87,7 @@ class ControlMiddleware:
     async def _serve_behind_cache(
         self, door: Door, request: HttpRequest, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Let the app look into its cache first: what it finds there needs no place."""
+        """Let the app check its cache first: a cache hit needs no admission."""
         request.door = door
         try:
             await self._app(scope, door.watch_receive(receive), door.watch_send(send))
@@ -99,17 +99,17 @@ class ControlMiddleware:
 
 
 class BodyBudget:
-    """Bytes of bodies that may be held for requests that wait, over all of them."""
+    """Total bytes of request bodies that may be buffered for waiting requests."""
 
     def __init__(self, num_bytes: int) -> None:
         self.left = num_bytes
 
 
 class _Waiting:
-    """Reads a connection while its request waits, so that a caller who leaves gives up its turn.
+    """Reads a waiting request's connection, so that a client that disconnects leaves the queue.
 
-    With the budget spent nothing more is read: the rest of a body waits in its connection, and
-    whether its caller leaves is seen when its turn has come.
+    Once the budget is spent, reading stops: the rest of the body stays in the connection, and a
+    disconnect is only noticed when the request's turn comes.
     """
 
     def __init__(self, receive: Receive, budget: BodyBudget) -> None:
@@ -121,7 +121,7 @@ class _Waiting:
         self.has_left = False
 
     async def wait(self, turn: asyncio.Future[None], longest_s: float) -> None:
-        """Wait for the turn, until the caller leaves or it has been long enough."""
+        """Wait until admitted, until the client disconnects, or until the timeout."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + longest_s
         try:
@@ -153,7 +153,7 @@ class _Waiting:
         self._budget.left -= num_bytes
 
     def give_back(self) -> None:
-        """Return to the budget what was read: the request waits no more."""
+        """Release the buffered bytes to the budget; the request is no longer waiting."""
         self._budget.left += self._num_held
         self._num_held = 0
 
@@ -163,7 +163,7 @@ class _Waiting:
             self._reading = None
 
     async def receive(self) -> Message:
-        """Return the messages that were read, then those to come."""
+        """Return the buffered messages first, then new ones from the connection."""
         if self._messages:
             return self._messages.popleft()
         if self._reading is not None:
@@ -173,7 +173,7 @@ class _Waiting:
 
 
 def _watch(control: AdmissionControl, visit: Visit, send: Send) -> Send:
-    """Return `send`, noting the first bytes of a streamed answer."""
+    """Wrap `send` to detect the first bytes of a streamed answer."""
     is_stream = False
 
     def watched(message: Message) -> Awaitable[None]:
@@ -196,7 +196,7 @@ def _is_event_stream(message: Message) -> bool:
 
 
 def _content_length(scope: Scope) -> int:
-    """Return the size that the caller declares; 0 where it declares none."""
+    """Return the declared body size, or 0 if none is declared."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             return int(value)

@@ -1,7 +1,7 @@
-"""What a caller says of a request in its HTTP headers: who asks, and which trace goes on.
+"""Reads the caller's identity and trace context from HTTP headers.
 
-A header that cannot be read is ignored and named, so that it can be counted: it never fails the
-request it came with.
+A malformed header is ignored and reported by name so that it can be counted; it never fails its
+request.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _KNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class ReadHeaders:
-    """The caller, and the names of the headers that could not be read."""
+    """The caller, and the names of malformed headers."""
 
     caller: Caller
     malformed: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class ReadHeaders:
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> ReadHeaders:
     """Read the ASGI `headers` of one request; names are lower case, as ASGI gives them.
 
-    The first value counts where a header is repeated; `tracestate` alone may be split over several
+    If a header is repeated, the first value is used; only `tracestate` may be split over several
     headers (W3C Trace Context 3.3.1). A `tracestate` without a valid `traceparent` is dropped.
     """
     seen: dict[str, str] = {}
@@ -96,7 +96,7 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> ReadHeaders:
 
 
 def parse_trace_parent(value: str) -> TraceParent | None:
-    """Read a W3C `traceparent` (version 00 and, leniently, later ones); None if it is not one."""
+    """Parse a W3C `traceparent` (version 00 and, leniently, later ones); None if malformed."""
     match = _TRACE_PARENT.fullmatch(value)
     if match is None or (match["version"] == "00" and match["more"]):
         return None

@@ -1,4 +1,4 @@
-"""The request hook: sees each request arrive, run and end, and hands it to the recorder."""
+"""The request hook: follows each request from arrival to end and passes it to the recorder."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _MAX_LEARNING_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class EngineReader:
-    """How to read vLLM's objects; the adapter fills it with what its probe found.
+    """Functions that read vLLM's objects; the adapter supplies them for the installed version.
 
     Attributes:
-        is_streamed: Whether a request with these parameters gets tokens as they are made.
-        record_output: Records one output of a run, and returns the tokens in it.
-        read_engine: Reads a run that is over.
-        find_times: What the engine keeps of a request that still runs, by its id.
-        find_beam_search: The id of the beam search that a run belongs to, by the run's own.
+        is_streamed: Whether a request with these parameters streams its tokens.
+        record_output: Records one output of a run and returns its number of tokens.
+        read_engine: Reads a finished run.
+        find_times: Returns the engine's timestamps of a running request by its id.
+        find_beam_search: Returns the id of the beam search that a run belongs to, by run id.
     """
 
     is_streamed: Callable[[Any], bool]
@@ -50,18 +50,18 @@ class EngineReader:
 
 
 class RequestHook:
-    """Follows requests; every entry but `observe` returns at once and raises nothing.
+    """Follows requests; every method except `observe` returns at once and never raises.
 
     Args:
-        recorder: Where finished requests go.
-        reader: How to read vLLM's objects.
-        model: The name the model is served under.
-        why: Asks for the ledgers of finished requests; None where there are none.
-        records_content: Whether prompts and answers go with the records.
+        recorder: Receives finished requests.
+        reader: Reads vLLM's objects.
+        model: The served model name.
+        why: Client for the ledgers of finished requests; None if there are none.
+        records_content: Whether records include prompts and answers.
 
     Attributes:
         has_cache: Whether responses may come from the response cache.
-        compressor: Shortens prompts, where that is wanted.
+        compressor: Shortens prompts, if compression is enabled.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class RequestHook:
         self.has_cache = False
         self.compressor: Compressor | None = None
         self._reader = reader
-        # By numbers of our own: clients choose request ids, and may choose one twice.
+        # Keyed by our own numbers: clients choose request ids and may reuse them.
         self._unfinished: dict[int, tuple[EngineRun, int]] = {}
         self._num_unfinished = 0
         self.speculation: SpeculationServer | None = None
@@ -91,10 +91,10 @@ class RequestHook:
         model: str | None = None,
         cache_salt: str | None = None,
     ) -> EngineRun:
-        """Begin to follow one call of the engine, made in the context of its HTTP request."""
+        """Start tracking one engine call; call it in the context of its HTTP request."""
         request = CURRENT_REQUEST.get()
         if request is not None and request.is_over:
-            # A background response outlives its HTTP request and counts from its own start.
+            # A background response outlives its HTTP request, so it is timed from its own start.
             request = None
         run = EngineRun(
             request_id=request_id,
@@ -117,7 +117,7 @@ class RequestHook:
     async def observe(
         self, run: EngineRun, outputs: AsyncGenerator[Any, None]
     ) -> AsyncGenerator[Any, None]:
-        """Pass the engine's outputs on and note when each came and how many tokens it held."""
+        """Yield the engine's outputs, recording the time and token count of each."""
         run.has_started = True
         add_time, add_tokens = run.emission_ns.append, run.emission_tokens.append
         record_output, speculation, is_streamed = (
@@ -152,14 +152,14 @@ class RequestHook:
             if speculation is not None:
                 self._guard(speculation.end_run, run)
             try:
-                # Closing here, not when garbage is collected, frees the engine's slot at once.
+                # Closing here rather than at garbage collection frees the engine's slot at once.
                 await outputs.aclose()
             finally:
                 if run.request is None or run.request.is_over:
                     self._record_run(run, run.end_ns)
 
     def client_left(self, request: HttpRequest) -> None:
-        """Note that the connection was closed; the last moment before vLLM gives the runs up."""
+        """Record that the client disconnected, just before vLLM aborts the runs."""
         if request.is_complete or request.has_client_left:
             return
         request.has_client_left = True
@@ -177,7 +177,7 @@ class RequestHook:
 
         Args:
             request: The request.
-            refusal: Says what is known of it, should it have failed without an engine run.
+            refusal: Returns what is known of the request if it failed without an engine run.
         """
         request.is_over = True
         end_ns = monotonic_ns()
@@ -185,7 +185,7 @@ class RequestHook:
             self._record_beam_search(request.runs, end_ns)
             for run in request.runs:
                 if not run.has_started:
-                    # Given up before its first step: its generator never runs, and never ends.
+                    # Aborted before its first step: its generator never runs and never ends.
                     run.was_cancelled = True
                 if run.end_ns is not None or not run.has_started:
                     self._record_run(run, end_ns)
@@ -196,14 +196,14 @@ class RequestHook:
             self.recorder.record_internal_error(error)
 
     def _guard(self, record: Callable[[EngineRun], None], run: EngineRun) -> None:
-        """Call what must not fail a request."""
+        """Call a function whose errors must not fail a request."""
         try:
             record(run)
         except Exception as error:
             self.recorder.record_internal_error(error)
 
     def _record_beam_search(self, runs: list[EngineRun], end_ns: int) -> None:
-        """Record the many runs of a beam search as the one request that it is."""
+        """Record the runs of a beam search as one request."""
         beams = [run for run in runs if self._reader.find_beam_search(run.request_id) is not None]
         if not beams:
             return
@@ -215,7 +215,7 @@ class RequestHook:
         seen.output_tokens = sum(beam.output_tokens or 0 for beam in each)
         last_times = [b.last_token_ns for b in each if b.last_token_ns is not None]
         seen.last_token_ns = max(last_times, default=None)
-        # Its tokens are those of all beams: they have no TPOT.
+        # The tokens of all beams are mixed, so there is no TPOT.
         seen.num_sequences, seen.max_tokens = max(2, len(beams)), None
         self.recorder.record(seen)
 
@@ -226,7 +226,7 @@ class RequestHook:
         if run.learning is None or run.learning.done():
             self._hand_over(run, end_ns)
         else:
-            # A comparison that hangs must not cost the record.
+            # A comparison that hangs must not lose the record.
             key = self._num_unfinished = self._num_unfinished + 1
             finish = partial(self._finish, key)
             self._unfinished[key] = (run, end_ns)
@@ -234,13 +234,13 @@ class RequestHook:
             asyncio.get_running_loop().call_later(_MAX_LEARNING_S, finish)
 
     def _finish(self, key: int, _: object = None) -> None:
-        """Record a run that the cache has learned from, or has had its time to."""
+        """Record a run once the cache has learned from it or timed out."""
         unfinished = self._unfinished.pop(key, None)
         if unfinished is not None:
             self._hand_over(*unfinished)
 
     def close(self) -> None:
-        """Record what is still waiting for the cache."""
+        """Record the runs that are still waiting for the cache."""
         for key in list(self._unfinished):
             self._finish(key)
 

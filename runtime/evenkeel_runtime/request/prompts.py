@@ -1,10 +1,10 @@
-"""ASGI middleware that puts a prompt of the registry into a chat request that names one.
+"""ASGI middleware that inserts a registry prompt into chat requests that reference one.
 
-`"prompt": "support@production"` in the body: the version's text becomes the system message, and the
-spans carry the version. `x-evenkeel-prompt: support@production` says the same; a header with any
-other selector only says which prompt was used. Where the request has a system message of its own,
-both only say so. vLLM ignores a chat's `prompt`, so nothing here ever refuses a request: what names
-no prompt of the registry goes on as it came.
+With `"prompt": "support@production"` in the body, the version's text becomes the system message and
+the spans carry the version. The header `x-evenkeel-prompt: support@production` does the same; with
+any other selector it only records which prompt was used. If the request has its own system message,
+both only record the version. vLLM ignores a chat's `prompt`, so no request is refused here: one
+that references no registry prompt passes unchanged.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from evenkeel_runtime.wire.cause import Cause
 logger = logging.getLogger(__name__)
 
 PATH = "/v1/chat/completions"
-# A label that moves is followed within this time; files are not read for every request.
+# Label changes take effect within this time; files are not read for every request.
 FRESH_S = 1.0
 MAX_KEPT = 256
 _MAX_WARNED = 20
 
 
 class PromptMiddleware:
-    """Resolves prompts; requests that name none pass untouched.
+    """Resolves prompt references; requests without one pass unchanged.
 
-    vLLM builds it from its dotted name (`--middleware`), so the folder comes with vLLM's own
+    vLLM instantiates it by dotted name (`--middleware`), so the folder comes with vLLM's own
     parsed flags, as `evenkeel_prompts_dir`.
     """
 
@@ -50,7 +50,7 @@ class PromptMiddleware:
         self._warned: set[str] = set()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Handle one connection."""
+        """Handle one ASGI connection."""
         folder = _find_folder(scope)
         if folder is None:
             await self._app(scope, receive, send)
@@ -64,7 +64,7 @@ class PromptMiddleware:
         await self._app(_with_length(scope, messages), _replay(messages, receive), send)
 
     def _fill(self, body: bytes, wanted: str | None, registry: PromptRegistry) -> bytes:
-        """Return the body with the text of the prompt that it or the header names, if one does."""
+        """Return the body with the text of the prompt referenced by it or by the header, if any."""
         try:
             asked = json.loads(body)
             if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
@@ -89,7 +89,7 @@ class PromptMiddleware:
         return filled
 
     def _resolve(self, reference: object, registry: PromptRegistry) -> PromptVersion | None:
-        """Return the prompt that a reference means; None where it means none."""
+        """Return the prompt for a reference, or None if it is not one."""
         if not isinstance(reference, str) or len(reference) > MAX_VALUE_CHARS:
             return None
         now_s = time.monotonic()
@@ -107,15 +107,15 @@ class PromptMiddleware:
         return found
 
     def _warn(self, reference: str, registry: PromptRegistry, error: Exception) -> None:
-        """Log once what is wrong with a prompt of the registry; any other text is no reference."""
+        """Log each problem with a registry prompt once; other text is not a reference."""
         is_known = reference.partition("@")[0] in registry.names()
         if is_known and reference not in self._warned and len(self._warned) < _MAX_WARNED:
             self._warned.add(reference)
-            logger.warning("a chat is served without the prompt that it names: %s", error)
+            logger.warning("serving a chat without the prompt it references: %s", error)
 
 
 def _charge() -> AbstractContextManager[None]:
-    """Charge what follows to the request's prompt."""
+    """Attribute the rest of the request to its prompt."""
     request = CURRENT_REQUEST.get()
     return nullcontext() if request is None else charge_to(request.holds, Cause.HOST_PROMPT)
 
@@ -136,7 +136,7 @@ def _find_folder(scope: MutableMapping[str, Any]) -> Path | None:
 
 
 def _header(scope: MutableMapping[str, Any]) -> str | None:
-    """Return `name@label` of the header; None without one, or where it says a version."""
+    """Return `name@label` from the header; None if absent or if it names a version."""
     for name, value in scope["headers"]:
         if name == HEADER_PROMPT.encode():
             text: str = value.decode("latin-1").strip()
@@ -145,7 +145,7 @@ def _header(scope: MutableMapping[str, Any]) -> str | None:
 
 
 async def _read(receive: Receive) -> tuple[bytes | None, list[Message]]:
-    """Return the whole body, None if the client left before its end, and all that was received."""
+    """Return the whole body (None if the client disconnected) and all messages received."""
     messages: list[Message] = []
     while True:
         message = await receive()

@@ -1,4 +1,4 @@
-"""Takes finished requests off the event loop's hands: a bounded queue towards the exporter."""
+"""Queues finished requests for the exporter process in a bounded queue."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from evenkeel_runtime.wire.observation import CanaryResult, Observation, encode
 
 logger = logging.getLogger(__name__)
 
-# How often queued requests are handed to the exporter: late enough to write many at once, for each
-# hand-over wakes another process, and that is most of what it costs.
+# How often queued requests are sent to the exporter: seldom enough to write many at once, because
+# each write wakes another process, which is most of its cost.
 _PUMP_INTERVAL_S = 0.1
 
 
 class ExporterPipe(Protocol):
-    """The way to the exporter; serve/exporter_process.py has the real one."""
+    """Connection to the exporter process, implemented in serve/exporter_process.py."""
 
     num_restarts: int
 
     def write(self, frames: list[bytes]) -> int:
-        """Take as many frames as fit now and say how many; OSError if the exporter is gone."""
+        """Write as many frames as fit now and return how many; OSError if the exporter is gone."""
         ...
 
     def restart(self) -> bool:
-        """Replace a dead exporter, if it is time to; whether one was started."""
+        """Restart a dead exporter if its retry delay is over; return whether one was started."""
         ...
 
     def close(self, timeout_s: float) -> None:
-        """Let the exporter send what it has, and end it within the time."""
+        """Let the exporter send what it has, then stop it within the timeout."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecorderCounts:
-    """What became of the requests so far; `spans_queued` is a level, the others only grow."""
+    """Counts of requests so far; `spans_queued` is a gauge, the others only grow."""
 
     requests_by_status: dict[str, int]
     spans_queued: int
@@ -55,7 +55,7 @@ class RecorderCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueBound:
-    """The most that may wait for the exporter; whichever is reached first counts."""
+    """Limits of the queue to the exporter; whichever is reached first applies."""
 
     requests: int
     bytes: int
@@ -68,21 +68,21 @@ class _Size:
 
 
 class Recorder:
-    """Queues what the hooks saw; nothing it does can fail or delay a request.
+    """Queues records for the exporter without ever failing or delaying a request.
 
-    Everything but `close` belongs to the server's event loop.
+    Call everything except `close` on the server's event loop.
 
     Args:
         exporter: The process that sends the spans.
-        counts: The counters that it keeps.
-        bound: The most that may wait, in the queue and in the exporter together.
+        counts: The counters that the exporter keeps.
+        bound: Limits for the queue and the exporter together.
     """
 
     def __init__(self, exporter: ExporterPipe, counts: SharedCounts, bound: QueueBound) -> None:
         self._exporter = exporter
         self._counts = counts
         self._bound = bound
-        # Not yet handed over, and what those and the exporter's weigh, oldest first.
+        # Messages not yet written, and the sizes of these and the exporter's, oldest first.
         self._frames: deque[bytes] = deque()
         self._waiting: deque[_Size] = deque()
         self._waiting_bytes = 0
@@ -92,12 +92,13 @@ class Recorder:
         self._dropped: Counter[str] = Counter()
         self._malformed: Counter[str] = Counter()
         self._errors = ErrorGuard(
-            logger.error, "telemetry failed, requests go on; later errors are only counted: %r"
+            logger.error,
+            "telemetry failed, requests are not affected; further errors are only counted: %r",
         )
         self._pump_handle: asyncio.TimerHandle | None = None
 
     def record(self, seen: Observation) -> None:
-        """Queue one finished request, or drop and count it where the queue is full."""
+        """Queue one finished request, or drop and count it if the queue is full."""
         try:
             self._by_status[seen.status.value] += 1
             self._enqueue(encode(seen), seen.max_spans)
@@ -105,7 +106,7 @@ class Recorder:
             self.record_internal_error(error)
 
     def record_canary(self, result: CanaryResult) -> None:
-        """Queue a canary's result, which counts as one more message in the queue."""
+        """Queue a canary result; it counts as one message."""
         try:
             self._enqueue(encode(result), 1)
         except Exception as error:
@@ -124,7 +125,7 @@ class Recorder:
             self._pump_later()
 
     def _let_go(self, num_gone: int) -> int:
-        """Forget the oldest messages until so many are gone in all; return the spans in them."""
+        """Remove the oldest messages up to this running total; return how many spans they held."""
         spans = 0
         while self._num_gone < num_gone and self._waiting:
             size = self._waiting.popleft()
@@ -134,22 +135,22 @@ class Recorder:
         return spans
 
     def count_malformed_headers(self, names: Iterable[str]) -> None:
-        """Count headers of callers that could not be read; the first of each name is logged."""
+        """Count malformed request headers and log the first of each name."""
         for name in names:
             if not self._malformed[name]:
                 logger.warning(
-                    "a header cannot be read, its request is served without it; later ones are "
+                    "ignoring a malformed request header; further ones of this name are "
                     "only counted: header=%s",
                     name,
                 )
             self._malformed[name] += 1
 
     def record_internal_error(self, error: Exception) -> None:
-        """Count an error of ours, and log the first."""
+        """Count an internal error, and log the first."""
         self._errors.record(error)
 
     def read_counts(self) -> RecorderCounts:
-        """Return what became of the requests so far."""
+        """Return the counts so far."""
         done = self._counts.read()
         num_gone = done.requests_done + self._num_lost - self._num_gone
         waiting = list(self._waiting)[max(0, num_gone) :]
@@ -168,7 +169,7 @@ class Recorder:
         )
 
     def close(self, timeout_s: float) -> None:
-        """Hand over what is queued, let the exporter flush, and end it within `timeout_s`."""
+        """Send what is queued, let the exporter flush, and stop it within `timeout_s`."""
         if self._pump_handle is not None:
             self._pump_handle.cancel()
             self._pump_handle = None
@@ -180,7 +181,7 @@ class Recorder:
                     time.sleep(0.01)
         except OSError:
             unwritten = list(self._waiting)[-len(self._frames) :]
-            logger.warning("spans are lost: count=%d", sum(size.spans for size in unwritten))
+            logger.warning("spans lost: count=%d", sum(size.spans for size in unwritten))
         self._exporter.close(max(0.1, deadline - time.monotonic()))
 
     def _pump_later(self) -> None:
@@ -188,7 +189,7 @@ class Recorder:
         self._pump_handle = loop.call_later(_PUMP_INTERVAL_S, self.pump)
 
     def pump(self) -> None:
-        """Hand over what the exporter takes now, and come back for the rest."""
+        """Send what the exporter accepts now, and schedule the rest."""
         self._pump_handle = None
         try:
             try:
@@ -207,7 +208,7 @@ class Recorder:
     def _replace_exporter(self) -> None:
         if not self._exporter.restart():
             return
-        # What the dead process had taken and not finished is gone with it.
+        # Messages the dead process had accepted but not finished are lost.
         done = self._counts.read().requests_done
         self._let_go(done + self._num_lost)
         num_lost = len(self._waiting) - len(self._frames)

@@ -1,4 +1,4 @@
-"""Follows one HTTP request, and each run of the engine it causes, until both are over."""
+"""State of one HTTP request and its engine runs, and the records made from them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 # vLLM's admission control (vllm/exceptions.py) refuses a request with one of these.
 _SHED_ERRORS = ("QueueOverflowError", "MaxQueuedTokensError")
-# These, and control's own reasons (runtime/evenkeel_runtime/control/admission.py).
+# vLLM's errors, and control's own reasons (runtime/evenkeel_runtime/control/admission.py).
 _SHED = (*_SHED_ERRORS, "shed", "quota", "queue_deadline")
 _HTTP_TOO_MANY_REQUESTS = 429
-# The operation where the engine is called by something other than a path that we know.
+# The operation if the engine is called from an unknown path.
 OPERATION_UNKNOWN = "generate_content"
 
 
 class EngineTimes(Protocol):
-    """What vLLM keeps of one sequence (`RequestStateStats`); times are monotonic seconds."""
+    """vLLM's statistics of one sequence (`RequestStateStats`); times are monotonic seconds."""
 
     num_generation_tokens: int
     scheduled_ts: float
@@ -40,31 +40,31 @@ class EngineTimes(Protocol):
 
 @dataclass(slots=True)
 class EngineRun:
-    """One call of the engine's `generate` or `encode`, filled while it goes on.
+    """One call of the engine's `generate` or `encode`, filled in as it runs.
 
     Attributes:
-        request_id: The id that vLLM gave it, which the response carries.
+        request_id: The id that vLLM assigned, as returned in the response.
         params: vLLM's sampling or pooling parameters.
-        request: The HTTP request it belongs to, if it belongs to one.
-        is_streamed: Whether tokens come as they are made, or all at the end.
-        submitted_ns: When it was handed to the engine.
-        cache_salt: What keeps its prefix apart from others' in vLLM's cache, if anything.
+        request: The HTTP request it belongs to, if any.
+        is_streamed: Whether tokens are streamed or delivered all at the end.
+        submitted_ns: When it was submitted to the engine.
+        cache_salt: Isolates its prefix in vLLM's cache; None if shared.
         emission_ns: Time of each emission.
         emission_tokens: New tokens in each.
-        last_output: vLLM's latest output, read once when the run is over.
-        num_final_tokens: Tokens of the final output, where nothing is streamed.
+        last_output: vLLM's latest output, read once at the end of the run.
+        num_final_tokens: Tokens of the final output, if not streamed.
         finish_reason: Why its first sequence ended.
-        drafted_by_step: Drafted tokens a verify step, of the sequences that ended.
-        accepted_by_step: Accepted ones; None without speculation.
-        drafts_by_source: What the drafts of each source came to, where the speculation hook drafts.
-        canary_tokens: Its answer so far, where it is to be made again without drafts.
-        engine_times: What vLLM keeps of it, taken when the client leaves.
-        delivered_tokens: Tokens handed to the connection when the client left.
-        response_cache: What the response cache did; None without one.
-        cache: What it says beyond that, as span attributes.
-        is_from_cache: Whether the cache answered and the engine did nothing.
-        holds: Seconds that the cache kept it, by the ledger's cause.
-        learning: What the cache still finds out for the record, after the last output.
+        drafted_by_step: Drafted tokens per verify step, over the finished sequences.
+        accepted_by_step: Accepted tokens per verify step; None without speculation.
+        drafts_by_source: Draft counts by source, if the speculation hook drafts.
+        canary_tokens: Its answer so far, if it was sampled for a canary replay.
+        engine_times: vLLM's timestamps, read when the client disconnects.
+        delivered_tokens: Tokens sent to the connection before the client disconnected.
+        response_cache: Outcome of the response cache; None without one.
+        cache: Further span attributes from the cache.
+        is_from_cache: Whether the cache answered instead of the engine.
+        holds: Seconds spent in the cache, by the ledger's cause.
+        learning: Pending cache result to add to the record after the last output.
     """
 
     request_id: str
@@ -99,7 +99,7 @@ class EngineRun:
     end_ns: int | None = None
 
     def count_tokens(self) -> int:
-        """Return its input and output tokens, as far as its outputs have told them."""
+        """Return its input and output tokens, as known from the outputs so far."""
         prompt = getattr(self.last_output, "prompt_token_ids", None) or ()
         output = sum(self.emission_tokens) if self.is_streamed else self.num_final_tokens
         return len(prompt) + output
@@ -110,22 +110,22 @@ class HttpRequest:
     """One HTTP request from its arrival to the end of its response.
 
     Attributes:
-        runs: The engine runs it caused; more than one where it holds several prompts.
-        http_status: The status of the response, once it has begun.
-        refused_by: The error with which admission control refused it.
-        visit: Its place with control, where control is on.
-        door: Where it waits for its turn, where a cache is asked before.
+        runs: Its engine runs; more than one if it holds several prompts.
+        http_status: The response status, once the response has started.
+        refused_by: The error with which admission control rejected it.
+        visit: Its admission state, if control is enabled.
+        door: Where it waits for admission after a cache lookup.
         has_client_left: The connection was closed before the response was complete.
-        client_left_ns: When that was seen.
-        is_complete: The last byte of the response was handed to the connection.
-        is_over: Its handler has returned; a run that ends later reports itself.
-        path: Of its URL.
-        body: What was read of its body, whole up to a limit, as the model is asked.
-        holds: Seconds that a middleware of ours kept it, by the ledger's cause.
-        compression: What prompt compression did to it, as span attributes.
-        cache_header: Which layer of the response cache answers it, for the response's header.
-        input_messages: The same in OpenTelemetry's form, once the response is over.
-        output_messages: The answer.
+        client_left_ns: When the disconnect was seen.
+        is_complete: The last byte of the response was sent to the connection.
+        is_over: Its handler has returned; a run that ends later records itself.
+        path: Path of its URL.
+        body: The body read so far, up to a limit, as the model receives it.
+        holds: Seconds spent in our middleware, by the ledger's cause.
+        compression: Result of prompt compression, as span attributes.
+        cache_header: The cache layer that answered, for the response header.
+        input_messages: The input in OpenTelemetry's form, set at the end of the response.
+        output_messages: The answer in the same form.
     """
 
     operation: str
@@ -150,11 +150,11 @@ class HttpRequest:
     output_messages: str | None = None
 
     def count_tokens(self) -> int:
-        """Return the input and output tokens of its runs, as far as outputs have told them."""
+        """Return the input and output tokens of its runs, as known from the outputs so far."""
         return sum(run.count_tokens() for run in self.runs)
 
     def forget_runs(self) -> None:
-        """Make it a request that never reached the engine: its runs record nothing."""
+        """Discard the runs, so that the request counts as one that never reached the engine."""
         for run in self.runs:
             run.is_recorded = True
         self.runs.clear()
@@ -172,12 +172,12 @@ class Refusal:
     error_type: str
 
 
-# Fills in what vLLM's own objects say of a run that is over.
+# Adds the data of vLLM's own objects for a finished run.
 ReadEngine = Callable[[EngineRun, Observation], None]
 
 
 def observe_run(run: EngineRun, end_ns: int, read_engine: ReadEngine) -> Observation:
-    """Return what was seen of one engine run that is over; `end_ns` is its response's end."""
+    """Return the observation of a finished engine run whose response ended at `end_ns`."""
     request = run.request
     status, error_type = _judge(run, request)
     seen = Observation(
@@ -188,7 +188,7 @@ def observe_run(run: EngineRun, end_ns: int, read_engine: ReadEngine) -> Observa
         arrival_ns=run.arrival_ns,
         end_ns=end_ns,
         status=status,
-        # What fails before any output was refused on the engine's doorstep.
+        # A failure before any output means that the engine rejected the request.
         reached_engine=run.error is None or run.last_output is not None,
         error_type=error_type,
         finish_reason=run.finish_reason,
@@ -212,7 +212,7 @@ def observe_run(run: EngineRun, end_ns: int, read_engine: ReadEngine) -> Observa
         seen.http_status = request.http_status
         seen.client_left_ns = request.client_left_ns
         seen.set_caller(request.caller)
-        # Several prompts in one request cannot be told apart here.
+        # The messages of a request with several prompts cannot be attributed to its runs.
         if len(request.runs) == 1:
             seen.input_messages = request.input_messages
             seen.output_messages = request.output_messages
@@ -223,7 +223,7 @@ def observe_run(run: EngineRun, end_ns: int, read_engine: ReadEngine) -> Observa
 
 
 def _gather_holds(run: EngineRun) -> dict[str, float]:
-    """Return the seconds that hooks of ours kept a run, by the ledger's cause."""
+    """Return the seconds a run spent in our hooks, by the ledger's cause."""
     request = run.request
     if request is None:
         return run.holds
@@ -234,9 +234,9 @@ def _gather_holds(run: EngineRun) -> dict[str, float]:
 
 
 def _leave_out_engine(seen: Observation, answered_ns: int) -> None:
-    """Leave out what only an engine does: no tokens were made, in no phases and no series.
+    """Clear the engine's fields of a request that the cache answered: no tokens, phases or series.
 
-    The moment the answer was there is its TTFT.
+    TTFT is the time the answer was available.
     """
     at_ns = seen.emission_ns[0] if seen.emission_ns else answered_ns
     seen.reached_engine = False
@@ -247,7 +247,7 @@ def _leave_out_engine(seen: Observation, answered_ns: int) -> None:
 
 
 def observe_refusal(request: HttpRequest, refusal: Refusal) -> Observation:
-    """Return what was seen of a request that never reached the engine."""
+    """Return the observation of a request that never reached the engine."""
     error_type: str | None = request.refused_by or refusal.error_type
     if request.has_client_left:
         status, error_type = Status.ABORTED, None
@@ -271,7 +271,7 @@ def observe_refusal(request: HttpRequest, refusal: Refusal) -> Observation:
 
 
 def _judge(run: EngineRun, request: HttpRequest | None) -> tuple[Status, str | None]:
-    """How the run ended, and the kind of error if it was one."""
+    """Return the run's status, and the error type if it failed."""
     if run.error is not None:
         name = type(run.error).__name__
         return (Status.SHED if name in _SHED_ERRORS else Status.ERROR), name
@@ -289,7 +289,7 @@ def _judge(run: EngineRun, request: HttpRequest | None) -> tuple[Status, str | N
 
 @contextmanager
 def charge_to(holds: MutableMapping[str, float], cause: Cause) -> Iterator[None]:
-    """Add the seconds that the block takes to those of a cause."""
+    """Add the duration of the block to the seconds of a cause."""
     began_ns = monotonic_ns()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Where the time of one recent request went: the question, which the exporter process answers."""
+"""Client that asks the exporter process where the time of a recent request went."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _TIMEOUT_S = 3.0
 
 
 class NoAnswerError(Exception):
-    """The exporter process is gone or being replaced."""
+    """The exporter process did not answer: it is down or restarting."""
 
 
 class _Model(BaseModel):
-    """Part of an answer; a field that it does not declare is an error."""
+    """Base of the answer's models; undeclared fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class WithoutRival(_Model):
-    """What the request would have been spared without one other request beside it."""
+    """Time that the request would have saved without one concurrent request."""
 
     request_id: str | None
     prefill_tokens: int
@@ -35,14 +35,14 @@ class WithoutRival(_Model):
 
 
 class Eviction(_Model):
-    """Whose prompt took the place of this one's in the prefix cache, and how long before."""
+    """Which request evicted this prompt from the prefix cache, and how long before its arrival."""
 
     before_arrival_s: float
     for_request: str | None
 
 
 class Divergence(_Model):
-    """Where the prompt left the nearest earlier one; the texts only come with `explain_text`."""
+    """Where the prompt diverged from the nearest earlier one; text only with `explain_text`."""
 
     at_token: int
     from_request: str | None
@@ -52,7 +52,7 @@ class Divergence(_Model):
 
 
 class PrefixCacheUse(_Model):
-    """What the prefix cache had of the prompt, why not the rest, and what that cost."""
+    """How much of the prompt was cached, why the rest was missed, and what the miss cost."""
 
     prompt_tokens: int
     hit_tokens: int
@@ -65,7 +65,7 @@ class PrefixCacheUse(_Model):
 
 
 class Cancellation(_Model):
-    """What the engine still did for a request whose caller had left."""
+    """Work the engine did for a request after its client disconnected."""
 
     steps_after: int
     tokens_after: int
@@ -95,11 +95,11 @@ class RequestExplanation(_Model):
 
 
 class WhyClient:
-    """Asks the exporter process about requests; belongs to the server's event loop.
+    """Asks the exporter process about requests; use only on the server's event loop.
 
     Args:
-        address: Where the exporter answers.
-        decode: Text of token ids, where the text of prompts may be shown; None where it may not.
+        address: ZeroMQ address of the exporter.
+        decode: Decodes token ids; None if prompt text must not be shown.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class WhyClient:
 
         Args:
             request_id: Its id in the response.
-            tenant: Who asks; None sees all.
+            tenant: The asking tenant; None sees all requests.
 
         Raises:
             NoAnswerError: If the exporter does not answer.
@@ -134,11 +134,11 @@ class WhyClient:
         return self._show_text(body) if body else None
 
     def close(self) -> None:
-        """Let go of the sockets; questions that wait get no answer."""
+        """Close the sockets; pending queries get no answer."""
         self._context.destroy(linger=0)
 
     def _show_text(self, body: bytes) -> dict[str, Any]:
-        """Put the text around a divergence in the place of its token ids, or nothing."""
+        """Replace the token ids around a divergence by their text, or drop them."""
         answer: dict[str, Any] = msgspec.json.decode(body)
         diverged = (answer["prefix_cache"] or {}).get("diverged")
         if diverged is not None:

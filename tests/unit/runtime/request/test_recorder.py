@@ -151,7 +151,7 @@ async def test_an_error_of_ours_is_counted_logged_once_and_swallowed(
     queue.record_internal_error(ValueError("x"))
     assert queue.read_counts().internal_errors == 2
     (logged,) = caplog.records
-    assert "telemetry failed, requests go on" in logged.getMessage()
+    assert "telemetry failed, requests are not affected" in logged.getMessage()
     caplog.clear()
 
 
