@@ -11,10 +11,10 @@ _HEAD = '<!doctype html><html lang="en"><meta charset="utf-8">'
 
 
 def write_reference(document: Mapping[str, Any]) -> str:
-    """Return the page: each operation with its parameters and answers, then the schemas."""
+    """Return the page: each operation with its parameters and responses, then the schemas."""
     title = escape(document["info"]["title"])
     parts = [f"{_HEAD}<title>{title}</title><h1>{title}</h1>"]
-    parts.append('<p>The same for programs: <a href="openapi.json">openapi.json</a>.</p>')
+    parts.append('<p>Machine-readable: <a href="openapi.json">openapi.json</a>.</p>')
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             parts.append(f"<h2>{escape(method.upper())} {escape(path)}</h2>")
@@ -27,7 +27,7 @@ def write_reference(document: Mapping[str, Any]) -> str:
 def _write_operation(operation: Mapping[str, Any]) -> Iterator[str]:
     yield f"<p>{escape(operation.get('description', ''))}</p>"
     if operation.get("security"):
-        yield "<p>Asks for an API key, if the server has any.</p>"
+        yield "<p>Requires an API key, if the server has any.</p>"
     for parameter in operation.get("parameters", ()):
         said = parameter.get("description", "")
         needed = "required" if parameter.get("required") else "optional"
