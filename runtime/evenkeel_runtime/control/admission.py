@@ -129,7 +129,7 @@ class AdmissionControl:
         tenant, session = caller.tenant or "", caller.session_id
         overdrawn = self._quotas.check(tenant, session, now_s)
         if overdrawn is not None:
-            message = f"quota exhausted for this {overdrawn.owner} is used up"
+            message = f"quota exhausted for this {overdrawn.owner}"
             self._refuse(name, TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
         limit_s = self.config.classes[name].ttft_s
         size_factor = max(1.0, size_bytes / self.config.long_prompt_bytes)

@@ -379,7 +379,7 @@ def test_a_file_read_again_keeps_what_was_used_and_who_is_in() -> None:
             control.arrive(Caller(tenant="acme"), 100)
         for visit in inside:
             control.leave(visit, 0)
-        with pytest.raises(RefusedError, match="quota of this session"):
+        with pytest.raises(RefusedError, match="quota exhausted for this session"):
             control.arrive(Caller(tenant="acme", session_id="s"), 100)
         control.arrive(Caller(tenant="acme"), 100)
 
