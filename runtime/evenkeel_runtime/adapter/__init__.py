@@ -1,1 +1,1 @@
-"""Nearly every contact with vLLM's internals, one file a seam."""
+"""Nearly all access to vLLM's internals, one file per integration point."""

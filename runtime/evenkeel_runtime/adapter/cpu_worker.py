@@ -1,7 +1,7 @@
-"""vLLM's CPU workers with speculation put right, and one that also skips what nobody drafted for.
+"""vLLM's CPU workers with speculation fixed, and one that skips verification without drafts.
 
 Only for vLLM's CPU worker and its V1 model runner (vLLM 0.32): on a GPU the runner's captured
-graphs depend on its configuration, and other kernels verify.
+graphs depend on its configuration, and verification uses other kernels.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _Sample = Callable[[Any, Any], Any]
 
 
 class ExactWorker(CPUWorker):  # type: ignore[misc]
-    """Verifies drafts as vLLM means to, and serves requests undrafted that vLLM would refuse."""
+    """Verifies drafts correctly, and serves without drafts requests that vLLM would reject."""
 
     _evenkeel_is_exact = True
     _evenkeel_sample: _Sample
 
     def init_device(self) -> None:
-        """Start as vLLM's worker does, its kernels tested and every logits processor loaded."""
+        """Start like vLLM's worker, with kernels tested and every logits processor loaded."""
         super().init_device()
         if self.use_v2_model_runner:
             return
         self._evenkeel_is_exact = mend_kernels()
         runner = self.model_runner
-        # With speculation vLLM loads the one for `min_tokens` only. The others are right for the
-        # last token of a step, which is the only one of a request without drafts.
+        # With speculation vLLM loads only the one for `min_tokens`. The others are correct for the
+        # last token of a step, and a request without drafts has only that one.
         runner.input_batch.logitsprocs = LogitsProcessors(
             processor(self.vllm_config, self.device, False)
             for processor in BUILTIN_LOGITS_PROCESSORS
@@ -48,21 +48,21 @@ class ExactWorker(CPUWorker):  # type: ignore[misc]
         runner._sample = self._evenkeel_sample_step
 
     def take_draft_token_ids(self) -> Any:
-        """Return vLLM's own drafts, those of requests left out that may not be drafted for."""
+        """Return vLLM's own drafts, except those of requests that must not be drafted for."""
         drafts = super().take_draft_token_ids()
         if self.use_v2_model_runner:
             return drafts
         return withhold_drafts(drafts, self.model_runner.requests, self._evenkeel_is_exact)
 
     def _evenkeel_sample_step(self, logits: Any, drafted: Any) -> Any:
-        """Sample a step; `drafted` is vLLM's `SpecDecodeMetadata`, None where nothing is."""
+        """Sample a step; `drafted` is vLLM's `SpecDecodeMetadata`, None without drafts."""
         runner = self.model_runner
         metadata = runner.input_batch.sampling_metadata
         if drafted is None or not metadata.logprob_token_ids:
             return self._evenkeel_sample(logits, drafted)
-        # Verification puts full rows of log-probabilities together with the few tokens that such a
-        # request names, and fails. So all drafts of the step are refused: each request is sampled
-        # after its last token, whose row comes before those of its drafts.
+        # Verification combines full rows of log-probabilities with the few tokens that such a
+        # request names, and fails. So all drafts of the step are rejected: each request is sampled
+        # after its last token, whose row precedes those of its drafts.
         num_sampled = drafted.cu_num_sampled_tokens
         first_rows = num_sampled.new_zeros(num_sampled.shape)
         first_rows[1:] = num_sampled[:-1]
@@ -72,34 +72,35 @@ class ExactWorker(CPUWorker):  # type: ignore[misc]
 
 
 class PlainStepWorker(ExactWorker):
-    """Takes vLLM's plain path through a step in which no request has a draft.
+    """Takes vLLM's plain path in a step in which no request has a draft.
 
-    With a speculative configuration vLLM sends every step through its rejection sampler, which is a
-    good part of a small model's step. Its runner looks at `speculative_config` anew in each step,
-    so a step without drafts goes the plain way while that is None.
+    With a speculative configuration vLLM sends every step through its rejection sampler, a large
+    share of a small model's step time. Its runner reads `speculative_config` in each step, so a
+    step without drafts takes the plain path while that is None.
     """
 
     _evenkeel_config: Any = None
     _evenkeel_watch: SampledWatch | None = None
 
     def init_device(self) -> None:
-        """Start as `ExactWorker` does, and note what it speculates with."""
+        """Start like `ExactWorker`, and save the speculative configuration."""
         super().init_device()
         self._evenkeel_random = Random()
         self._evenkeel_watch = SampledWatch()
-        # A hybrid model's recurrent state is read at an offset that only speculation applies.
+        # A hybrid model's recurrent state is read at an offset that is applied only with
+        # speculation.
         if not self.model_config.is_hybrid:
             self._evenkeel_config = self.model_runner.speculative_config
 
     def execute_model(self, scheduler_output: Any, *args: Any, **options: Any) -> Any:
-        """Run a step; its sampling, which vLLM calls apart, finds the same setting."""
+        """Run a step; its sampling, a separate call by vLLM, sees the same setting."""
         if self._evenkeel_config is not None:
             has_drafts = bool(scheduler_output.scheduled_spec_decode_tokens)
             self.model_runner.speculative_config = self._evenkeel_config if has_drafts else None
         return super().execute_model(scheduler_output, *args, **options)
 
     def sample_tokens(self, *args: Any, **options: Any) -> Any:
-        """Sample the step that was run, and send along what the watch has found so far."""
+        """Sample the step, and attach the watch's findings so far."""
         output = super().sample_tokens(*args, **options)
         watch = self._evenkeel_watch
         if output is not None and watch is not None and watch.num_tokens:
@@ -112,7 +113,7 @@ class PlainStepWorker(ExactWorker):
             return super()._evenkeel_sample_step(logits, drafted)
         found: list[TargetDistributions] = []
         try:
-            # Before vLLM samples: it may write into the logits.
+            # Run before vLLM samples, which may overwrite the logits.
             found = find_target_distributions(
                 self.model_runner, logits, drafted, self._evenkeel_random
             )
@@ -128,6 +129,6 @@ class PlainStepWorker(ExactWorker):
         return output
 
     def _evenkeel_stop_watching(self, error: Exception) -> None:
-        """Go on without the watch; the first error is the last one."""
+        """Disable the watch after its first error."""
         self._evenkeel_watch = None
-        logger.error("sampled tokens are not watched any more: %r", error, exc_info=error)
+        logger.error("sampled-token watch disabled after an error: %r", error, exc_info=error)

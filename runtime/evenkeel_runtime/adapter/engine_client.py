@@ -1,4 +1,4 @@
-"""The engine client that vLLM's app is given: vLLM's own, with `generate` and `encode` watched."""
+"""The engine client for vLLM's app: vLLM's own, with `generate` and `encode` observed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class ObservedEngine:
-    """Stands in for an `EngineClient`; whatever it does not watch goes to the real one.
+    """Wraps an `EngineClient`; everything not observed is passed to the real one.
 
     Args:
         engine: vLLM's engine client.
-        hook: What follows the requests; the arrival middleware finds it here.
-        control: What admits them; the control middleware finds it here.
-        cache: What answers without the engine, where it may; None without a response cache.
+        hook: The request hook; the arrival middleware finds it here.
+        control: The control hook; the control middleware finds it here.
+        cache: The cache hook; None without a response cache.
 
     Attributes:
-        is_stopping: Whether the server was told to stop, which it passes on to the engine.
+        is_stopping: Whether the server was told to stop and is stopping the engine.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ObservedEngine:
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """Be an instance of whatever the real client is: vLLM's RL routes ask for `AsyncLLM`."""
+        """Return the real client's class, because vLLM's RL routes check for `AsyncLLM`."""
         return type(self._engine)
 
     def generate(
@@ -74,7 +74,7 @@ class ObservedEngine:
         return self.hook.observe(run, outputs)
 
     def check_admission(self, *args: Any, **options: Any) -> None:
-        """Ask the real client, and remember for the record why it refused."""
+        """Call the real client, and record why it rejected a request."""
         try:
             self._engine.check_admission(*args, **options)
         except Exception as error:

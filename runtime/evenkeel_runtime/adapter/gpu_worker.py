@@ -1,9 +1,9 @@
-"""vLLM's GPU worker, which verifies the drafts that the scheduler chose (vLLM 0.32).
+"""vLLM's GPU worker, verifying the drafts chosen by the scheduler (vLLM 0.32).
 
-Under asynchronous scheduling vLLM's V2 model runner takes a step's drafts from a table on the GPU,
-where its proposer put them at the end of the step before; the scheduler says only how many. Here
-the scheduler says which, so they are written into that table just before the step, behind whatever
-the GPU still does, and the proposer proposes nothing.
+Under asynchronous scheduling vLLM's V2 model runner reads a step's drafts from a table on the GPU,
+filled by its proposer at the end of the previous step; the scheduler sets only their number. Here
+the scheduler sets the drafts themselves, so they are written into that table just before the step,
+queued behind pending GPU work, and the proposer proposes nothing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ logger = logging.getLogger(__name__)
 
 
 class DraftedStepWorker(Worker):  # type: ignore[misc]
-    """Writes each step's drafts to where the model runner reads them."""
+    """Writes each step's drafts into the model runner's table."""
 
     _evenkeel_states: Any = None
     _evenkeel_has_failed = False
 
     def load_model(self, *args: Any, **options: Any) -> None:
-        """Load as vLLM's worker does, and silence its proposer where drafts are written."""
+        """Load like vLLM's worker, and silence its proposer if drafts are written."""
         super().load_model(*args, **options)
         if self.model_config.is_hybrid or self.model_config.is_attention_free:
-            # State-space layers have graphs of one length; steps without drafts run in pieces.
+            # State-space layers have graphs of one length; steps without drafts run piecewise.
             speculative = self.vllm_config.speculative_config
             longest = speculative.num_speculative_tokens
             speculative.num_speculative_tokens_per_batch_size = [(1, ANY_BATCH, longest)]
@@ -43,28 +43,28 @@ class DraftedStepWorker(Worker):  # type: ignore[misc]
             self._evenkeel_states = runner.req_states
 
     def execute_model(self, scheduler_output: Any, *args: Any, **options: Any) -> Any:
-        """Run a step with the drafts that the scheduler chose for it."""
+        """Run a step with the drafts chosen by the scheduler."""
         drafts = scheduler_output.scheduled_spec_decode_tokens
         if drafts and self._evenkeel_states is not None:
             self._evenkeel_write(drafts)
         return super().execute_model(scheduler_output, *args, **options)
 
     def _evenkeel_write(self, drafts: Mapping[str, Sequence[int]]) -> None:
-        """Write a step's drafts; where that fails, leave tokens there that the model refuses."""
+        """Write a step's drafts; on failure, leave tokens that the model rejects."""
         states = self._evenkeel_states
         try:
             write_drafts(states, drafts)
         except Exception:
             if not self._evenkeel_has_failed:
-                logger.exception("drafts cannot be written; requests go on, more slowly")
+                logger.exception("cannot write drafts; requests continue without speed-up")
             self._evenkeel_has_failed = True
-            # vLLM marks places without a draft with -1, which no model can read.
+            # vLLM marks positions without a draft with -1, which is not a valid token.
             with torch.inference_mode():
                 states.draft_tokens.clamp_(min=0)
 
 
 def propose_nothing(speculator: Any, input_batch: Any, *_: Any, **__: Any) -> torch.Tensor:
-    """Return what vLLM expects of a proposer: a row a request, which nobody reads."""
+    """Return what vLLM expects of a proposer: one row per request, never read."""
     rows: torch.Tensor = speculator.drafts[: input_batch.num_reqs]
     return rows
 
@@ -74,7 +74,7 @@ def write_drafts(states: Any, drafts: Mapping[str, Sequence[int]]) -> None:
 
     Args:
         states: The runner's `RequestState`; `draft_tokens` is [requests, longest draft].
-        drafts: Token ids by request id. A request without a row has left; nobody verifies it.
+        drafts: Token ids by request id. A request without a row has finished and is not verified.
     """
     known = [(states.req_id_to_index.get(i), tokens) for i, tokens in drafts.items()]
     known = [(row, tokens) for row, tokens in known if row is not None]

@@ -1,4 +1,4 @@
-"""Flags of vLLM that `evenkeel serve` does not take, refused before anything heavy is imported."""
+"""vLLM flags that `evenkeel serve` rejects, before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from evenkeel.errors import ConfigurationError
 
 _ONE_SERVER = (
-    "one HTTP process is observed; run several `evenkeel serve` behind a load balancer instead"
+    "only one HTTP process can be observed; run several `evenkeel serve` behind a load balancer"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedFlag:
-    """A flag of vLLM that starts something which cannot be observed.
+    """A vLLM flag that starts something that cannot be observed.
 
     Attributes:
-        names: How vLLM spells it, the long name first.
-        reason: Why it is refused, and what to do.
-        allowed: The value that changes nothing; None for a switch.
+        names: vLLM's spellings, the long name first.
+        reason: Why it is rejected, and what to do instead.
+        allowed: The value that has no effect; None for a switch.
     """
 
     names: tuple[str, ...]
@@ -33,11 +33,11 @@ class RefusedFlag:
         return self.names[0].lstrip("-").replace("-", "_")
 
     def error(self) -> ConfigurationError:
-        """Return what to raise."""
+        """Return the error to raise."""
         return ConfigurationError(f"serve: {self.names[0]}: {self.reason}")
 
 
-# vLLM 0.32, `vllm/entrypoints/cli/serve.py`: every way to serve other than from this process.
+# vLLM 0.32, `vllm/entrypoints/cli/serve.py`: all ways to serve from another process.
 REFUSED_FLAGS = (
     RefusedFlag(("--headless",), "it starts no HTTP server to observe; use `vllm serve`"),
     RefusedFlag(("--grpc",), "it starts no HTTP server to observe; use `vllm serve`"),
@@ -51,11 +51,11 @@ def refuse_flags(flags: Sequence[str], speculates: bool = False) -> None:
     """Check the flags meant for vLLM, as they were typed.
 
     Args:
-        flags: What the command line says beyond our own flags.
+        flags: The command line without our own flags.
         speculates: Whether `--speculate auto` was given.
 
     Raises:
-        ConfigurationError: If one of them cannot be served with.
+        ConfigurationError: If one of them is not supported.
     """
     for index, flag in enumerate(flags):
         typed, has_value, value = flag.partition("=")
@@ -71,16 +71,16 @@ def refuse_flags(flags: Sequence[str], speculates: bool = False) -> None:
                 raise refused.error()
         if speculates and name in _RIVALS_OF_SPECULATION:
             raise ConfigurationError(
-                f"serve: --speculate auto and {name}{dot}{rest} exclude each other; "
-                "give one of them"
+                f"serve: --speculate auto and {name}{dot}{rest} are mutually exclusive; "
+                "give only one"
             )
 
 
 def refuse_parsed_flags(args: argparse.Namespace) -> None:
-    """Check vLLM's parsed flags: what an abbreviation or a `--config` file said is known only here.
+    """Check vLLM's parsed flags: abbreviations and `--config` files are only resolved here.
 
     Raises:
-        ConfigurationError: If one of them cannot be served with.
+        ConfigurationError: If one of them is not supported.
     """
     for refused in REFUSED_FLAGS:
         value = getattr(args, refused.destination, None)

@@ -1,7 +1,7 @@
-"""Finds where sampled tokens stand among what the model found likely (vLLM 0.32, V1 runner).
+"""Rank sampled tokens by the model's own probabilities (vLLM 0.32, V1 runner).
 
-From the target's own logits and the request's own parameters: nothing here is taken from the
-kernels that verify, which are what is being watched.
+Computed from the target's logits and the request's parameters only, without the verification
+kernels, because those are what is being watched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 from evenkeel_runtime.speculation.draftable import is_sampled
 from evenkeel_runtime.speculation.sampled_watch import RARE_RATIO, SampledToken
 
-# Probabilities computed a step: one request's draft of a large vocabulary, many of a small one.
+# Probabilities computed per step: one request's draft for a large vocabulary, many for a small one.
 _MAX_VALUES = 1 << 18
 
 
@@ -34,10 +34,10 @@ class TargetDistributions:
     probabilities: torch.Tensor
 
     def of_tokens(self, sampled: torch.Tensor) -> Iterator[SampledToken]:
-        """Return what is known of each token that the request got.
+        """Return the place of each token sampled for the request.
 
         Args:
-            sampled: [requests, longest draft + 1]; -1 from the first token on that was refused.
+            sampled: [requests, longest draft + 1]; -1 from the first rejected token on.
         """
         for expected, token in zip(self.probabilities, sampled[self.row].tolist(), strict=False):
             if token < 0:
@@ -51,15 +51,15 @@ class TargetDistributions:
 def find_target_distributions(
     runner: Any, logits: torch.Tensor, drafted: Any, random: Random
 ) -> list[TargetDistributions]:
-    """Return the distributions of requests with drafts, drawn at random; at least of one.
+    """Return the distributions of randomly chosen requests with drafts; at least one.
 
-    As many as `_MAX_VALUES` allows, so that watching costs a step the same at any batch size.
+    As many as `_MAX_VALUES` allows, so that the cost per step is the same at any batch size.
 
     Args:
         runner: vLLM's model runner.
         logits: [all drafted tokens + requests, vocabulary], before vLLM samples.
         drafted: vLLM's `SpecDecodeMetadata`.
-        random: Draws the requests; that knows nothing of what will be sampled.
+        random: Chooses the requests, independently of what will be sampled.
     """
     all_params = [runner.requests[i].sampling_params for i in runner.input_batch.req_ids]
     counts = drafted.num_draft_tokens
@@ -82,7 +82,7 @@ def find_target_distributions(
 
 
 def _probabilities(logits: torch.Tensor, params: Any) -> torch.Tensor:
-    """What one request's tokens should be drawn from; the logits are written to."""
+    """Return the distributions of one request's tokens; overwrites the logits."""
     logits /= params.temperature
     size, vocabulary = logits.shape
     top_k = top_p = None
@@ -94,7 +94,7 @@ def _probabilities(logits: torch.Tensor, params: Any) -> torch.Tensor:
 
 
 def _is_plain(params: Any) -> bool:
-    """Whether temperature, top-k and top-p are all that stands between logits and a token."""
+    """Whether only temperature, top-k and top-p apply between logits and token."""
     return (
         params is not None
         and is_sampled(params)

@@ -3,8 +3,8 @@
 The first of our two subclasses of vLLM's scheduler: speculative_scheduler.py adds drafts. Start
 vLLM with `--scheduler-cls evenkeel_runtime.adapter.scheduler.LedgerScheduler`, under synchronous or
 asynchronous scheduling, and with `EVENKEEL_STEPS_SOCKET` in the environment. What vLLM schedules
-is never changed: the hook looks at each step after vLLM decided it and after its output came back.
-Where this vLLM lacks what the hook reads, or the hook fails, scheduling goes on as vLLM's own, with
+is never changed: the hook reads each step after vLLM has planned it and after its output is back.
+If this vLLM lacks what the hook reads, or the hook fails, scheduling continues as vLLM's own, with
 one warning.
 """
 
@@ -37,7 +37,7 @@ _REASON_OF_STATUS = {
 
 
 class LedgerScheduler(Scheduler):  # type: ignore[misc]
-    """vLLM's scheduler, with each step recorded; asynchronous where vLLM's configuration is."""
+    """vLLM's scheduler with each step recorded; asynchronous if vLLM is configured so."""
 
     _evenkeel_recorder: StepRecorder | None = None
     _evenkeel_limiter: StepLimiter | None = None
@@ -59,7 +59,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
             self._give_up(error)
 
     def add_request(self, request: Any) -> None:
-        """Take in a request, and note when."""
+        """Add a request, and record when."""
         super().add_request(request)
         if self._evenkeel_recorder is not None:
             try:
@@ -68,7 +68,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
                 self._give_up(error)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        """Schedule a step, and note what is in it."""
+        """Schedule a step, and record its contents."""
         if self._evenkeel_limiter is not None:
             self._evenkeel_limiter.apply()
         start_ns = monotonic_ns()
@@ -81,7 +81,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        """Process a step's output, and note the step."""
+        """Process a step's output, and record the step."""
         emitted: list[int] = []
         if self._evenkeel_recorder is not None:
             try:
@@ -99,7 +99,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         return outputs
 
     def finish_requests(self, *args: Any, **kwargs: Any) -> Any:
-        """Finish requests from outside (an abort), and note that they left."""
+        """Finish requests from outside (an abort), and record that they left."""
         finished = super().finish_requests(*args, **kwargs)
         if self._evenkeel_recorder is not None:
             try:
@@ -138,7 +138,7 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         missing = find_missing(self)
         if missing:
             logger.warning(
-                "engine steps are not recorded, this vLLM's scheduler has no: %s",
+                "engine steps are not recorded, this vLLM's scheduler lacks: %s",
                 ", ".join(missing),
             )
             return None
@@ -151,16 +151,18 @@ class LedgerScheduler(Scheduler):  # type: ignore[misc]
         return StepRecorder(self, sender, settings.seen_blocks, _REASON_OF_STATUS)
 
     def _give_up(self, error: Exception) -> None:
-        """Go on as vLLM's own scheduler; the first error is the last one."""
+        """Continue as vLLM's own scheduler after the first error."""
         recorder, self._evenkeel_recorder = self._evenkeel_recorder, None
         logger.error(
-            "engine steps are not recorded any more, requests go on: %r", error, exc_info=error
+            "engine step recording stopped after an error, requests continue: %r",
+            error,
+            exc_info=error,
         )
         if recorder is not None:
-            # What could not be packed cannot be packed now.
+            # The failed record would fail to pack again.
             with suppress(Exception):
                 recorder.close()
 
 
 class AsyncLedgerScheduler(LedgerScheduler, AsyncScheduler):  # type: ignore[misc]
-    """The same over vLLM's asynchronous scheduler, which plans a step while another runs."""
+    """The same for vLLM's asynchronous scheduler, which plans a step while another runs."""

@@ -1,9 +1,9 @@
-"""On a few CPU cores, has vLLM run its worker inside the engine's process.
+"""On few CPU cores, run vLLM's worker inside the engine process.
 
-vLLM's CPU platform starts the worker as a process of its own, and both poll shared memory with
+vLLM's CPU platform starts the worker as a separate process, and both poll shared memory with
 `sched_yield` for a second after each message (vLLM 0.32, `shm_broadcast.SpinCondition`). On two
-cores that is a spinning process for each core: everything else waits for up to seconds, and
-throughput changes from one minute to the next (docs/decisions/0162-worker-in-the-engine.md).
+cores that is one spinning process per core: everything else waits for up to seconds, and throughput
+varies from minute to minute (docs/decisions/0162-worker-in-the-engine.md).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import os
 from evenkeel.settings import hand_down, read_environment
 from evenkeel_runtime.adapter.vllm import Find, find_name
 
-# Where cores are plenty, vLLM's own worker process binds its threads better than we could.
+# With many cores, vLLM's own worker process binds its threads better than we could.
 MOST_CORES = 4
 _MODULE, _CLASS = "vllm.v1.executor.uniproc_executor", "UniProcExecutor"
 EXECUTOR = f"{_MODULE}.{_CLASS}"
 _THREADS_VARIABLE = "OMP_NUM_THREADS"
-# vLLM's own setting for the threads of its worker: who gives it wants vLLM's own worker.
+# vLLM's setting for its worker's threads: whoever sets it wants vLLM's own worker.
 _BINDING_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"
 _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "nnodes")
 
@@ -27,15 +27,15 @@ _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"
 def join_worker(
     args: argparse.Namespace, is_cpu: bool, cores: int | None = None, find: Find = find_name
 ) -> bool:
-    """Choose the executor, and the threads it computes with; returns whether it was chosen.
+    """Choose the executor and its threads; return whether it was chosen.
 
-    Nothing is chosen on a GPU, on more than `MOST_CORES` cores, for more than one worker, where
-    the user chose an executor or bound threads, or where this vLLM has no such executor.
+    Nothing is chosen on a GPU, on more than `MOST_CORES` cores, for more than one worker, if the
+    user chose an executor or bound threads, or if this vLLM has no such executor.
 
     Args:
         args: vLLM's parsed flags; `distributed_executor_backend` is set.
         is_cpu: Whether vLLM computes on the CPU.
-        cores: How many cores this process may use; None asks the system.
+        cores: Number of cores this process may use; None asks the system.
         find: Returns a name of a module, or None.
     """
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
@@ -47,6 +47,6 @@ def join_worker(
         return False
     args.distributed_executor_backend = EXECUTOR
     if read_environment(_THREADS_VARIABLE) is None:
-        # One core is left to the HTTP process, the exporter, and whoever else is on the machine.
+        # One core is left to the HTTP process, the exporter and other processes.
         hand_down(_THREADS_VARIABLE, str(max(1, cores - 1)))
     return True

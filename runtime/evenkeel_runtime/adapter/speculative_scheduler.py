@@ -1,14 +1,14 @@
-"""The speculation hook: a vLLM scheduler that drafts, and the proposer vLLM asks for (vLLM 0.32).
+"""The speculation hook: a vLLM scheduler that drafts, and a stub proposer (vLLM 0.32).
 
 The only file that touches vLLM for speculation. vLLM lets a `custom_class` proposer into its model
 worker, where it sees token arrays without request ids, tenants or step times. The scheduler sees
 all of these and sets the drafts of each request itself (`Request.spec_token_ids`, of any length,
-which `Scheduler.schedule` takes up), so the proposer in the worker has nothing left to say: it is
-there because vLLM verifies drafts only with a speculative configuration. On a GPU vLLM plans a step
+which `Scheduler.schedule` uses), so the proposer in the worker proposes nothing: it exists because
+vLLM verifies drafts only with a speculative configuration. On a GPU vLLM plans a step
 while the one before is under way; drafts are then made for the step after that
 (`evenkeel_runtime.speculation.engine`) and written where the GPU reads them
-(`evenkeel_runtime.adapter.gpu_worker`). Where this vLLM lacks what the hook builds on, or the hook
-fails, requests are served without drafts, with one warning.
+(`evenkeel_runtime.adapter.gpu_worker`). If this vLLM lacks what the hook needs, or the hook fails,
+requests are served without drafts, with one warning.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ logger = logging.getLogger(__name__)
 
 SCHEDULER_CLASS = "evenkeel_runtime.adapter.speculative_scheduler.SpeculativeScheduler"
 PROPOSER_CLASS = "evenkeel_runtime.adapter.speculative_scheduler.SilentProposer"
-# How often the state of speculation goes along with a finished request.
+# How often the speculation state is attached to a finished request.
 _STATE_INTERVAL_S = 1.0
-# How often past answers are written at most; a killed engine loses what came after.
+# Minimum interval between writes of past answers; a killed engine loses later ones.
 _KEEP_INTERVAL_S = 30.0
 _NEEDS = (
     "running requests structured_output_manager num_spec_tokens finish_requests "
@@ -52,7 +52,7 @@ _NEEDS = (
 
 
 class SilentProposer:
-    """What vLLM asks for drafts in the worker; it has none, the scheduler sets them.
+    """The proposer that vLLM calls in the worker; returns nothing, the scheduler sets the drafts.
 
     Args:
         vllm_config: vLLM's configuration.
@@ -65,23 +65,23 @@ class SilentProposer:
         """Load nothing."""
 
     def propose(self, sampled_token_ids: list[list[int]], *_: Any, **__: Any) -> list[list[int]]:
-        """Return no draft for each request."""
+        """Return an empty draft for each request."""
         return [[] for _ in sampled_token_ids]
 
 
 class SpeculativeScheduler(LedgerScheduler):
-    """The recording scheduler, with drafts set for each request after each step."""
+    """The recording scheduler that also sets each request's drafts after each step."""
 
     evenkeel_speculation: Speculation | None = None
 
     def __new__(cls, *args: Any, **options: Any) -> SpeculativeScheduler:
-        """Return the variant for this configuration, or the recording scheduler where none is."""
+        """Return the variant for this configuration; without one, the recording scheduler."""
         config = options["vllm_config"] if "vllm_config" in options else args[0]
         if config.scheduler_config.async_scheduling:
             if not config.use_v2_model_runner:
                 logger.warning(
-                    "nothing of ours is drafted: vLLM's V1 model runner takes no drafts of steps "
-                    "planned ahead"
+                    "our drafts are off: vLLM's V1 model runner does not accept drafts for "
+                    "steps planned ahead"
                 )
                 plain: Any = AsyncLedgerScheduler(*args, **options)
                 return cast(SpeculativeScheduler, plain)
@@ -96,7 +96,7 @@ class SpeculativeScheduler(LedgerScheduler):
         self._evenkeel_has_told = False
         self._evenkeel_state_due_s = 0.0
         self._evenkeel_kept = 0
-        # Drafts of each request that vLLM counted in the step whose output it is processing.
+        # Per request, the drafts that vLLM counted in the step being processed.
         self._evenkeel_verified: dict[str, tuple[int, int]] = {}
         self._evenkeel_writer: Thread | None = None
         self._evenkeel_keep_due_s = 0.0
@@ -106,7 +106,7 @@ class SpeculativeScheduler(LedgerScheduler):
             self._stop_drafting(error)
 
     def schedule(self, *args: Any, **options: Any) -> Any:
-        """Schedule a step, and note when it began and with which drafts."""
+        """Schedule a step, and record its start and its drafts."""
         speculation = self.evenkeel_speculation
         if speculation is None:
             return super().schedule(*args, **options)
@@ -128,7 +128,7 @@ class SpeculativeScheduler(LedgerScheduler):
                 self._tell_of_failure(outputs)
             return outputs
         self._evenkeel_verified.clear()
-        # Requests that end are gone from the scheduler afterwards.
+        # Requests that finish are removed from the scheduler afterwards.
         requests = {i: self.requests.get(i) for i in scheduler_output.num_scheduled_tokens}
         outputs = super().update_from_output(scheduler_output, model_runner_output)
         try:
@@ -149,8 +149,8 @@ class SpeculativeScheduler(LedgerScheduler):
         return outputs
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
-        """Leave the drafts alone that were set when the step's output came."""
-        # Without ours, what the GPU's runner hands over are places for drafts that nobody made.
+        """Keep the drafts that were set when the step's output arrived."""
+        # Without ours, the GPU runner hands over placeholders without drafts.
         if self.evenkeel_speculation is None and not drafts_ahead(self.vllm_config):
             super().update_draft_token_ids(draft_token_ids)
 
@@ -162,7 +162,7 @@ class SpeculativeScheduler(LedgerScheduler):
         num_invalid_spec_tokens: dict[str, int] | None,
         request_id: str,
     ) -> Any:
-        """Count a verified draft where vLLM counts it: so both counts are one."""
+        """Count a verified draft where vLLM counts it, so that both counts agree."""
         drafted = num_draft_tokens - (num_invalid_spec_tokens or {}).get(request_id, 0)
         self._evenkeel_verified[request_id] = (drafted, num_accepted_tokens)
         return super().make_spec_decoding_stats(
@@ -186,7 +186,7 @@ class SpeculativeScheduler(LedgerScheduler):
         return finished
 
     def shutdown(self) -> None:
-        """Keep the past answers, where that was asked for, and shut vLLM's scheduler down."""
+        """Save the past answers, if configured, and shut vLLM's scheduler down."""
         speculation, self.evenkeel_speculation = self.evenkeel_speculation, None
         path = self._store_path()
         if self._evenkeel_writer is not None:
@@ -200,20 +200,20 @@ class SpeculativeScheduler(LedgerScheduler):
         missing = [name for name in _NEEDS if not hasattr(self, name)]
         if missing:
             self._evenkeel_errors += 1
-            logger.warning("nothing is drafted, this vLLM's scheduler has no: %s", missing)
+            logger.warning("speculation is off, this vLLM's scheduler lacks: %s", missing)
             return None
         if not self._can_verify():
             self._evenkeel_errors += 1
             logger.warning(
-                "nothing is drafted: of steps planned ahead, drafts are verified in one engine of "
-                "one stage"
+                "speculation is off: drafts for steps planned ahead need a single engine with "
+                "a single stage"
             )
             return None
         if not self.num_spec_tokens:
             self._evenkeel_errors += 1
             logger.warning(
-                "nothing is drafted: vLLM has no speculative configuration; %s comes with "
-                "`--speculate auto`",
+                "speculation is off: vLLM has no speculative configuration; use `--speculate "
+                "auto`, which sets %s",
                 SCHEDULER_CLASS,
             )
             return None
@@ -233,9 +233,9 @@ class SpeculativeScheduler(LedgerScheduler):
         return speculation
 
     def _keep_answers(self, speculation: Speculation) -> None:
-        """Write new answers to the file, if there is one, while the engine has nothing to do.
+        """Write new answers to the file, if there is one, while the engine is idle.
 
-        Not at its end: vLLM ends an engine with a second signal before its scheduler hears of it.
+        Not at shutdown: vLLM stops an engine with a second signal before its scheduler is notified.
         """
         path, now_s = self._store_path(), monotonic()
         num_answers = speculation.store.num_answers
@@ -245,7 +245,7 @@ class SpeculativeScheduler(LedgerScheduler):
         self._evenkeel_writer = save_store_aside(speculation.store, path)
 
     def _store_path(self) -> Path | None:
-        """The file of this engine's past answers; data-parallel engines have one each."""
+        """The file for this engine's past answers; data-parallel engines have one each."""
         path = self._evenkeel_settings.store_file
         engine = self.parallel_config.data_parallel_index
         return path if path is None or not engine else path.with_name(f"{path.name}.{engine}")
@@ -253,18 +253,18 @@ class SpeculativeScheduler(LedgerScheduler):
     def _learn(
         self, speculation: Speculation, output: Any, made: Any, requests: dict[str, Any]
     ) -> StepFacts | None:
-        """Note what became of each draft, and return what the step did."""
+        """Record the outcome of each draft, and return the step's facts."""
         drafts = output.scheduled_spec_decode_tokens
         sampled = made.sampled_token_ids
         num_requests = len(output.num_scheduled_tokens)
         if any(request is None for request in requests.values()):
-            # It ended while this step was under way for it: nobody gets what the step made.
+            # It finished while this step was running: the step's tokens are discarded.
             num_requests = 0
         drafted_tokens = sum(map(len, drafts.values())) if drafts else 0
         made_tokens = sum(map(len, sampled)) if sampled else 0
         for request_id in drafts:
             speculation.record_verified(request_id, self._evenkeel_verified.get(request_id))
-        # A step that computes more than a token a request beside the drafts holds a prompt.
+        # A step that computes more than one token per request besides the drafts includes a prompt.
         is_pure = output.total_num_scheduled_tokens == num_requests + drafted_tokens
         if not num_requests:
             return None
@@ -290,12 +290,12 @@ class SpeculativeScheduler(LedgerScheduler):
             )
 
     def _watch(self, speculation: Speculation, made: Any) -> None:
-        """Stop drafting for sampled requests once their tokens are not what the model says."""
+        """Stop drafting for sampled requests once their tokens deviate from the model."""
         watched = getattr(made, WATCH_ATTRIBUTE, None)
         if watched is not None and speculation.record_watch(*watched):
             logger.error(
-                "sampled requests get no drafts any more: with drafts their tokens were not drawn "
-                "as the model says: tokens=%d log10_evidence=%.1f",
+                "drafting stopped for sampled requests: with drafts, their tokens deviate from "
+                "the model's distribution: tokens=%d log10_evidence=%.1f",
                 speculation.watched_tokens,
                 speculation.log_evidence / log(10),
             )
@@ -309,7 +309,7 @@ class SpeculativeScheduler(LedgerScheduler):
         return True
 
     def _tell_of_failure(self, outputs: Any) -> None:
-        """Have the server count that nothing is drafted, with the next request that ends."""
+        """Report with the next finished request that drafting is off."""
         if not self._evenkeel_settings.reports:
             return
         report = {REPORT_KEY: encode_report(DraftReport({}, {"errors": self._evenkeel_errors}))}
@@ -325,7 +325,7 @@ class SpeculativeScheduler(LedgerScheduler):
         reports: Mapping[str, Mapping[str, DraftCounts]],
         speculation: Speculation,
     ) -> None:
-        """Send what a request's drafts came to along with its last output."""
+        """Attach the results of a request's drafts to its last output."""
         for of_client in outputs.values():
             for output in of_client.outputs:
                 counts = reports.get(output.request_id)
@@ -341,22 +341,23 @@ class SpeculativeScheduler(LedgerScheduler):
                 output.kv_transfer_params = (output.kv_transfer_params or {}) | encoded
 
     def _stop_drafting(self, error: Exception) -> None:
-        """Go on without drafts; the first error is the last one."""
+        """Continue without drafts after the first error."""
         self.evenkeel_speculation = None
         self._evenkeel_errors += 1
-        logger.error("nothing is drafted any more, requests go on: %r", error, exc_info=error)
+        logger.error(
+            "drafting stopped after an error, requests continue: %r", error, exc_info=error
+        )
 
 
 class AsyncSpeculativeScheduler(SpeculativeScheduler, AsyncLedgerScheduler):
-    """The same over vLLM's asynchronous scheduler: a step is under way while the next is drafted.
+    """The same for vLLM's asynchronous scheduler: a step runs while the next is drafted.
 
-    vLLM would have each request verify as many tokens as its proposer made on the GPU, of which the
-    scheduler knows nothing but the number. Here a request has the drafts that were set for it, or
-    none.
+    vLLM would verify as many tokens per request as its proposer made on the GPU, where the
+    scheduler knows only their number. Here a request has the drafts that were set for it, or none.
     """
 
     def update_draft_token_ids_in_output(self, *args: Any, **options: Any) -> None:
-        """Leave the drafts of a step alone: those of a grammar's requests, whom vLLM asks for."""
+        """Ignore vLLM's drafts of a step, requested for requests with a grammar."""
 
     def _update_after_schedule(self, scheduler_output: Any) -> None:
         super()._update_after_schedule(scheduler_output)
@@ -367,5 +368,5 @@ class AsyncSpeculativeScheduler(SpeculativeScheduler, AsyncLedgerScheduler):
         return drafts_ahead(self.vllm_config)
 
     def _may_draft(self, request: Any) -> bool:
-        # What a grammar allows after the tokens under way is not known yet.
+        # What the grammar allows after the tokens in flight is not known yet.
         return not request.use_structured_output

@@ -1,10 +1,10 @@
-"""Tests the kernels that verify drafts by what they do, and replaces one that is wrong (vLLM 0.32).
+"""Test the draft verification kernels by example, and replace a broken one (vLLM 0.32).
 
 On the CPU vLLM runs replacements of its Triton kernels (vllm/utils/cpu_triton_utils.py). That of
 `expand_kernel` converts its output to int64 and does not write a float or int32 output back, so
-temperatures, top-p and top-k of drafted positions are whatever the memory held before: sampled
-answers are garbage, greedy ones are right. Every kernel that sampled answers depend on is put to
-the test, by an example with a known answer, in each process that runs them.
+temperatures, top-p and top-k of drafted positions are uninitialised memory: sampled answers are
+garbage, greedy ones are correct. Every kernel that sampled answers depend on is tested by an
+example with a known result, in each process that runs them.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ logger = logging.getLogger(__name__)
 _EXPAND = "expand_kernel"
 _MARK = "_evenkeel"
 _VOCABULARY = 6
-# Three requests, of which the second has no draft.
+# Three requests; the second has no draft.
 _ENDS = (2, 2, 5)
 _DRAFTS = (0, 2, 3, 1, 0)
 _NONE = -1
 
 
 def mend_kernels() -> bool:
-    """Return whether sampled drafts are verified rightly in this process; for vLLM on a CPU.
+    """Return whether this process verifies sampled drafts correctly; for vLLM on a CPU.
 
-    What is wrong and can be replaced is replaced, with one warning; what cannot is another. To be
-    called again when vLLM registers its kernels again: each engine of a process does.
+    A broken kernel is replaced, with one warning; one that cannot be replaced gets another. Call it
+    again whenever vLLM registers its kernels: each engine of a process does.
     """
     _register()
     wrong = find_wrong()
     if _EXPAND in wrong:
         _warn_once(
-            f"vLLM's CPU kernel {_EXPAND} loses what it computes, which makes garbage of sampled "
-            "answers with drafts; it is replaced"
+            f"vLLM's CPU kernel {_EXPAND} discards its output, which corrupts sampled "
+            "answers with drafts; replaced it"
         )
         _replace_expand()
         wrong = find_wrong()
     if wrong:
         _warn_once(
-            f"sampled requests get no drafts: vLLM verifies them wrongly here ({', '.join(wrong)})"
+            f"no drafts for sampled requests: verification is broken here ({', '.join(wrong)})"
         )
     return not wrong
 
@@ -56,10 +56,10 @@ def _warn_once(message: str) -> None:
 
 
 def mend_when_registered() -> None:
-    """Have the kernels tested as soon as vLLM's platform has put its own in place.
+    """Test the kernels as soon as vLLM's platform has installed its own.
 
-    vLLM loads plugins just before that, in each worker (vllm/v1/worker/worker_base.py). Where they
-    stay wrong, vLLM's own drafts are kept from sampled requests.
+    vLLM loads plugins just before that, in each worker (vllm/v1/worker/worker_base.py). If they
+    stay broken, sampled requests do not get vLLM's own drafts.
     """
     from vllm.platforms import current_platform
 
@@ -76,7 +76,7 @@ def mend_when_registered() -> None:
         except Exception as error:
             is_right = False
             logger.warning(
-                "sampled requests get no drafts: vLLM's verification was not tested: %r", error
+                "no drafts for sampled requests: vLLM's verification was not tested: %r", error
             )
         if not is_right:
             _keep_drafts_from_sampled()
@@ -86,7 +86,7 @@ def mend_when_registered() -> None:
 
 
 def find_wrong() -> list[str]:
-    """Return the names of the kernels that give another answer than they must."""
+    """Return the names of the kernels that give wrong results."""
     return [name for name, is_right in _TESTS.items() if not _passes(is_right)]
 
 
@@ -98,14 +98,14 @@ def expand(
     replace_to: float,
     max_tokens: int | None = None,
 ) -> None:
-    """Write each request's value once for each of its tokens; what vLLM's `expand_kernel` does.
+    """Write each request's value once per token, like vLLM's `expand_kernel`.
 
     Args:
         output: [tokens], written.
         values: [requests].
         ends: [requests], the number of tokens up to and including each request's.
-        replace_from: A value to be replaced.
-        replace_to: What by.
+        replace_from: A value to replace.
+        replace_to: Its replacement.
         max_tokens: The kernel's block size; not needed.
     """
     counts = torch.diff(ends, prepend=ends.new_zeros(1)).to(torch.int64)
@@ -115,14 +115,14 @@ def expand(
 
 
 def _register() -> None:
-    """Have vLLM's own kernels in place: in a process without a worker nobody registered them."""
+    """Register vLLM's own kernels, which a process without a worker does not do."""
     from vllm.platforms import current_platform
     from vllm.triton_utils.dispatcher import KernelOverride
     from vllm.v1.sample import rejection_sampler
 
     if not isinstance(getattr(rejection_sampler, _EXPAND, None), KernelOverride):
         current_platform.import_kernels()
-        # vLLM looks at each name of each loaded module, also at those that torch has deprecated.
+        # vLLM reads each name of each loaded module, including those deprecated by torch.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             current_platform.register_triton_kernel_overrides()
@@ -134,15 +134,15 @@ def _replace_expand() -> None:
 
     kernel = getattr(rejection_sampler, _EXPAND)
     if isinstance(kernel, KernelOverride) and hasattr(kernel, "_impl"):
-        # In its place: to register one, vLLM looks through everything that is imported, and fails
-        # at objects whose `__dict__` is none.
+        # A stand-in: to register a kernel, vLLM scans everything imported, and fails at objects
+        # without a proper `__dict__`.
         kernel._impl = expand
         return
     register_kernels({f"vllm.v1.sample.rejection_sampler.{_EXPAND}": expand})
 
 
 def _keep_drafts_from_sampled() -> None:
-    """Have vLLM's CPU and GPU runner, which are one class, hand over drafts of greedy requests."""
+    """Make vLLM's runner (one class for CPU and GPU) hand over drafts of greedy requests only."""
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
     from evenkeel_runtime.speculation.draftable import withhold_drafts
@@ -163,12 +163,12 @@ def _passes(is_right: Callable[[], bool]) -> bool:
     try:
         return is_right()
     except Exception as error:
-        logger.debug("a kernel cannot be tested: %r", error, exc_info=error)
+        logger.debug("cannot test a kernel: %r", error, exc_info=error)
         return False
 
 
 def _expands() -> bool:
-    """Temperatures and top-p are float, top-k is int32; 0 stands for greedy and becomes 1."""
+    """Temperatures and top-p are float, top-k is int32; 0 means greedy and becomes 1."""
     from vllm.v1.sample.rejection_sampler import expand_batch_to_tokens
 
     ends = torch.tensor(_ENDS, dtype=torch.int32)
@@ -200,7 +200,8 @@ def _verifies() -> bool:
 
     half = torch.full((len(_DRAFTS), _VOCABULARY), 0.5)
     examples = (
-        # Without draft probabilities a draft was certain, with them twice as much is accepted.
+        # Without draft probabilities a draft counts as certain; with them twice as much is
+        # accepted.
         (None, [0.49, 0.76, 0.9, 0.9, 0.24], [[0, 5, _NONE, _NONE], [3], [3, 1, 0, 2]]),
         (half, [0.99, 0.76, 0.9, 0.9, 0.51], [[0, 2, 4, _NONE], [3], [3, 1, 5, _NONE]]),
     )
@@ -232,7 +233,7 @@ def _run_random(
 
 
 def _verifies_greedy() -> bool:
-    """Greedy rows are the target's best tokens up to the first that differs; others are left."""
+    """Greedy rows hold the target's best tokens up to the first mismatch; others are unchanged."""
     from vllm.v1.sample.rejection_sampler import _rejection_greedy_sample
 
     output = torch.full((3, 4), _NONE, dtype=torch.int32)
@@ -259,7 +260,7 @@ def _recovers() -> bool:
     noise[2, 0] = 2.5
     draft = torch.zeros(len(_DRAFTS), _VOCABULARY)
     draft[0, 1], draft[1, 2], draft[4, 0] = 0.25, 0.75, 0.125
-    # Rows that the target is certain of have nothing to recover; they are not compared.
+    # Rows where the target is certain have nothing to recover and are not compared.
     for probabilities, expected in ((None, (1, 1, 2)), (draft, (0, 1, 2))):
         recovered = torch.full((len(_DRAFTS),), _NONE, dtype=torch.int32)
         _sample_recovered_tokens(

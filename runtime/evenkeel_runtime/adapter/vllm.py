@@ -1,8 +1,8 @@
 """The only file that touches vLLM for serving and for the request hook (read for vLLM 0.32).
 
-It builds vLLM's own server with an observed engine client, and reads what vLLM says of a request.
-`probe` runs first: where a vLLM release has moved something, its value is missing from the records,
-or requests are served without records, and one warning says which.
+It builds vLLM's own server with an observed engine client, and reads vLLM's data on each request.
+`probe` runs first: if a vLLM release has moved something, its value is missing from the records, or
+requests are served without records, and one warning names what is missing.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from evenkeel_runtime.request.hook import EngineReader
 from evenkeel_runtime.request.trace import EngineRun, EngineTimes
 from evenkeel_runtime.wire.observation import Observation, pack_tokens
 
-# Seconds that responses may still take once the engine has stopped.
+# Seconds allowed for open responses once the engine has stopped.
 _GRACE_S = 1
 MIDDLEWARE = "evenkeel_runtime.request.arrival.ArrivalMiddleware"
 CONTROL_MIDDLEWARE = "evenkeel_runtime.request.gate.ControlMiddleware"
-# vLLM's default for `--max-num-seqs`, should this release not say what it took.
+# vLLM's default for `--max-num-seqs`, in case this release does not expose the value used.
 _USUAL_SLOTS = 256
 PROMPT_MIDDLEWARE = "evenkeel_runtime.request.prompts.PromptMiddleware"
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What this vLLM lacks of what the hook builds on.
+    """The names that the hook needs and this vLLM lacks.
 
     Attributes:
         missing_for_hook: Without these, requests are served but not recorded.
-        missing_facts: Without these, only the values named are missing from the records.
+        missing_facts: Without these, only the named values are missing from the records.
     """
 
     missing_for_hook: tuple[str, ...] = ()
@@ -63,10 +63,10 @@ def find_name(module: str, name: str) -> Any:
 
 
 def probe(find: Find = find_name) -> Probe:
-    """Look for every vLLM name that this file builds on.
+    """Check every vLLM name that this file uses.
 
     Args:
-        find: Returns a name of a module, or None.
+        find: Returns a named attribute of a module, or None.
     """
     entry = "vllm.entrypoints.launchers.api_server.entry"
     client = find("vllm.engine.protocol", "EngineClient")
@@ -125,12 +125,12 @@ def has_fields(cls: Any, *names: str) -> bool:
 
 
 def make_reader(find_engine: Callable[[], Any], strips_speculation: bool) -> EngineReader:
-    """Return how to read vLLM's objects.
+    """Return the readers for vLLM's objects.
 
     Args:
         find_engine: Returns vLLM's engine client.
-        strips_speculation: Whether to take the speculation metrics off the outputs once read: they
-            were switched on for the records, and no client asked to see them in its response.
+        strips_speculation: Whether to remove the speculation metrics from the outputs once read:
+            they were switched on for the records, and clients did not ask for them.
     """
     from vllm.sampling_params import RequestOutputKind
 
@@ -143,7 +143,7 @@ def make_reader(find_engine: Callable[[], Any], strips_speculation: bool) -> Eng
         run.last_output = output
         completions = output.outputs
         if not isinstance(completions, list):
-            return 0  # A pooling output: no tokens come out of it.
+            return 0  # A pooling output has no tokens.
         num_tokens = 0
         for completion in completions:
             num_tokens += len(completion.token_ids)
@@ -166,7 +166,7 @@ def make_reader(find_engine: Callable[[], Any], strips_speculation: bool) -> Eng
 
 
 def find_beam_search(request_id: str) -> str | None:
-    """Return the id of the beam search that a run of this id is one step and beam of, if any.
+    """Return the id of the beam search that this run is a step and beam of, if any.
 
     vLLM runs every step of every beam as a request, `{id}-{step}-beam-{beam}`.
     """
@@ -175,7 +175,7 @@ def find_beam_search(request_id: str) -> str | None:
 
 
 def _record_end(run: EngineRun, completion: Any) -> None:
-    """Note how one sequence of a run ended, and what speculation did for it."""
+    """Record how one sequence of a run ended, and its speculation counts."""
     if run.finish_reason is None or completion.index == 0:
         run.finish_reason = completion.finish_reason
     metrics = completion.spec_decode_metrics
@@ -185,7 +185,7 @@ def _record_end(run: EngineRun, completion: Any) -> None:
 
 
 def read_engine(run: EngineRun, seen: Observation) -> None:
-    """Read a run that is over: from its last output, or, aborted before one, from the engine."""
+    """Read a finished run from its last output, or from the engine if aborted before one."""
     output = run.last_output
     if output is None:
         times = list(run.engine_times)
@@ -207,7 +207,7 @@ def read_engine(run: EngineRun, seen: Observation) -> None:
 
 
 def make_token_counter(engine: Any) -> Callable[[str], int]:
-    """Return what counts the tokens of a text; a fourth of its characters where vLLM hides how."""
+    """Return a token counter for texts; falls back to a quarter of the characters."""
     tokenizer = getattr(getattr(engine, "renderer", None), "tokenizer", None)
     if tokenizer is None:
         return lambda text: len(text) // 4
@@ -215,7 +215,7 @@ def make_token_counter(engine: Any) -> Callable[[str], int]:
 
 
 def _earliest(seconds: Iterable[float]) -> int | None:
-    """VLLM's monotonic seconds as nanoseconds; it writes 0.0 for a time that has not come."""
+    """Convert vLLM's monotonic seconds to nanoseconds; 0.0 means not reached yet."""
     return min((int(s * 1e9) for s in seconds if s > 0), default=None)
 
 
@@ -227,14 +227,14 @@ def parse_flags(flags: Sequence[str]) -> argparse.Namespace:
     """Parse vLLM's own server flags, as `vllm serve` would.
 
     Raises:
-        ConfigurationError: If vLLM does not know a flag or refuses its value.
+        ConfigurationError: If vLLM does not know a flag or rejects its value.
     """
     from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     class Parser(FlexibleArgumentParser):  # type: ignore[misc]
         def error(self, message: str) -> NoReturn:
-            raise ConfigurationError(f"serve: {message}; `evenkeel serve --vllm-help` lists flags")
+            raise ConfigurationError(f"serve: {message}; see `evenkeel serve --vllm-help`")
 
     parser = make_arg_parser(Parser(prog="evenkeel serve"))
     try:
@@ -252,13 +252,13 @@ def computes_on_cpu() -> bool:
 
 
 def read_api_keys(args: argparse.Namespace) -> list[str]:
-    """Return the API keys that vLLM asks for (`--api-key`, else VLLM_API_KEY); [] where none."""
+    """Return the API keys that vLLM requires (`--api-key`, else VLLM_API_KEY); [] if none."""
     given = args.api_key or [find_name("vllm.envs", "VLLM_API_KEY")]
     return [key for key in given if key]
 
 
 def make_decoder(engine: Any) -> Callable[[Sequence[int]], str]:
-    """Return what makes text of token ids with the model's tokenizer."""
+    """Return a decoder from token ids to text, using the model's tokenizer."""
 
     def decode(tokens: Sequence[int]) -> str:
         return str(engine.get_tokenizer().decode(list(tokens)))
@@ -267,16 +267,16 @@ def make_decoder(engine: Any) -> Callable[[Sequence[int]], str]:
 
 
 def resolve_prompts(args: argparse.Namespace, folder: Path) -> None:
-    """Have chat requests that name a prompt get its text from a registry.
+    """Resolve prompts named in chat requests from a registry.
 
-    Before the arrival middleware, which must be outermost: the last one in the list is.
+    Placed before the arrival middleware, which must be outermost, that is, last in the list.
     """
     args.evenkeel_prompts_dir = folder
     args.middleware = [*args.middleware, PROMPT_MIDDLEWARE]
 
 
 def record_speculation(args: argparse.Namespace) -> bool:
-    """Have vLLM count drafts a step where it speculates; whether this was switched on here."""
+    """Make vLLM count drafts per step if it speculates; return whether this changed a flag."""
     if args.speculative_config is None or args.per_request_spec_decode_metrics != "none":
         return False
     args.per_request_spec_decode_metrics = "detailed"
@@ -284,12 +284,12 @@ def record_speculation(args: argparse.Namespace) -> bool:
 
 
 def order_queue(args: argparse.Namespace) -> None:
-    """Have vLLM's own queue follow control's deadlines; before the engine starts."""
+    """Make vLLM's own queue follow control's deadlines; call before the engine starts."""
     args.scheduling_policy = "priority"
 
 
 def add_gate(args: argparse.Namespace) -> bool:
-    """Put control before vLLM's app; whether vLLM's own queue follows its deadlines."""
+    """Put control in front of vLLM's app; return whether vLLM's queue follows its deadlines."""
     args.middleware = [*args.middleware, CONTROL_MIDDLEWARE]
     return bool(getattr(args, "scheduling_policy", None) == "priority")
 
@@ -305,15 +305,15 @@ async def serve(
     wrap_engine: Callable[[Any], ObservedEngine],
     when_listening: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
-    """Serve until a signal ends it, with `wrap_engine(engine)` as the engine of vLLM's app.
+    """Serve until a signal arrives, with `wrap_engine(engine)` as the engine of vLLM's app.
 
     Args:
         args: vLLM's parsed flags.
-        wrap_engine: Called once the engine runs; returns what the app is given.
-        when_listening: Run beside the server from the moment that its port is bound.
+        wrap_engine: Called once the engine runs; returns the engine for the app.
+        when_listening: Runs alongside the server once its port is bound.
 
     Raises:
-        EngineDiedError: If the server ended because its engine did.
+        EngineDiedError: If the server stopped because its engine died.
     """
     from vllm.entrypoints.launchers.api_server.entry import (
         build_and_serve,
@@ -321,8 +321,8 @@ async def serve(
     )
     from vllm.entrypoints.launchers.launcher import setup_server
 
-    # Until uvicorn installs its handlers. asyncio's own only marks the task as cancelled, and the
-    # engine's start, which never awaits, would go on to its end.
+    # Needed until uvicorn installs its handlers: asyncio's own only marks the task as cancelled,
+    # and the engine's start never awaits, so it would run to completion.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt_start)
     address, sock = setup_server(args, reuse_port=False)
@@ -336,7 +336,7 @@ async def serve(
                     address,
                     sock,
                     args,
-                    # uvicorn would wait for ever for answers that the stopped engine never gives.
+                    # uvicorn would wait forever for answers from the stopped engine.
                     timeout_graceful_shutdown=_GRACE_S,
                 )
             finally:
@@ -350,20 +350,20 @@ async def serve(
 
 
 class EngineDiedError(EvenkeelError):
-    """The engine's process ended while it was being served from."""
+    """The engine process died while serving."""
 
 
 def _has_died(engine: Any) -> bool:
-    """Whether the engine's process ended, be it by itself or by a Ctrl-C that reached it, too."""
+    """Whether the engine process ended, by itself or because Ctrl-C reached it, too."""
     resources = getattr(getattr(engine, "engine_core", None), "resources", None)
     return bool(getattr(resources, "engine_dead", False))
 
 
 class StartInterruptedError(BaseException):
-    """A signal came while the engine was starting.
+    """A signal arrived while the engine was starting.
 
-    Not a KeyboardInterrupt: vLLM's `zmq_socket_ctx` (vllm/utils/network_utils.py) swallows that
-    and then waits minutes for an engine whose start was just given up.
+    Not a KeyboardInterrupt: vLLM's `zmq_socket_ctx` (vllm/utils/network_utils.py) swallows that and
+    then waits minutes for an engine whose start was just cancelled.
     """
 
 
@@ -372,8 +372,8 @@ def _interrupt_start(*_: object) -> NoReturn:
 
 
 async def serve_unobserved(args: argparse.Namespace) -> None:
-    """Serve with vLLM's own function, where the hook has nothing to hold on to."""
+    """Serve with vLLM's own function if the hook is not supported."""
     run_server = find_name("vllm.entrypoints.launchers.api_server.entry", "run_server")
     if run_server is None:
-        raise ConfigurationError("this vLLM has no server that evenkeel knows; install 0.32")
+        raise ConfigurationError("unsupported vLLM version; install vLLM 0.32")
     await run_server(args)

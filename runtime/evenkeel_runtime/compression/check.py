@@ -1,4 +1,4 @@
-"""Verifies a shortened conversation against the original; knows nothing of how it was shortened."""
+"""Verify a shortened conversation against the original, independent of how it was shortened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HAS_WORD = re.compile(r"\w")
 
 
 def find_loss(original: Sequence[Turn], shortened: Sequence[Turn], keep_turns: int) -> str | None:
-    """Return what was lost; None where nothing was that must not be.
+    """Return what was lost; None if nothing essential was.
 
     `order`: messages are missing, new, empty or of another role. `protected`: a message of
     instructions or one of the last was touched. `invented`: something stands there that the
@@ -60,12 +60,12 @@ def _find_loss(before: str, after: str) -> str | None:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the sentences that have a word in them, their space normalised."""
+    """Return the sentences that contain a word, with whitespace normalised."""
     found = (" ".join(line.split()) for line in SENTENCE_END.split(text))
     return [line.rstrip(".!? ") for line in found if _HAS_WORD.search(line)]
 
 
 def _is_part(part: Sequence[str], whole: Sequence[str]) -> bool:
-    """Whether `part` is `whole` with lines left out, in the same order."""
+    """Whether `part` is `whole` with some lines left out, in the same order."""
     rest = iter(whole)
     return all(line in rest for line in part)

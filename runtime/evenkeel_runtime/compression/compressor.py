@@ -1,4 +1,4 @@
-"""Rewrites the body of a chat request with a shortened history, or leaves it as it came."""
+"""Rewrite a chat request's body with a shortened history, or leave it unchanged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CountTokens = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """What became of one request.
+    """The outcome for one request.
 
     Attributes:
-        body: What the model's server is given.
+        body: The body to send to the model server.
         verdict: `sent`; `no_gain` where too little could go; `failed_…` where the check found a
             loss; None where there was nothing to shorten.
         saved_tokens: Tokens of the history that are not sent; 0 unless `sent`.
@@ -41,11 +41,11 @@ class CompressionCounts:
 
 
 class Compressor:
-    """Shortens by the policy; the original goes wherever anything is in doubt.
+    """Shortens by the policy; if in doubt, sends the original.
 
     Args:
         policy: What is shortened.
-        count_tokens: Tokens of a text, as the model counts them.
+        count_tokens: Counts a text's tokens with the model's tokenizer.
     """
 
     def __init__(self, policy: CompressionPolicy, count_tokens: CountTokens) -> None:
@@ -54,7 +54,7 @@ class Compressor:
         self._count_tokens = count_tokens
 
     def compress(self, body: bytes, route: str | None) -> Compressed:
-        """Return what to send in place of a request's JSON."""
+        """Return the body to send instead of a request's JSON."""
         done = self._compress(body) if self.policy.covers(route) else Compressed(body)
         if done.verdict is not None:
             self.counts.verdicts[done.verdict] += 1
@@ -88,7 +88,7 @@ class Compressor:
 
 
 def _read(body: bytes) -> tuple[dict[str, Any] | None, list[Turn] | None]:
-    """Return the request and its messages; None where they are more than plain text."""
+    """Return the request and its messages; None if they are not plain text."""
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Shows on the server's own `/metrics` what prompt compression did."""
+"""Prompt compression metrics on the server's `/metrics`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CompressionMetrics(ScrapedMetrics):
         self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
-        """Return what the compressor counted."""
+        """Return the compressor's counters."""
         verdicts, saved = self._counts.verdicts, self._counts.saved_tokens
         yield self.counters("requests", "Long histories by verdict", "verdict", verdicts)
         yield self.counter("saved_tokens", "Tokens of histories that were not sent", saved)

@@ -1,4 +1,4 @@
-"""Cuts a message into sentences, and says which of them must not be lost."""
+"""Split a message into sentences, and mark those that must not be dropped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenkeel_runtime.text.guards import find_capitalised, find_numbers, find_st
 
 # A sentence ends with its mark and space behind it, or with a line: "3.5" and "e.g." do not.
 SENTENCE_END = re.compile(r"(?<![.!?])[.!?]+\s+|\n+")
-# Code, data, quotes and addresses say nothing when half of them is gone.
+# Code, data, quotes and addresses are meaningless if cut in half.
 _WHOLE = re.compile(
     r"```|~~~|^[ \t]*[{\[<|]|^[ \t]*(?:def|class|import|SELECT)\b|https?://|`", re.MULTILINE
 )
@@ -28,7 +28,7 @@ class Sentence:
 
     Attributes:
         must_stay: It holds a number, a name, an instruction, a negation or a question.
-        stems: What it is about.
+        stems: Stems of its content words.
     """
 
     text: str
@@ -37,9 +37,9 @@ class Sentence:
 
 
 def split_message(text: str) -> list[Sentence]:
-    """Return the sentences of a message; one where it only stands as a whole.
+    """Return the sentences of a message; a single one if it cannot be split.
 
-    Put together they are the message: nothing is lost.
+    Joined, they are the message.
     """
     if _WHOLE.search(text):
         return [Sentence(text, True, find_stems(text))]
@@ -59,5 +59,5 @@ def _must_stay(part: str) -> bool:
 
 
 def is_instruction(part: str) -> bool:
-    """Whether a sentence says what is to be done."""
+    """Whether a sentence gives an instruction."""
     return _INSTRUCTION.search(part) is not None

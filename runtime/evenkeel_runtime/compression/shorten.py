@@ -1,4 +1,4 @@
-"""Shortens the old turns of a conversation to what the newest question may need."""
+"""Shorten the old turns of a conversation to what the newest question may need."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def shorten(turns: Sequence[Turn], keep_turns: int, keep_ratio: float) -> list[T
         for number, sentence in enumerate(sentences)
         if not sentence.must_stay
     ]
-    # Of equals the newer: what was said last is nearer to the question.
+    # On ties prefer the newer sentence, which is nearer to the question.
     by_use = sorted(loose, key=lambda at: (_overlap(split[at[0]][at[1]], asked), at), reverse=True)
     kept = set(by_use[: int(len(loose) * keep_ratio)])
     kept |= {at for at in loose if _overlap(split[at[0]][at[1]], asked) > 0}

@@ -1,1 +1,1 @@
-"""Decides which requests the engine gets, and when: deadlines, quotas, the gate, the ladder."""
+"""Admission control for the engine: deadlines, quotas, the gate and the ladder."""

@@ -1,8 +1,8 @@
-"""The control hook: decides for each request whether, and when, it goes to the engine.
+"""The control hook: decide whether and when each request goes to the engine.
 
-Classes order the gate and vLLM's own queue; quotas bound tenants and sessions; a request is shed
-where its turn cannot come in time; the ladder answers a burning budget. Everything here runs on
-the server's event loop.
+Classes order the gate and vLLM's own queue; quotas bound tenants and sessions; a request is shed if
+its turn cannot come in time; the ladder reacts to a burning budget. Everything here runs on the
+server's event loop.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ logger = logging.getLogger(__name__)
 
 TOO_MANY_REQUESTS = 429
 UNAVAILABLE = 503
-# However long the prompt, it is due at most so many limits of its class after its arrival, and so
-# many seconds after a short one: in a class with seconds to spare it would miss its own limit.
+# Bounds on the extra deadline of a long prompt: a multiple of its class's limit after its arrival,
+# and seconds after a short one (in a class with seconds to spare it would miss its own limit).
 _MAX_SIZE_FACTOR, _MAX_SIZE_S = 8.0, 4.0
 _MAX_NAMES_WARNED = 20
-# So much faster than ever of late the gate would have to go for a request that is shed at once.
+# Shed a request at once if the gate would have to run this much faster than its recent best.
 _SHED_MARGIN = 2.0
-# Where even those that cannot wait are held back, so much of their places is left to others: what
-# has gone in stays, and the next of them would find no place.
+# If even urgent requests are held back, others get this share of their places: requests inside stay
+# there, and the next urgent one would find no place.
 _OTHERS_RATIO = 0.75
 _UNLIMITED = 1 << 30
 
@@ -50,10 +50,10 @@ class AdmissionControl:
     """Admission and the ladder of one server.
 
     Args:
-        config: What to do.
-        num_slots: Requests that vLLM runs at a time; the gate's capacity where `max_active` is
-            not configured.
-        limits_file: Where the engine's process reads its limits.
+        config: The control configuration.
+        num_slots: Requests that vLLM runs at a time; the gate's capacity if `max_active` is not
+            configured.
+        limits_file: File from which the engine process reads its limits.
         clock: Monotonic seconds.
     """
 
@@ -84,10 +84,10 @@ class AdmissionControl:
         self._apply()
 
     def configure(self, config: ControlConfig) -> None:
-        """Put another configuration in force.
+        """Apply a new configuration.
 
-        Requests that are in stay in and count; what tenants and sessions have used stays used; the
-        steps of the ladder that mean the same stay taken, unless the mode changes.
+        Requests inside stay inside and keep counting; quota usage is kept; ladder steps with the
+        same meaning stay in force, unless the mode changes.
         """
         now_s = self._clock()
         self._ladder.configure(config, now_s)
@@ -101,12 +101,12 @@ class AdmissionControl:
 
     @property
     def level(self) -> int:
-        """Steps of the ladder that are in force, or in a dry run would be."""
+        """Ladder steps in force (in a dry run: that would be)."""
         return self._ladder.level
 
     @property
     def limits(self) -> LeverLimits:
-        """The limits of that level."""
+        """The limits at the current level."""
         return self._ladder.limits
 
     @property
@@ -115,11 +115,11 @@ class AdmissionControl:
         return self._gate
 
     def arrive(self, caller: Caller, size_bytes: int) -> Visit:
-        """Begin to follow a request that has arrived and is within its quotas.
+        """Start tracking a request that has arrived and is within its quotas.
 
         Args:
-            caller: Who asks.
-            size_bytes: Size of its body; longer ones of a class are due later.
+            caller: The caller.
+            size_bytes: Size of its body; larger ones of a class are due later.
 
         Raises:
             RefusedError: If a quota is used up.
@@ -129,7 +129,7 @@ class AdmissionControl:
         tenant, session = caller.tenant or "", caller.session_id
         overdrawn = self._quotas.check(tenant, session, now_s)
         if overdrawn is not None:
-            message = f"the quota of this {overdrawn.owner} is used up"
+            message = f"quota exhausted for this {overdrawn.owner}"
             self._refuse(name, TOO_MANY_REQUESTS, "quota", message, overdrawn.wait_s)
         limit_s = self.config.classes[name].ttft_s
         size_factor = max(1.0, size_bytes / self.config.long_prompt_bytes)
@@ -144,23 +144,23 @@ class AdmissionControl:
         return visit
 
     def _record_asking(self, limit_s: float, now_s: float) -> None:
-        """Have the shortest limit decide about the places; what another brought is forgotten."""
+        """Size the capacity by the shortest limit; forget what was learned from another limit."""
         self._asking.record(limit_s, now_s)
         shortest_s = self._asking.shortest_s(now_s)
         if shortest_s == self._shortest_s:
             return
         self._shortest_s = shortest_s
-        # Who can wait goes on waiting: let in all at once, their prompts would make everybody late.
+        # Patient requests keep waiting: letting all of them in at once would make every request
+        # late.
         self._patient.look_anew()
         self._urgent.begin()
         self._resize()
 
     def queue(self, visit: Visit) -> Ticket:
-        """Have a visit wait for a place in the engine; it may go in when its ticket says so.
+        """Queue a visit for a place in the engine; its ticket reports when it may enter.
 
         Raises:
-            RefusedError: If its turn cannot come before it would be given up, or as many wait as
-                may.
+            RefusedError: If its turn cannot come before its queue deadline, or the queue is full.
         """
         try:
             if self.config.mode is ControlMode.DRY_RUN:
@@ -177,7 +177,7 @@ class AdmissionControl:
         return visit.ticket
 
     def _queue_in_shadow(self, visit: Visit) -> None:
-        """Do for a dry run what `queue` would do, at a gate of its own; refuses nobody."""
+        """Do what `queue` would do in a dry run, at a shadow gate; refuse no request."""
         with suppress(RefusedError):
             visit.shadow = self._ask_gate(self._shadow, visit)
 
@@ -195,36 +195,36 @@ class AdmissionControl:
             raise self._shed(visit, str(error), wait_s) from error
 
     def push_out(self, visit: Visit) -> RefusedError:
-        """Refuse a request whose place in a full queue another has taken."""
+        """Refuse a request that another one displaced from the full queue."""
         for account in visit.accounts:
             account.refund()
         return self._shed(visit, "the queue is full", self.longest_wait_s(visit))
 
     def _shed(self, visit: Visit, reason: str, wait_s: float) -> RefusedError:
-        """Count a request that is shed, or in a dry run would be."""
+        """Count a request that is shed (in a dry run: would be)."""
         name = visit.slo_class
         if self.config.mode is not ControlMode.DRY_RUN:
             self.counts.refused[name, "shed"] += 1
             self._window.add(name, is_good=False, now_s=self._clock())
         elif not visit.is_overdrawn:
             self.counts.would_refuse[name, "shed"] += 1
-        message = f"overloaded, a request of class {name} cannot be in time: {reason}"
+        message = f"overloaded; a request of class {name} would miss its deadline: {reason}"
         return RefusedError(UNAVAILABLE, "shed", message, wait_s)
 
     def longest_wait_s(self, visit: Visit) -> float:
-        """Seconds that a visit may wait at the gate; none where its class is no longer known."""
+        """Return how long a visit may wait at the gate; None if its class no longer exists."""
         known = self.config.classes.get(visit.slo_class)
         return 0.0 if known is None else known.longest_wait_s
 
     def enter(self, visit: Visit) -> None:
-        """Count a request whose turn has come, and how long it waited for it."""
+        """Count a request whose turn has come, and how long it waited."""
         visit.entered_s = self._clock()
         if visit.queued_s is not None:
             visit.gate_s = visit.entered_s - visit.queued_s
         self.counts.admitted[visit.slo_class] += 1
 
     def give_up(self, visit: Visit) -> RefusedError:
-        """Refuse a request that has waited for as long as its class allows."""
+        """Refuse a request that has waited as long as its class allows."""
         name = visit.slo_class
         longest_s = self.longest_wait_s(visit)
         self.counts.refused[name, "queue_deadline"] += 1
@@ -232,12 +232,12 @@ class AdmissionControl:
         return RefusedError(
             UNAVAILABLE,
             "queue_deadline",
-            f"no room within {longest_s:g} s for a request of class {name}",
+            f"no capacity within {longest_s:g} s for a request of class {name}",
             longest_s,
         )
 
     def record_first_token(self, visit: Visit) -> None:
-        """Count a first token, in time or late."""
+        """Count a first token as in time or late."""
         visit.has_first_token = True
         now_s = self._clock()
         self._window.add(visit.slo_class, is_good=now_s <= visit.late_s, now_s=now_s)
@@ -252,7 +252,7 @@ class AdmissionControl:
                     self._resize()
 
     def leave(self, visit: Visit, tokens: int) -> None:
-        """Count a request that is over; `tokens` are charged to its quotas."""
+        """Count a finished request and charge `tokens` to its quotas."""
         self._visits.pop(id(visit), None)
         if visit.ticket is not None:
             self._gate.leave(visit.ticket)
@@ -261,12 +261,12 @@ class AdmissionControl:
             account.end(tokens)
 
     def _leave_shadow(self, visit: Visit) -> None:
-        """Count what a dry run's queue would have done to a request that is over or given up."""
+        """Count what a dry run's queue would have done to a finished or abandoned request."""
         shadow, visit.shadow = visit.shadow, None
         if shadow is None:
             return
         waited_s = self._clock() - visit.arrived_s
-        # A request over its quota is counted as that already.
+        # A request over its quota is already counted as such.
         is_counted = self.config.mode is ControlMode.DRY_RUN and not visit.is_overdrawn
         if is_counted and not shadow.is_inside:
             if shadow.was_pushed_out:
@@ -276,7 +276,7 @@ class AdmissionControl:
         self._shadow.leave(shadow)
 
     def tick(self) -> LimitChange | None:
-        """Look at the burn and take at most one step; returns it."""
+        """Check the burn rate and take at most one step; return it."""
         self._give_up_in_shadow()
         if self.config.mode is ControlMode.OFF:
             return None
@@ -287,7 +287,7 @@ class AdmissionControl:
         return change
 
     def _give_up_in_shadow(self) -> None:
-        """Take out of a dry run's queue who would have been refused by now, as `give_up` does."""
+        """Remove requests from a dry run's queue that `give_up` would have refused by now."""
         now_s = self._clock()
         for visit in self._visits.values():
             shadow = visit.shadow
@@ -296,7 +296,7 @@ class AdmissionControl:
                 self._leave_shadow(visit)
 
     def read(self) -> dict[str, ClassCounts]:
-        """Return what the window holds, by class."""
+        """Return the window's counts by class."""
         now_s = self._clock()
         overdue = Counter(
             visit.slo_class
@@ -307,7 +307,7 @@ class AdmissionControl:
         return {name: r for name, r in counts.items() if name in self.config.classes}
 
     def burn(self) -> float:
-        """Return the highest burn rate of the classes."""
+        """Return the highest burn rate over all classes."""
         return self._ladder.burn(self.read())
 
     def _find_class(self, name: str | None) -> str:
@@ -317,14 +317,14 @@ class AdmissionControl:
         if name not in self._unknown and len(self._unknown) < _MAX_NAMES_WARNED:
             self._unknown.add(name)
             logger.warning(
-                "a request names an SLO class that is not configured, taken as %s: class=%s",
+                "request names an SLO class that is not configured, treated as %s: class=%s",
                 self.config.default_class,
                 name,
             )
         return self.config.default_class
 
     def _refuse(self, name: str, status: int, reason: str, message: str, wait_s: float) -> None:
-        """Refuse a request, or in a dry run only count it."""
+        """Refuse a request; in a dry run only count it."""
         if self.config.mode is not ControlMode.ACT:
             self.counts.would_refuse[name, reason] += 1
             return
@@ -332,7 +332,7 @@ class AdmissionControl:
         raise RefusedError(status, reason, message, wait_s)
 
     def _apply(self) -> None:
-        """Put the limits of the ladder in force, or none in a dry run."""
+        """Apply the ladder's limits; none in a dry run."""
         acts = self.config.mode is ControlMode.ACT
         limits = self.limits if acts else LeverLimits()
         for limit in (self._patient, self._urgent):
@@ -342,7 +342,7 @@ class AdmissionControl:
             self._limits_file.write(EngineLimits(limits.prefill_ratio, limits.draft_ratio))
 
     def _resize(self) -> None:
-        """Give the gate its places; in a dry run to its shadow, and everybody goes in."""
+        """Set the gate's capacity; in a dry run, the shadow gate's, and all requests enter."""
         urgent = others = self._urgent.num
         if not self._urgent.are_all:
             others = math.ceil(_OTHERS_RATIO * urgent)

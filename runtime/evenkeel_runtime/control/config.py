@@ -1,4 +1,4 @@
-"""What the control hook is told: SLO classes, quotas, and how to act when a budget burns."""
+"""Configuration of the control hook: SLO classes, quotas, and the reaction to a burning budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 
 class ControlMode(StrEnum):
-    """Whether control acts, only says what it would do, or is switched off."""
+    """Whether control acts, only reports what it would do, or is off."""
 
     ACT = "act"
     DRY_RUN = "dry-run"
@@ -26,12 +26,12 @@ class ControlMode(StrEnum):
 
 
 class SloClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One class of requests; the shorter its limit, the higher it stands.
+    """One class of requests; a shorter limit means a higher class.
 
     Attributes:
         ttft_s: The limit on its time to first token; also the deadline by which it is ordered.
         target: The share of its requests that should meet it.
-        queue_deadline_s: Longest a request may wait to be let in; ten times `ttft_s` where unset.
+        queue_deadline_s: Longest a request may wait for admission; ten times `ttft_s` if unset.
     """
 
     ttft_s: Positive
@@ -45,10 +45,10 @@ class SloClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one tenant or one session may use; None is no limit.
+    """What one tenant or session may use; None means no limit.
 
     Attributes:
-        requests_per_minute: Requests begun; a minute's worth may come at once.
+        requests_per_minute: Requests started; bursts of up to a minute's worth are allowed.
         tokens_per_minute: Input and output tokens, charged when a request ends.
         active: Requests in flight at a time.
     """
@@ -59,7 +59,7 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _USUAL_CLASS = "chat"
-# TECHNIQUES of the field: interactive 200 ms, chat 500 ms, code completion 100 ms, batch 30 s.
+# Customary limits: interactive 200 ms, chat 500 ms, code completion 100 ms, batch 30 s.
 DEFAULT_CLASSES = {
     "code": SloClass(0.1),
     "interactive": SloClass(0.2),
@@ -69,24 +69,24 @@ DEFAULT_CLASSES = {
 
 
 class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A control file, read.
+    """A parsed control file.
 
     Attributes:
         mode: The kill switch: `off` lets every request through untouched.
-        default_class: The class of a request that names none, or one that is not known; where
-            unset, `chat`, and where there is no `chat`, the highest class.
-        max_active: Requests in the engine at a time; vLLM's `--max-num-seqs` where unset.
-        window_s: The window over which burn is measured, and the time an action is given to show
-            its effect before the next one.
+        default_class: The class of a request that names none or an unknown one; if unset, `chat`,
+            and if there is no `chat`, the highest class.
+        max_active: Requests in the engine at a time; vLLM's `--max-num-seqs` if unset.
+        window_s: The window over which burn is measured, and the time allowed for an action to take
+            effect before the next one.
         escalate_burn: The burn rate at which the next step is taken.
-        recover_burn: The burn rate under which a step is taken back.
-        recover_s: How long it must stay under it.
-        min_bad: Fewest bad requests in the window for a step.
+        recover_burn: The burn rate below which a step is reverted.
+        recover_s: How long the burn rate must stay below it.
+        min_bad: Minimum number of bad requests in the window for a step.
         long_prompt_bytes: A request body's size beyond which its deadline grows with its size, so
             that short requests go first and long ones still get their turn.
         classes: By name.
         tenant: What each tenant may use.
-        tenants: The same for a tenant by name, in place of `tenant`.
+        tenants: Quotas of named tenants, overriding `tenant`.
         session: What each session may use.
     """
 
@@ -106,13 +106,13 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.classes:
-            raise ValueError("classes is empty, expected one or more")
+            raise ValueError("classes is empty, expected at least one")
         if not self.default_class:
             usual = _USUAL_CLASS if _USUAL_CLASS in self.classes else self.ranking[0]
             msgspec.structs.force_setattr(self, "default_class", usual)
         elif self.default_class not in self.classes:
             known = ", ".join(self.ranking)
-            raise ValueError(f"default_class {self.default_class!r} is no class; known: {known}")
+            raise ValueError(f"default_class {self.default_class!r} is not a class; known: {known}")
 
     @property
     def ranking(self) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def read_control_file(path: Path) -> ControlConfig:
     """Read a control file (TOML); docs/guide/control.md describes each key.
 
     Raises:
-        ConfigurationError: If it cannot be read, or a key or value is wrong; names the key.
+        ConfigurationError: If it cannot be read, or a key or value is invalid; names the key.
     """
     try:
         return parse_control(path.read_bytes().decode("utf-8"), str(path))
@@ -134,10 +134,10 @@ def read_control_file(path: Path) -> ControlConfig:
 
 
 def parse_control(text: str, name: str) -> ControlConfig:
-    """Return the configuration that `text` holds; `name` is used in errors.
+    """Return the configuration in `text`; `name` is used in errors.
 
     Raises:
-        ConfigurationError: If it is no TOML, or a key or value is wrong.
+        ConfigurationError: If it is not TOML, or a key or value is invalid.
     """
     try:
         return msgspec.convert(tomllib.loads(text), ControlConfig)

@@ -1,9 +1,9 @@
-"""The engine's door: where a request that a cache may answer takes its place at the gate.
+"""The engine's door: queue a request at the gate only after the cache has missed.
 
-Whether the cache answers is known only behind vLLM's authentication and rendering, so such a
-request goes on to vLLM's app at once, and waits for its turn when the cache has missed. A refusal
-then has to reach past the app: for the app it is a caller who has left, which vLLM gives up without
-a word, and the caller gets the refusal in place of whatever the app would have said.
+Whether the cache answers is known only after vLLM's authentication and rendering, so such a request
+passes to vLLM's app at once and waits for its turn if the cache misses. A refusal must then bypass
+the app: the app sees a disconnected client, which vLLM drops silently, and the caller gets the
+refusal instead of the app's response.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from starlette.types import Message, Receive, Send
 from evenkeel_runtime.control.admission import AdmissionControl
 from evenkeel_runtime.control.visit import RefusedError, Visit
 
-# What vLLM's `--sse-keep-alive-interval` sends while there is no token.
+# Sent by vLLM's `--sse-keep-alive-interval` while there is no token.
 _COMMENT = b":"
 
 
 class Door:
-    """One request's way to the engine; the middleware holds one side of it, the cache the other.
+    """One request's path to the engine, shared by the middleware and the cache.
 
     Args:
-        control: Whom it asks.
+        control: The control hook.
         visit: The request.
     """
 
@@ -37,23 +37,23 @@ class Door:
 
     @property
     def refusal(self) -> RefusedError | None:
-        """Why it is not served; None unless it is not."""
+        """Why it is not served; None if it is."""
         refused = self._refused
         return refused.result() if refused.done() and not refused.cancelled() else None
 
     async def enter(self) -> None:
-        """Wait for the request's turn; one that is refused waits here until it is given up."""
+        """Wait for the request's turn; a refused request waits here until it is cancelled."""
         try:
             await self._wait()
         except RefusedError as error:
             if not self._refused.done():
                 self._refused.set_result(error)
-            # The app is being told that its caller has left, and cancels this.
+            # The app is told that its client has disconnected, and cancels this.
             await asyncio.get_running_loop().create_future()
 
     async def _wait(self) -> None:
         control, visit = self._control, self._visit
-        # A beam search comes here once a beam.
+        # A beam search comes here once per beam.
         if self.refusal is not None:
             raise self.refusal
         ticket = visit.ticket or control.queue(visit)
@@ -63,14 +63,14 @@ class Door:
                 raise self.refusal or control.give_up(visit)
         if ticket.was_pushed_out:
             raise self.refusal or control.push_out(visit)
-        # Cancelled where the request was given up meanwhile.
+        # Cancelled if the request was dropped meanwhile.
         ticket.let_in.result()
         if not self._is_inside:
             self._is_inside = True
             control.enter(visit)
 
     def watch_receive(self, receive: Receive) -> Receive:
-        """Return `receive` for the app, which hears of a refusal as of a caller who has left."""
+        """Return `receive` for the app, which sees a refusal as a client disconnect."""
 
         async def watched() -> Message:
             if self._is_inside:
@@ -85,10 +85,10 @@ class Door:
         return watched
 
     def watch_send(self, send: Send) -> Send:
-        """Return `send` for the app; a response's head waits for its first bytes.
+        """Return `send` for the app; a response's head is held until its first bytes.
 
-        Bytes that only keep a connection alive are none while the request waits here: with its head
-        sent it could not be refused any more.
+        Keep-alive bytes do not count while the request waits here: once its head is sent, it can no
+        longer be refused.
         """
 
         def watched(message: Message) -> Awaitable[None]:
@@ -108,7 +108,7 @@ class Door:
 
 
 async def _nothing() -> None:
-    """What sending does while the head is held, and once the request is refused."""
+    """Send a message, unless the head is held or the request is refused."""
 
 
 async def _send_both(send: Send, start: Message, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""The gate: at most so many requests in the engine, the earliest deadline first."""
+"""The gate: a bounded number of requests in the engine, earliest deadline first."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from time import monotonic
 from evenkeel.errors import EvenkeelError
 from evenkeel_runtime.control.pace import Pace
 
-# Requests that may wait: beyond that, whoever would be last is refused.
+# Maximum queue length; beyond it, the last in order is refused.
 MAX_WAITING = 4096
-# A forecast this much longer than what is left makes a request doubtful: the queue is no clockwork.
+# A forecast this much longer than the time left makes a request doubtful, since forecasts vary.
 _MARGIN = 1.1
 
 
 class Standing(IntEnum):
-    """Whether a waiting request can still be in time; the first goes first."""
+    """Whether a waiting request can still be in time, in the order of service."""
 
     IN_TIME = 0
     DOUBTFUL = 1
@@ -31,12 +31,12 @@ class Standing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many requests may be inside for another one to go in.
+    """How many requests may be inside for another one to enter, by urgency.
 
     Attributes:
         urgent: One that can be in time and is due within `urgent_s`.
         patient: One that can be in time and is due later.
-        late: One that is late, or probably will be.
+        late: One that is late or probably will be.
         urgent_s: Seconds.
     """
 
@@ -47,28 +47,28 @@ class Room:
 
     @classmethod
     def for_all(cls, num: int) -> Room:
-        """Return the same number for everybody."""
+        """Return the same number for every kind of request."""
         return cls(num, num, num)
 
 
 class GateFullError(EvenkeelError):
-    """Nobody more may wait, and who came would be last."""
+    """The queue is full and the new request would be last."""
 
 
 @dataclass(order=True, slots=True)
 class Ticket:
-    """One request at the gate, waiting until `let_in` is done; a cancelled one has given up.
+    """One request at the gate, waiting until `let_in` is done; cancelled if it gave up.
 
     Attributes:
         standing: Whether it can be in time.
-        deadline_s: When its first token is due, on any one clock; the order among its like.
+        deadline_s: When its first token is due, on any one clock; the order within a standing.
         number: Its place among requests with the same deadline.
         slo_class: Its class.
-        limit_s: The limit of its class, which says who keeps going before whom.
-        latest_s: Let in after this, it cannot be in time.
-        let_in: Done when it may go in; cancelled where it gave up or was pushed out.
-        is_inside: Whether it takes a place.
-        was_pushed_out: Whether the queue was full and it was the last.
+        limit_s: The limit of its class; shorter limits keep going first.
+        latest_s: If let in later than this, it cannot be in time.
+        let_in: Done when it may enter; cancelled if it gave up or was pushed out.
+        is_inside: Whether it occupies a place.
+        was_pushed_out: Whether it was last in a full queue.
     """
 
     standing: Standing
@@ -83,16 +83,15 @@ class Ticket:
 
 
 class Gate:
-    """Lets requests in by earliest deadline first, which is also what ages them.
+    """Admits requests by earliest deadline first, which also ages them.
 
-    Requests that can still be in time go before those that probably cannot, and those before the
-    ones that are late: under overload, when not all can be in time, as many as possible are. Nobody
-    can be put out of the engine again, so there may be less room for those that can wait, and for
-    those that are late, than for those that cannot wait.
+    Requests that can still be in time go before those that probably cannot, and those before late
+    ones, so that under overload as many as possible are in time. Requests cannot be evicted from
+    the engine, so patient and late requests may get less room than urgent ones.
 
     Args:
         room: How many may be inside.
-        max_waiting: Most requests that wait.
+        max_waiting: Maximum number of waiting requests.
         clock: Monotonic seconds.
     """
 
@@ -121,7 +120,7 @@ class Gate:
         return self._room
 
     def resize(self, room: Room) -> None:
-        """Change how many may be inside; nobody is thrown out."""
+        """Change how many may be inside; no request is evicted."""
         self._room = room
         self._let_in()
 
@@ -130,10 +129,10 @@ class Gate:
         return Counter(ticket.slo_class for ticket in self._queue)
 
     def least_wait_s(self, deadline_s: float) -> float:
-        """Return the wait before a request with this deadline, at all the pace there was.
+        """Return the wait for a request with this deadline, at the best recent pace.
 
-        Counts who waits before it in its order; whoever comes later with an earlier deadline only
-        makes it longer. 0 without a queue, or before the pace is known.
+        Counts the requests ahead of it; later arrivals with earlier deadlines only make it longer.
+        0 without a queue, or before the pace is known.
         """
         per_s = self._pace.per_s()
         if not self._queue or per_s is None:
@@ -147,16 +146,16 @@ class Gate:
         limit_s: float = math.inf,
         latest_s: float = math.inf,
     ) -> Ticket:
-        """Take a place in the queue, or at once inside.
+        """Join the queue, or enter at once.
 
         Args:
             slo_class: Its class.
             deadline_s: When it is due.
             limit_s: The limit of its class.
-            latest_s: Let in after this, it cannot be in time.
+            latest_s: If let in later than this, it cannot be in time.
 
         Raises:
-            GateFullError: If as many wait as may, all before it.
+            GateFullError: If the queue is full and all in it go first.
         """
         standing = Standing.IN_TIME
         if self._forecast_s(deadline_s, limit_s) * _MARGIN > latest_s - self._clock():
@@ -166,7 +165,7 @@ class Gate:
         ticket = Ticket(standing, deadline_s, number, slo_class, limit_s, latest_s, let_in)
         if len(self._queue) >= self._max_waiting:
             if ticket > self._queue[-1]:
-                raise GateFullError(f"{self._max_waiting} requests wait already")
+                raise GateFullError(f"{self._max_waiting} requests are already waiting")
             last = self._queue.pop()
             last.was_pushed_out = True
             last.let_in.cancel()
@@ -175,7 +174,7 @@ class Gate:
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
-        """Free the place of a request that is over, or that gives up waiting."""
+        """Free the place of a request that has finished or gives up waiting."""
         if ticket.is_inside:
             ticket.is_inside = False
             self._num_inside -= 1
@@ -189,9 +188,9 @@ class Gate:
         return bisect_right(self._queue, keys, key=lambda t: (t.standing, t.deadline_s))
 
     def _forecast_s(self, deadline_s: float, limit_s: float) -> float:
-        """Return the wait to be expected, as those with shorter limits keep coming; 0 if unknown.
+        """Return the expected wait, given that shorter limits keep arriving; 0 if unknown.
 
-        Those waiting before it with a shorter limit are part of what keeps coming.
+        Requests ahead of it with a shorter limit are part of those arrivals.
         """
         if not self._queue or self._pace.per_s() is None:
             return 0.0

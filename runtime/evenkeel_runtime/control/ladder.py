@@ -1,4 +1,4 @@
-"""The ladder of control: one step further while a budget burns, one step back once it does not."""
+"""The control ladder: one step up while a budget burns, one step back once it recovers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenkeel_runtime.control.config import ControlConfig
 
 
 class Lever(StrEnum):
-    """What a step moves."""
+    """The setting that a step changes."""
 
     PREFILL = "prefill_chunk"
     DRAFTS = "draft_tokens"
@@ -18,10 +18,10 @@ class Lever(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeverLimits:
-    """What is in force; a ratio of 1 is vLLM's own setting.
+    """The limits in force; a ratio of 1 is vLLM's own setting.
 
     Attributes:
-        prefill_ratio: Share of vLLM's tokens a step that one prompt may take.
+        prefill_ratio: Share of vLLM's tokens per step that one prompt may take.
         draft_ratio: Share of the configured draft length that is used.
     """
 
@@ -33,7 +33,7 @@ class LeverLimits:
         return f"{self.prefill_ratio if lever is Lever.PREFILL else self.draft_ratio:g}"
 
 
-# Neither keeps the engine from work: who is let in, and when, is the gate's to say.
+# Neither lever idles the engine; admission is up to the gate.
 STEPS = (
     (Lever.PREFILL, LeverLimits(prefill_ratio=0.25)),
     (Lever.DRAFTS, LeverLimits(prefill_ratio=0.25, draft_ratio=0.0)),
@@ -46,8 +46,8 @@ class ClassCounts:
 
     Attributes:
         num_good: First tokens within the limit.
-        num_bad: First tokens later than that, requests already later without one, and requests
-            refused while waiting.
+        num_bad: First tokens over the limit, requests over it without one yet, and requests refused
+            while waiting.
     """
 
     num_good: int = 0
@@ -56,15 +56,15 @@ class ClassCounts:
 
 @dataclass(frozen=True, slots=True)
 class LimitChange:
-    """A step that was taken, up or back.
+    """A step taken, up or back.
 
     Attributes:
         level: Steps in force after it.
-        lever: What it moves.
+        lever: The lever it changes.
         before: The lever's value before.
         after: Its value after.
         reason: Why, in one line.
-        burn: The burn rate that it answers.
+        burn: The burn rate that triggered it.
     """
 
     level: int
@@ -76,11 +76,11 @@ class LimitChange:
 
 
 class Ladder:
-    """Climbs while a class burns its budget; pure, times are passed in.
+    """Climbs while a class burns its budget; pure, with times passed in.
 
     Args:
         config: Burn rates, window and classes.
-        now_s: The time it starts from.
+        now_s: The start time.
     """
 
     def __init__(self, config: ControlConfig, now_s: float) -> None:
@@ -90,7 +90,7 @@ class Ladder:
         self._burning_s = now_s
 
     def configure(self, config: ControlConfig, now_s: float) -> None:
-        """Put another configuration in force; a mode that changes takes all steps back."""
+        """Apply a new configuration; a change of mode reverts all steps."""
         if config.mode is not self._config.mode and self._level:
             self._level = 0
             self._moved_s = now_s - config.window_s
@@ -103,14 +103,14 @@ class Ladder:
 
     @property
     def limits(self) -> LeverLimits:
-        """What is in force."""
+        """The limits in force."""
         return STEPS[self._level - 1][1] if self._level else LeverLimits()
 
     def tick(self, counts: Mapping[str, ClassCounts], now_s: float) -> LimitChange | None:
-        """Take at most one step; returns it.
+        """Take at most one step; return it.
 
-        Burn rate of a class: (bad / all) / (1 - target); 1 spends exactly the budget. The highest
-        of the classes counts.
+        The burn rate of a class is (bad / all) / (1 - target); 1 spends exactly the budget. The
+        highest one counts.
         """
         config = self._config
         name, burn, num_bad = self._worst(counts)
@@ -132,7 +132,7 @@ class Ladder:
         return None
 
     def burn(self, counts: Mapping[str, ClassCounts]) -> float:
-        """Return the highest burn rate of the classes."""
+        """Return the highest burn rate over all classes."""
         return self._worst(counts)[1]
 
     def _worst(self, counts: Mapping[str, ClassCounts]) -> tuple[str, float, int]:

@@ -1,4 +1,4 @@
-"""Shows on the server's own `/metrics` what control does."""
+"""Control metrics on the server's `/metrics`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ class ControlMetrics(ScrapedMetrics):
         self._control = control
 
     def collect(self) -> Iterator[Metric]:
-        """Return control's state and what it counted."""
+        """Return the state and counters of control."""
         control, counts = self._control, self._control.counts
-        yield self.gauge("level", "Steps of the ladder in force", control.level)
-        yield self.gauge("burn_rate", "Highest burn of the classes", control.burn())
+        yield self.gauge("level", "Ladder steps in force", control.level)
+        yield self.gauge("burn_rate", "Highest burn rate over all classes", control.burn())
         yield self.gauge("inside", "Requests let in", control.gate.num_inside)
         waiting = control.gate.count_waiting()
-        yield self.gauges("waiting", "Requests at the gate", "class", waiting)
+        yield self.gauges("waiting", "Requests waiting at the gate", "class", waiting)
         yield self.counters("admitted", "Requests let in", "class", counts.admitted)
         reasons = ("class", "reason")
         yield self.counters("refused", "Requests refused", reasons, counts.refused)
         yield self.counters(
-            "would_refuse", "Requests a dry run let in", reasons, counts.would_refuse
+            "would_refuse",
+            "Requests that a dry run would have refused",
+            reasons,
+            counts.would_refuse,
         )
         yield self.counter(
             "unknown_classes",
-            "Requests of a class that is not configured",
+            "Requests naming a class that is not configured",
             counts.unknown_classes,
         )
         yield self.counter("errors", "Ticks that failed", counts.errors)

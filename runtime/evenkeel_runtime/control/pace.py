@@ -1,6 +1,6 @@
-"""What is measured behind the gate: its pace, and how soon a first token follows a turn.
+"""Measurements behind the gate: its pace, and the time from admission to first token.
 
-Forecasts rest on both, and so does how many requests are worth having in the engine at a time.
+Forecasts use both, and so does the number of requests worth running at a time.
 """
 
 from __future__ import annotations
@@ -10,29 +10,30 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Turns that are remembered, and how many a forecast needs.
+# Turns remembered, and the minimum for a forecast.
 _NUM_TURNS = 64
 _LEAST_TURNS = 16
 _NUM_FIRST_TOKENS = 64
 _FEWEST_PLACES = 16
-# First tokens between two changes, so that each shows its effect.
+# First tokens between two changes, so that each change can take effect.
 _SAMPLES_PER_CHANGE = 16
-# Places that did not help are given back in such steps: all who wait at once, with their prompts,
-# would make late who comes now.
+# Step in which withheld places are restored: admitting all waiting prompts at once would make new
+# requests late.
 _RELEASE = 1.5
-# With so many of the places left first tokens have to come so much sooner, or it was not them.
+# With this share of places left, first tokens must be this much faster, else places were not the
+# cause.
 _CHECKED_RATIO, _EFFECT_RATIO = 0.6, 0.85
-# First tokens for which nothing more is tried then.
+# First tokens to wait before the next attempt.
 _PAUSE = 1024
-# A class that nobody has asked for so many of its usual gaps does not ask at present; at most, and
-# at least, so many seconds.
+# A class counts as idle after this many of its usual gaps without a request, within these bounds in
+# seconds.
 _GAPS_AWAY, _MOST_AWAY_S, _LEAST_AWAY_S = 10.0, 3.0, 0.25
-# What the newest gap counts for in the usual one.
+# Weight of the newest gap in the usual one.
 _NEWEST_GAP = 0.1
 
 
 class Pace:
-    """The turns given while somebody waited; without a queue nothing is learned of the engine."""
+    """Turns given while requests waited; without a queue there is nothing to learn."""
 
     def __init__(self) -> None:
         self._turns: deque[tuple[float, float]] = deque(maxlen=_NUM_TURNS)
@@ -40,16 +41,16 @@ class Pace:
         self._last_s: float | None = None
 
     def pause(self) -> None:
-        """Note that nobody waits: the time until somebody does again says nothing."""
+        """Record that the queue is empty; the time until it fills again is ignored."""
         self._last_s = None
 
     def begin(self, now_s: float) -> None:
-        """Note that somebody waits from now on."""
+        """Record that requests are waiting from now on."""
         if self._last_s is None:
             self._last_s = now_s
 
     def record(self, limit_s: float, now_s: float) -> None:
-        """Count a turn given to a request of a class with this limit, while somebody waited."""
+        """Count a turn given to a request with this limit while others waited."""
         if self._last_s is None:
             return
         if len(self._turns) == _NUM_TURNS:
@@ -62,7 +63,7 @@ class Pace:
     def per_s(self, limit_s: float = 0.0) -> float | None:
         """Turns per second for requests with this limit or a longer one; None if not known yet.
 
-        Requests with a shorter limit keep coming and go first: their share is not left to others.
+        Requests with a shorter limit keep arriving and go first, so their share is not available.
         """
         if len(self._turns) < _LEAST_TURNS or self._gaps_s <= 0:
             return None
@@ -84,28 +85,28 @@ class FirstTokens:
         self._seen.setdefault(slo_class, deque(maxlen=_NUM_FIRST_TOKENS)).append(seconds)
 
     def least_s(self, slo_class: str) -> float:
-        """Return the shortest of the last ones; 0 without any."""
+        """Return the shortest recent value; 0 without any."""
         return min(self._seen.get(slo_class, ()), default=0.0)
 
 
 class Asking:
-    """Which limits the requests have that come at present.
+    """The limits of the requests that currently arrive.
 
-    A class that came often and stops is noticed soon; one that comes now and then is expected back.
+    A frequent class that stops is noticed soon; an occasional one is expected back.
     """
 
     def __init__(self) -> None:
-        # By limit, when it last came and its usual gap, in seconds.
+        # By limit: the last arrival and the usual gap, in seconds.
         self._seen: dict[float, tuple[float, float]] = {}
 
     def record(self, limit_s: float, now_s: float) -> None:
-        """Record that a request of a class with this limit came."""
+        """Record the arrival of a request with this limit."""
         last_s, gap_s = self._seen.get(limit_s, (now_s, _MOST_AWAY_S / _GAPS_AWAY))
         gap_s += _NEWEST_GAP * (now_s - last_s - gap_s) if limit_s in self._seen else 0.0
         self._seen[limit_s] = (now_s, gap_s)
 
     def shortest_s(self, now_s: float) -> float:
-        """Return the shortest of them; infinite where nobody asks."""
+        """Return the shortest active limit; infinite if there is none."""
         for limit_s, (last_s, gap_s) in list(self._seen.items()):
             away_s = min(_MOST_AWAY_S, max(_LEAST_AWAY_S, _GAPS_AWAY * gap_s))
             if now_s - last_s > away_s:
@@ -115,15 +116,15 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencyRule:
-    """When places become fewer, and more again.
+    """When to remove places, and when to add them again.
 
     Attributes:
-        busy_ratio: What the first token may take from its turn on, as a share of the limit.
-        calm_ratio: Under which share there is room.
-        shrink: What is kept of the places that are used.
-        quantile: Which of the first tokens is compared.
-        in_a_row: How often it has to be over the ratio, so that a stall does not count.
-        grow: By how much places become more while there is room.
+        busy_ratio: Maximum time from turn to first token, as a share of the limit.
+        calm_ratio: The share below which there is room.
+        shrink: Share of the used places to keep.
+        quantile: Quantile of the first-token times to compare.
+        in_a_row: How many times in a row it must exceed the ratio, so that a stall does not count.
+        grow: Factor by which places grow while there is room.
     """
 
     busy_ratio: float
@@ -134,28 +135,28 @@ class ConcurrencyRule:
     grow: float = 1.05
 
 
-# Those that can wait are held back before anybody is late, and what is in the engine ends soon.
+# Patient requests are held back before any is late; those in the engine finish soon.
 FOR_PATIENT = ConcurrencyRule(busy_ratio=0.6, calm_ratio=0.4, shrink=0.85)
-# To hold back those that cannot wait makes them late: only where the engine would as well, half of
-# them three times running, since an engine that stalled is in time again at once and a queue is
-# not; in small steps, since nobody at all goes in until so many have ended; and not for long.
+# Holding back urgent requests makes them late. So do it only if the engine would, too: half of them
+# late three times in a row, since a stalled engine recovers at once and a queue does not. Use small
+# steps, since none enters until that many have finished, and not for long.
 FOR_URGENT = ConcurrencyRule(
     busy_ratio=1.0, calm_ratio=0.8, shrink=0.97, quantile=0.5, in_a_row=3, grow=1.3
 )
 
 
 class ConcurrencyLimit:
-    """How many requests may be in the engine before some are held back.
+    """How many requests may run in the engine before some are held back.
 
-    As many as vLLM runs, while first tokens follow their turns within their limit; fewer where they
-    do not, because each running request makes every step longer. Those count that have the shortest
-    limit of all that ask at present.
-    Where fewer do not bring them sooner, it is something else that they wait for, such as prompts
-    of their own, and all places are given back: the engine is not kept from work for nothing.
+    As many as vLLM runs while first tokens come within their limit after admission; fewer
+    otherwise, because each running request makes every step longer. Only the shortest limit among
+    the requests that currently arrive counts. If fewer places do not make first tokens faster, the
+    cause is something else, such as their own prompts, and all places are restored, so the engine
+    does not idle for nothing.
 
     Args:
-        most: Most places, such as vLLM's `--max-num-seqs`.
-        rule: When they become fewer.
+        most: Maximum number of places, such as vLLM's `--max-num-seqs`.
+        rule: When to remove places.
     """
 
     def __init__(self, most: int, rule: ConcurrencyRule) -> None:
@@ -172,30 +173,30 @@ class ConcurrencyLimit:
 
     @property
     def are_all(self) -> bool:
-        """Whether there are as many as there can be."""
+        """Whether all places are available."""
         return self._now == self._most
 
     def resize(self, most: int) -> None:
-        """Put another greatest number in force, and begin with it."""
+        """Apply a new maximum, and start from it."""
         if most != self._most:
             self._most = float(most)
             self.begin()
 
     def begin(self) -> None:
-        """Give all places back: those who ask have another limit than before."""
+        """Restore all places: the requests have a different limit than before."""
         self._now = self._most
         self.look_anew()
 
     def look_anew(self) -> None:
-        """Keep the places, and forget what was seen of another limit."""
+        """Keep the places, and forget what was measured for another limit."""
         self._ratios.clear()
         self._checked, self._num_high = None, 0
 
     def record(self, ratio: float, num_inside: int) -> bool:
-        """Count a first token; returns whether the number of places changed.
+        """Count a first token; return whether the number of places changed.
 
         Args:
-            ratio: What it took from its turn on, as a share of its limit.
+            ratio: Time from its turn to the token, as a share of its limit.
             num_inside: Requests in the engine.
         """
         self._pause = max(0, self._pause - 1)
@@ -216,12 +217,12 @@ class ConcurrencyLimit:
         return self._now != before
 
     def _shrink(self, high: float, num_inside: int) -> None:
-        # What is not used is no lever.
+        # Removing unused places has no effect.
         used = min(self._now, float(num_inside))
         if self._checked is None:
             self._checked = used, high
         places, ratio = self._checked
-        # Fewer than the least there cannot be: what that brought is all there is to see.
+        # Already at the minimum: this is all the effect there can be.
         is_least = used < places and used <= _FEWEST_PLACES
         if used <= places * _CHECKED_RATIO or is_least:
             if high > ratio * _EFFECT_RATIO:

@@ -1,4 +1,4 @@
-"""Quotas: what a tenant or a session may use, by token buckets that fill with time."""
+"""Tenant and session quotas, as token buckets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _MAX_KEPT = 10_000
 
 @dataclass(slots=True)
 class TokenBucket:
-    """A token bucket that holds a minute's worth; it may go below zero, and then owes.
+    """A token bucket with a minute's capacity; it may go below zero, into debt.
 
     Attributes:
-        per_minute: What it fills by, and holds at most.
-        level: What is in it at `at_s`.
+        per_minute: Its fill rate, and its capacity.
+        level: Its level at `at_s`.
     """
 
     per_minute: float
@@ -24,20 +24,20 @@ class TokenBucket:
     at_s: float
 
     def fill(self, now_s: float) -> None:
-        """Add what came since the last call."""
+        """Refill for the time since the last call."""
         gained = max(0.0, now_s - self.at_s) * self.per_minute / 60
         self.level = min(self.per_minute, self.level + gained)
         self.at_s = now_s
 
     def wait_s(self, needed: float) -> float:
-        """Seconds until it holds `needed`, or as much as it can ever hold; 0 if it does now."""
+        """Return the seconds until it holds `needed` or is full; 0 if it does now."""
         missing = min(needed, self.per_minute) - self.level
         return max(0.0, missing * 60 / self.per_minute)
 
 
 @dataclass(slots=True)
 class Account:
-    """What one tenant or session has used, against its quota."""
+    """The usage of one tenant or session against its quota."""
 
     quota: Quota
     requests: TokenBucket | None
@@ -51,36 +51,36 @@ class Account:
         return cls(quota, requests, _change(None, quota.tokens_per_minute, now_s))
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds until one more request may begin; 0 if it may now."""
+        """Return the seconds until one more request may start; 0 if it may now."""
         wait_s = 0.0
         for bucket, needed in ((self.requests, 1.0), (self.tokens, 0.0)):
             if bucket is not None:
                 bucket.fill(now_s)
-                # Tokens are charged at the end: a bucket that owes nothing lets one more in.
+                # Tokens are charged at the end, so a bucket without debt admits one more.
                 wait_s = max(wait_s, bucket.wait_s(needed))
         if self.quota.active is not None and self.active >= self.quota.active:
             wait_s = max(wait_s, 1.0)
         return wait_s
 
     def begin(self) -> None:
-        """Count a request that begins."""
+        """Count a request that starts."""
         self.active += 1
         if self.requests is not None:
             self.requests.level -= 1
 
     def refund(self) -> None:
-        """Give back the request of one that was refused for another reason than its quota."""
+        """Refund a request that was refused for a reason other than its quota."""
         if self.requests is not None:
             self.requests.level = min(self.requests.per_minute, self.requests.level + 1)
 
     def configure(self, quota: Quota, now_s: float) -> None:
-        """Put another quota in force; what was used of the one before stays used."""
+        """Apply a new quota; usage so far is kept."""
         self.quota = quota
         self.requests = _change(self.requests, quota.requests_per_minute, now_s)
         self.tokens = _change(self.tokens, quota.tokens_per_minute, now_s)
 
     def end(self, tokens: int) -> None:
-        """Count a request that is over, and charge what it used."""
+        """Count a finished request, and charge its tokens."""
         self.active -= 1
         if self.tokens is not None:
             self.tokens.level -= tokens
@@ -89,7 +89,7 @@ class Account:
 def _change(
     bucket: TokenBucket | None, per_minute: float | None, now_s: float
 ) -> TokenBucket | None:
-    """Return the bucket of another size, holding as much less than full as the one before."""
+    """Return a bucket of another size with the same amount used."""
     if per_minute is None:
         return None
     if bucket is None:
@@ -100,14 +100,14 @@ def _change(
 
 @dataclass(frozen=True, slots=True)
 class Overdrawn:
-    """A quota that is used up: whose, and the seconds until it is not."""
+    """An exhausted quota: its owner, and the seconds until it recovers."""
 
     owner: str
     wait_s: float
 
 
 class Quotas:
-    """The accounts of all tenants and sessions; the least used of too many are forgotten."""
+    """The accounts of all tenants and sessions, evicted by least recent use."""
 
     def __init__(self, config: ControlConfig) -> None:
         self._config = config
@@ -115,11 +115,11 @@ class Quotas:
 
     @property
     def num_accounts(self) -> int:
-        """Accounts that are kept."""
+        """Number of accounts kept."""
         return len(self._accounts)
 
     def configure(self, config: ControlConfig, now_s: float) -> None:
-        """Put other quotas in force; an account without one any more is closed."""
+        """Apply new quotas; accounts that no longer have one are closed."""
         self._config = config
         unlimited = Quota()
         for (kind, name), account in list(self._accounts.items()):
@@ -130,14 +130,14 @@ class Quotas:
                 account.configure(quota, now_s)
 
     def join(self, accounts: list[Account], tenant: str, session: str | None, now_s: float) -> None:
-        """Count a request in flight in the accounts that it is to be in and is not yet."""
+        """Count a request in flight in the accounts that it is still missing from."""
         for _, account in self._owners(tenant, session, now_s):
             if not any(account is known for known in accounts):
                 account.active += 1
                 accounts.append(account)
 
     def check(self, tenant: str, session: str | None, now_s: float) -> Overdrawn | None:
-        """Return the quota that refuses one more request, if one does."""
+        """Return the quota that refuses another request, if any."""
         for owner, account in self._owners(tenant, session, now_s):
             wait_s = account.wait_s(now_s)
             if wait_s > 0:
@@ -145,7 +145,7 @@ class Quotas:
         return None
 
     def begin(self, tenant: str, session: str | None, now_s: float) -> list[Account]:
-        """Count a request that begins; returns the accounts to end it on."""
+        """Count a request that starts; return the accounts to close it on."""
         accounts = [account for _, account in self._owners(tenant, session, now_s)]
         for account in accounts:
             account.begin()
@@ -154,7 +154,7 @@ class Quotas:
     def _owners(self, tenant: str, session: str | None, now_s: float) -> list[tuple[str, Account]]:
         owners = [("tenant", tenant)]
         if session is not None:
-            # A session is its tenant's: two tenants may use one name.
+            # Sessions are scoped by tenant: two tenants may use the same name.
             owners.append(("session", f"{tenant}\0{session}"))
         unlimited = Quota()
         return [

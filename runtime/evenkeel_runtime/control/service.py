@@ -1,4 +1,4 @@
-"""Runs control beside the server: a tick a second, the file watched, each step recorded."""
+"""Run control alongside the server: one tick per second, file reloads, a record of each step."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Pending:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Places in the engine for requests that are due soon, due later, and late."""
+    """Places in the engine for urgent, patient and late requests."""
 
     urgent: int
     patient: int
@@ -68,7 +68,7 @@ class FirstTokens:
 
 @dataclass(frozen=True, slots=True)
 class LastChange:
-    """The last step that was taken, and why."""
+    """The last step taken, and why."""
 
     lever: str
     reason: str
@@ -76,12 +76,12 @@ class LastChange:
 
 @dataclass(frozen=True, slots=True)
 class ControlState:
-    """What control does now, as `GET /control` shows it.
+    """The state of control, as returned by `GET /control`.
 
     Attributes:
-        level: Steps of the ladder in force.
-        limits: What they leave of vLLM's own settings.
-        burn: The highest burn rate of the classes.
+        level: Ladder steps in force.
+        limits: The resulting limits on vLLM's settings.
+        burn: The highest burn rate over all classes.
         capacity: Places for urgent requests; null unless control acts.
         inside: Requests in the engine.
         waiting: Requests at the gate, by class.
@@ -103,10 +103,10 @@ class ControlService:
     """Ticks, reloads and records.
 
     Args:
-        control: What it drives.
-        file: The control file; looked at in each tick, so that `mode = "off"` in it is the kill
+        control: The control hook to drive.
+        file: The control file, checked in each tick, so that `mode = "off"` in it is the kill
             switch.
-        send_event: Takes the events, as `evenkeel_runtime.serve.events.EventSender.send` does.
+        send_event: Receives the events, like `evenkeel_runtime.serve.events.EventSender.send`.
     """
 
     def __init__(
@@ -119,22 +119,24 @@ class ControlService:
         self._last_change: LimitChange | None = None
 
     async def run(self) -> None:
-        """Tick until cancelled; an error of ours never ends it."""
+        """Tick until cancelled; errors never stop it."""
         while True:
             await asyncio.sleep(TICK_S)
             self._tick_safely()
 
     def _tick_safely(self) -> None:
-        """Tick; an error is counted, and the first is logged: there are ticks all day."""
+        """Tick once; count errors, and log only the first, because ticks are frequent."""
         try:
             self.tick()
         except Exception:
             self.control.counts.errors += 1
             if self.control.counts.errors == 1:
-                logger.exception("control failed in a tick, it goes on; later failures are counted")
+                logger.exception(
+                    "a control tick failed, control continues; further failures are only counted"
+                )
 
     def tick(self) -> None:
-        """Reload the file if it changed, take a step if one is due, record what is known."""
+        """Reload the file if it changed, take a step if one is due, record observed effects."""
         self._reload()
         change = self.control.tick()
         if change is not None:
@@ -144,14 +146,14 @@ class ControlService:
             self._record(self._pending.pop(0), now_ns)
 
     def close(self) -> None:
-        """Record the steps whose effect is not fully seen."""
+        """Record the steps whose effect is not fully observed yet."""
         now_ns = time_ns()
         for pending in self._pending:
             self._record(pending, now_ns)
         self._pending.clear()
 
     def describe(self) -> ControlState:
-        """Return what control does now."""
+        """Return the current state of control."""
         control, config = self.control, self.control.config
         room = control.gate.room if config.mode is ControlMode.ACT else None
         last = self._last_change
@@ -176,7 +178,7 @@ class ControlService:
         self._last_change = change
         is_dry_run = config.mode is ControlMode.DRY_RUN
         logger.warning(
-            "control %s: %s %s -> %s, because %s",
+            "control %s: %s %s -> %s, reason: %s",
             "would act" if is_dry_run else "acts",
             change.lever,
             change.before,
@@ -188,7 +190,7 @@ class ControlService:
         self._pending.append(_Pending(change, self._count(), is_dry_run, now_ns, due_ns))
 
     def _count(self) -> ClassCounts:
-        """Return what the window holds of all classes together."""
+        """Return the window's counts over all classes."""
         found = self.control.read().values()
         return ClassCounts(sum(r.num_good for r in found), sum(r.num_bad for r in found))
 

@@ -1,4 +1,4 @@
-"""One request as control follows it, why it may be refused, and what is counted of all of them."""
+"""One request as control tracks it, its possible refusal, and the counters over all requests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from evenkeel.errors import EvenkeelError
 from evenkeel_runtime.control.gate import Standing, Ticket
 from evenkeel_runtime.control.quota import Account
 
-# In vLLM's own queue, behind whatever is not late.
+# In vLLM's own queue, behind every request that is not late.
 _LATE_S = 1e6
 
 
 class RefusedError(EvenkeelError):
-    """A request that is not served now.
+    """A refused request.
 
     Attributes:
         status: 429 for a quota, 503 for load.
         reason: `quota`, `shed` or `queue_deadline`.
-        retry_after_s: When to try again.
+        retry_after_s: When to retry.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after_s: float) -> None:
@@ -32,25 +32,25 @@ class RefusedError(EvenkeelError):
 
 @dataclass(slots=True)
 class Visit:
-    """One request that control follows, from its arrival to its end.
+    """One request tracked by control, from arrival to end.
 
     Attributes:
-        slo_class: Its class; the default one where the caller named none that is known.
+        slo_class: Its class; the default if the caller named none or an unknown one.
         arrived_s: When it arrived, on the monotonic clock.
         late_s: When it is late.
         due_s: Its deadline at the gate.
-        tenant: Whose it is; empty where nobody's.
-        session: Of which session.
-        accounts: Whose quota it uses.
-        is_overdrawn: Whether one of them is used up, which a dry run lets pass.
-        ticket: Its place at the gate; None before it asked for one.
-        shadow: Its place at the gate of a dry run, at which nobody waits.
-        keeps_order: Whether vLLM is to serve it by its arrival, because control does not act.
-        queued_s: When it began to wait there; None where it has not had to.
-        gate_s: How long it waited, once its turn has come.
+        tenant: Its tenant; empty if none.
+        session: Its session.
+        accounts: The accounts whose quota it uses.
+        is_overdrawn: Whether one of them is exhausted, which a dry run lets pass.
+        ticket: Its ticket at the gate; None before it joins the queue.
+        shadow: Its ticket at a dry run's shadow gate, which holds no request back.
+        keeps_order: Whether vLLM should serve it in order of arrival, because control does not act.
+        queued_s: When it began to wait there; None if it did not have to.
+        gate_s: How long it waited; set once its turn has come.
         entered_s: When its turn came; None before.
-        is_streamed: Whether its first token can be seen; None before the engine has it.
-        has_first_token: Whether it was seen.
+        is_streamed: Whether its first token can be observed; None before the engine has it.
+        has_first_token: Whether its first token was observed.
     """
 
     slo_class: str
@@ -72,9 +72,9 @@ class Visit:
 
     @property
     def priority(self) -> int:
-        """What vLLM orders it by, lower first: its deadline; its arrival if control does not act.
+        """Its priority in vLLM, lower first: its deadline, or its arrival if control does not act.
 
-        Milliseconds on one scale, so that a change of the mode puts nobody behind all who come.
+        Both are milliseconds on one scale, so that a change of mode starves no request.
         """
         if self.keeps_order:
             return int(self.arrived_s * 1000)
@@ -84,12 +84,12 @@ class Visit:
 
 @dataclass(slots=True)
 class ControlCounts:
-    """What control did so far; each only grows.
+    """Counters of control; each only grows.
 
     Attributes:
         admitted: Requests let in, by class.
         refused: Requests refused, by class and reason.
-        would_refuse: The same for what a dry run let in.
+        would_refuse: The same for requests that a dry run let in.
         unknown_classes: Requests that named a class that is not configured.
         changes: Steps taken, by lever.
         errors: Ticks that failed.

@@ -1,4 +1,4 @@
-"""Counts first tokens in time and late ones, by class, over the last seconds."""
+"""Counts of timely and late first tokens by class, over a sliding window."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from evenkeel_runtime.control.ladder import ClassCounts
 
 
 class SlidingWindow:
-    """Counts of the last `window_s` seconds, in slices of a tenth of it.
+    """Counts over the last `window_s` seconds, in slices of a tenth.
 
     Args:
-        window_s: Seconds that count.
+        window_s: Length of the window.
     """
 
     def __init__(self, window_s: float) -> None:
@@ -19,7 +19,7 @@ class SlidingWindow:
         self._slices: deque[tuple[int, Counter[tuple[str, bool]]]] = deque()
 
     def resize(self, window_s: float) -> None:
-        """Count over another number of seconds from now on; what was counted stays."""
+        """Change the window's length; existing counts are kept."""
         slice_s = window_s / 10
         if slice_s == self._slice_s:
             return
@@ -42,8 +42,8 @@ class SlidingWindow:
         """Return the counts by class.
 
         Args:
-            overdue: Requests that are late already and have no first token yet, by class.
-            now_s: The time.
+            overdue: Late requests without a first token yet, by class.
+            now_s: The current time.
         """
         oldest = int(now_s / self._slice_s) - 9
         while self._slices and self._slices[0][0] < oldest:

@@ -1,1 +1,1 @@
-"""The verified response cache: answers, drafts and evidence from requests answered before."""
+"""The verified response cache: answers, drafts and evidence from earlier requests."""

@@ -1,7 +1,7 @@
-"""Bounds on the rate of a yes-or-no event that hold at every moment, however often one looks.
+"""Anytime-valid bounds on the rate of a binary event, however often they are checked.
 
-A fixed-sample interval, looked at after each observation, is wrong sooner or later; these stay
-valid under continuous looking and stopping at will. Logarithms throughout: no overflow.
+A fixed-sample interval checked after each observation fails sooner or later; these stay valid under
+continuous monitoring and optional stopping. Logarithms throughout avoid overflow.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# Mass where rates are small, because what is bounded here is rare: its mean is 1 in 21.
+# Prior mass at small rates, because the bounded events are rare: its mean is 1 in 21.
 PRIOR_EVENTS = 0.5
 PRIOR_NON_EVENTS = 10.0
 _PRECISION = 1e-9
 
 
 def log_evidence(num_events: int, num_seen: int, rate: float) -> float:
-    """Return the log e-value against "every event has the probability `rate`".
+    """Return the log e-value against the hypothesis "every event has probability `rate`".
 
     The beta-binomial mixture B(a + k, b + n − k) / B(a, b) / (rateᵏ · (1 − rate)ⁿ⁻ᵏ): a test
-    martingale where the rate is true, so by Ville's inequality it ever reaches 1/α with a
-    probability of at most α (Howard, Ramdas, McAuliffe, Sekhon 2021, section 3.2).
+    martingale if the rate is true, so by Ville's inequality it ever reaches 1/α with probability at
+    most α (Howard, Ramdas, McAuliffe, Sekhon 2021, section 3.2).
 
     Args:
         num_events: k.
@@ -34,9 +34,9 @@ def log_evidence(num_events: int, num_seen: int, rate: float) -> float:
 
 
 def upper_bound(num_events: int, num_seen: int, alpha: float) -> float:
-    """Return a bound that the true rate never exceeds, at all moments together, but with `alpha`.
+    """Return a bound that holds at all times together with probability at least 1 - `alpha`.
 
-    The largest rate that `log_evidence` does not refute; 1.0 where nothing was seen.
+    The largest rate that `log_evidence` does not reject; 1.0 without observations.
 
     Raises:
         ValueError: If `alpha` is not between 0 and 1, or there are more events than seen.
@@ -44,7 +44,7 @@ def upper_bound(num_events: int, num_seen: int, alpha: float) -> float:
     if not 0 < alpha < 1 or not 0 <= num_events <= num_seen:
         raise ValueError(f"no bound for {num_events} of {num_seen} at alpha {alpha}")
     limit = -math.log(alpha)
-    # Above the observed share the evidence only grows with the rate.
+    # Above the observed share, the evidence grows with the rate.
     low, high = num_events / max(1, num_seen), 1.0
     while high - low > _PRECISION:
         middle = (low + high) / 2
@@ -57,15 +57,15 @@ def upper_bound(num_events: int, num_seen: int, alpha: float) -> float:
 
 @dataclass(slots=True)
 class RiseDetector:
-    """Notices that a rate which was below a limit has risen above it.
+    """Detects that a rate has risen above a limit.
 
     The Shiryaev-Roberts sum of e-values, R ← (R + 1) · (1 + λ(x − limit)): while the rate stays at
-    or below the limit, the mean number of observations up to a false alarm is at least
+    or below the limit, the mean number of observations until a false alarm is at least
     `mean_run` (Shin, Ramdas, Rinaldo 2023, "E-detectors").
 
     Attributes:
-        limit: The rate.
-        mean_run: Observations between false alarms, on average, at least.
+        limit: The limit on the rate.
+        mean_run: Minimum mean number of observations between false alarms.
         value: R.
     """
 
@@ -74,8 +74,8 @@ class RiseDetector:
     value: float = 0.0
 
     def record(self, is_event: bool) -> bool:
-        """Take one observation; whether the rate has risen."""
-        # Half the most that a bet may be: 1/limit loses everything on the first non-event.
+        """Add one observation; return whether the rate has risen."""
+        # Half the maximum bet: 1/limit loses everything on the first non-event.
         bet = 0.5 / self.limit
         self.value = (self.value + 1) * (1 + bet * (float(is_event) - self.limit))
         return self.value >= self.mean_run

@@ -1,4 +1,4 @@
-"""The audit log: each change of what is served, and each deletion, one JSON line."""
+"""The audit log: one JSON line per change to what is served and per deletion."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ logger = logging.getLogger(__name__)
 
 
 class AuditLog:
-    """Appends to a file that only its owner may read; texts are never in it.
+    """Appends to a file readable by its owner only; it never contains texts.
 
     Args:
-        path: The file; it is made with its folder. None writes nothing.
+        path: The file, created along with its folder. None writes nothing.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self.failures = ErrorGuard(
-            logger.warning, "the cache's audit log cannot be written: %s", expected=OSError
+            logger.warning, "cannot write the cache's audit log: %s", expected=OSError
         )
 
     def write(self, event: str, **details: str | int | float | None) -> None:
-        """Append one event; a file that cannot be written is counted, and said once."""
+        """Append one event; write errors are counted, and logged once."""
         if self._path is None:
             return
         line = json.dumps({"time": datetime.now(UTC).isoformat(), "event": event, **details})

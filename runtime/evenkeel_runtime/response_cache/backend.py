@@ -1,4 +1,4 @@
-"""Where entries are kept: what the cache asks of memory or Redis."""
+"""The storage interface of the cache, implemented by memory and Redis."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Protocol
 
 
 class BackendError(Exception):
-    """The backend did not answer; the model does."""
+    """The backend did not respond; the model answers instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a backend holds."""
+    """The contents of a backend, in numbers."""
 
     entries: int
     bytes: int
@@ -21,13 +21,13 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What others did to a shared backend since it was asked last.
+    """Changes by other runtimes to a shared backend since the last call.
 
     Attributes:
         added: Ids of new entries.
         removed: Ids of entries that were evicted or deleted.
-        is_complete: Whether `added` is all there is, because changes were missed: the index starts
-            anew.
+        is_complete: Whether `added` lists all entries, because changes were missed and the index
+            must be rebuilt.
     """
 
     added: Sequence[str] = ()
@@ -36,23 +36,23 @@ class Changes:
 
 
 class Backend(Protocol):
-    """Keeps bytes by id within a bound, the least recently read going first.
+    """Stores bytes by id within a size limit, evicting the least recently read first.
 
-    Each method raises BackendError where the backend does not answer.
+    Each method raises BackendError if the backend does not respond.
     """
 
     async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
-        """Return what is kept under each id; None where nothing is, or it has expired."""
+        """Return the entry for each id; None if missing or expired."""
         ...
 
     async def write(
         self, entry_id: str, data: bytes, ttl_s: float, tags: Sequence[str]
     ) -> Sequence[str]:
-        """Keep an entry; returns the ids of those that had to go for it."""
+        """Store an entry; return the ids of the entries evicted for it."""
         ...
 
     async def delete(self, entry_ids: Sequence[str]) -> int:
-        """Remove entries; returns how many there were."""
+        """Remove entries; return how many were removed."""
         ...
 
     async def find_tagged(self, tag: str) -> list[str]:
@@ -60,13 +60,13 @@ class Backend(Protocol):
         ...
 
     async def read_changes(self) -> Changes:
-        """Return what others changed."""
+        """Return the changes by other runtimes."""
         ...
 
     async def measure(self) -> Size:
-        """Return what is held."""
+        """Return the size of the contents."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...

@@ -1,4 +1,4 @@
-"""The cache itself: looks answers up, keeps them, deletes them, and survives its backend."""
+"""The cache: look up, store and delete answers, and tolerate backend failures."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Static cosine below which hardly any two questions have an embedding cosine of 0.6, and how many
-# of the nearest are then compared by embedding (bench/cache.py --only recall).
+# Static cosine below which two questions hardly ever have an embedding cosine of 0.6, and how many
+# of the nearest are compared by embedding (bench/cache.py --only recall).
 LEAST_SKETCH_SIMILARITY = 0.4
 NUM_CANDIDATES = 32
-# Of the candidates, how many may be embedded in one lookup: a few are most often enough, and each
-# takes of the time limit. Their embeddings are kept.
+# Maximum candidates embedded per lookup: a few are usually enough, and each uses up part of the
+# time limit. Their embeddings are kept.
 _NUM_NEW = 2
-# Near questions looked at, in case a guard refuses the nearest.
+# Near questions checked, in case a guard rejects the nearest.
 _NUM_NEIGHBOURS = 4
-# Comparisons of answers that may wait.
+# Maximum queued comparisons of answers.
 _MAX_COMPARISONS = 16
 _COMPARISON_STUCK_S = 10.0
 _NUM_NEAR_MISSES = 200
 
 
 class ResponseCache:
-    """Everything of the cache but the engine; belongs to the server's event loop.
+    """The cache without the engine; runs on the server's event loop.
 
     Args:
-        policy: What it may do.
-        backend: Where entries are.
-        encoder: Of questions; None where no route compares meanings.
-        audit: Where changes are recorded.
+        policy: The cache policy.
+        backend: Storage of the entries.
+        encoder: Encodes questions; None if no route compares meanings.
+        audit: The audit log.
         clock: Unix time in seconds.
     """
 
@@ -91,11 +91,13 @@ class ResponseCache:
         )
         self._comparer = Worker("cache-comparison", _MAX_COMPARISONS, _COMPARISON_STUCK_S)
         self._outage = ErrorGuard(
-            logger.warning, "the cache does not answer, the model does: %s", expected=BackendError
+            logger.warning,
+            "cache backend not responding, the model answers instead: %s",
+            expected=BackendError,
         )
         self._corruption = ErrorGuard(
             logger.warning,
-            "the cache holds what is no entry, it is deleted and the model answers; later ones "
+            "corrupt cache entry deleted, the model answers instead; further ones "
             "are only counted: %s",
             expected=CorruptEntryError,
         )
@@ -108,22 +110,22 @@ class ResponseCache:
         return control
 
     def sketch(self, question: Question) -> Vector | None:
-        """Return a question's static vector; None where it is not comparable."""
+        """Return a question's static vector; None if it is not comparable."""
         if self._encoder is None or not question.is_comparable:
             return None
-        # Of a longer text the rest would not be compared at all: it has none.
+        # The rest of a longer text would not be compared, so it gets no vector.
         return self._encoder.sketch(question.text)
 
     async def find_exact(self, question: Question) -> CacheEntry | None:
-        """Return the answer to exactly this request."""
+        """Return the answer to exactly this request, if cached."""
         found = await self._fetch([question.id])
         return found.get(question.id)
 
     async def find_near(self, question: Question, sketch: Vector) -> Nearness:
-        """Return the nearest answer that may be served, else the nearest there is.
+        """Return the nearest answer that may be served, else the nearest of all.
 
-        Nothing below the route's `draft_similarity` is returned, and nothing is embedded unless
-        static vectors say that something may be near.
+        Answers below the route's `draft_similarity` are not returned, and nothing is embedded
+        unless static vectors suggest a near question.
         """
         candidates = self.find_candidates(question, sketch)
         if not candidates or self._embedder is None:
@@ -143,7 +145,7 @@ class ResponseCache:
         return self._record_embedding(Nearness(hit, vector, embedded.outcome))
 
     def find_candidates(self, question: Question, sketch: Vector) -> list[str]:
-        """Return the entries that static vectors hold to be near, the nearest first."""
+        """Return the entries that are near by static vectors, nearest first."""
         found = self.index.search(question.scope, sketch, NUM_CANDIDATES)
         return [
             n.entry_id
@@ -154,7 +156,7 @@ class ResponseCache:
     async def find_nearest(
         self, question: Question, vector: Vector, candidates: Sequence[str]
     ) -> NearHit | None:
-        """Return the best of the candidates whose embedding is known and near enough."""
+        """Return the best candidate whose embedding is known and near enough."""
         least = question.policy.draft_similarity
         near: list[Neighbour] = []
         for entry_id in candidates:
@@ -177,7 +179,7 @@ class ResponseCache:
         return NearHit(entry, near.similarity, find_difference(question.text, entry.question))
 
     def record_near_miss(self, question: Question, near: NearHit) -> NearMiss | None:
-        """Remember a near hit that only a guard kept from being a candidate."""
+        """Record a near hit that only a guard rejected as a candidate."""
         control = self.control(question.policy)
         if near.refused_by is None or not control.is_candidate(near.similarity):
             return None
@@ -196,10 +198,10 @@ class ResponseCache:
         return miss
 
     async def say_the_same(self, answer: str, other: str) -> bool | None:
-        """Whether two answers could stand for each other; None if there is no room to find out.
+        """Return whether two answers are interchangeable; None if the comparison queue is full.
 
-        That is decided before anything is compared: left out later, those that need a longer look
-        would be missing, and they are the ones that differ.
+        Dropping happens before any comparison: dropped later, the slow comparisons would be
+        missing, and those are the answers that differ.
         """
         encode = self._encoder.encode if self._encoder is not None else None
         verdict = self._comparer.submit(lambda: say_the_same(answer, other, encode))
@@ -211,7 +213,7 @@ class ResponseCache:
     def record_verdict(
         self, question: Question, near: NearHit, is_same: bool
     ) -> ControlChange | None:
-        """Take the model's own word on a near hit; returns what is served differently from now."""
+        """Record the model's verdict on a near hit; return the change in serving, if any."""
         self.counts.verdicts["semantic", "same" if is_same else "different"] += 1
         change = self.control(question.policy).record(near.similarity, not is_same)
         if change is not None:
@@ -233,7 +235,7 @@ class ResponseCache:
     async def keep(
         self, question: Question, entry: CacheEntry, vector: Vector | None = None
     ) -> bool:
-        """Store an answer, with its question's embedding where there is one; whether it is kept."""
+        """Store an answer, with its question's embedding if any; return whether it was stored."""
         sketch = self.sketch(question) if entry.finish_reason == "stop" else None
         entry = replace(
             entry,
@@ -257,18 +259,18 @@ class ResponseCache:
         return entry.id not in evicted
 
     async def delete_subject(self, tenant: str, subject: str) -> int:
-        """Delete all answers to one person's requests; returns how many.
+        """Delete all answers to one end user's requests; return how many.
 
         Raises:
-            BackendError: If the backend does not answer; nothing may have been deleted.
+            BackendError: If the backend does not respond; possibly nothing was deleted.
         """
         return await self._delete_tagged("subject", subject_tag(tenant, subject))
 
     async def delete_tenant(self, tenant: str) -> int:
-        """Delete all answers of a tenant; returns how many.
+        """Delete all answers of a tenant; return how many.
 
         Raises:
-            BackendError: If the backend does not answer; nothing may have been deleted.
+            BackendError: If the backend does not respond; possibly nothing was deleted.
         """
         return await self._delete_tagged("tenant", tenant_tag(tenant))
 
@@ -278,12 +280,12 @@ class ResponseCache:
         for entry_id in ids:
             self.index.remove(entry_id)
         self.counts.deleted += num_deleted
-        # The hash, not the person: the log outlives what was deleted.
+        # The hash, not the user: the log outlives the deleted answers.
         self.audit.write("deleted", kind=kind, tag=tag, entries=num_deleted)
         return num_deleted
 
     async def follow_others(self) -> None:
-        """Take over what other runtimes changed in a shared backend."""
+        """Apply the changes by other runtimes to a shared backend."""
         changes = await self._guard(self._backend.read_changes(), None)
         if changes is None:
             return
@@ -306,18 +308,18 @@ class ResponseCache:
             self.index.learn(entry.id, vector)
 
     async def measure(self) -> Size | None:
-        """Return what the backend holds; None where it does not answer."""
+        """Return the backend's size; None if it does not respond."""
         return await self._guard(self._backend.measure(), None)
 
     async def close(self) -> None:
-        """Let go of threads and connections."""
+        """Stop threads and close connections."""
         self._comparer.close()
         if self._embedder is not None:
             self._embedder.close()
         await self._backend.close()
 
     async def _fetch(self, entry_ids: Sequence[str]) -> dict[str, CacheEntry]:
-        """Return the entries that live; the others leave the index."""
+        """Return the live entries; drop the others from the index."""
         if not entry_ids:
             return {}
         found = await self._guard(self._backend.read(entry_ids), None)
@@ -342,7 +344,7 @@ class ResponseCache:
             return None
 
     async def _guard(self, asked: Awaitable[T], otherwise: T) -> T:
-        """Ask the backend; where it does not answer, count it and say so once."""
+        """Call the backend; if it does not respond, count it and log it once."""
         try:
             answer = await asked
         except BackendError as error:
@@ -350,12 +352,12 @@ class ResponseCache:
             self._outage.record(error)
             return otherwise
         if self._outage.clear():
-            logger.warning("the cache answers again")
+            logger.warning("cache backend responding again")
         return answer
 
 
 def _pays(question: Question, hit: NearHit) -> bool:
-    """Whether a hit is worth its embedding: it is a candidate to be served, or a wanted draft."""
+    """Whether a hit is worth an embedding: it may be served, or used as a draft."""
     policy = question.policy
     if policy.mode is HitMode.DRAFT:
         return True

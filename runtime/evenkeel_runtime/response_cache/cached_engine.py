@@ -1,7 +1,7 @@
-"""Stands between the request hook and the engine: answers, drafts or compares.
+"""The cache hook between the request hook and the engine: answer, draft or compare.
 
-A failure of the cache is never a failure of a request: each step of its own is guarded, and what
-the guard catches is counted, logged once, and served by the model.
+A cache failure never fails a request: each step is guarded, and errors are counted and logged once,
+and the model serves the request.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class CachedEngine:
 
     Args:
         cache: The cache.
-        hook: Records replays; counts failures.
+        hook: The request hook; records replays, counts failures.
         engine: vLLM's engine client.
-        random_share: Draws a number in [0, 1), to choose what is compared.
+        random_share: Returns a random number in [0, 1), to choose what to compare.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class CachedEngine:
 
     @property
     def num_background(self) -> int:
-        """Answers that are being compared or stored."""
+        """Number of answers being compared or stored."""
         return len(self._tasks)
 
     def answer(
         self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
     ) -> Outputs:
-        """Return the outputs of one run, the engine's or the cache's."""
+        """Return the outputs of one run, from the engine or the cache."""
         call = _Call(run, prompt, params, request_id, options)
         if self.cache.policy.backend == "redis" and self._follower is None:
             self._follower = asyncio.get_running_loop().create_task(self._follow())
@@ -132,7 +132,7 @@ class CachedEngine:
         looking: asyncio.Task[Lookup] | None = None
         found = Lookup()
         if question.policy.mode is HitMode.SHADOW:
-            # Beside the model: what only watches must not delay.
+            # Concurrently with the model: observation must not add latency.
             looking = asyncio.get_running_loop().create_task(self._look_up(question))
         else:
             with charge_to(call.run.holds, Cause.HOST_CACHE):
@@ -159,7 +159,7 @@ class CachedEngine:
                 looking.cancel()
         if looking is None:
             self._record_outcome(call.run, question, found)
-        # The response ends meanwhile; the request's record waits for what is learned.
+        # The response finishes meanwhile; the request's record waits for the result.
         learning = self._in_background(self._learn(call.run, question, looking or found, gathered))
         call.run.learning = learning
         self._in_background(self._keep(question, gathered, generation_s, learning))
@@ -171,7 +171,7 @@ class CachedEngine:
         looking: Lookup | asyncio.Task[Lookup],
         gathered: Gathered,
     ) -> Lookup:
-        """Compare the model's own answer with what the cache knew; returns what that was."""
+        """Compare the model's own answer with the cached one; return the lookup."""
         if isinstance(looking, Lookup):
             found = looking
         else:
@@ -189,7 +189,7 @@ class CachedEngine:
         return await self._guard(look_up(self.cache, question), Lookup())
 
     async def _choose(self, call: _Call, question: Question, found: Lookup) -> Any:
-        """Return the output that is served, if one is; else hand the engine a draft, if it may."""
+        """Return the cached output to serve, if any; else pass the engine a draft, if allowed."""
         call.run.cache.update(describe_lookup(question, found))
         if question.policy.mode is HitMode.SHADOW:
             return None
@@ -226,7 +226,7 @@ class CachedEngine:
         return output
 
     async def _compare(self, question: Question, found: Lookup, gathered: Gathered) -> Details:
-        """Hold the model's own answer against what the cache would have said."""
+        """Compare the model's own answer with what the cache would have served."""
         if gathered.finish_reason not in _KEPT_FINISHES:
             return {}
         cache = self.cache
@@ -306,8 +306,8 @@ class CachedEngine:
         self.cache.counts.replays["queued" if self.replays.add(replay) else "dropped"] += 1
 
     async def _replay(self, replay: PendingReplay) -> None:
-        """Have the model answer what the cache answered, and compare."""
-        CURRENT_REQUEST.set(None)  # The worker's context is a copy of some request's.
+        """Replay a cached answer's request on the model, and compare."""
+        CURRENT_REQUEST.set(None)  # The worker's context is a copy of an arbitrary request's.
         run = self._hook.start_run(replay.request_id, replay.params)
         run.request = HttpRequest("chat", replay.caller, run.arrival_ns, run.arrival_unix_ns)
         run.request.is_over = True
@@ -361,7 +361,7 @@ class CachedEngine:
             await outputs.aclose()
 
     async def _follow(self) -> None:
-        """Take over what other runtimes store, until the server stops."""
+        """Apply other runtimes' changes until the server stops."""
         try:
             while True:
                 await self._guard(self.cache.follow_others(), None)
@@ -389,11 +389,11 @@ class CachedEngine:
 
 
 async def _enter(call: _Call) -> None:
-    """Wait for the request's turn, where control has it wait: the engine must answer it."""
+    """Wait for the request's turn if control queues it: the engine must answer it."""
     run = call.run
     if run.request is not None and run.request.door is not None:
         await run.request.door.enter()
         if run.request.visit is not None:
-            # Whether it is late is known since the gate has let it in.
+            # Its lateness is known now that the gate has admitted it.
             call.options["priority"] = run.request.visit.priority
     run.submitted_ns = monotonic_ns()

@@ -1,4 +1,4 @@
-"""What the cache did so far."""
+"""Counters of the response cache."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class CacheCounts:
-    """Counters since the start; all only grow.
+    """Counters since the start; they only grow.
 
     Attributes:
-        outcomes: Requests by what the cache did for them (docs/guide/cache.md).
-        bypasses: Requests it had nothing to do with, by reason.
-        refused: Near hits that a guard refused, by guard.
+        outcomes: Requests by cache outcome (docs/guide/cache.md).
+        bypasses: Requests that bypassed the cache, by reason.
+        refused: Near hits rejected by a guard, by guard.
         verdicts: Comparisons with the model's own answer, by layer and verdict.
-        embeddings: Lookups beyond the exact one by what came of their embeddings, and comparisons
-            that there was no room for (docs/guide/cache.md).
+        embeddings: Lookups beyond the exact one by embedding outcome, and comparisons dropped
+            because the queue was full (docs/guide/cache.md).
         not_kept: Answers that were not stored, by reason.
         errors: Failures of the cache, by kind; each such request was served by the model.
-        replays: Replays by what became of them.
-        changes: Changes of what is served, by reason.
-        saved_tokens: Output tokens that the engine did not have to make, by layer.
-        saved_s: Seconds that the model had taken for the answers served, by layer.
-        lookup_s: Seconds of looking, embeddings included.
+        replays: Replays by outcome.
+        changes: Changes to what is served, by reason.
+        saved_tokens: Output tokens that the engine did not have to generate, by layer.
+        saved_s: Generation time of the served answers, in seconds, by layer.
+        lookup_s: Lookup time in seconds, embeddings included.
         stored: Answers stored.
         deleted: Entries deleted on request.
     """
@@ -44,6 +44,6 @@ class CacheCounts:
     deleted: int = 0
 
     def record_saved(self, layer: str, tokens: int, seconds: float) -> None:
-        """Count what one hit spared the engine."""
+        """Count what one hit saved the engine."""
         self.saved_tokens[layer] += tokens
         self.saved_s[layer] = self.saved_s.get(layer, 0.0) + seconds

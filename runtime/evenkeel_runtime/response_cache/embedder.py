@@ -1,8 +1,8 @@
-"""Embeds questions for lookups: within a time limit, a short queue, and a share of a core.
+"""Embed questions for lookups within a time limit, a short queue and a share of a core.
 
-An embedding takes some 12 ms of a core, which on a small machine the model lacks. Those that find a
-neighbour save far more than that. The others may take `SHARE` of a core, waits in vain included;
-beyond it, questions are not embedded and the model answers
+An embedding takes about 12 ms of a core, which on a small machine is taken from the model.
+Embeddings that find a neighbour save far more than that. The others may take `SHARE` of a core,
+timed-out waits included; beyond it, questions are not embedded and the model answers
 (docs/decisions/0187-embeddings-within-a-limit.md).
 """
 
@@ -21,20 +21,20 @@ from evenkeel_runtime.response_cache.worker import Worker
 
 Vector = NDArray[np.float32]
 
-# Of a core, for embeddings that find nothing; and what may be saved up, in seconds of it.
+# Share of a core for embeddings that find nothing, and the maximum saved-up budget in seconds.
 SHARE = 0.02
 SAVED_UP_S = 2.0
-# An embedding that finds a neighbour pays for so many, itself included.
+# An embedding that finds a neighbour pays for this many, itself included.
 PAID_BY_A_FIND = 10
-# Behind the one that runs; more would be late for certain.
+# Queue length behind the running one; more would certainly be late.
 _MAX_WAITING = 2
 
 
 class EmbeddingBudget:
-    """Seconds that embeddings may take; may be used from several threads.
+    """The CPU time budget of embeddings, in seconds; thread-safe.
 
     Args:
-        clock: Seconds that only grow.
+        clock: Monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -44,7 +44,7 @@ class EmbeddingBudget:
         self._lock = Lock()
 
     def has_any(self) -> bool:
-        """Whether anything may be embedded now."""
+        """Whether the budget allows an embedding now."""
         with self._lock:
             now_s = self._clock()
             self._add((now_s - self._at_s) * SHARE)
@@ -52,12 +52,12 @@ class EmbeddingBudget:
             return self._left_s > 0
 
     def spend(self, cost_s: float) -> None:
-        """Take what an embedding cost."""
+        """Charge the cost of an embedding."""
         with self._lock:
             self._left_s -= cost_s
 
     def record_find(self, cost_s: float) -> None:
-        """Give back what a lookup cost that found a neighbour, and more to look on with."""
+        """Refund a lookup that found a neighbour, with a bonus for further lookups."""
         with self._lock:
             self._add(PAID_BY_A_FIND * cost_s)
 
@@ -67,11 +67,11 @@ class EmbeddingBudget:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """What came of a request for embeddings.
+    """The result of a request for embeddings.
 
     Attributes:
-        vectors: Of the first texts, in order: those that were ready in time.
-        outcome: `done`, or why not all are there: `late`, `queue_full`, `budget`.
+        vectors: Embeddings of the first texts, in order, that were ready in time.
+        outcome: `done`, or why some are missing: `late`, `queue_full`, `budget`.
         cost_s: CPU seconds they took.
     """
 
@@ -81,12 +81,12 @@ class Embedded:
 
 
 class Embedder:
-    """Embeds on a thread of its own; belongs to the server's event loop.
+    """Embeds on a separate thread; used from the server's event loop.
 
     Args:
         encode: Returns a text's embedding.
-        limit_s: Longest that anybody waits for it.
-        budget: What it may cost.
+        limit_s: Longest wait for an embedding.
+        budget: The CPU time budget.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Embedder:
             async with asyncio.timeout(self._limit_s):
                 cost_s = await job
         except TimeoutError:
-            # Waiting in vain costs the request as much, however little was computed.
+            # A timed-out wait costs the request the same, however little was computed.
             paid_s.append(self._limit_s)
             self.budget.spend(self._limit_s)
             return Embedded(tuple(ready), "late")
@@ -122,9 +122,9 @@ class Embedder:
     def _work(
         self, texts: Sequence[str], ready: list[Vector], given_up: Event, paid_s: list[float]
     ) -> float:
-        """Embed until all is done or nobody waits; returns the CPU seconds it took.
+        """Embed until done or no longer awaited; return the CPU seconds used.
 
-        They are taken from the budget, less what was paid already for waiting in vain.
+        They are charged to the budget, less what was already charged for a timed-out wait.
         """
         began_s = thread_time()
         try:
@@ -138,5 +138,5 @@ class Embedder:
         return cost_s
 
     def close(self) -> None:
-        """Drop what waits."""
+        """Drop the queued work."""
         self._worker.close()

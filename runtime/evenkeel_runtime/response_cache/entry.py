@@ -1,4 +1,4 @@
-"""One cached answer, and how it is kept as bytes."""
+"""One cached answer and its binary encoding."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import msgspec
 
 
 class CorruptEntryError(Exception):
-    """Bytes of the backend are no entry."""
+    """Bytes from the backend are not a valid entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """An answer of the model, with what decides to whom and until when it may be given.
+    """An answer of the model, with what decides to whom and for how long it may be served.
 
     Attributes:
-        id: Hash of everything that makes a request exactly the same.
-        scope: Hash of the same without the question: only within it are questions compared.
-        tenant: Whose request it was.
-        subjects: Hashes of the persons it can be deleted by.
+        id: Hash of everything that identifies an identical request.
+        scope: The same hash without the question; questions are compared only within a scope.
+        tenant: Tenant of the request.
+        subjects: Hashes of the end users whose deletion removes it.
         question: The last message.
         text: The answer.
         token_ids: The answer's tokens.
         finish_reason: Why it ended.
         stop_reason: vLLM's stop string or token.
-        generation_s: Seconds that the model took.
+        generation_s: Generation time in seconds.
         expires_at_s: Unix time.
         vector: The question's embedding as half-precision bytes; empty if it was not needed.
-        is_comparable: Whether it may stand for the answer to a question in other words.
+        is_comparable: Whether it may answer a question in other words.
     """
 
     id: str
@@ -59,12 +59,12 @@ def decode_entry(data: bytes, entry_id: str) -> CacheEntry:
     """Return the entry that `encode_entry` packed under this id.
 
     Raises:
-        CorruptEntryError: If the bytes are no entry, or another one.
+        CorruptEntryError: If the bytes are not an entry, or a different one.
     """
     try:
         entry = _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptEntryError(str(error)) from error
     if entry.id != entry_id:
-        raise CorruptEntryError(f"entry {entry.id[:12]} under the id {entry_id[:12]}")
+        raise CorruptEntryError(f"entry {entry.id[:12]} stored under the id {entry_id[:12]}")
     return entry

@@ -1,4 +1,4 @@
-"""What the cache knows of one question, and how it is said on the request's span."""
+"""The cache lookup for one question, and its span attributes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Details = dict[str, str | int | float]
 
 @dataclass(slots=True)
 class Lookup:
-    """What was found.
+    """The result of a lookup.
 
     Attributes:
         exact: The answer to exactly this request.
-        near: The best answer to a question in other words; not looked for beside an exact one.
-        vector: The question's embedding, where it was made.
-        seconds: What looking took, the embedding included.
-        embedding_s: What comparing meanings took, where there was anything to compare with.
+        near: The best answer to a question in other words; not looked up if there is an exact one.
+        vector: The question's embedding, if computed.
+        seconds: Lookup time, embedding included.
+        embedding_s: Time to compare meanings, if there was anything to compare with.
         missing: Why there is no embedding, though there was something to compare with.
     """
 
@@ -39,7 +39,7 @@ class Lookup:
 
 
 async def look_up(cache: ResponseCache, question: Question) -> Lookup:
-    """Look for the request, then for its neighbours; nothing is embedded where there are none."""
+    """Look up the request, then its neighbours; nothing is embedded if there are none."""
     started = perf_counter()
     found = Lookup(exact=await cache.find_exact(question))
     if found.exact is None and cache.index.has_scope(question.scope):
@@ -81,7 +81,7 @@ def describe_lookup(question: Question, found: Lookup) -> Details:
 
 
 def describe_control(control: ServeControl) -> Details:
-    """Return the span attributes of the evidence: what is served from, the bound, the limit."""
+    """Return the span attributes of the evidence: serving threshold, bound and limit."""
     said: Details = {
         spans.CACHE_BOUND: control.current.bound,
         spans.CACHE_LIMIT: control.limit,
@@ -92,11 +92,11 @@ def describe_control(control: ServeControl) -> Details:
 
 
 def find_outcome(question: Question, found: Lookup) -> str:
-    """Return the word for a request that the model answered without the cache's help."""
+    """Return the outcome of a request that the model answered without the cache."""
     has_found = found.exact is not None or found.near is not None
     return "shadow" if has_found and question.policy.mode is HitMode.SHADOW else "miss"
 
 
 def verdict_word(is_same: bool) -> str:
-    """Return the word for a comparison with the model's own answer."""
+    """Return the verdict of a comparison with the model's own answer."""
     return "same" if is_same else "different"

@@ -9,7 +9,7 @@ from time import time
 
 from evenkeel_runtime.response_cache.backend import Changes, Size
 
-# What Python keeps around an entry of its own, and both its vectors in the index.
+# Python's own overhead for an entry, and its two vectors in the index.
 OVERHEAD_BYTES = 3072
 
 
@@ -25,10 +25,10 @@ class _StoredEntry:
 
 
 class MemoryBackend:
-    """Least recently used entries go first once `max_bytes` is reached.
+    """Evicts least recently used entries once `max_bytes` is reached.
 
     Args:
-        max_bytes: Most memory, an allowance of OVERHEAD_BYTES an entry included.
+        max_bytes: Maximum memory, including OVERHEAD_BYTES per entry.
         clock: Unix time in seconds.
     """
 
@@ -40,7 +40,7 @@ class MemoryBackend:
         self._bytes = 0
 
     async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
-        """Return what is kept under each id; None where nothing is, or it has expired."""
+        """Return the entry for each id; None if missing or expired."""
         return [self._read(entry_id) for entry_id in entry_ids]
 
     def _read(self, entry_id: str) -> bytes | None:
@@ -56,7 +56,7 @@ class MemoryBackend:
     async def write(
         self, entry_id: str, data: bytes, ttl_s: float, tags: Sequence[str]
     ) -> Sequence[str]:
-        """Keep an entry; returns the ids of those that had to go for it."""
+        """Store an entry; return the ids of the entries evicted for it."""
         self._drop(entry_id)
         kept = _StoredEntry(data, self._clock() + ttl_s, tuple(tags))
         if kept.size > self._max_bytes:
@@ -73,7 +73,7 @@ class MemoryBackend:
         return evicted
 
     async def delete(self, entry_ids: Sequence[str]) -> int:
-        """Remove entries; returns how many there were."""
+        """Remove entries; return how many were removed."""
         return sum(self._drop(entry_id) for entry_id in entry_ids)
 
     async def find_tagged(self, tag: str) -> list[str]:
@@ -81,15 +81,15 @@ class MemoryBackend:
         return sorted(self._tagged.get(tag, ()))
 
     async def read_changes(self) -> Changes:
-        """Nobody else changes this memory."""
+        """Return no changes: this memory is not shared."""
         return Changes()
 
     async def measure(self) -> Size:
-        """Return what is held, expired entries that nobody asked for since included."""
+        """Return the size, including expired entries not yet read again."""
         return Size(len(self._kept), self._bytes)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
 
     def _drop(self, entry_id: str) -> bool:
         kept = self._kept.pop(entry_id, None)

@@ -1,4 +1,4 @@
-"""Shows on the server's own `/metrics` what the cache did."""
+"""Response cache metrics on the server's `/metrics`."""
 
 from __future__ import annotations
 
@@ -18,31 +18,29 @@ class CacheMetrics(ScrapedMetrics):
         self._cache = cache
 
     def collect(self) -> Iterator[Metric]:
-        """Return what the cache counted, and what its control allows."""
+        """Return the cache's counters and the state of its serve control."""
         counts = self._cache.counts
+        yield self.counters("requests", "Requests by cache outcome", "outcome", counts.outcomes)
         yield self.counters(
-            "requests", "Requests by what the cache did", "outcome", counts.outcomes
+            "bypasses", "Requests that bypassed the cache, by reason", "reason", counts.bypasses
         )
         yield self.counters(
-            "bypasses", "Requests that are none for the cache", "reason", counts.bypasses
-        )
-        yield self.counters(
-            "guard_refusals", "Near hits that a guard refused", "guard", counts.refused
+            "guard_refusals", "Near hits rejected by a guard", "guard", counts.refused
         )
         yield self.counters(
             "embeddings", "Questions to compare, by outcome", "outcome", counts.embeddings
         )
         yield self.counters("not_kept", "Answers that were not stored", "reason", counts.not_kept)
         errors = {"backend": 0, "corrupt_entry": 0, "internal": 0} | dict(counts.errors)
-        yield self.counters("errors", "Failures of the cache; the model answered", "kind", errors)
-        yield self.counters("replays", "Second looks at served answers", "outcome", counts.replays)
-        yield self.counters("changes", "Changes of what is served", "reason", counts.changes)
-        yield self.counters("saved_tokens", "Output tokens not made", "layer", counts.saved_tokens)
+        yield self.counters("errors", "Cache failures; the model answered instead", "kind", errors)
+        yield self.counters("replays", "Replays of served answers", "outcome", counts.replays)
+        yield self.counters("changes", "Changes to what is served", "reason", counts.changes)
+        yield self.counters("saved_tokens", "Output tokens saved", "layer", counts.saved_tokens)
         yield self.counters(
-            "saved_seconds", "Seconds of generation spared", "layer", counts.saved_s
+            "saved_seconds", "Generation time saved, in seconds", "layer", counts.saved_s
         )
         yield self.counter(
-            "lookup_seconds", "Seconds of looking, embeddings included", counts.lookup_s
+            "lookup_seconds", "Lookup time in seconds, embeddings included", counts.lookup_s
         )
         yield self.counters(
             "verdicts",
@@ -59,7 +57,7 @@ class CacheMetrics(ScrapedMetrics):
         controls = self._cache.controls
         yield self.gauges(
             "wrong_hit_bound",
-            "What the rate of wrong near hits does not exceed",
+            "Upper bound on the rate of wrong near hits",
             ("route", "similarity"),
             {
                 (route, f"{rung.similarity:g}"): rung.bound
@@ -69,7 +67,7 @@ class CacheMetrics(ScrapedMetrics):
         )
         yield self.gauges(
             "serve_threshold",
-            "Cosine from which on near hits are served; absent while they are not",
+            "Minimum cosine at which near hits are served; absent while none are",
             "route",
             {
                 route: control.threshold

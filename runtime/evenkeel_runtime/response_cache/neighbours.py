@@ -1,4 +1,4 @@
-"""The cached questions near to one: their index by scope, and what a lookup finds of them."""
+"""The index of cached questions by scope, and lookup results for near questions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from evenkeel.embedding import DIMENSIONS
 from evenkeel_runtime.response_cache.embedder import Vector
 from evenkeel_runtime.response_cache.entry import CacheEntry
 
-# Below it, comparing with all is faster than a graph, and a graph takes 16 MB however small.
+# Below this size a full scan is faster than a graph, and any graph takes at least 16 MB.
 GRAPH_FROM = 2000
-# HNSW: links a node and candidates kept while adding and while searching.
+# HNSW: links per node, and candidates kept while adding and while searching.
 _CONNECTIVITY = 16
 _EXPANSION_ADD = 96
 _EXPANSION_SEARCH = 128
@@ -22,7 +22,7 @@ _EXPANSION_SEARCH = 128
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A cached question and the cosine of its static vector with that of the one asked."""
+    """A cached question, and the cosine of its static vector with that of the new question."""
 
     entry_id: str
     similarity: float
@@ -33,9 +33,9 @@ class NearHit:
     """The best entry for a question in other words.
 
     Attributes:
-        entry: Whose question is near.
-        similarity: Their cosine.
-        refused_by: The guard that forbids to serve it; None where none does.
+        entry: The entry with the near question.
+        similarity: Cosine of the two questions.
+        refused_by: The guard that rejects it; None if none does.
     """
 
     entry: CacheEntry
@@ -45,11 +45,11 @@ class NearHit:
 
 @dataclass(frozen=True, slots=True)
 class Nearness:
-    """What is known of the neighbours of a question.
+    """The result of a neighbour search.
 
     Attributes:
-        hit: The best of them; None where nothing is near, or it was not found out.
-        vector: The question's embedding, where it was made.
+        hit: The best neighbour; None if nothing is near, or it could not be determined.
+        vector: The question's embedding, if computed.
         outcome: `nothing_near`, `done`, or why there is no embedding (docs/guide/cache.md).
     """
 
@@ -60,10 +60,10 @@ class Nearness:
 
 @dataclass(slots=True)
 class NearMiss:
-    """A near hit that a guard refused, for a person to look at.
+    """A near hit rejected by a guard, for human review.
 
     Attributes:
-        was_same: Whether the model then answered the same: the guard was too strict.
+        was_same: Whether the model then gave the same answer, so the guard was too strict.
     """
 
     at_s: float
@@ -77,7 +77,7 @@ class NearMiss:
 
 
 class Neighbours:
-    """The index of all scopes, and the embeddings known so far; vectors have the length 1."""
+    """The index of all scopes, and the embeddings known so far; vectors have unit length."""
 
     def __init__(self) -> None:
         self._embeddings: dict[str, NDArray[np.float16]] = {}
@@ -91,11 +91,11 @@ class Neighbours:
         return entry_id in self._scope_of
 
     def has_scope(self, scope: str) -> bool:
-        """Whether anything of this scope is known."""
+        """Whether this scope has any questions."""
         return scope in self._scopes
 
     def add(self, entry_id: str, scope: str, vector: Vector) -> None:
-        """Add a question by its static vector, in place of what was known under its id."""
+        """Add a question by its static vector, replacing any entry with its id."""
         self.remove(entry_id)
         space = self._scopes.get(scope)
         if space is None:
@@ -106,7 +106,7 @@ class Neighbours:
         self._scope_of[entry_id] = scope
 
     def learn(self, entry_id: str, embedding: Vector) -> None:
-        """Remember the embedding of a question; nothing happens if the question is not known."""
+        """Store the embedding of a question; unknown questions are ignored."""
         if entry_id in self._scope_of:
             self._embeddings[entry_id] = embedding.astype(np.float16)
 
@@ -116,7 +116,7 @@ class Neighbours:
         return None if known is None else known.astype(np.float32)
 
     def remove(self, entry_id: str) -> None:
-        """Forget a question; nothing happens where it is not known."""
+        """Remove a question; unknown questions are ignored."""
         scope = self._scope_of.pop(entry_id, None)
         if scope is None:
             return
@@ -127,19 +127,19 @@ class Neighbours:
             del self._scopes[scope]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self._scopes.clear()
         self._embeddings.clear()
         self._scope_of.clear()
 
     def search(self, scope: str, vector: Vector, count: int) -> list[Neighbour]:
-        """Return the nearest questions of a scope, the nearest first."""
+        """Return the nearest questions of a scope, nearest first."""
         space = self._scopes.get(scope)
         return [] if space is None else space.search(vector, count)
 
 
 class _List:
-    """A few vectors, side by side."""
+    """A few vectors, scanned in full."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -171,7 +171,7 @@ class _List:
 
 
 class _Graph:
-    """Many vectors, in an HNSW graph of usearch."""
+    """Many vectors in a usearch HNSW graph."""
 
     def __init__(self, start: _List) -> None:
         from usearch.index import Index
@@ -188,7 +188,7 @@ class _Graph:
         self._key_of = {entry_id: key for key, entry_id in enumerate(start.ids)}
         self._id_of = dict(enumerate(start.ids))
         self._next_key = size
-        # With several threads usearch leaves a few unreachable (measured with 2.26.6).
+        # With several threads usearch leaves a few vectors unreachable (measured with 2.26.6).
         self._index.add(np.arange(size), start.rows[:size], threads=1)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Tells which texts must not be cached: personal data, and questions about their asker."""
+"""Detect texts that must not be cached: personal data, and questions about the asker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from evenkeel.privacy.budget import OverBudgetError
 from evenkeel.privacy.text import OVER_BUDGET, RedactionTally, built_in
 
-# What a shop, a bank or a desk knows of one customer alone.
+# Data that a shop, bank or help desk keeps per customer.
 _OWN_THINGS = (
     "order orders parcel parcels package packages delivery shipment refund refunds return balance "
     "bill bills invoice invoices statement payment payments subscription booking bookings "
@@ -21,7 +21,7 @@ _REFERENCE = re.compile(
     r"(?:\s+(?:number|no\.?|id|code))?\s*[:#]?\s*#?[A-Z]{0,4}-?\d{3,}\b",
     re.IGNORECASE,
 )
-# A question how something is done is about everybody, also where it says "my account".
+# A how-to question applies to all users, even if it says "my account".
 _GENERAL = re.compile(
     r"^\W*(?:please\s+)?(?:(?:can|could|would)\s+you\s+(?:tell|explain|show)\s+\w+\s+)?"
     r"(?:how\s+(?:do|can|could|should|to|long|much|many)\b|what\s+(?:do|can|should|happens|if)\b"
@@ -34,7 +34,7 @@ class PrivateText:
     """Judges texts.
 
     Args:
-        user_words: Nouns behind "my" that make a question about its asker, besides the usual.
+        user_words: Additional nouns that after "my" make a question about its asker.
     """
 
     def __init__(self, user_words: Iterable[str] = ()) -> None:
@@ -43,10 +43,10 @@ class PrivateText:
         self._own = re.compile(rf"\b(?:my|our|mine)\b(?:\s+\w+)?\s+(?:{nouns})\b", re.IGNORECASE)
 
     def find_personal(self, text: str) -> str | None:
-        """Return which rule finds something secret or personal in a text; None where none does.
+        """Return the rule that finds secret or personal data in a text; None if none does.
 
-        Broad rules count too: a text taken for private by mistake costs a cache hit, the reverse
-        a leak. So does a text that takes too long to look through.
+        Broad rules count, too: a false positive costs a cache hit, a false negative leaks data. A
+        text that takes too long to scan also counts as private.
         """
         encoded, tally = text.encode("utf-8", "replace"), RedactionTally()
         try:
@@ -57,7 +57,7 @@ class PrivateText:
         return findings[0].rule.name if findings else None
 
     def is_about_asker(self, text: str) -> bool:
-        """Whether only this asker can be given the answer: "where is my order", "order 31245"."""
+        """Whether the answer applies to this asker only: "where is my order", "order 31245"."""
         if _REFERENCE.search(text):
             return True
         if _GENERAL.search(text):

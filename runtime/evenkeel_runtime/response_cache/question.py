@@ -1,4 +1,4 @@
-"""Reads a chat request: what makes it the same as another, and whether it may be cached at all."""
+"""Parse a chat request: its identity, and whether it may be cached at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evenkeel_runtime.response_cache.settings_file import (
 )
 from evenkeel_runtime.wire.caller import Caller
 
-# They change how an answer is delivered or accounted, not what it says.
+# Fields that affect delivery or accounting of an answer, not its content.
 _NOT_IN_KEY = frozenset(
     "stream stream_options stream_interval user safety_identifier request_id session_id priority "
     "metadata store service_tier prompt_cache_key messages".split()
@@ -33,20 +33,20 @@ _VOLATILE = re.compile(
     r"this (?:week|month|year)|status)\b",
     re.IGNORECASE,
 )
-# What MiniLM reads of a question; a token is at least a character long.
+# MiniLM's input limit; a token is at least one character.
 MAX_QUESTION_CHARS = 8 * MAX_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What the engine was told, defaults of the server included.
+    """The sampling parameters of the engine, server defaults included.
 
     Attributes:
         temperature: 0 is greedy.
-        values: Everything that shapes the answer and does not depend on the prompt's length.
+        values: Everything that affects the answer and does not depend on the prompt's length.
         num_sequences: `n`.
-        wants_logprobs: Of the answer or the prompt.
-        seed: None where none was given.
+        wants_logprobs: Whether log-probabilities of the answer or prompt are requested.
+        seed: None if not given.
     """
 
     temperature: float
@@ -58,7 +58,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Bypass:
-    """The request goes to the model as if there were no cache; `reason` is counted."""
+    """The request bypasses the cache; `reason` is counted."""
 
     reason: str
 
@@ -68,14 +68,14 @@ class Question:
     """A request that may be cached.
 
     Attributes:
-        id: Hash of all that makes it exactly the same as another.
-        scope: Hash of the same without the last message.
+        id: Hash of everything that identifies an identical request.
+        scope: The same hash without the last message.
         text: The last message.
-        is_comparable: Whether its text may be compared with others': short enough, of a route that
-            allows it.
+        is_comparable: Whether its text may be compared with others: short enough, and allowed by
+            its route.
         policy: The route's.
         ttl_s: How long its answer may live.
-        tags: What its answer can be found by, to delete it.
+        tags: Tags to find its answer by, for deletion.
     """
 
     id: str
@@ -89,17 +89,17 @@ class Question:
 
     @property
     def tags(self) -> list[str]:
-        """What its answer can be found by."""
+        """Tags to find its answer by."""
         return [tenant_tag(self.tenant), *self.subjects]
 
 
 def subject_tag(tenant: str, subject: str) -> str:
-    """Return the tag of a person: the request's `user`, or the session's header; hashed."""
+    """Return the hashed tag of an end user: the request's `user`, or the session header."""
     return f"subject-{_hash(['subject', tenant, subject])}"
 
 
 def tenant_tag(tenant: str) -> str:
-    """Return the tag of a tenant, hashed."""
+    """Return the hashed tag of a tenant."""
     return f"tenant-{_hash(['tenant', tenant])}"
 
 
@@ -111,13 +111,13 @@ def read_question(
     policy: CachePolicy,
     private: PrivateText,
 ) -> Question | Bypass:
-    """Return the question of a chat request, or why it is none for the cache.
+    """Return the question of a chat request, or why it bypasses the cache.
 
     Args:
         body: The request's JSON.
-        caller: Who asks.
-        sampling: What the engine was told.
-        model: What identifies the served weights, beyond the name the client uses.
+        caller: The caller.
+        sampling: The sampling parameters.
+        model: Identifies the served weights, beyond the name the client uses.
         policy: The cache's.
         private: Judges texts.
     """
@@ -188,7 +188,7 @@ def _find_bypass(asked: dict[str, Any], sampling: Sampling, route: RoutePolicy) 
 
 
 def _normalise(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-    """Return the messages with texts in one form; None if one holds something else than text."""
+    """Return the messages with normalised texts; None if one has non-text content."""
     result = []
     for message in messages:
         content = message.get("content")
@@ -196,7 +196,7 @@ def _normalise(messages: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
             parts = [p.get("text") if _is_text(p) else None for p in content]
             if not all(isinstance(part, str) for part in parts):
                 return None
-            # vLLM's templates put parts of text under each other.
+            # vLLM's templates join text parts with line breaks.
             content = "\n".join(map(str, parts))
         if not isinstance(content, str) or not isinstance(message.get("role"), str):
             return None
@@ -209,7 +209,7 @@ def _is_text(part: Any) -> bool:
 
 
 def normalise_text(text: str) -> str:
-    """Return a text with one form of each character, one kind of line end, no space around it."""
+    """Return a text with normalised characters and line ends, stripped of outer whitespace."""
     lines = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "\n".join(line.rstrip() for line in lines).strip()
 

@@ -14,19 +14,19 @@ from redis.exceptions import RedisError
 
 from evenkeel_runtime.response_cache.backend import BackendError, Changes, Size
 
-# A Redis that fails is left alone for so long, so that no request waits for it twice.
+# Back-off after a Redis failure, so that no request waits for it twice.
 _PAUSE_S = 5.0
 _FEED_LENGTH = 20_000
 _CHUNK = 500
 
 
 class RedisBackend:
-    """Redis decides what lives: expiry, the byte bound and eviction are its own.
+    """Stores entries in Redis, which handles expiry, the byte limit and eviction.
 
     Args:
         url: `redis://…`, `rediss://…` or `unix://…`.
-        prefix: What each key begins with.
-        max_bytes: Most bytes of entries, over all runtimes.
+        prefix: Prefix of each key.
+        max_bytes: Maximum bytes of entries over all runtimes.
         timeout_s: Longest that a request waits for Redis.
     """
 
@@ -49,18 +49,18 @@ class RedisBackend:
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[None]:
         if monotonic() < self._paused_until:
-            raise BackendError("Redis failed moments ago")
+            raise BackendError("backing off after a recent Redis failure")
         try:
             async with asyncio.timeout(self._timeout_s):
                 yield
         except (RedisError, OSError, TimeoutError) as error:
             self._paused_until = monotonic() + _PAUSE_S
-            # What was announced meanwhile may be lost: the index is filled anew.
+            # Changes announced meanwhile may be lost: rebuild the index.
             self._feed_id = None
             raise BackendError(f"{type(error).__name__}: {error}") from error
 
     async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
-        """Return what is kept under each id; None where nothing is, or it has expired."""
+        """Return the entry for each id; None if missing or expired."""
         if not entry_ids:
             return []
         async with self._asking():
@@ -73,7 +73,7 @@ class RedisBackend:
     async def write(
         self, entry_id: str, data: bytes, ttl_s: float, tags: Sequence[str]
     ) -> Sequence[str]:
-        """Keep an entry; returns the ids of those that had to go for it."""
+        """Store an entry; return the ids of the entries evicted for it."""
         keys = [
             self._key("entry", entry_id),
             *self._own_keys(),
@@ -94,7 +94,7 @@ class RedisBackend:
             return [_text(entry_id) for entry_id in evicted]
 
     async def delete(self, entry_ids: Sequence[str]) -> int:
-        """Remove entries; returns how many there were."""
+        """Remove entries; return how many were removed."""
         removed = 0
         for start in range(0, len(entry_ids), _CHUNK):
             chunk = entry_ids[start : start + _CHUNK]
@@ -109,7 +109,7 @@ class RedisBackend:
             return sorted(map(_text, await self._client.smembers(self._key("tag", tag))))
 
     async def read_changes(self) -> Changes:
-        """Return what was announced since the last call; all there is at first and after a gap."""
+        """Return the changes since the last call; all entries at first and after a gap."""
         feed = self._key("feed")
         async with self._asking():
             if self._feed_id is None or await self._has_gap(feed):
@@ -138,7 +138,7 @@ class RedisBackend:
         )
 
     async def measure(self) -> Size:
-        """Return what is held, entries that expired and were not evicted yet included."""
+        """Return the size, including expired entries not evicted yet."""
         async with self._asking():
             entries = int(await self._client.zcard(self._key("recency")))
             return Size(entries, int(await self._client.get(self._key("total")) or 0))
@@ -152,7 +152,7 @@ class RedisBackend:
 
 
 def _flatten(items: Any) -> Any:
-    """RESP3 wraps a stream's items once more than RESP2."""
+    """RESP3 nests a stream's items one level deeper than RESP2."""
     if items and isinstance(items[0], list) and items[0] and isinstance(items[0][0], tuple | list):
         return items[0]
     return items

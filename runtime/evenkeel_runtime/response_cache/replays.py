@@ -1,4 +1,4 @@
-"""Answers served from the cache, given to the model again while it has nothing better to do."""
+"""Replays of served answers on the model while it is idle."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from evenkeel_runtime.response_cache.neighbours import NearHit
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.wire.caller import Caller
 
-# The SLO class that the model's second look at a served answer is recorded under.
+# The SLO class under which replays are recorded.
 REPLAY_CLASS = "cache-replay"
 _MAX_WAITING = 64
-# A server that is never idle would never learn: after so long a replay runs among the others.
+# A server that is never idle would never learn: after this time a replay runs anyway.
 _MAX_WAIT_S = 30.0
 _LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class PendingReplay:
-    """One answer to check: the question as the engine was about to get it, and what was served.
+    """One answer to check: the question as the engine would have received it, and the answer.
 
     Attributes:
-        can_run_any_time: Whether the engine itself puts it behind all other requests.
+        can_run_any_time: Whether the engine itself schedules it after all other requests.
     """
 
     request_id: str
@@ -41,11 +41,11 @@ class PendingReplay:
 
 
 class Replays:
-    """A bounded queue, worked off one at a time.
+    """A bounded queue, processed one at a time.
 
     Args:
-        run: Runs one replay to its end; raises nothing but cancellation.
-        is_idle: Whether no client waits for the engine.
+        run: Runs one replay to completion; raises only on cancellation.
+        is_idle: Whether no client is waiting for the engine.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Replays:
         return len(self._waiting)
 
     def add(self, replay: PendingReplay) -> bool:
-        """Queue a replay; False where the queue is full, whatever the answer was."""
+        """Queue a replay; return False if the queue is full, whatever the answer was."""
         if len(self._waiting) >= _MAX_WAITING:
             return False
         self._waiting.append(replay)

@@ -1,4 +1,4 @@
-"""What routes may do at the moment: what the file says, unless somebody put one into shadow."""
+"""The current mode of each route: as in the file, unless put into shadow by request."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ logger = logging.getLogger(__name__)
 
 
 class UnknownRouteError(LookupError):
-    """The cache's file has no such route."""
+    """The cache file has no such route."""
 
 
 class FixedModeError(ValueError):
-    """The file itself does not let the route do that."""
+    """The cache file does not allow this mode for the route."""
 
 
 class RouteModes:
     """The modes of one server's routes; a change lasts until the server stops.
 
     Args:
-        policy: What the file says.
-        audit: Where changes are recorded.
+        policy: The policy from the file.
+        audit: The audit log.
     """
 
     def __init__(self, policy: CachePolicy, audit: AuditLog) -> None:
@@ -34,25 +34,24 @@ class RouteModes:
         self.policy = policy
 
     def set(self, route: str, mode: HitMode) -> tuple[HitMode, HitMode]:
-        """Put a route into shadow, or have it do again what the file says; returns before and now.
+        """Put a route into shadow, or restore its mode from the file; return both modes.
 
-        Nothing may serve that the file does not let serve, so nobody who reaches the server can
-        turn on what its owner left off.
+        Only routes that serve according to the file can be set to serve, so a client cannot turn on
+        what the owner left off.
 
         Raises:
             UnknownRouteError: If the file has no such route.
-            FixedModeError: If the file has it switched off, or in shadow and it should serve.
+            FixedModeError: If the file has it switched off, or has it in shadow and `serve` is
+                requested.
         """
         declared = {policy.route: policy.mode for policy in self._file.routes}
         if route not in declared:
             known = ", ".join(declared) or "none"
-            raise UnknownRouteError(
-                f"the cache's file has no route {route[:100]!r}; known: {known}"
-            )
+            raise UnknownRouteError(f"the cache file has no route {route[:100]!r}; known: {known}")
         says = declared[route]
         if says is HitMode.OFF or (mode is HitMode.SERVE and says is HitMode.SHADOW):
             raise FixedModeError(
-                f"the cache's file says {says.value} for route {route}; change it there"
+                f"the cache file sets mode {says.value} for route {route}; change it there"
             )
         before = self.describe()[route]
         now = HitMode.SHADOW if mode is HitMode.SHADOW else says
@@ -67,7 +66,7 @@ class RouteModes:
         return before, now
 
     def as_now(self, question: Question) -> Question:
-        """Return a question with what its route may do now, which may have changed since."""
+        """Return a question with its route's current mode, which may have changed since."""
         policy = self.policy.find_route(question.policy.route)
         return question if policy == question.policy else replace(question, policy=policy)
 

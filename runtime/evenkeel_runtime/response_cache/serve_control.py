@@ -1,8 +1,8 @@
-"""Decides by evidence whether near hits are served: from which cosine on, or not at all.
+"""Decide by evidence at which minimum cosine near hits are served, if at all.
 
-Each cosine of the ladder has its own count of verdicts ("the model, asked the same, would have said
-something else") on hits at or above it, and a bound on the rate behind them that holds at every
-moment. Near hits are served from the lowest cosine on whose bound is below the declared limit.
+Each cosine of the ladder has its own count of verdicts ("the model would have answered
+differently") on hits at or above it, and an anytime-valid bound on their rate. Near hits are served
+from the lowest cosine whose bound is below the declared limit.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from evenkeel_runtime.response_cache.anytime import RiseDetector, upper_bound
 from evenkeel_runtime.response_cache.settings_file import RoutePolicy
 
-# Verdicts between false alarms of a risen rate, on average, at least.
+# Minimum mean number of verdicts between false alarms of a risen rate.
 _MEAN_RUN = 2000.0
 
 
 @dataclass(slots=True)
 class Rung:
-    """The evidence on near hits from one cosine on.
+    """The evidence on near hits at or above one cosine.
 
     Attributes:
         similarity: The cosine.
         seen: Verdicts.
-        wrong: Of them, those where the model said something else.
-        bound: What the rate of wrong hits does not exceed; 1 without evidence.
+        wrong: Verdicts in which the model's answer differed.
+        bound: Upper bound on the rate of wrong hits; 1 without evidence.
     """
 
     similarity: float
@@ -35,12 +35,12 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class ControlChange:
-    """The cosine from which on near hits are served has changed; None: they are drafts only.
+    """A change of the minimum cosine for serving near hits; None serves drafts only.
 
     Attributes:
-        reason: `certified`, `bound` (the evidence no longer holds the limit) or `risen` (the newest
-            verdicts are worse than the limit; all evidence is started anew).
-        bound: Of the cosine that holds now, else of the one given up.
+        reason: `certified`, `bound` (the evidence no longer supports the limit) or `risen` (the
+            latest verdicts exceed the limit; all evidence is reset).
+        bound: Bound at the new cosine, else at the one given up.
     """
 
     route: str
@@ -53,7 +53,7 @@ class ControlChange:
     wrong: int
 
     def describe(self) -> str:
-        """Return the change in one line."""
+        """Return a one-line description of the change."""
         names = ["draft" if s is None else f"serve from {s:g}" for s in (self.before, self.after)]
         return (
             f"{names[0]} -> {names[1]}: {self.reason}, bound {self.bound:.4f}, "
@@ -65,11 +65,11 @@ class ServeControl:
     """The evidence of one route.
 
     The probability that any bound is ever below its true rate is at most the policy's `alpha`: each
-    cosine of the ladder is given its share. It holds from one start of the evidence to the next,
-    for verdicts on a random share of hits, the same share at every cosine.
+    cosine of the ladder gets its share. It holds from one reset of the evidence to the next, for
+    verdicts on a random share of hits, the same share at every cosine.
 
     Args:
-        policy: The route's.
+        policy: The route's policy.
     """
 
     def __init__(self, policy: RoutePolicy) -> None:
@@ -83,11 +83,11 @@ class ServeControl:
         self._detector = RiseDetector(self._policy.wrong_hit_limit, _MEAN_RUN)
 
     def may_serve(self, similarity: float) -> bool:
-        """Whether a near hit of this cosine may be returned now."""
+        """Whether a near hit with this cosine may be served now."""
         return self.threshold is not None and similarity >= self.threshold
 
     def is_candidate(self, similarity: float) -> bool:
-        """Whether a near hit of this cosine counts as evidence."""
+        """Whether a near hit with this cosine counts as evidence."""
         return similarity >= self._policy.similarities[0]
 
     @property
@@ -97,19 +97,19 @@ class ServeControl:
 
     @property
     def verdict_ratio(self) -> float:
-        """Share of candidates on which a verdict is sought: all while nothing is served."""
+        """Share of candidates to get a verdict on: all while nothing is served."""
         return 1.0 if self.threshold is None else self._policy.replay_ratio
 
     @property
     def current(self) -> Rung:
-        """The rung that is served from; the highest one while nothing is."""
+        """The rung currently served from; the highest while nothing is served."""
         for rung in self.rungs:
             if rung.similarity == self.threshold:
                 return rung
         return self.rungs[-1]
 
     def record(self, similarity: float, is_wrong: bool) -> ControlChange | None:
-        """Take one verdict; returns what changed by it."""
+        """Add one verdict; return the resulting change, if any."""
         for rung in self.rungs:
             if similarity >= rung.similarity:
                 rung.seen += 1
@@ -121,7 +121,7 @@ class ServeControl:
         held = [rung.similarity for rung in self.rungs if rung.bound < limit]
         self.threshold = held[0] if held else None
         if self.threshold != before:
-            # What another cosine showed says nothing of this one.
+            # Evidence from another cosine does not apply to this one.
             self._detector = RiseDetector(limit, _MEAN_RUN)
             has_loosened = before is None or (
                 self.threshold is not None and self.threshold < before

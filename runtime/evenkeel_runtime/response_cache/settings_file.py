@@ -1,4 +1,4 @@
-"""What the cache may do, route by route; docs/guide/cache.md explains each key of its TOML file."""
+"""The cache policy per route; docs/guide/cache.md explains each key of its TOML file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Ratio = Annotated[float, Field(ge=0, le=1)]
 
 
 class HitMode(StrEnum):
-    """What happens with a request that something like it was answered before."""
+    """How the cache handles a request similar to one answered before."""
 
     SERVE = "serve"
     DRAFT = "draft"
@@ -24,7 +24,7 @@ class HitMode(StrEnum):
 
 
 class TimeToLive(StrEnum):
-    """How fast answers grow old; `auto` looks for words such as today, price, in stock."""
+    """How fast answers expire; `auto` looks for words such as today, price, in stock."""
 
     STATIC = "static"
     DYNAMIC = "dynamic"
@@ -36,20 +36,20 @@ class _Model(BaseModel):
 
 
 class RoutePolicy(_Model):
-    """What the cache does with the requests of one route (header `x-evenkeel-route`).
+    """The policy for the requests of one route (header `x-evenkeel-route`).
 
     Attributes:
-        route: Value of the header; `*` for requests of all other routes and of none.
-        mode: What a hit does.
-        semantic: Whether questions in other words count at all.
-        similarities: Cosines from which on a near hit may be served, the lowest first; which of
-            them holds at the moment is decided by evidence.
-        draft_similarity: Cosine from which on a near hit is handed on as a draft.
-        wrong_hit_limit: Highest rate of wrong semantic hits that is accepted.
+        route: Value of the header; `*` for requests with any other route or none.
+        mode: How hits are handled.
+        semantic: Whether questions in other words can match.
+        similarities: Minimum cosines at which a near hit may be served, lowest first; evidence
+            decides which one applies.
+        draft_similarity: Minimum cosine at which a near hit is used as a draft.
+        wrong_hit_limit: Highest acceptable rate of wrong semantic hits.
         alpha: Probability that the bound on that rate is wrong at any time.
-        replay_ratio: Share of served near hits that the model answers again, to compare.
-        ttl: How fast answers grow old.
-        max_temperature: Hottest sampling that is cached; a request with a seed always is.
+        replay_ratio: Share of served near hits that are replayed on the model for comparison.
+        ttl: How fast answers expire.
+        max_temperature: Highest temperature that is cached; requests with a seed always are.
     """
 
     route: str = OTHER_ROUTES
@@ -66,9 +66,9 @@ class RoutePolicy(_Model):
     @model_validator(mode="after")
     def _is_ladder(self) -> RoutePolicy:
         if not self.similarities or list(self.similarities) != sorted(set(self.similarities)):
-            raise ValueError("similarities must rise from one to the next")
+            raise ValueError("similarities must be in ascending order")
         if self.draft_similarity > self.similarities[0]:
-            raise ValueError("draft_similarity must not exceed the first of similarities")
+            raise ValueError("draft_similarity must not exceed the first value of similarities")
         return self
 
 
@@ -78,17 +78,17 @@ class CachePolicy(_Model):
     Attributes:
         backend: `memory`, in this process, or `redis`, shared by several runtimes.
         redis_url: Address of Redis, password included; `@PATH` reads it from a file.
-        redis_prefix: What the cache's keys in Redis begin with.
-        redis_timeout_s: Longest that a request waits for Redis; the model answers then.
-        embedding_timeout_s: Longest that a request waits for embeddings; the model answers then.
-        max_bytes: Most memory for entries; the least recently used go first.
-        max_entry_bytes: Largest answer that is kept.
+        redis_prefix: Prefix of the cache's keys in Redis.
+        redis_timeout_s: Longest that a request waits for Redis before the model answers.
+        embedding_timeout_s: Longest that a request waits for embeddings before the model answers.
+        max_bytes: Maximum memory for entries; the least recently used are evicted first.
+        max_entry_bytes: Largest answer that is stored.
         static_ttl_s: How long answers of the static class live.
         dynamic_ttl_s: How long answers of the dynamic class live.
-        audit_log: File that each change of the cache's rules and each deletion is appended to,
-            below the data folder unless absolute.
+        audit_log: File that logs each change to what is served and each deletion, relative to the
+            data folder.
         shows_texts: Whether the list of near misses shows questions.
-        user_words: Words behind "my" that make a question about its asker, besides the usual.
+        user_words: Additional words that after "my" make a question about its asker.
         routes: The policies; without any, every route is in shadow.
     """
 
@@ -109,14 +109,14 @@ class CachePolicy(_Model):
     @model_validator(mode="after")
     def _is_complete(self) -> CachePolicy:
         if (self.backend == "redis") != (self.redis_url is not None):
-            raise ValueError('redis_url and backend = "redis" need each other')
+            raise ValueError('redis_url and backend = "redis" must be set together')
         names = [policy.route for policy in self.routes]
         if len(names) != len(set(names)):
-            raise ValueError("two policies have the same route")
+            raise ValueError("several policies have the same route")
         return self
 
     def find_route(self, route: str | None) -> RoutePolicy:
-        """Return the policy of a route, else that of `*`, else the defaults."""
+        """Return the policy of a route; falls back to `*`, then to the defaults."""
         by_name = {policy.route: policy for policy in self.routes}
         return by_name.get(route or OTHER_ROUTES) or by_name.get(OTHER_ROUTES) or RoutePolicy()
 
@@ -132,6 +132,6 @@ def read_policy(path: Path) -> CachePolicy:
     """Read the cache's TOML file.
 
     Raises:
-        ConfigurationError: If it cannot be read, or a key or a value in it is wrong.
+        ConfigurationError: If it cannot be read, or a key or value is invalid.
     """
     return read_toml_file(path, CachePolicy, secrets=frozenset({"redis_url"}))

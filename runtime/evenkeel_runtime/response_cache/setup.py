@@ -1,4 +1,4 @@
-"""Puts the cache together from its policy."""
+"""Build the cache from its policy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from evenkeel_runtime.response_cache.settings_file import CachePolicy
 
 
 def open_cache(policy: CachePolicy, data_dir: Path) -> ResponseCache:
-    """Return the cache; nothing is asked of Redis yet, which may come and go.
+    """Return the cache; does not contact Redis yet, which may be down.
 
     Raises:
-        MissingPartError: If a package is missing that the policy needs.
+        MissingPartError: If a package needed by the policy is missing.
         ConfigurationError: If the file that holds the address of Redis cannot be read.
     """
     encoder = load_index() if policy.needs_embeddings else None
@@ -28,7 +28,7 @@ def open_cache(policy: CachePolicy, data_dir: Path) -> ResponseCache:
 
 
 def load_index() -> Encoder:
-    """Return the encoder, having seen that the index of its vectors can be made, too."""
+    """Return the encoder, after checking that the vector index is available."""
     try:
         import usearch.index  # noqa: F401
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What the cache does and has seen, as `GET /v1/evenkeel/cache` shows it."""
+"""The state of the cache, as returned by `GET /v1/evenkeel/cache`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evenkeel_runtime.response_cache.settings_file import HitMode
 
 @dataclass(frozen=True, slots=True)
 class RouteEvidence:
-    """What near hits of one route are served from (null: none), and the evidence for it."""
+    """The minimum cosine for near hits on one route (null: none), and its evidence."""
 
     serves_from: float | None
     limit: float
@@ -22,15 +22,15 @@ class RouteEvidence:
 
 @dataclass(frozen=True, slots=True)
 class CacheState:
-    """The cache of one server.
+    """The state of one server's cache.
 
     Attributes:
-        size: What the backend holds; null if it does not answer.
+        size: The backend's size; null if it does not respond.
         indexed: Questions that can be compared.
-        modes: What each route of the cache's file does now.
+        modes: Current mode of each route in the cache file.
         counts: Counters since the start.
         routes: Evidence on near hits by route.
-        near_misses: The newest near hits that a guard refused.
+        near_misses: The latest near hits rejected by a guard.
     """
 
     size: Size | None
@@ -42,7 +42,7 @@ class CacheState:
 
 
 async def describe(cache: ResponseCache) -> CacheState:
-    """Return what the cache does now."""
+    """Return the current state of the cache."""
     counts = {field.name: getattr(cache.counts, field.name) for field in fields(cache.counts)}
     counts["verdicts"] = {
         f"{layer} {word}": n for (layer, word), n in cache.counts.verdicts.items()

@@ -9,9 +9,9 @@ from typing import Any
 from evenkeel_runtime.response_cache.entry import CacheEntry
 from evenkeel_runtime.response_cache.question import Sampling
 
-# Where the speculative hook looks for what the cache hands it.
+# Where the speculation hook looks for the cache's draft.
 DRAFT_ARGUMENT = "evenkeel_draft"
-# Behind every request that a client may send.
+# Lower priority than any client request.
 _LAST_PRIORITY = 1 << 30
 _SHAPING = (
     "temperature top_p top_k min_p seed presence_penalty frequency_penalty repetition_penalty "
@@ -21,7 +21,7 @@ _SHAPING = (
 
 
 def read_sampling(params: Any) -> Sampling | None:
-    """Return what the engine was told; None for what the cache cannot answer, such as pooling."""
+    """Return the sampling parameters; None for what the cache cannot answer, such as pooling."""
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
     if not isinstance(params, SamplingParams):
@@ -42,7 +42,7 @@ def _plain(value: Any) -> Any:
 
 
 def find_prompt_tokens(prompt: Any) -> list[int] | None:
-    """Return the tokens of a rendered prompt of text; None where it is something else."""
+    """Return the tokens of a rendered text prompt; None for any other prompt."""
     if not isinstance(prompt, Mapping) or prompt.get("type", "token") not in ("token", "tokens"):
         return None
     tokens = prompt.get("prompt_token_ids")
@@ -50,7 +50,7 @@ def find_prompt_tokens(prompt: Any) -> list[int] | None:
 
 
 def make_hit(request_id: str, prompt_tokens: list[int], entry: CacheEntry) -> Any:
-    """Return a cached answer as the one final output of an engine run."""
+    """Return a cached answer as the single, final output of an engine run."""
     from vllm.outputs import CompletionOutput, RequestOutput
 
     completion = CompletionOutput(
@@ -74,7 +74,7 @@ def make_hit(request_id: str, prompt_tokens: list[int], entry: CacheEntry) -> An
 
 @dataclass(slots=True)
 class Gathered:
-    """What a run has said so far, put together from its outputs.
+    """A run's answer so far, assembled from its outputs.
 
     Attributes:
         finish_reason: None until the run has ended.
@@ -92,7 +92,7 @@ class Gathered:
 
 
 def gather(gathered: Gathered, output: Any) -> None:
-    """Add one output of a run to what it said so far."""
+    """Append one output of a run to the answer so far."""
     for completion in output.outputs:
         gathered.texts.append(completion.text)
         gathered.token_ids.extend(completion.token_ids)
@@ -102,14 +102,14 @@ def gather(gathered: Gathered, output: Any) -> None:
 
 
 def hand_draft(params: Any, token_ids: tuple[int, ...]) -> None:
-    """Give the speculative hook a draft; its own of the request, should it have one, stays."""
+    """Pass a draft to the speculation hook; a draft already in the request is kept."""
     arguments = dict(params.extra_args or {})
     arguments.setdefault(DRAFT_ARGUMENT, list(token_ids))
     params.extra_args = arguments
 
 
 def make_replay(params: Any) -> Any:
-    """Return the same parameters for a run that nobody waits for."""
+    """Return the same parameters for a background run."""
     from vllm.sampling_params import RequestOutputKind
 
     copy = params.clone()
@@ -120,7 +120,7 @@ def make_replay(params: Any) -> Any:
 
 
 def make_replay_options(engine: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return the engine's options for a replay, and whether the engine puts it last by itself."""
+    """Return the engine options for a replay, and whether the engine schedules it last."""
     scheduler = getattr(getattr(engine, "vllm_config", None), "scheduler_config", None)
     has_priorities = getattr(scheduler, "policy", None) == "priority"
     kept = {k: v for k, v in options.items() if k not in ("priority", "arrival_time")}

@@ -1,4 +1,4 @@
-"""One thread with a short queue, for computations that nobody may have to wait for."""
+"""One thread with a short queue, for background computations."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class Worker:
-    """Runs one piece of work at a time; what is cancelled before its turn leaves the queue.
+    """Runs one job at a time; jobs cancelled before their turn leave the queue.
 
-    The thread is a daemon: one that hangs keeps no server from stopping.
+    The thread is a daemon, so a hung job does not keep the server from stopping.
 
     Args:
-        name: Of the thread.
-        max_waiting: Most pieces of work that may wait.
-        stuck_after_s: Nothing is queued behind a piece that has run for longer.
+        name: Name of the thread.
+        max_waiting: Maximum queued jobs.
+        stuck_after_s: Nothing is queued behind a job that has run for longer.
     """
 
     def __init__(self, name: str, max_waiting: int, stuck_after_s: float) -> None:
@@ -35,10 +35,10 @@ class Worker:
         self._is_closed = False
 
     def submit(self, work: Callable[[], T]) -> asyncio.Future[T] | None:
-        """Queue a piece of work; None where the queue is full or stuck.
+        """Queue a job; return None if the queue is full or stuck.
 
-        To be called in an event loop, which the result comes to; cancelling it drops the work
-        unless it has begun.
+        Call it from an event loop, which receives the result; cancelling it drops the job unless it
+        has started.
         """
         future: Future[T] = Future()
         with self._changed:
@@ -53,7 +53,7 @@ class Worker:
         return asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Drop what waits, and end the thread once its work is done."""
+        """Drop queued jobs, and stop the thread once its current job is done."""
         with self._changed:
             self._is_closed = True
             for future, _ in self._waiting:

@@ -1,1 +1,1 @@
-"""Starts vLLM with the hooks: from our command, or as a plugin of an existing `vllm serve`."""
+"""Start vLLM with the hooks, from our command or as a plugin of an existing `vllm serve`."""

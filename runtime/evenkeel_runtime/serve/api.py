@@ -1,8 +1,8 @@
-"""Our own pages as one FastAPI app, and the one rule of who may see them.
+"""Our own pages as one FastAPI app, and the access rule for them.
 
-A page that says anything of requests, tenants or load asks for the server's API key if it has one
-(`--api-key`, VLLM_API_KEY). The metrics are open, as vLLM's own are, and so is what describes the
-pages. vLLM checks keys itself, but only behind our pages.
+Pages that expose requests, tenants or load require the server's API key if one is set (`--api-key`,
+VLLM_API_KEY). The metrics are open, like vLLM's own, and so are the pages that describe the API.
+vLLM checks keys itself, but our pages are answered before that check.
 """
 
 from __future__ import annotations
@@ -60,42 +60,46 @@ def _has_key(headers: Iterable[tuple[bytes, bytes]], api_keys: Sequence[str]) ->
     given = hashlib.sha256(token.encode()).digest()
     is_known = False
     for key in api_keys:
-        # Each is compared, in constant time: how long it takes says nothing of the keys.
+        # Compare every key in constant time, so that timing does not leak them.
         is_known |= hmac.compare_digest(given, hashlib.sha256(key.encode()).digest())
     return scheme.lower() == "bearer" and is_known
 
 
-# For the document alone: keys are read as vLLM reads them.
-_BEARER = HTTPBearer(auto_error=False, description="One of the server's API keys, if it has any.")
+# Only documents the scheme; keys are read the way vLLM reads them.
+_BEARER = HTTPBearer(auto_error=False, description="One of the server's API keys, if any are set.")
 
 
 async def require_key(request: Request, _: Annotated[object, Depends(_BEARER)]) -> None:
-    """Refuse whoever has none of the server's API keys, if it has any."""
+    """Reject callers without a valid API key, if the server has any."""
     api_keys = request.state.api_keys
     if api_keys and not _has_key(request.scope["headers"], api_keys):
         raise HTTPException(
-            401, "give one of the server's API keys: Authorization: Bearer KEY", _CHALLENGE
+            401, "an API key is required; send the header Authorization: Bearer KEY", _CHALLENGE
         )
 
 
 async def _find_control(request: Request) -> ControlService:
     service = getattr(request.state.engine, "control", None)
     if not isinstance(service, ControlService):
-        raise HTTPException(404, "this server has no control; start it with --control-file")
+        raise HTTPException(
+            404, "control is not enabled on this server; start it with --control-file"
+        )
     return service
 
 
 async def _find_why(request: Request) -> WhyClient:
     client = getattr(getattr(request.state.engine, "hook", None), "why", None)
     if not isinstance(client, WhyClient):
-        raise HTTPException(404, "this server does not record the engine's steps")
+        raise HTTPException(404, "engine steps are not recorded on this server")
     return client
 
 
 async def _find_cache(request: Request) -> ResponseCache:
     cached = getattr(request.state.engine, "cache", None)
     if cached is None:
-        raise HTTPException(404, "this server has no response cache; start it with --cache")
+        raise HTTPException(
+            404, "the response cache is not enabled on this server; start it with --cache"
+        )
     cache: ResponseCache = cached.cache
     return cache
 
@@ -104,20 +108,23 @@ async def _find_tenant(
     request: Request,
     _: Annotated[
         str | None,
-        Header(alias=HEADER_TENANT, description="Show only what this tenant may see; else all."),
+        Header(
+            alias=HEADER_TENANT,
+            description="Return the tenant to show data for; None shows all tenants.",
+        ),
     ] = None,
 ) -> str | None:
     read = read_headers(request.scope["headers"])
     if HEADER_TENANT in read.malformed:
-        # Without a tenant everybody's requests are shown.
+        # Without a tenant, all requests are shown.
         raise HTTPException(400, f"{HEADER_TENANT} cannot be read")
     return read.caller.tenant
 
 
 async def _refuse_browsers(request: Request) -> None:
-    # A browser sends a POST without a body from any page, and names the page.
+    # Any web page can make a browser send a POST without a body; `Origin` then names the page.
     if "origin" in request.headers:
-        raise HTTPException(403, "not from a page of a browser")
+        raise HTTPException(403, "requests from browser pages are not allowed")
 
 
 async def _refuse_ambiguous(request: Request) -> None:
@@ -125,9 +132,9 @@ async def _refuse_ambiguous(request: Request) -> None:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError as error:
-        raise HTTPException(400, f"the query cannot be read: {error}"[:200]) from error
+        raise HTTPException(400, f"invalid query: {error}"[:200]) from error
     if len(dict(pairs)) < len(pairs):
-        raise HTTPException(400, "the query names a parameter twice")
+        raise HTTPException(400, "a query parameter appears twice")
 
 
 class _Parameters(BaseModel):
@@ -135,24 +142,26 @@ class _Parameters(BaseModel):
 
 
 class ModeChange(_Parameters):
-    """What a route of the cache is to do."""
+    """The mode to set for a cache route."""
 
-    route: str = Field(description="A route of the cache's file; `*` is one.")
+    route: str = Field(description="A route from the cache file, or `*`.")
     mode: Literal["shadow", "serve"] = Field(
-        description="`shadow` serves nothing; `serve` does what the cache's file says."
+        description="`shadow` serves nothing; `serve` restores the mode set in the cache file."
     )
 
 
 class Deletion(_Parameters):
-    """Whose answers are to be deleted."""
+    """Whose cached answers to delete."""
 
-    tenant: str = Field(description="Empty for requests without one.")
-    subject: str | None = Field(default=None, description="A person; else all of the tenant's.")
+    tenant: str = Field(description="Empty for requests without a tenant.")
+    subject: str | None = Field(
+        default=None, description="One end user; if omitted, all of the tenant's answers."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ModeChanged:
-    """What a route does now, and did before."""
+    """A route's mode now and before the change."""
 
     route: str
     mode: HitMode
@@ -176,21 +185,21 @@ _keyed = APIRouter(dependencies=[Depends(require_key)])
 
 @_keyed.get("/control")
 async def show_control(service: Annotated[ControlService, Depends(_find_control)]) -> ControlState:
-    """Show what control does now: its mode, limits and places, and who waits."""
+    """Show the current state of control: mode, limits, capacity and waiting requests."""
     return service.describe()
 
 
 @_keyed.get("/why/{request_id:path}", response_model_exclude_unset=True)
 async def explain_request(
-    request_id: Annotated[str, Path(description="The id of the response.")],
+    request_id: Annotated[str, Path(description="The response id.")],
     client: Annotated[WhyClient, Depends(_find_why)],
     tenant: Annotated[str | None, Depends(_find_tenant)],
 ) -> RequestExplanation:
-    """Explain where the time of one recent request went; 404 after 1.5 s if it is not known."""
+    """Explain where the time of a recent request went; 404 after 1.5 s if it is unknown."""
     try:
         found = await client.ask(request_id[:_MAX_ID_CHARS], tenant)
     except NoAnswerError as error:
-        raise HTTPException(503, "the exporter process does not answer, try again") from error
+        raise HTTPException(503, "the exporter process is not responding; try again") from error
     if found is None:
         raise HTTPException(
             404, f"no finished request {request_id[:_MAX_ID_CHARS]!r} among the recent ones"
@@ -200,7 +209,7 @@ async def explain_request(
 
 @_keyed.get(_CACHE_PATH)
 async def show_cache(cache: Annotated[ResponseCache, Depends(_find_cache)]) -> CacheState:
-    """Show what the response cache does and has seen."""
+    """Show the state of the response cache and its evidence."""
     return await describe(cache)
 
 
@@ -208,20 +217,22 @@ async def show_cache(cache: Annotated[ResponseCache, Depends(_find_cache)]) -> C
 async def delete_answers(
     wanted: Annotated[Deletion, Query()], cache: Annotated[ResponseCache, Depends(_find_cache)]
 ) -> Deleted:
-    """Delete the answers of a tenant, or of one person of a tenant."""
+    """Delete the cached answers of a tenant, or of one of its end users."""
     try:
         if wanted.subject is None:
             return Deleted(await cache.delete_tenant(wanted.tenant))
         return Deleted(await cache.delete_subject(wanted.tenant, wanted.subject))
     except BackendError as error:
-        raise HTTPException(503, f"nothing is sure to be deleted, try again: {error}") from error
+        raise HTTPException(
+            503, f"the answers may not have been deleted; try again: {error}"
+        ) from error
 
 
 @_keyed.post(_CACHE_PATH, dependencies=[Depends(_refuse_browsers), Depends(_refuse_ambiguous)])
 async def set_mode(
     wanted: Annotated[ModeChange, Query()], cache: Annotated[ResponseCache, Depends(_find_cache)]
 ) -> ModeChanged:
-    """Put a route of the cache into shadow, or have it do again what the cache's file says."""
+    """Put a cache route into shadow mode, or restore the mode set in the cache file."""
     try:
         before, now = cache.modes.set(wanted.route, HitMode(wanted.mode))
     except UnknownRouteError as error:
@@ -233,7 +244,7 @@ async def set_mode(
 
 @_open.get(METRICS_PATH, response_class=_OpenMetrics)
 async def show_metrics() -> Response:
-    """Show all metrics as OpenMetrics, with exemplars; without that `Accept`, vLLM answers."""
+    """Show all metrics as OpenMetrics, with exemplars; for any other `Accept`, vLLM answers."""
     return _OpenMetrics(open_metrics.write_page(REGISTRY))
 
 
@@ -251,9 +262,9 @@ async def show_reference(request: Request) -> HTMLResponse:
 
 
 def make_api() -> FastAPI:
-    """Return the app; `make_api().openapi()` is its document, and needs no server.
+    """Return the app; `make_api().openapi()` returns its document without a server.
 
-    A request's `state` is to have vLLM's `engine` client and the server's `api_keys`.
+    A request's `state` must hold vLLM's `engine` client and the server's `api_keys`.
     """
     content = {_PROBLEM: {"schema": TypeAdapter(Problem).json_schema()}}
     api = FastAPI(
@@ -279,7 +290,7 @@ def list_paths(api: FastAPI) -> list[str]:
 
 async def _answer_refusal(request: Request, error: StarletteHTTPException) -> Response:
     if error.status_code == 405:
-        # Starlette names the methods of the first route of the path alone.
+        # Starlette reports the methods of the path's first route only.
         methods = _find_methods(request)
         allow = {"allow": ", ".join(("HEAD", "OPTIONS", *methods))}
         return _answer_problem(405, f"expected {' or '.join(methods)}", allow)
@@ -305,7 +316,7 @@ async def _answer_invalid(_: Request, error: RequestValidationError) -> Response
 
 
 async def _answer_failure(_: Request, error: Exception) -> Response:
-    return _answer_problem(500, f"{type(error).__name__}; the server's log has more")
+    return _answer_problem(500, f"{type(error).__name__}; see the server's log")
 
 
 def _answer_problem(

@@ -9,13 +9,13 @@ from evenkeel_runtime.adapter.refused_flags import refuse_flags
 
 _EPILOG = """\
 examples:
-  evenkeel serve demo                                   the model that comes with evenkeel
+  evenkeel serve demo                                   the bundled demo model
   evenkeel serve ./my-model --max-model-len 4096        any folder or Hugging Face name
   evenkeel serve demo --speculate none --port 8001
   evenkeel serve demo --cache cache.toml                response cache (docs/guide/cache.md)
-  evenkeel serve ./my-model --speculate auto            drafts where they make it faster
+  evenkeel serve ./my-model --speculate auto            drafts whenever they pay off
 
-MODEL comes first. Every flag of vLLM's own server is accepted after it and passed on:
+MODEL comes first. All flags of vLLM's own server are accepted after it and passed on:
 `evenkeel serve --vllm-help` lists them. Spans go to --otlp-endpoint, else where the standard
 OTEL_EXPORTER_OTLP_* variables say, else to http://127.0.0.1:4318.
 Stop with Ctrl-C. Exit codes: 0 stopped, 2 wrong flag, model, port or folder.
@@ -28,7 +28,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     from evenkeel_runtime.serve.settings import RuntimeSettings
     from evenkeel_runtime.speculation.settings import SpeculationSettings
 
-    # Abbreviations of our flags would swallow flags of vLLM's.
+    # Abbreviations of our flags would shadow vLLM's flags.
     parser.allow_abbrev = False
     parser.epilog = _EPILOG
     parser.add_argument("model", metavar="MODEL", nargs="?", help="folder, hub name, or `demo`")
@@ -36,14 +36,18 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--speculate",
         choices=("auto", "draft", "none"),
-        help="auto: drafts from past answers and the prompt, as many as pay; "
-        "draft: the demo's draft model (its default)",
+        help="auto: draft from past answers and the prompt, as long as it pays "
+        "off; draft: the demo model's draft model (its default)",
     )
     parser.add_argument(
-        "--print-config", action="store_true", help="show the effective settings and end"
+        "--print-config", action="store_true", help="show the effective settings and exit"
     )
     parser.add_argument(
-        "--vllm-help", nargs="?", const="all", metavar="GROUP", help="show vLLM's own flags and end"
+        "--vllm-help",
+        nargs="?",
+        const="all",
+        metavar="GROUP",
+        help="show vLLM's own flags and exit",
     )
     for settings in (RuntimeSettings, SpeculationSettings, StepSettings):
         add_flags(parser, settings)

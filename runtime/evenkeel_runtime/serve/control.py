@@ -1,4 +1,4 @@
-"""Puts the control hook together: file, gate, limits on the engine, metrics, events."""
+"""Set up the control hook: file, gate, engine limits, metrics and events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_control(settings: RuntimeSettings) -> ControlHook | None:
-    """Return control; None without a control file.
+    """Return the control hook; None without a control file.
 
     Raises:
         ConfigurationError: If the file is wrong, or the data folder cannot be written to.
@@ -45,11 +45,11 @@ def open_control(settings: RuntimeSettings) -> ControlHook | None:
 
 
 class ControlHook:
-    """Control of one server, made before vLLM's engine starts; nothing is decided before it runs.
+    """The control hook of one server, created before vLLM's engine starts; idle until it runs.
 
     Args:
         path: The control file.
-        data_dir: Folder for the limits that the engine's process reads.
+        data_dir: Folder for the limits file that the engine process reads.
     """
 
     def __init__(self, path: Path, data_dir: Path) -> None:
@@ -61,7 +61,7 @@ class ControlHook:
         hand_down(LIMITS_VARIABLE, str(self._limits_path))
 
     def start(self, engine: Any, target: OtlpTarget) -> ControlService:
-        """Begin to admit requests; runs on the server's event loop until `close`.
+        """Start admitting requests; runs on the server's event loop until `close`.
 
         Raises:
             ConfigurationError: If the file is wrong.
@@ -71,13 +71,13 @@ class ControlHook:
         self._events = EventSender(target)
         service = ControlService(control, file, self._events.send)
         self._service = service
-        # Kept, because the loop itself keeps only a weak reference to a task.
+        # Keep a reference: the event loop holds tasks only weakly.
         self._task = asyncio.get_running_loop().create_task(service.run())
         REGISTRY.register(ControlMetrics(control))
         return service
 
     def close(self) -> None:
-        """Record and send what is left."""
+        """Record and send the remaining events."""
         if self._service is not None:
             self._service.close()
         if self._events is not None:

@@ -1,4 +1,4 @@
-"""Shows on the server's own `/metrics` what the engine's steps and the ledgers say."""
+"""Engine step and ledger metrics on the server's `/metrics`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _RUNTIME = "evenkeel_runtime_"
 
 
 class EngineMetrics(Collector):
-    """A Prometheus collector over the exporter's snapshot; it reads it only when scraped.
+    """A Prometheus collector over the exporter's snapshot, read only on scrape.
 
     Args:
-        read: Returns the newest snapshot; None before the first.
-        missing_hooks: Hooks that this vLLM has no place for.
+        read: Returns the latest snapshot; None before the first.
+        missing_hooks: Hooks that this vLLM does not support.
     """
 
     def __init__(self, read: Callable[[], Snapshot | None], missing_hooks: Sequence[str]) -> None:
@@ -51,10 +51,10 @@ class EngineMetrics(Collector):
 
 
 class MissingHooks(Collector):
-    """A Prometheus collector of hooks alone, for a server whose requests are not recorded.
+    """A Prometheus collector of missing hooks only, for a server that does not record requests.
 
     Args:
-        missing: Hooks that this vLLM has no place for.
+        missing: Hooks that this vLLM does not support.
     """
 
     def __init__(self, missing: Sequence[str]) -> None:
@@ -66,10 +66,10 @@ class MissingHooks(Collector):
 
 
 def count_missing_hooks(missing: Sequence[str]) -> Metric:
-    """Return the counter of hooks that this vLLM has no place for."""
+    """Return the counter of hooks that this vLLM does not support."""
     family = CounterMetricFamily(
         f"{_RUNTIME}missing_hooks",
-        "Hooks that this vLLM has no place for; requests are served without",
+        "Hooks that this vLLM does not support; requests are served without them",
         labels=["hook"],
     )
     for hook in missing:
@@ -78,7 +78,7 @@ def count_missing_hooks(missing: Sequence[str]) -> Metric:
 
 
 def _named_by_the_field(engines: Sequence[EngineFigures]) -> Iterator[Metric]:
-    """The names that runbooks grep for, without data where there is none."""
+    """The metric names that runbooks grep for; a metric without data has no samples."""
     named: tuple[tuple[str, str, Callable[[EngineFigures], float | None]], ...] = (
         (
             "kv_cache_hit_rate",
@@ -115,9 +115,7 @@ def _engines(engines: Sequence[EngineFigures]) -> Iterator[Metric]:
         "KV blocks: live (held by requests), resident (a later prompt can reuse them), total",
         labels=["engine", "state"],
     )
-    tokens = CounterMetricFamily(
-        f"{_ENGINE}tokens", "Tokens by what was done with them", labels=["engine", "kind"]
-    )
+    tokens = CounterMetricFamily(f"{_ENGINE}tokens", "Tokens by use", labels=["engine", "kind"])
     preemptions = CounterMetricFamily(
         f"{_ENGINE}preemptions", "Requests preempted", labels=["engine"]
     )
@@ -142,7 +140,7 @@ def _engines(engines: Sequence[EngineFigures]) -> Iterator[Metric]:
 def _ledgers(snapshot: Snapshot) -> Iterator[Metric]:
     seconds = CounterMetricFamily(
         f"{_RUNTIME}ledger_seconds",
-        "Seconds of requests by what they were spent on (docs/inside/ledger.md)",
+        "Request time by component, in seconds (docs/inside/ledger.md)",
         labels=["phase", "cause"],
     )
     for key, value in sorted(snapshot.ledger_seconds.items()):
@@ -152,14 +150,14 @@ def _ledgers(snapshot: Snapshot) -> Iterator[Metric]:
     yield CounterMetricFamily(f"{_RUNTIME}ledgers", "Requests with a ledger", snapshot.ledgers)
     yield CounterMetricFamily(
         f"{_RUNTIME}ledgers_missing",
-        "Requests without one: the engine's records of them are missing",
+        "Requests without a ledger because engine records are missing",
         snapshot.unmatched,
     )
     yield CounterMetricFamily(
-        f"{_RUNTIME}ledger_errors", "Errors of the ledgers themselves", snapshot.errors
+        f"{_RUNTIME}ledger_errors", "Errors while computing ledgers", snapshot.errors
     )
     yield CounterMetricFamily(
-        f"{_RUNTIME}steps_lost", "Engine steps whose records were lost", snapshot.lost_steps
+        f"{_RUNTIME}steps_lost", "Engine steps with lost records", snapshot.lost_steps
     )
     yield CounterMetricFamily(
         f"{_RUNTIME}step_runs_dropped", "Runs of steps that were not stored", snapshot.dropped_runs
@@ -174,8 +172,12 @@ def _ledgers(snapshot: Snapshot) -> Iterator[Metric]:
             errors.add_metric([str(engine.engine)], engine.cost_error_ratio)
     yield errors
     for name, help_text, values in (
-        ("prefix_requests", "Requests by why the prefix cache missed", snapshot.prefix_misses),
-        ("prefix_missed_tokens", "Tokens that it missed", snapshot.prefix_missed_tokens),
+        ("prefix_requests", "Requests by reason for a prefix cache miss", snapshot.prefix_misses),
+        (
+            "prefix_missed_tokens",
+            "Tokens missed by the prefix cache",
+            snapshot.prefix_missed_tokens,
+        ),
     ):
         family = CounterMetricFamily(f"{_RUNTIME}{name}", help_text, labels=["miss"])
         for miss, value in sorted(values.items()):
@@ -183,7 +185,7 @@ def _ledgers(snapshot: Snapshot) -> Iterator[Metric]:
         yield family
     yield CounterMetricFamily(
         f"{_RUNTIME}unstable_prompts",
-        "Requests whose static part stood behind a changing piece",
+        "Requests with static text after a changing part of the prompt",
         snapshot.unstable_prompts,
     )
 

@@ -1,6 +1,6 @@
-"""Sends what the runtime does by itself, such as a step of control, as spans of their own.
+"""Send the runtime's own actions, such as a control step, as separate spans.
 
-Such events are rare, so they take the OpenTelemetry SDK's way and not the exporter process's.
+Such events are rare, so they use the OpenTelemetry SDK instead of the exporter process.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _MAX_BACKOFF_S = 5.0
 
 
 class EventSender:
-    """Sends events in the background; none can delay or fail a request.
+    """Sends events in the background; they never delay or fail a request.
 
-    While the collector is down the last thousand are kept.
+    While the collector is down, the last thousand events are kept.
 
     Args:
-        target: Where spans go.
+        target: Destination of the spans.
     """
 
     def __init__(self, target: OtlpTarget) -> None:
@@ -52,8 +52,8 @@ class EventSender:
         Args:
             name: The span's name.
             attributes: The span's attributes.
-            start_ns: When it began, in Unix time.
-            end_ns: When its effect was known, in Unix time.
+            start_ns: When it began, as Unix time.
+            end_ns: When its effect was known, as Unix time.
         """
         span = self._tracer.start_span(
             name, kind=SpanKind.INTERNAL, attributes=attributes, start_time=start_ns
@@ -61,20 +61,20 @@ class EventSender:
         span.end(end_ns)
 
     def close(self) -> None:
-        """Send what waits, without a second try."""
+        """Send the queued events, without retries."""
         self._exporter.hurry()
         self._provider.shutdown()
 
 
 class PatientExporter(SpanExporter):
-    """Sends a batch until it is taken or refused, as the request spans are."""
+    """Retries a batch until it is accepted or rejected, as for request spans."""
 
     def __init__(self, target: OtlpTarget) -> None:
         self._send = open_sender(target)
         self._is_closing = threading.Event()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send one batch; blocks the sending thread only."""
+        """Send one batch; blocks only the sending thread."""
         body = encode_spans(spans).SerializeToString()
         backoff_s = 0.25
         while True:
@@ -87,7 +87,7 @@ class PatientExporter(SpanExporter):
             backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
 
     def hurry(self) -> None:
-        """Try no batch a second time from now on."""
+        """Stop retrying batches from now on."""
         self._is_closing.set()
 
     def shutdown(self) -> None:
@@ -95,5 +95,5 @@ class PatientExporter(SpanExporter):
         self.hurry()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Nothing waits here."""
+        """Return True: nothing is buffered here."""
         return True

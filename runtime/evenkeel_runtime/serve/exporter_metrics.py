@@ -1,4 +1,4 @@
-"""Shows on the server's own `/metrics` what became of the telemetry."""
+"""Telemetry delivery metrics on the server's `/metrics`."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ class TelemetryMetrics(ScrapedMetrics):
         self._read_counts = read_counts
 
     def collect(self) -> Iterator[Metric]:
-        """Return what the recorder and its exporter counted."""
+        """Return the counters of the recorder and its exporter."""
         counts = self._read_counts()
         yield self.counters("requests", "Requests recorded", "status", counts.requests_by_status)
-        yield self.gauge("spans_queued", "Spans that wait for the collector", counts.spans_queued)
-        yield self.counter("spans_exported", "Spans that the collector took", counts.spans_exported)
+        yield self.gauge("spans_queued", "Spans queued for the collector", counts.spans_queued)
+        yield self.counter(
+            "spans_exported", "Spans accepted by the collector", counts.spans_exported
+        )
         dropped = {"queue_full": 0, "refused": 0, "exporter_lost": 0}
         yield self.counters(
             "spans_dropped",
-            "Spans lost: queue full, refused by the collector, lost with the exporter process",
+            "Spans lost: queue full, rejected by the collector, or lost with the exporter process",
             "reason",
             dropped | counts.spans_dropped_by_reason,
         )
         yield self.counter("export_errors", "Failed attempts to send a batch", counts.export_errors)
         yield self.counters(
             "malformed_headers",
-            "Headers of callers that could not be read and were ignored",
+            "Unreadable caller headers that were ignored",
             "header",
             counts.malformed_headers,
         )
         yield self.counter(
-            "internal_errors", "Errors of the telemetry itself", counts.internal_errors
+            "internal_errors", "Errors in the telemetry itself", counts.internal_errors
         )
         yield self.counter(
-            "exporter_restarts", "Exporter processes that were replaced", counts.exporter_restarts
+            "exporter_restarts", "Exporter process restarts", counts.exporter_restarts
         )

@@ -1,4 +1,4 @@
-"""Starts the exporter process and feeds it through a pipe that never blocks the server."""
+"""Start the exporter process and feed it through a pipe that never blocks the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 _PIPE_BYTES = 1 << 20
 _RESTART_INTERVAL_S = 5.0
-# One write has no more frames once it has so many bytes: a full pipe takes none of them.
+# Stop adding frames to a write at this size: a full pipe accepts none of them.
 _WRITE_BYTES = 1 << 16
 
 
@@ -26,7 +26,7 @@ class ExporterProcess:
     """One exporter process at a time; a dead one is replaced, at most every five seconds.
 
     Args:
-        config: What to tell it; its counters survive a restart.
+        config: The exporter's configuration; its counters survive a restart.
     """
 
     def __init__(self, config: ExporterConfig) -> None:
@@ -59,30 +59,31 @@ class ExporterProcess:
             os.close(read_end)
         os.set_blocking(write_end, False)
         if hasattr(fcntl, "F_SETPIPE_SZ"):
-            # Refused where the user's pipe budget is spent: the default size works as well.
+            # Fails once the user's pipe budget is used up; the default size works too.
             with suppress(OSError):
                 fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._pipe = write_end
-        # Not on the command line, where every user of the machine could read the headers' secrets.
+        # Not on the command line: any user of the machine could read the secrets in the headers.
         config = msgspec.json.encode(self._config)
         self._config_left = FRAME_HEAD.pack(len(config)) + config
         self._num_begun = 0
 
     def write(self, frames: list[bytes]) -> int:
-        """Hand over as many frames as the pipe takes now; return how many that is.
+        """Write as many frames as the pipe accepts now; return how many.
 
-        The next call begins with the first frame that was not taken: the pipe may have it in part,
-        and then only its rest is written.
+        The next call must begin with the first frame that was not accepted. If the pipe has part of
+        that frame already, only the rest is written.
 
         Raises:
-            BrokenPipeError: If the process is gone; frames it had taken may be lost with it.
+            BrokenPipeError: If the process is gone; frames it had accepted may be lost.
         """
         self._config_left = self._push(self._config_left)
         if self._config_left:
             return 0
         num_taken = 0
         while num_taken < len(frames):
-            # One call for many: each wakes the exporter, and that costs more than what is written.
+            # Batch the frames: each write wakes the exporter, which costs more than the write
+            # itself.
             chunk = _first_of(frames, num_taken)
             data = b"".join(chunk)[self._num_begun :]
             written = self._num_begun + len(data) - len(self._push(data))
@@ -96,7 +97,7 @@ class ExporterProcess:
         return num_taken
 
     def _push(self, data: bytes) -> bytes:
-        """Write what the pipe takes; return the rest."""
+        """Write as much as the pipe accepts; return the rest."""
         while data:
             try:
                 written = os.write(self._pipe, data)
@@ -106,20 +107,20 @@ class ExporterProcess:
         return data
 
     def restart(self) -> bool:
-        """Replace a dead process, unless the last one started just now; whether one was started."""
+        """Replace a dead process unless one was started just now; return whether it was."""
         if time.monotonic() - self._started_s < _RESTART_INTERVAL_S:
             return False
         self._close_pipe()
         if self._process is not None:
             self._process.kill()
             code = self._process.wait()
-            logger.warning("the exporter process is gone and is replaced: exit_code=%d", code)
+            logger.warning("the exporter process died, restarting it: exit_code=%d", code)
         self.num_restarts += 1
         self.start()
         return True
 
     def close(self, timeout_s: float) -> None:
-        """End its input, wait for it to send what it has, and kill it after `timeout_s`."""
+        """Close its input, wait for it to send its queue, and kill it after `timeout_s`."""
         self._close_pipe()
         if self._process is None:
             return
@@ -137,7 +138,7 @@ class ExporterProcess:
 
 
 def _first_of(frames: list[bytes], start: int) -> list[bytes]:
-    """Return some of the frames from a place on, at least one, with their heads."""
+    """Return at least one frame, starting at an index, each with its header."""
     chunk: list[bytes] = []
     size = 0
     for place in range(start, len(frames)):

@@ -1,4 +1,4 @@
-"""Finds what the word MODEL means, before anything slow is started."""
+"""Resolve the MODEL argument before anything slow starts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _NUM_DRAFT_TOKENS = 4
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """A model as vLLM wants it.
+    """A model as vLLM expects it.
 
     Attributes:
         model: A folder, or a name on the Hugging Face hub.
-        is_local: Whether it is a folder, so that nothing has to be fetched.
-        flags: vLLM flags that go with it; the user's come after and win.
+        is_local: Whether it is a folder, so nothing needs to be downloaded.
+        flags: vLLM flags for it; the user's own flags come later and win.
     """
 
     model: str
@@ -38,8 +38,8 @@ def find_model(word: str, speculate: str | None = None) -> ModelSource:
 
     Args:
         word: What the user wrote.
-        speculate: `draft` for the demo model's draft model, which is its default; with another word
-            the model brings no speculation of its own.
+        speculate: `draft` for the demo model's draft model, which is its default; any other value
+            leaves the model's own speculation out.
 
     Raises:
         ConfigurationError: If there is no such folder, or it holds no model.
@@ -49,13 +49,13 @@ def find_model(word: str, speculate: str | None = None) -> ModelSource:
         return _demo(speculate)
     if speculate == SPECULATE_DRAFT:
         raise ConfigurationError(
-            "--speculate draft goes with the demo model; for others give `--speculate auto`, "
-            "or vLLM's --speculative-config"
+            "--speculate draft works with the demo model only; for other models give `--speculate "
+            "auto` or vLLM's --speculative-config"
         )
     path = Path(word).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file() and not list(path.glob("*.gguf")):
-            raise ConfigurationError(f"{word} is a folder without a model: config.json is missing")
+            raise ConfigurationError(f"{word} is not a model folder: config.json is missing")
         return ModelSource(str(path), is_local=True)
     if path.is_file():
         return ModelSource(str(path), is_local=True)
@@ -70,7 +70,7 @@ def find_model(word: str, speculate: str | None = None) -> ModelSource:
 
 
 def _hub(name: str) -> ModelSource:
-    """A name on the hub; refused at once where it is in no cache and the hub has no such name."""
+    """Return a hub model; fail at once if it is neither cached nor on the hub."""
     from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -82,7 +82,7 @@ def _hub(name: str) -> ModelSource:
         reason = "the Hugging Face hub has no such model"
         raise ConfigurationError(f"no model {name!r}: no such folder, and {reason}") from error
     except Exception as error:
-        reason = f"the Hugging Face hub does not answer ({type(error).__name__})"
+        reason = f"the Hugging Face hub is not responding ({type(error).__name__})"
         raise ConfigurationError(
             f"no model {name!r}: no such folder, it is not in the cache, and {reason}; "
             "MODEL comes before vLLM's own flags"

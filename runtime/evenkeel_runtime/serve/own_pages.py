@@ -1,4 +1,4 @@
-"""Answers our own pages beside vLLM's API, and passes every other connection on as it came."""
+"""Answer our own pages alongside vLLM's API, and pass every other connection through unchanged."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ OWN_PAGES = "evenkeel_runtime.serve.own_pages.OwnPagesMiddleware"
 
 
 class OwnPagesMiddleware:
-    """Sends our pages to their own app; vLLM's requests never enter it.
+    """Routes our pages to their own app; vLLM's requests never reach it.
 
-    vLLM builds it from its dotted name (`--middleware`), so it finds keys and parts through the
-    app. It stands inside the user's own middlewares: whom they turn away never comes here.
+    vLLM builds it from its dotted name (`--middleware`), so it finds keys and components through
+    the app. It sits inside the user's own middleware: requests rejected there never get here.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -28,7 +28,7 @@ class OwnPagesMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        # Websockets are never ours; OPTIONS shows nothing, and a browser sends it without a key.
+        # We have no websockets; OPTIONS exposes nothing, and browsers send it without a key.
         if scope["type"] == "http" and scope["method"] != "OPTIONS":
             path = route_path(scope).rstrip("/")
             if self._is_own(path, scope):
@@ -38,20 +38,20 @@ class OwnPagesMiddleware:
 
     def _is_own(self, path: str, scope: Scope) -> bool:
         if path == METRICS_PATH:
-            # In any other format vLLM answers.
+            # vLLM answers for any other format.
             return open_metrics.is_accepted(scope["headers"])
         return path in self._paths or path.startswith(self._prefixes)
 
 
 def _enter(scope: Scope, path: str) -> Scope:
-    """Return the scope for our app: the path that it knows, and what it needs of vLLM's app."""
+    """Return the scope for our app: its own path, and the state it needs from vLLM's app."""
     server = {"engine": find_engine(scope), "api_keys": read_api_keys(scope["app"].state.args)}
     method = "GET" if scope["method"] == "HEAD" else scope["method"]
     return {**scope, "method": method, "path": path, "root_path": "", "state": server}
 
 
 def _finish(scope: Scope, send: Send) -> Send:
-    """Return `send` for an answer that nobody keeps, without its body for a HEAD."""
+    """Return a `send` that marks the response as not cacheable and drops the body for a HEAD."""
 
     async def finish(message: Message) -> None:
         if message["type"] == "http.response.start":

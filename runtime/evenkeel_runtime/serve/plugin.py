@@ -1,10 +1,10 @@
-"""Brings the hooks to an existing vLLM: installing this package is enough (vLLM 0.32).
+"""Add the hooks to an existing vLLM; installing this package is enough (vLLM 0.32).
 
 vLLM calls `register` (entry-point group `vllm.general_plugins`) in each of its processes, before
 the server hands its engine to the app and before the engine makes its scheduler. `evenkeel serve`
-does all of this by itself, so there the plugin does nothing. `OTEL_SDK_DISABLED=true` leaves
-requests and steps alone. Where a process runs vLLM's CPU kernels they are tested, and mended where
-they are wrong, in either case. `VLLM_PLUGINS` without `evenkeel` leaves all of vLLM alone.
+does all of this itself, so there the plugin does nothing. `OTEL_SDK_DISABLED=true` turns off the
+recording of requests and steps. In either case, a process that runs vLLM's CPU kernels tests them
+and replaces broken ones. `VLLM_PLUGINS` without `evenkeel` leaves vLLM untouched.
 """
 
 from __future__ import annotations
@@ -28,33 +28,31 @@ _ENTRY = "vllm.entrypoints.launchers.api_server.entry"
 _PLATFORMS = "vllm.platforms"
 _EVENKEEL_SERVE = "evenkeel_runtime.serve.server"
 _COMMAND = "vllm.entrypoints.cli.serve"
-_ONE_SERVER = (
-    "give --api-server-count 1, or start one `vllm serve` for each engine behind a load balancer"
-)
-# What `vllm serve` runs in place of a server in this process (vLLM 0.32), and what to do about it.
+_ONE_SERVER = "give --api-server-count 1, or run one `vllm serve` per engine behind a load balancer"
+# What `vllm serve` runs instead of a server in this process (vLLM 0.32), and the fix.
 _ELSEWHERE = {
-    "run_multi_api_server": f"vLLM serves from API server processes of its own; {_ONE_SERVER}",
-    "run_dp_supervisor": f"vLLM serves from one process for each parallel rank; {_ONE_SERVER}",
-    "run_headless": "--headless starts no API server; install evenkeel where it runs: its records "
-    "lack the steps of the engines here",
+    "run_multi_api_server": f"vLLM serves from API server processes; {_ONE_SERVER}",
+    "run_dp_supervisor": f"vLLM serves from one process per parallel rank; {_ONE_SERVER}",
+    "run_headless": "--headless starts no API server; install evenkeel on the API server's host: "
+    "its records will lack the steps of the engines here",
 }
-_OVER_GRPC = "vLLM serves gRPC and no HTTP; leave out --grpc"
+_OVER_GRPC = "vLLM serves gRPC instead of HTTP; remove --grpc"
 _MARK = "_evenkeel"
 T = TypeVar("T")
 
 
 def register() -> None:
-    """Put the hooks into this process, once; vLLM is left as it is where they do not fit."""
+    """Install the hooks in this process, once; vLLM is left unchanged if they do not fit."""
     try:
         _join_kernels()
     except Exception as error:
-        logger.warning("vLLM's verification of drafts is not tested: %r", error, exc_info=error)
+        logger.warning("vLLM's draft verification was not tested: %r", error, exc_info=error)
     try:
         if multiprocessing.parent_process() is not None:
             _join_engine()
             return
         entry = sys.modules.get(_ENTRY)
-        # Without the module this is no server: `vllm bench`, or an engine in somebody's script.
+        # Without the module this is not a server: `vllm bench`, or an engine in a user's script.
         if entry is not None and _EVENKEEL_SERVE not in sys.modules:
             _join_server(entry)
     except Exception as error:
@@ -62,7 +60,7 @@ def register() -> None:
 
 
 def _join_kernels() -> None:
-    """Have the kernels that verify drafts tested where this process will run them."""
+    """Test the draft verification kernels if this process will run them."""
     if _PLATFORMS in sys.modules:
         from evenkeel_runtime.adapter.verification_kernels import mend_when_registered
 
@@ -70,7 +68,7 @@ def _join_kernels() -> None:
 
 
 def _join_server(entry: ModuleType) -> None:
-    """Have the app be given an observed engine, and the engine a place to send its steps to."""
+    """Give the app an observed engine, and the engine a socket to send its steps to."""
     from evenkeel.otlp_target import is_export_enabled, read_target
     from evenkeel_runtime.adapter.vllm import probe, resolve_prompts
     from evenkeel_runtime.engine.settings import SOCKET_VARIABLE
@@ -97,7 +95,7 @@ def _join_server(entry: ModuleType) -> None:
     settings = loaded.settings
     control = _open("control", lambda: open_control(settings))
     target = read_target(otel, settings.otlp_address())
-    # vLLM's flags are not known yet: whether its scheduler is the user's own is seen later.
+    # vLLM's flags are not known yet; a custom scheduler is detected later.
     steps = join_steps(argparse.Namespace())
     if steps is not None:
         atexit.register(steps.close)
@@ -107,7 +105,7 @@ def _join_server(entry: ModuleType) -> None:
         if obstacle is not None:
             logger.warning("requests are recorded without a ledger: %s", obstacle)
         observed = steps if obstacle is None else None
-        # Only where somebody named a folder: vLLM itself passes over a chat's `prompt`.
+        # Only if a registry folder is set: vLLM itself ignores a chat's `prompt`.
         if loaded.sources["prompts_dir"] != "default":
             resolve_prompts(args, settings.prompts_dir)
         joined = Joined(observed, strips_speculation=False, control=control)
@@ -118,7 +116,7 @@ def _join_server(entry: ModuleType) -> None:
         return telemetry.wrap_engine(engine)
 
     def give_up() -> None:
-        # Engines that start from here on are vLLM's own again.
+        # Engines started from here on use vLLM's own scheduler again.
         if steps is not None:
             steps.close()
             take_back(SOCKET_VARIABLE)
@@ -132,11 +130,11 @@ def _join_server(entry: ModuleType) -> None:
 
 
 def watch_command(command: ModuleType, give_up: Callable[[], None]) -> None:
-    """Have `vllm serve` log one warning where it serves other than from this process.
+    """Make `vllm serve` log one warning if it does not serve from this process.
 
     Args:
-        command: vLLM's module of the command.
-        give_up: Takes back what was prepared for a server in this process.
+        command: vLLM's module for the command.
+        give_up: Undoes the preparation for a server in this process.
     """
 
     def watch(function: Callable[..., Any], find_reason: Callable[..., str | None]) -> Any:
@@ -160,7 +158,7 @@ def watch_command(command: ModuleType, give_up: Callable[[], None]) -> None:
 
 
 def _open(name: str, open_it: Callable[[], T | None]) -> T | None:
-    """Return what was asked for; where its file is wrong, vLLM is served without it."""
+    """Return the requested part; None, with a warning, if its file is invalid."""
     try:
         return open_it()
     except EvenkeelError as error:
@@ -171,11 +169,11 @@ def _open(name: str, open_it: Callable[[], T | None]) -> T | None:
 def wrap_build(
     build_and_serve: Callable[..., Any], observe: Callable[[Any, argparse.Namespace], Any]
 ) -> Callable[..., Any]:
-    """Return vLLM's `build_and_serve`, given an observed engine.
+    """Return vLLM's `build_and_serve` with an observed engine.
 
     Args:
         build_and_serve: vLLM's own.
-        observe: Returns the engine to serve with, from vLLM's own and its flags.
+        observe: Returns the engine to serve with, given vLLM's engine and flags.
     """
 
     @wraps(build_and_serve)
@@ -191,7 +189,7 @@ def wrap_build(
 
 
 def _join_engine() -> None:
-    """Have the engine's scheduler be ours, where the user named none and somebody reads steps."""
+    """Use our scheduler if the user chose none and steps are recorded."""
     from evenkeel_runtime.engine.settings import SOCKET_VARIABLE
     from evenkeel_runtime.serve.step_channel import find_obstacle
 

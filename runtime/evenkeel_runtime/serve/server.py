@@ -1,4 +1,4 @@
-"""Runs the server: checks what can be checked quickly, then starts vLLM with the request hook."""
+"""Run the server: do the quick checks first, then start vLLM with the request hook."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ logger = logging.getLogger(__name__)
 
 _ENGINE_SETTINGS = (SpeculationSettings, StepSettings)
 _ONE_CPU_KV_CACHE_GIB = "1"
-# In the data folder; a folder that holds it is ours.
+# Marker in the data folder; a folder that has it is ours.
 VLLM_CACHES = "vllm"
 
 
 @dataclass(frozen=True, slots=True)
 class ServePlan:
-    """What is about to be served; None stands for what is switched off."""
+    """What to serve; None for each part that is switched off."""
 
     settings: RuntimeSettings
     model: ModelSource
@@ -63,7 +63,7 @@ class ServePlan:
 
 
 def run_serve(args: argparse.Namespace) -> int:
-    """Serve until a signal ends it; returns the exit code.
+    """Serve until a signal arrives; return the exit code.
 
     Raises:
         ConfigurationError: If a flag, the model, the port or the folder is wrong.
@@ -81,7 +81,7 @@ def run_serve(args: argparse.Namespace) -> int:
             print(each.describe(each.settings.section))
         return 0
     for each in engine:
-        # The engine's process reads them again, from the environment that it inherits.
+        # The engine process reads them again from the inherited environment.
         if "flag" in each.sources.values():
             for name, value in write_environment(each.settings).items():
                 hand_down(name, value)
@@ -94,7 +94,7 @@ def run_serve(args: argparse.Namespace) -> int:
 
 
 def _log_to_stderr() -> None:
-    """Show our own lines from INFO on; vLLM sets up its own logging."""
+    """Log our own lines at INFO and above; vLLM sets up its own logging."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("evenkeel: %(message)s"))
     own = logging.getLogger("evenkeel_runtime")
@@ -102,12 +102,12 @@ def _log_to_stderr() -> None:
     own.setLevel(logging.INFO)
     own.propagate = False
     logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
-    # Of other libraries without a handler of their own, only errors.
+    # Other libraries without a handler log errors only.
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Leave out the tracebacks of responses that a stop cut off: uvicorn counts them in a line."""
+    """Drop the tracebacks of responses cut off at shutdown: uvicorn logs their number."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
@@ -138,7 +138,7 @@ def _make_plan(args: argparse.Namespace, loaded: Loaded[RuntimeSettings]) -> Ser
 
 
 def read_compression(settings: RuntimeSettings) -> CompressionPolicy | None:
-    """Return which prompts are shortened; None where none are.
+    """Return the compression policy; None if no prompts are shortened.
 
     Raises:
         ConfigurationError: If the file is wrong.
@@ -151,10 +151,10 @@ def read_compression(settings: RuntimeSettings) -> CompressionPolicy | None:
 
 
 def open_cache(settings: RuntimeSettings) -> ResponseCache | None:
-    """Return the response cache; None where there is none.
+    """Return the response cache; None if it is not enabled.
 
     Raises:
-        EvenkeelError: If its file is wrong, or a package that it needs is missing.
+        EvenkeelError: If its file is invalid, or a required package is missing.
     """
     if settings.cache is None:
         return None
@@ -165,10 +165,10 @@ def open_cache(settings: RuntimeSettings) -> ResponseCache | None:
 
 
 def refuse_taken_port(host: str, port: int) -> None:
-    """Check that the address can be listened on, before the model is loaded for nothing.
+    """Check that the address is free before the model is loaded.
 
     Raises:
-        ConfigurationError: If it is taken, or no address of this machine.
+        ConfigurationError: If it is in use, or not an address of this machine.
     """
     try:
         info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -178,12 +178,12 @@ def refuse_taken_port(host: str, port: int) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {reason}; stop what uses it or give --port"
+            f"cannot listen on {host}:{port}: {reason}; stop what is using it, or give --port"
         ) from error
 
 
 def refuse_unwritable_folder(folder: Path) -> None:
-    """Make the data folder and check that it can be written.
+    """Create the data folder and check that it is writable.
 
     Raises:
         ConfigurationError: If it cannot.
@@ -200,7 +200,7 @@ def refuse_unwritable_folder(folder: Path) -> None:
 
 
 def _prepare_environment(plan: ServePlan) -> None:
-    """Set what vLLM and the hub read from the environment; the user's own values win."""
+    """Set the environment variables that vLLM and the hub read; the user's own values win."""
     defaults = {
         "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_LOGGING_STREAM": "ext://sys.stderr",
@@ -209,7 +209,7 @@ def _prepare_environment(plan: ServePlan) -> None:
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         "VLLM_CACHE_ROOT": str((plan.settings.data_dir / VLLM_CACHES).resolve()),
         "TOKENIZERS_PARALLELISM": "false",
-        # What torch and vLLM's processes say on every start without a GPU, and at every stop.
+        # Silence what torch and vLLM log on every start without a GPU, and on every stop.
         "TORCH_LOGS": "-all",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "PYTHONWARNINGS": "ignore::FutureWarning,"
@@ -234,7 +234,7 @@ def _serve(plan: ServePlan) -> int:
 
     is_observed = False
     if plan.target is None:
-        logger.warning("records are off: OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER says so")
+        logger.warning("recording is off: disabled by OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER")
     else:
         is_observed = is_observable(vllm_adapter.probe())
     drafting: tuple[str, ...] = ()
@@ -278,14 +278,14 @@ def _serve(plan: ServePlan) -> int:
 
 
 def read_api_keys(keys: list[str] | None, flags: Sequence[str]) -> list[str] | None:
-    """Return the keys of vLLM's `--api-key`, read from `@FILE`; warn of those on the command line.
+    """Return vLLM's `--api-key` keys, with `@FILE` read; warn about keys on the command line.
 
     Args:
-        keys: As vLLM parsed them, which may be from its own configuration file.
+        keys: The keys as parsed by vLLM, possibly from its own configuration file.
         flags: The command line.
 
     Raises:
-        ConfigurationError: If a key's file cannot be read.
+        ConfigurationError: If a key file cannot be read.
     """
     if not keys:
         return keys
@@ -296,14 +296,14 @@ def read_api_keys(keys: list[str] | None, flags: Sequence[str]) -> list[str] | N
 
 
 def read_reason(error: Exception) -> str:
-    """Return what an error says, in one line: pydantic's first one only counts its faults."""
+    """Return an error's message in one line; pydantic's first line only counts faults."""
     if isinstance(error, ValidationError):
         return "; ".join(" ".join(fault["msg"].split()) for fault in error.errors())
     return next(iter(str(error).strip().splitlines()), "")
 
 
 def _warn_of_hooks_that_are_off(plan: ServePlan) -> None:
-    """Say which of the hooks that were asked for need the request hook."""
+    """Warn about each requested hook that needs the request hook."""
     if plan.target is not None:
         show_missing_hooks()
     if plan.settings.control_file is not None:
@@ -315,28 +315,27 @@ def _warn_of_hooks_that_are_off(plan: ServePlan) -> None:
 
 
 def _stopped_early() -> int:
-    logger.info("stopped before it was ready")
+    logger.info("stopped before the server was ready")
     return 0
 
 
 def is_observable(found: Probe) -> bool:
-    """Whether requests can be recorded with this vLLM; warns once of what cannot."""
+    """Whether requests can be recorded with this vLLM; warns once about missing values."""
     if not found.can_observe:
         logger.warning(
-            "this vLLM is not one that evenkeel knows, requests are served but not recorded: "
-            "missing=%s",
+            "unsupported vLLM version, requests are served but not recorded: missing=%s",
             ", ".join(found.missing_for_hook),
         )
     elif found.missing_facts:
         logger.warning(
-            "this vLLM does not say everything, records lack it: missing=%s",
+            "this vLLM does not expose every value, records will lack some: missing=%s",
             ", ".join(found.missing_facts),
         )
     return found.can_observe
 
 
 def show_missing_hooks() -> None:
-    """Count, on `/metrics`, that this vLLM has no place for the request hook."""
+    """Count on `/metrics` that this vLLM does not support the request hook."""
     from prometheus_client import REGISTRY
 
     from evenkeel_runtime.serve.engine_metrics import MissingHooks
@@ -345,7 +344,7 @@ def show_missing_hooks() -> None:
 
 
 async def _announce(args: argparse.Namespace, plan: ServePlan, started_s: float) -> None:
-    """Say that the server is ready, once something answers at its address."""
+    """Log that the server is ready once its address answers."""
     while not await _answers(args):
         await asyncio.sleep(0.05)
     address = args.uds or f"http://{args.host}:{args.port}/v1"

@@ -14,18 +14,18 @@ _MEBIBYTE = 1 << 20
 
 
 class RuntimeSettings(Settings):
-    """What `evenkeel serve` can be told; docs/reference/settings.md lists it."""
+    """Settings of `evenkeel serve`, listed in docs/reference/settings.md."""
 
     section: ClassVar[str] = "runtime"
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8000, ge=1, le=65535, description="the OpenAI API and /metrics")
     data_dir: Path = Field(
-        default=Path("data"), description="what the server keeps between runs: vLLM's caches"
+        default=Path("data"), description="data kept between runs: vLLM's caches"
     )
     otlp_endpoint: SecretAddress | None = Field(
         default=None,
-        description="where spans go; else where the standard OTEL_EXPORTER_OTLP_* variables say, "
+        description="destination of spans; default: the standard OTEL_EXPORTER_OTLP_* variables, "
         "else http://127.0.0.1:4318",
     )
     control_file: Path | None = Field(
@@ -34,34 +34,34 @@ class RuntimeSettings(Settings):
     queue_requests: int = Field(
         default=10_000,
         ge=1,
-        description="most requests that wait for the collector; more are dropped and counted",
+        description="maximum requests queued for the collector; more are dropped and counted",
     )
     queue_bytes: int = Field(
-        default=64 * _MEBIBYTE, ge=1024, description="most memory that they may take"
+        default=64 * _MEBIBYTE, ge=1024, description="maximum memory for the queue"
     )
-    export_batch: int = Field(default=256, ge=1, description="most requests in one export")
+    export_batch: int = Field(default=256, ge=1, description="maximum requests per export")
     export_interval_s: float = Field(
         default=0.5,
         ge=0,
         le=60,
-        description="longest a finished request waits for others before it is exported, in seconds",
+        description="maximum time a finished request waits to be exported in a batch, in seconds",
     )
     flush_timeout_s: float = Field(
         default=3.0,
         ge=0,
         le=60,
-        description="longest the server waits for its last spans when it stops, in seconds",
+        description="maximum time to flush the last spans on shutdown, in seconds",
     )
     max_emissions: int = Field(
-        default=2048, ge=2, description="longest emission series kept on a span"
+        default=2048, ge=2, description="maximum length of the emission series on a span"
     )
     explain_text: bool = Field(
         default=False,
-        description="show the text around a divergence of prompts in /why, to its own tenant",
+        description="show the text around a prompt divergence in /why, to its own tenant only",
     )
     prompts_dir: Path = Field(
         default=Path("prompts"),
-        description="registry in which `prompt: name@label` of a chat request is found "
+        description="prompt registry that resolves `prompt: name@label` in chat requests "
         "(docs/guide/prompts.md)",
     )
     record_content: bool = Field(
@@ -71,15 +71,15 @@ class RuntimeSettings(Settings):
     )
     cache: Path | None = Field(
         default=None,
-        description="rules of the response cache, TOML; without them there is none "
-        "(docs/guide/cache.md)",
+        description="response cache rules, TOML; without them the cache is "
+        "off (docs/guide/cache.md)",
     )
     compression: Path | None = Field(
         default=None,
-        description="rules of prompt compression, TOML; without them prompts are sent as they "
-        "came (docs/guide/compression.md)",
+        description="prompt compression rules, TOML; without them prompts are sent "
+        "unchanged (docs/guide/compression.md)",
     )
 
     def otlp_address(self) -> str | None:
-        """Return where spans go, with the password, for whoever sends them."""
+        """Return the span destination, password included, for the sender."""
         return None if self.otlp_endpoint is None else self.otlp_endpoint.get_secret_value()

@@ -1,4 +1,4 @@
-"""Puts the speculation hook together: probes vLLM, chooses the flags, builds the server's side."""
+"""Set up the speculation hook: probe vLLM, choose the flags, build the server side."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ logger = logging.getLogger(__name__)
 
 _WORKERS = "evenkeel_runtime.adapter.cpu_worker."
 _EXACT_WORKER = f"{_WORKERS}ExactWorker"
-# The method with which vLLM's `SamplingParams` refuses them.
+# The method of vLLM's `SamplingParams` that rejects them.
 _REFUSAL = "_validate_spec_decode"
 
 
 def find_missing(find: Find = find_name) -> list[str]:
-    """Return what the speculation hook builds on and this vLLM does not have.
+    """Return the names that the speculation hook needs and this vLLM lacks.
 
     Args:
-        find: Returns a name of a module, or None.
+        find: Returns a named attribute of a module, or None.
     """
     scheduler = find("vllm.v1.core.sched.scheduler", "Scheduler")
     request = find("vllm.v1.request", "Request")
@@ -65,41 +65,41 @@ def find_missing(find: Find = find_name) -> list[str]:
 
 
 def choose_flags(is_observed: bool, find: Find = find_name) -> tuple[str, ...]:
-    """Return vLLM's flags for `--speculate auto`; none, and one warning, where this vLLM lacks it.
+    """Return vLLM's flags for `--speculate auto`; none, with one warning, if this vLLM lacks it.
 
     Args:
-        is_observed: Whether the request hook runs, which takes the engine's reports.
-        find: Returns a name of a module, or None.
+        is_observed: Whether the request hook runs; it receives the engine's reports.
+        find: Returns a named attribute of a module, or None.
     """
     missing = find_missing(find)
     if missing:
-        logger.warning("nothing is drafted, this vLLM has no: %s", ", ".join(missing))
+        logger.warning("speculation is off, this vLLM lacks: %s", ", ".join(missing))
         return ()
     processors = [each.name for each in entry_points(group="vllm.logits_processors")]
     if processors:
-        # vLLM leaves them out, silently, while it speculates.
-        logger.warning("nothing is drafted: logits processors are installed: %s", processors)
+        # vLLM silently skips logits processors while it speculates.
+        logger.warning("speculation is off: logits processors are installed: %s", processors)
         return ()
     if is_observed:
-        # The engine's process inherits it however vLLM starts it.
+        # The engine process inherits it however vLLM starts it.
         hand_down(REPORTS_VARIABLE, "true")
     max_tokens = load(SpeculationSettings, {}).settings.max_tokens
     return speculation_flags(max_tokens, computes_on_cpu(), can_draft_ahead(find)).as_flags()
 
 
 def verify_exactly(args: argparse.Namespace, is_cpu: bool, find: Find = find_name) -> bool:
-    """Have drafts verified rightly on a CPU, and requests served that vLLM would refuse there.
+    """Fix draft verification on a CPU, and serve requests that vLLM would reject there.
 
-    vLLM refuses `min_p` and `logit_bias` while it speculates. The worker chosen here serves such
-    requests without drafts, whoever drafts.
+    vLLM rejects `min_p` and `logit_bias` while it speculates. The worker chosen here serves such
+    requests without drafts, whatever the proposer.
 
     Args:
         args: vLLM's parsed flags; `worker_cls` is set.
         is_cpu: Whether vLLM computes on the CPU.
-        find: Returns a name of a module, or None.
+        find: Returns a named attribute of a module, or None.
 
     Returns:
-        Whether they are served.
+        Whether such requests are served.
     """
     if args.speculative_config is None or not is_cpu:
         return False
@@ -115,7 +115,7 @@ def verify_exactly(args: argparse.Namespace, is_cpu: bool, find: Find = find_nam
 
 
 def can_draft_ahead(find: Find = find_name) -> bool:
-    """Whether this is a GPU, and this vLLM keeps drafts where they can be written to."""
+    """Whether this is a GPU and this vLLM keeps drafts in a writable table."""
     platform = find("vllm.platforms", "current_platform")
     needed = (
         ("vllm.utils.torch_utils", "async_tensor_h2d"),
@@ -138,10 +138,10 @@ def can_draft_ahead(find: Find = find_name) -> bool:
 
 
 class ServerReplay:
-    """How the canary asks vLLM's engine client.
+    """The canary's access to vLLM's engine client.
 
     Args:
-        engine: The engine client, unobserved: a replay is no request of anybody.
+        engine: The engine client, unobserved: a replay is not a client's request.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -150,14 +150,14 @@ class ServerReplay:
 
     @property
     def has_only_text(self) -> bool:
-        """Whether token ids are all there is to a prompt: no images, no embeddings."""
+        """Whether a prompt is token ids only: no images, no embeddings."""
         config = self._engine.vllm_config.model_config
         return not (
             config.is_multimodal_model or config.enable_prompt_embeds or config.is_encoder_decoder
         )
 
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
+        """Whether no request is running."""
         return not self._engine.output_processor.has_unfinished_requests()
 
     def generate(
@@ -171,12 +171,12 @@ class ServerReplay:
 
 
 def build_server(engine: Any, recorder: Recorder, is_drafting: bool) -> SpeculationServer:
-    """Return the server's side of speculation, its metrics registered.
+    """Return the server side of speculation, with its metrics registered.
 
     Args:
         engine: vLLM's engine client.
         recorder: Where the canary's results go.
-        is_drafting: False where this vLLM cannot draft, which counts as an error.
+        is_drafting: False if this vLLM cannot draft, which is counted as an error.
     """
     settings = load(SpeculationSettings, {}).settings
     replay = ServerReplay(engine)

@@ -1,4 +1,4 @@
-"""Shows speculation on the server's own `/metrics`."""
+"""Speculation metrics on the server's `/metrics`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SpeculationMetrics(ScrapedMetrics):
         self._speculation = speculation
 
     def collect(self) -> Iterator[Metric]:
-        """Return what the server knows of its engines' drafts."""
+        """Return the draft metrics of the server's engines."""
         totals = self._speculation.totals
         engine = totals.engine
         for name, text, counts in (
@@ -32,29 +32,32 @@ class SpeculationMetrics(ScrapedMetrics):
             yield self.counters(name, text, "source", by_source)
         yield self.counters(
             "canary",
-            "Greedy answers made again without drafts",
+            "Greedy answers regenerated without drafts",
             "result",
             self._speculation.canary.counts,
         )
         yield self.counter(
-            "errors", "Failures that left an engine without drafts", engine.get("errors", 0)
+            "errors", "Failures that stopped an engine from drafting", engine.get("errors", 0)
         )
         yield self.counter(
             "drafting_seconds", "Time spent making drafts", engine.get("drafting_s", 0.0)
         )
         yield from self._sampled(engine)
-        for name, what in (("tokens", "Tokens of past answers kept"), ("bytes", "Memory for them")):
+        for name, what in (
+            ("tokens", "Tokens of past answers stored"),
+            ("bytes", "Memory for them"),
+        ):
             yield self.gauge(f"store_{name}", what, engine.get(f"store_{name}", 0))
         yield self.gauges(
             "mean_drafted_tokens",
-            "Drafted a request and step lately",
+            "Recent mean of tokens drafted per request and step",
             "batch",
             {str(batch): mean for batch, mean in engine.get("mean_drafted", ())},
         )
         yield self._gain(engine)
 
     def _sampled(self, engine: Mapping[str, Any]) -> Iterator[Metric]:
-        """What the watch over sampled tokens found; nothing before an engine has told."""
+        """The sampled-token watch; no samples until an engine has reported."""
         if "sampled_drafts" not in engine:
             return
         yield self.gauge(
@@ -62,17 +65,17 @@ class SpeculationMetrics(ScrapedMetrics):
         )
         yield self.counter(
             "sampled_watched_tokens",
-            "Sampled tokens compared with what the model found likely",
+            "Sampled tokens compared with the model's probabilities",
             engine["sampled_watched"],
         )
         yield self.gauge(
             "sampled_evidence",
-            "Evidence (log10) that sampled tokens are not drawn as the model says; at 6 drafts end",
+            "Evidence (log10) that sampled tokens deviate from the model; drafts stop at 6",
             engine["sampled_evidence"],
         )
 
     def _gain(self, engine: Mapping[str, object]) -> Metric:
-        """The measured speed-up and its interval, over all batch sizes and at each."""
+        """The measured speed-up with its interval, overall and per batch size."""
         whole, by_batch = engine.get("gain"), engine.get("gain_by_batch")
         rows: list[tuple[str, list[float]]] = []
         if isinstance(whole, list):
@@ -86,7 +89,7 @@ class SpeculationMetrics(ScrapedMetrics):
         }
         return self.gauges(
             "speedup_ratio",
-            "Decoding with drafts over decoding without, from the holdout",
+            "Decoding speed with drafts over without, measured on a holdout",
             ("batch", "bound"),
             bounds,
         )

@@ -1,4 +1,4 @@
-"""The folder of sockets between one server, its engine's step hook and its exporter process."""
+"""The sockets that connect a server, its engine's step hook and its exporter process."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from evenkeel_runtime.engine.settings import SOCKET_VARIABLE
 logger = logging.getLogger(__name__)
 
 SCHEDULER_CLASS = "evenkeel_runtime.adapter.scheduler.LedgerScheduler"
-# It records steps, too, and drafts besides.
+# It records steps, too, in addition to drafting.
 SPECULATIVE_CLASS = "evenkeel_runtime.adapter.speculative_scheduler.SpeculativeScheduler"
-# What a hook is called where it is missing, in `evenkeel_runtime_missing_hooks_total`.
+# A missing hook's label in `evenkeel_runtime_missing_hooks_total`.
 STEP_HOOK = "steps"
-# Linux and the BSDs keep 108 and 104 bytes for a Unix socket's path, its end included.
+# Linux and the BSDs allow 108 and 104 bytes for a Unix socket path, terminator included.
 _MAX_PATH_BYTES = 103
 
 
 @dataclass(frozen=True, slots=True)
 class StepChannel:
-    """Where step records and questions about them go; the folder is the server's own (0700).
+    """The sockets for step records and queries about them, in a private folder (0700).
 
     Attributes:
         folder: Holds the sockets, and nothing else.
@@ -37,12 +37,12 @@ class StepChannel:
 
     @property
     def steps_address(self) -> str:
-        """Where the engine's step hook sends its records."""
+        """The address that the engine's step hook sends its records to."""
         return f"ipc://{self.folder / 'steps'}"
 
     @property
     def why_address(self) -> str:
-        """Where the server asks for the ledger of a request."""
+        """The address that the server queries for a request's ledger."""
         return f"ipc://{self.folder / 'why'}"
 
     def close(self) -> None:
@@ -51,10 +51,10 @@ class StepChannel:
 
 
 def open_channel() -> StepChannel:
-    """Make the folder, and name its socket to processes started from here.
+    """Create the folder, and export its socket's address to child processes.
 
     Raises:
-        OSError: If it cannot be made, or its path is too long for a Unix socket.
+        OSError: If it cannot be created, or its path is too long for a Unix socket.
     """
     folder = Path(tempfile.mkdtemp(prefix="evenkeel-"))
     channel = StepChannel(folder)
@@ -66,15 +66,15 @@ def open_channel() -> StepChannel:
 
 
 def find_obstacle(args: argparse.Namespace, find: Find = find_name) -> str | None:
-    """Return why this vLLM's steps cannot be recorded, or None where they can.
+    """Return why this vLLM's steps cannot be recorded; None if they can.
 
     Args:
         args: vLLM's parsed flags.
-        find: Returns a name of one of vLLM's modules, or None.
+        find: Returns a named attribute of a vLLM module, or None.
     """
     own: Any = getattr(args, "scheduler_cls", None)
     if own is not None and own not in (SCHEDULER_CLASS, SPECULATIVE_CLASS):
-        return f"--scheduler-cls {own} takes the step hook's place"
+        return f"--scheduler-cls {own} replaces the step hook"
     scheduler = find("vllm.v1.core.sched.scheduler", "Scheduler")
     needs = {
         "Scheduler.add_request": takes(getattr(scheduler, "add_request", None), "request"),
@@ -96,7 +96,7 @@ def find_obstacle(args: argparse.Namespace, find: Find = find_name) -> str | Non
 
 
 def join_steps(args: argparse.Namespace) -> StepChannel | None:
-    """Have vLLM's engine record its steps; None, with one warning, where it cannot.
+    """Make vLLM's engine record its steps; return None, with one warning, if it cannot.
 
     Must run before vLLM starts its engine.
     """

@@ -1,4 +1,4 @@
-"""Puts the request hook together: exporter process, recorder, metrics, observed engine."""
+"""Set up the request hook: exporter process, recorder, metrics, observed engine."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Joined:
     """What was switched on in vLLM before its engine started.
 
     Attributes:
-        steps: Where the engine's steps come in; None where they are not recorded.
-        strips_speculation: Whether vLLM counts drafts for the records only.
-        control: What admits requests, where there is a control file.
+        steps: Where the engine's steps arrive; None if they are not recorded.
+        strips_speculation: Whether vLLM counts drafts only for the records.
+        control: The control hook; None without a control file.
     """
 
     steps: StepChannel | None
@@ -57,16 +57,16 @@ class Joined:
 
 
 class Telemetry:
-    """The request hook of one server; nothing runs before vLLM's engine does.
+    """The request hook of one server; idle until vLLM's engine runs.
 
     Args:
         settings: The runtime's settings.
         target: Where spans go.
-        args: vLLM's flags; the middleware is switched on here.
-        joined: What was switched on before; by default the step hook, the speculation counts and
-            control are switched on here, too.
+        args: vLLM's flags; the middleware is added here.
+        joined: What was already switched on; by default the step hook, the speculation counts and
+            control are switched on here as well.
         cache: The response cache, if there is one.
-        compression: Which prompts are shortened, if any.
+        compression: The compression policy, if any.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Telemetry:
         self._control = joined.control
         if self._control is not None and not vllm_adapter.add_gate(args):
             logger.warning(
-                "control orders its own queue and not vLLM's: start it with "
+                "control orders its own queue but not vLLM's; start with "
                 "--scheduling-policy priority"
             )
         self._settings = settings
@@ -97,19 +97,19 @@ class Telemetry:
         self._why: WhyClient | None = None
         self._steps = joined.steps
         self._missing_hooks = () if self._steps is not None else (STEP_HOOK,)
-        # The first is innermost: our pages stay behind the user's middlewares.
+        # The first is innermost: our pages stay behind the user's middleware.
         args.middleware = [OWN_PAGES, *args.middleware, vllm_adapter.MIDDLEWARE]
         self._is_drafting: bool | None = None
 
     def watch_speculation(self, is_drafting: bool) -> None:
-        """Show the speculation hook's work, or, where it is not drafting, that it cannot."""
+        """Expose the speculation hook's metrics, or, if it is not drafting, that it cannot."""
         self._is_drafting = is_drafting
 
     def wrap_engine(self, engine: Any) -> ObservedEngine:
         """Start the exporter and return the engine client for vLLM's app.
 
-        The exporter starts after the engine's processes, so that none of them inherits its pipe and
-        keeps it alive.
+        The exporter starts after the engine processes, so that none of them inherits its pipe and
+        keeps it open.
         """
         settings = self._settings
         counts = SharedCounts.create()
@@ -161,10 +161,10 @@ class Telemetry:
         return CachedEngine(self._cache, hook, engine)
 
     def close(self) -> None:
-        """Send what is left, within the flush timeout, and end the exporter."""
+        """Send the remaining spans within the flush timeout, and stop the exporter."""
         if self._control is not None:
             self._control.close()
-        # The hook holds vLLM's engine, which is to end before Python does.
+        # The hook references vLLM's engine, which must end before Python exits.
         hook, self._hook = self._hook, None
         if hook is not None:
             hook.close()
@@ -177,7 +177,7 @@ class Telemetry:
 
 
 def _join(settings: RuntimeSettings, args: argparse.Namespace) -> Joined:
-    """Switch on, in flags that vLLM has not followed yet, what the settings ask for."""
+    """Set vLLM's flags for what the settings enable, before vLLM acts on them."""
     steps, strips_speculation = join_steps(args), vllm_adapter.record_speculation(args)
     control = open_control(settings)
     if control is not None:
@@ -186,7 +186,7 @@ def _join(settings: RuntimeSettings, args: argparse.Namespace) -> Joined:
 
 
 def describe_instance(resource: Mapping[str, str]) -> dict[str, str]:
-    """Return the resource with this process in it, where it does not say otherwise."""
+    """Return the resource with this process's attributes, unless it sets them."""
     own = {
         "service.instance.id": str(uuid4()),
         "host.name": socket.gethostname(),

@@ -1,4 +1,4 @@
-"""How likely the model is to agree with a drafted token, learned from how it went before."""
+"""Estimate how likely the model is to accept a drafted token, from past results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWN_FADING = 0.9
 
 @dataclass(slots=True)
 class OwnRecord:
-    """How a request's drafts fared lately: tokens tried and tokens agreed with."""
+    """A request's recent draft results: tokens tried and tokens accepted."""
 
     tried: float = 0.0
     agreed: float = 0.0

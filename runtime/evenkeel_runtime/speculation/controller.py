@@ -1,4 +1,4 @@
-"""Decides how many tokens to draft for each request of a step: as many as make decoding faster.
+"""Choose how many tokens to draft for each request of a step: as many as make decoding faster.
 
 A step of n requests that drafts D tokens, of which G are expected to be accepted, makes
 
@@ -62,12 +62,12 @@ class StepFacts:
 
 @dataclass(frozen=True, slots=True)
 class ControllerState:
-    """What the controller has learned, for `/metrics`.
+    """The controller's estimates, for `/metrics`.
 
     Attributes:
         gain: Speed-up over all batch sizes; None without enough blocks.
         gain_by_batch: Speed-up by the largest batch of each size class.
-        mean_drafted: Mean tokens drafted a request and step lately, by size class.
+        mean_drafted: Recent mean of tokens drafted per request and step, by size class.
     """
 
     gain: Gain | None
@@ -81,7 +81,7 @@ class Controller(Protocol):
     max_tokens: int
 
     def begin(self, num_requests: int) -> int:
-        """Return the longest draft that is worth looking for in the next step; 0 for none."""
+        """Return the longest draft worth looking for in the next step; 0 for none."""
         ...
 
     def is_exploring(self) -> bool:
@@ -93,7 +93,7 @@ class Controller(Protocol):
         ...
 
     def record_verified(self, offer: Offer, drafted: int, accepted: int) -> None:
-        """Learn what became of an offer of which `drafted` tokens were taken."""
+        """Learn the outcome of an offer of which `drafted` tokens were taken."""
         ...
 
     def record_step(self, facts: StepFacts) -> None:
@@ -103,7 +103,7 @@ class Controller(Protocol):
 
 @dataclass(slots=True)
 class _SizeClass:
-    """What is known of steps of about one batch size."""
+    """The estimates for steps of about one batch size."""
 
     cost: StepCostFit
     mean_drafted: float = 0.0

@@ -1,4 +1,4 @@
-"""What an engine step costs at one batch size, and what its drafted tokens add to it.
+"""The cost of an engine step at one batch size, and of its drafted tokens.
 
     seconds = fixed + per_request · requests + checking · [drafted > 0] + per_token · drafted
 

@@ -1,4 +1,4 @@
-"""Which requests may be drafted for: those that say the same with drafts as without (vLLM 0.32).
+"""Which requests may be drafted for: those whose answers do not depend on drafts (vLLM 0.32).
 
 - A seed promises that the same request is answered the same. Verification draws other numbers from
   the seed's generator than plain sampling does, so a seeded answer would depend on the drafts.

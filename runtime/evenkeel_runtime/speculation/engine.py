@@ -1,4 +1,4 @@
-"""The speculation hook without vLLM: what is drafted for a step, and what is learned from it.
+"""The speculation hook without vLLM: choose a step's drafts, and learn from its outcome.
 
 One object an engine, called in its loop: once a step with the requests that decode, once for each
 draft that is scheduled and once when it is verified, once for each request that ends.
@@ -112,7 +112,7 @@ class Speculation:
             followed.under_way.append((offer, offer.draft.tokens[:drafted]))
 
     def record_verified(self, request_id: str, verified: tuple[int, int] | None) -> None:
-        """Learn what became of a request's draft.
+        """Learn the outcome of a request's draft.
 
         Args:
             request_id: The request.
@@ -135,7 +135,7 @@ class Speculation:
         total[2] += 1
 
     def record_watch(self, num_tokens: int, log_evidence: float) -> bool:
-        """Take in what the watch over sampled tokens found; whether it ends their drafts now."""
+        """Process the sampled-token watch's result; return whether it stops their drafts now."""
         self.watched_tokens, self.log_evidence = num_tokens, log_evidence
         if log_evidence < LOG_LIMIT or not self.drafts_sampled:
             return False
@@ -143,7 +143,7 @@ class Speculation:
         return True
 
     def record_end(self, request: VllmRequest) -> Mapping[str, DraftCounts]:
-        """Remember the answer of a request that ended, and return what its drafts came to."""
+        """Store the answer of a finished request, and return its draft results."""
         followed = self._followed.pop(request.request_id, None)
         if followed is None:
             return {}

@@ -1,4 +1,4 @@
-"""How much faster decoding is with drafts than without: a randomised experiment that never ends.
+"""Measure the speed-up of decoding with drafts, in a continuous randomised experiment.
 
 Time is cut into blocks of steps, and a few blocks, drawn at random, draft nothing. A block is the
 unit because all requests of a step share its duration: a request that drafts nothing in a step with

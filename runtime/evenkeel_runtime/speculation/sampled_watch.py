@@ -1,4 +1,4 @@
-"""Watches whether sampled tokens come as often as the model says.
+"""Check that sampled tokens follow the model's distribution.
 
 Two things about a token have a mean that the model's probabilities tell, whatever they are:
 

@@ -16,7 +16,7 @@ REPORTS_VARIABLE = "EVENKEEL_SPECULATION_REPORTS"
 
 
 class SpeculationSettings(Settings):
-    """What speculation can be told; docs/guide/speculation.md explains each."""
+    """Settings of speculation; docs/guide/speculation.md explains each."""
 
     section: ClassVar[str] = "speculation"
     flag_prefix: ClassVar[str] = "speculation-"
@@ -29,13 +29,13 @@ class SpeculationSettings(Settings):
     )
     store_file: Path | None = Field(
         default=None,
-        description="where past answers are kept between runs, as text of answers; nowhere where "
-        "unset",
+        description="folder that stores past answers between runs, as plain text; not stored "
+        "if unset",
     )
     canary_ratio: float = Field(
         default=0.001,
         ge=0,
         le=1,
-        description="share of finished greedy requests answered again without drafts",
+        description="share of finished greedy requests regenerated without drafts",
     )
     reports: bool = handed_down(False, "whether the engine reports drafts to the server")

@@ -1,4 +1,4 @@
-"""Where drafts come from: the semantic cache, past answers, the request's own text.
+"""The sources of drafts: the semantic cache, past answers, the request's own text.
 
 Each source looks at the end of a request's text and says what followed there before. A draft names
 its source and how much text agreed, because that is what its acceptance depends on.
@@ -25,7 +25,7 @@ NUM_STRENGTHS = len(_STRENGTH_LIMITS) + 1
 
 
 class DraftSource(StrEnum):
-    """Who proposed a draft."""
+    """The source of a draft."""
 
     CACHE = "cache"
     RETRIEVAL = "retrieval"
@@ -34,7 +34,7 @@ class DraftSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What may come next.
+    """A proposed continuation.
 
     Attributes:
         tokens: The proposal, at least one token.

@@ -1,4 +1,4 @@
-"""Remembers past answers in bounded memory, and where each n-gram was last seen in them.
+"""Past answers in bounded memory, with the last position of each n-gram.
 
 Two arrays hold everything, both of a fixed size: a ring of tokens, and a table from the hash of an
 n-gram to the ring position right after it. The latest n-gram of a hash wins, and a position that
@@ -84,7 +84,7 @@ class DraftStore:
         return min(self._head, self.capacity_tokens)
 
     def add(self, owner: str, prompt: Sequence[int], answer: Sequence[int]) -> None:
-        """Remember one answer, for the same owner only.
+        """Store one answer, for the same owner only.
 
         Args:
             owner: Whose text it is; no other owner's requests are drafted from it.

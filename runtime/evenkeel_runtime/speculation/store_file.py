@@ -1,4 +1,4 @@
-"""Keeps the store of past answers between runs, in one file that is checked when it is read."""
+"""Save the store of past answers between runs, in one file with a checksum."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _write(head: dict[str, int], parts: list[memoryview], path: Path) -> bool:
                 file.write(part)
         new.replace(path)
     except OSError as error:
-        logger.warning("past answers are not kept: %s: %s", path, error.strerror)
+        logger.warning("cannot save past answers: %s: %s", path, error.strerror)
         return False
     return True
 
@@ -58,30 +58,34 @@ def _write(head: dict[str, int], parts: list[memoryview], path: Path) -> bool:
 def load_store(path: Path, max_bytes: int, vocabulary: int) -> DraftStore | None:
     """Return the store in `path`, if it is whole, of this size and of a model of this vocabulary.
 
-    Anything else is one warning and None: answers are learned anew. No file is no warning.
+    Anything else logs one warning and returns None, to start empty. A missing file logs nothing.
     """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
-        logger.warning("past answers cannot be read, drafts begin anew: %s: %s", path, error)
+        logger.warning(
+            "cannot read past answers, starting with an empty store: %s: %s", path, error
+        )
         return None
     try:
         return _decode(data, max_bytes, vocabulary)
     except (ValueError, KeyError, TypeError) as error:
-        logger.warning("past answers cannot be read, drafts begin anew: %s: %s", path, error)
+        logger.warning(
+            "cannot read past answers, starting with an empty store: %s: %s", path, error
+        )
         return None
 
 
 def _decode(data: bytes, max_bytes: int, vocabulary: int) -> DraftStore:
     if not data.startswith(_MAGIC):
-        raise ValueError("not a file of past answers")
+        raise ValueError("not a past-answers file")
     end = data.index(b"\n", len(_MAGIC))
     head = json.loads(data[len(_MAGIC) : end])
     body = memoryview(data)[end + 1 :]
     if zlib.crc32(body) != head["crc"]:
-        raise ValueError("it is damaged (checksum)")
+        raise ValueError("the file is damaged (checksum mismatch)")
     store = DraftStore(max_bytes, seed=int(head["seed"]))
     store.restore(head, body, vocabulary)
     return store

@@ -40,7 +40,7 @@ def run(
 
 def test_sampled_answers_with_drafts_have_the_models_own_distribution(tmp_path: Path) -> None:
     code, result, log = run(tmp_path, MENDED, ",".join(SOURCES), 80)
-    assert "no drafts any more" not in log
+    assert "drafting stopped for sampled requests" not in log
     assert result["different"] == 0
     assert code == 0
     for source in SOURCES:
@@ -59,6 +59,6 @@ def test_vllms_kernels_as_they_are_do_not_pass(tmp_path: Path) -> None:
 
 def test_the_watch_takes_drafts_away_from_sampled_requests(tmp_path: Path) -> None:
     _, result, log = run(tmp_path, UNMENDED, "prompt", 40, "--watched")
-    assert log.count("sampled requests get no drafts any more") == 1
+    assert log.count("drafting stopped for sampled requests") == 1
     # Of 480 requests: most were served after the alarm, without drafts.
     assert sum(each["samples"] for each in result["comparisons"]) < 240

@@ -38,7 +38,7 @@ CASES = {
     "--api-server-count 2": "give --api-server-count 1",
     "--data-parallel-size 2": "give --api-server-count 1",
     "--headless": "--headless starts no API server",
-    "--grpc": "leave out --grpc",
+    "--grpc": "remove --grpc",
 }
 
 

@@ -383,7 +383,7 @@ def test_a_corrupt_entry_is_said_once_counted_and_answered_by_the_model(
             answer = equipped.ask(question, "serve", "corrupt")
             assert CACHE_HEADER not in answer.headers
             assert content(answer) == content(own)
-    assert equipped.log.read_text().count("the cache holds what is no entry") == 1
+    assert equipped.log.read_text().count("corrupt cache entry deleted") == 1
     page = httpx.get(f"{equipped.served.url}/metrics").text
     assert 'evenkeel_cache_errors_total{kind="corrupt_entry"} 2.0' in page
 
@@ -411,5 +411,5 @@ def test_without_redis_the_model_answers(equipped: EquippedServer) -> None:
     for _ in range(3):
         answer = equipped.ask(question, "serve", "exact")
         assert CACHE_HEADER not in answer.headers and content(answer)
-    assert equipped.log.read_text().count("the cache does not answer") == 1
+    assert equipped.log.read_text().count("cache backend not responding") == 1
     assert equipped.served.metric("evenkeel_cache_errors_total") >= 3

@@ -86,7 +86,7 @@ def test_a_failing_hook_is_one_error_and_requests_go_on(
         assert last.kv_transfer_params[REPORT_KEY]["engine"] == {"errors": 1}
         _, second = run(box, "b-00000002")
     assert second.kv_transfer_params is None
-    said = [r for r in caplog.records if "nothing is drafted any more" in r.message]
+    said = [r for r in caplog.records if "drafting stopped after an error" in r.message]
     assert len(said) == 1
     assert "out of luck" in said[0].getMessage()
 

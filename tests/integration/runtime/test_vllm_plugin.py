@@ -183,7 +183,7 @@ def test_control_and_cache_come_with_it(served: Served) -> None:
     assert state["mode"] == "act"
     assert cache["counts"]["outcomes"]["bypass"] > 0
     said = served.log.read_text(errors="replace")
-    assert said.count("start it with --scheduling-policy priority") == 1
+    assert said.count("start with --scheduling-policy priority") == 1
     assert said.count("prompt compression is off") == 1
 
 

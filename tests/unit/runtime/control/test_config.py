@@ -57,7 +57,10 @@ def test_requests_without_a_class_have_one_that_is_there(text: str, name: str) -
         ("[classes.chat]\nttft = 1", "ttft"),
         ("colour = 'blue'", "colour"),
         ("default_class = 'x'", "known: code, interactive, chat, batch"),
-        ("default_class = 'chat'\n[classes.fast]\nttft_s = 1", "'chat' is no class; known: fast"),
+        (
+            "default_class = 'chat'\n[classes.fast]\nttft_s = 1",
+            "'chat' is not a class; known: fast",
+        ),
         ("[classes]", "classes is empty"),
         ("[tenant]\nactive = 0", "$.tenant.active"),
         ("[tenants.acme]\nrequests = 1", "requests"),

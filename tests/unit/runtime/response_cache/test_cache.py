@@ -185,8 +185,8 @@ async def test_a_backend_that_is_gone_is_said_once_and_when_it_is_back(
         backend.is_well = True
         await keep(cache, asked)
     assert [r.getMessage() for r in caplog.records] == [
-        "the cache does not answer, the model does: gone",
-        "the cache answers again",
+        "cache backend not responding, the model answers instead: gone",
+        "cache backend responding again",
     ]
     await cache.close()
 

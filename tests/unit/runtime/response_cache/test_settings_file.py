@@ -21,8 +21,8 @@ WRONG = {
     "draft above the ladder": ("[[routes]]\ndraft_similarity = 0.99", "must not exceed"),
     "dynamic answers for an hour": ("dynamic_ttl_s = 3600", "dynamic_ttl_s"),
     "static answers for a week": ("static_ttl_s = 604800", "static_ttl_s"),
-    "Redis without address": ('backend = "redis"', "need each other"),
-    "address without Redis": ('redis_url = "redis://x"', "need each other"),
+    "Redis without address": ('backend = "redis"', "must be set together"),
+    "address without Redis": ('redis_url = "redis://x"', "must be set together"),
     "one route twice": ('[[routes]]\nroute = "a"\n[[routes]]\nroute = "a"', "same route"),
     "unknown backend": ('backend = "disk"', "backend"),
 }

@@ -129,8 +129,8 @@ def test_a_saved_store_finds_the_same_after_a_restart(tmp_path: Path) -> None:
     [
         pytest.param(lambda b: b[:-1] + bytes([b[-1] ^ 1]), "checksum", id="a flipped bit"),
         pytest.param(lambda b: b[: len(b) // 2], "checksum", id="cut off"),
-        pytest.param(lambda b: b"PK" + b, "not a file of past answers", id="another file"),
-        pytest.param(lambda b: b"", "not a file of past answers", id="an empty file"),
+        pytest.param(lambda b: b"PK" + b, "not a past-answers file", id="another file"),
+        pytest.param(lambda b: b"", "not a past-answers file", id="an empty file"),
         pytest.param(lambda b: b"EKDS1\n{}\n", "crc", id="a head without a checksum"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_store_of_another_size_is_learned_anew(
     path = tmp_path / "store"
     save_store(DraftStore(SMALL_BYTES), path)
     assert load_store(path, 4 * SMALL_BYTES, VOCABULARY) is None
-    assert "drafts begin anew" in caplog.text
+    assert "starting with an empty store" in caplog.text
 
 
 def test_answers_of_a_model_with_more_tokens_are_not_taken(
