@@ -1,4 +1,4 @@
-"""The OpenAPI document as one HTML page, which loads nothing and runs no script."""
+"""Renders the OpenAPI document as a self-contained HTML page without scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIMITS = {
 
 
 def reference_page(document: Mapping[str, Any]) -> HTMLResponse:
-    """Return the page, under a policy that allows its own style sheet and nothing else."""
+    """Return the page, with a content security policy that allows only its own style sheet."""
     style = files(__package__).joinpath("reference.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'"
@@ -45,7 +45,7 @@ def _environment() -> Environment:
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """Return what a value may be, in words."""
+    """Return a description of the allowed values."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:
