@@ -53,7 +53,7 @@ def _environment() -> Environment:
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """Return what a value may be, in words."""
+    """Return a description of the allowed values."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:

@@ -1,1 +1,1 @@
-"""The HTTP API of operators and applications: what it shows, what it may change, and its audit."""
+"""The HTTP API for operators and applications, with its audit log."""

@@ -1,4 +1,4 @@
-"""What operators may do through the API: silence, acknowledge, replay, correct. Each is checked."""
+"""The API's actions: silence, acknowledge, replay and correct, with validation."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ _USUAL_DURATION = "1h"
 
 
 class Order(BaseModel):
-    """What every action needs: who does it."""
+    """The field of every action: its author."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     by: Author
 
 
 class Acknowledge(Order):
-    """Take the firing alerts of an SLO on."""
+    """Acknowledge the firing alerts of an SLO."""
 
     slo: Name
     comment: Text = ""
 
 
 class Silencing(Order):
-    """Keep alerts from the receivers for a while: an SLO's, or those that all matchers match.
+    """Silence the alerts of an SLO, or those that match all matchers.
 
-    It begins now or at `begin`, and ends after `duration` or at `end`.
+    The silence begins now or at `begin`, and ends after `duration` or at `end`.
     """
 
     slo: Annotated[str, Field(max_length=200)] = ""
@@ -69,13 +69,13 @@ class EndSilence(Order):
 
 
 class Replay(Order):
-    """Make one dead letter due again, or all of them."""
+    """Retry one failed notification (dead letter), or all of them."""
 
     number: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
 
 
 class Correct(Order):
-    """Leave a span of time out of the budget; `slo` "" is every SLO."""
+    """Exclude a time range from the error budget; an empty `slo` means every SLO."""
 
     slo: Annotated[str, Field(max_length=200)] = ""
     begin: Annotated[str, Field(max_length=40)]
@@ -85,7 +85,7 @@ class Correct(Order):
 
 
 class Revoke(Order):
-    """Take a correction back."""
+    """Revoke a correction."""
 
     id: Name
 
@@ -106,7 +106,7 @@ def _acknowledge(book: AlertBook, order: Acknowledge, now_ns: int) -> dict[str, 
 
 def _silence(book: AlertBook, order: Silencing, now_ns: int) -> dict[str, Any]:
     if bool(order.slo) == bool(order.matchers):
-        raise ConfigurationError("give slo or matchers, one of them")
+        raise ConfigurationError("give either slo or matchers")
     matchers = parse_matchers(order.matchers) or (Matcher("slo", Operator.EQUAL, order.slo),)
     check_selective(matchers)
     for matcher in matchers:
@@ -133,9 +133,9 @@ def _silence(book: AlertBook, order: Silencing, now_ns: int) -> dict[str, Any]:
 
 def _silenced_span(order: Silencing, now_ns: int) -> tuple[int, int]:
     if order.duration and order.end:
-        raise ConfigurationError("give duration or end, not both")
+        raise ConfigurationError("give either duration or end, not both")
     from_ns = parse_time_ns(order.begin) if order.begin else now_ns
-    # One that began in the past begins now: what was sent meanwhile stays sent.
+    # A begin in the past becomes now: notifications already sent stay sent.
     from_ns = max(from_ns, now_ns)
     if from_ns > now_ns + _LATEST_BEGIN_S * 10**9:
         raise ConfigurationError(f"begin is {order.begin}, expected within a year")
@@ -164,9 +164,10 @@ def _replay(book: AlertBook, order: Replay, now_ns: int) -> dict[str, Any]:
     if order.number is not None and not num_replayed:
         if any(dead.number == order.number for dead in left):
             raise ConfigurationError(
-                f"dead letter {order.number} was overtaken: its receiver has heard what came after"
+                f"dead letter {order.number} is superseded: "
+                "its receiver already got a later notification of this alert"
             )
-        raise ConfigurationError(f"no dead letter has number {order.number}")
+        raise ConfigurationError(f"no dead letter with number {order.number}")
     return {"replayed": num_replayed, "overtaken": 0 if order.number is not None else len(left)}
 
 
@@ -177,7 +178,7 @@ def _correct(book: AlertBook, order: Correct, now_ns: int) -> dict[str, Any]:
     if order.slo:
         book.check_subject(order.slo)
     if not order.comment.strip():
-        raise ConfigurationError("a correction needs a comment that says why")
+        raise ConfigurationError("a correction needs a comment with the reason")
     correction = Correction(
         uuid4().hex[:12],
         order.slo,
@@ -206,14 +207,14 @@ ACTIONS: Mapping[str, tuple[type[Order], Callable[[AlertBook, Any, int], dict[st
     "correct": (Correct, _correct),
     "revoke": (Revoke, _revoke),
 }
-"""The actions by the last part of their path."""
+"""The actions by the last segment of their path."""
 
 
 def read_model(model: type[M], said: Mapping[str, object]) -> M:
-    """Return an order from what was said on the command line.
+    """Return an action from its command-line arguments.
 
     Raises:
-        ConfigurationError: If it is no such order; names the field.
+        ConfigurationError: If an argument is invalid; the message names the field.
     """
     try:
         return model.model_validate(dict(said))
@@ -222,16 +223,16 @@ def read_model(model: type[M], said: Mapping[str, object]) -> M:
 
 
 def first_mistake(errors: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first of Pydantic's errors in one line that names the field."""
+    """Return Pydantic's first error as one line that names the field."""
     where = ".".join(str(part) for part in errors[0]["loc"])
     return f"{where or 'body'}: {errors[0]['msg']}"
 
 
 def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
-    """Do one action in the alert book at `path`, and return what came of it.
+    """Run one action on the alert book at `path` and return its result.
 
     Raises:
-        ConfigurationError: If it makes no sense, or there is no alert book.
+        ConfigurationError: If the action is invalid, or there is no alert book.
     """
     book = AlertBook(path, create=False)
     try:
@@ -241,18 +242,18 @@ def perform(path: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
 
 
 def entry_of(name: str, order: Order, token: str, now_ns: int) -> AuditEntry:
-    """Return what the audit keeps of an order, but for its result."""
+    """Return an action's audit entry without its result."""
     return AuditEntry(now_ns, order.by, token, name, order.model_dump(mode="json", exclude={"by"}))
 
 
 def perform_locally(data_dir: Path, name: str, order: Order, now_ns: int) -> dict[str, Any]:
-    """Do one action in the collector's folder and write it down in its audit, without a token.
+    """Run one action in the collector's folder and record it in the audit log, without a token.
 
     Raises:
-        ConfigurationError: If it makes no sense, or cannot be written down.
+        ConfigurationError: If the action is invalid or cannot be recorded.
     """
     path = data_dir / FILE_NAME
-    # Refused before the audit is opened, which would create its file in any folder.
+    # Checked before opening the audit log, which would create its file in any folder.
     AlertBook(path, create=False).close()
     entry = entry_of(name, order, "", now_ns)
     return write_down(data_dir / AUDIT_NAME, entry, lambda: perform(path, name, order, now_ns))

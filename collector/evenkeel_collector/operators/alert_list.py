@@ -1,4 +1,4 @@
-"""How `evenkeel alerts list` shows the alert book, to people and to programs."""
+"""Formats the alert book for `evenkeel alerts list`, as text or JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenkeel_collector.alerts.state import State
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The alert book at one moment."""
+    """A snapshot of the alert book."""
 
     alerts: tuple[Alert, ...]
     transitions: tuple[Transition, ...]
@@ -32,7 +32,7 @@ class Listing:
 
 
 def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
-    """Return the book's content, with the newest `limit` transitions.
+    """Return the alert book's content, with the newest `limit` transitions.
 
     Raises:
         ConfigurationError: If there is no book at `path`.
@@ -54,7 +54,7 @@ def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
 
 
 def listing_json(listing: Listing) -> dict[str, Any]:
-    """Return the listing for a program."""
+    """Return the listing as JSON data."""
     return {
         "alerts": [
             {
@@ -110,10 +110,10 @@ def listing_json(listing: Listing) -> dict[str, Any]:
 
 
 def listing_text(listing: Listing) -> str:
-    """Return the listing for a person: what is wrong first."""
+    """Return the listing as text, with problems first."""
     active = [a for a in listing.alerts if a.life.state in (State.FIRING, State.PENDING)]
     lines = [_alert_line(a, listing.acknowledged.get(a.alert_id)) for a in active] or [
-        "nothing fires"
+        "nothing is firing"
     ]
     if listing.transitions:
         lines += ["", "recent changes, newest first:"]
@@ -139,7 +139,7 @@ def listing_text(listing: Listing) -> str:
         for x in listing.dead_letters
     ]
     if listing.dead_letters:
-        lines.append("  deliver them again with: evenkeel alerts replay")
+        lines.append("  retry them with: evenkeel alerts replay")
     return "\n".join(lines)
 
 
@@ -167,7 +167,7 @@ def _alert_line(alert: Alert, taken_on_by: str | None) -> str:
     return (
         f"{alert.life.state.value.upper()}  {alert.slo} {alert.severity} since "
         f"{_time(alert.life.since_ns)}"
-        + (f", taken on by {taken_on_by}" if taken_on_by else "")
+        + (f", acknowledged by {taken_on_by}" if taken_on_by else "")
         + (f"\n  {summary}" if summary else "")
     )
 

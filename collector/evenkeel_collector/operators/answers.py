@@ -1,4 +1,4 @@
-"""What the operators' API answers, field by field."""
+"""The response models of the operators' API."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pydantic import BaseModel, Field
 
 
 class IdentityAnswer(BaseModel):
-    """Whom a token stands for; `tenant` is null for tokens of all tenants."""
+    """The identity of a token; `tenant` is null for tokens valid for all tenants."""
 
     tenant: str | None
     may_act: bool
 
 
 class TimeSpan(BaseModel):
-    """From one moment until another, RFC 3339."""
+    """A time range, RFC 3339."""
 
     from_: str = Field(alias="from")
     until: str
@@ -35,7 +35,7 @@ class ListedAlert(BaseModel):
 
 
 class ListedTransition(BaseModel):
-    """An alert that went from one state to another."""
+    """A change of an alert's state."""
 
     id: str
     time: str
@@ -58,7 +58,7 @@ class ListedSilence(TimeSpan):
 
 
 class ListedDeadLetter(BaseModel):
-    """A notification that a receiver did not take."""
+    """A notification that could not be delivered."""
 
     number: int
     id: str
@@ -69,7 +69,7 @@ class ListedDeadLetter(BaseModel):
 
 
 class AlertsAnswer(BaseModel):
-    """The alert book; `history` has the newest first."""
+    """The alert book; `history` is newest first."""
 
     alerts: list[ListedAlert]
     history: list[ListedTransition]
@@ -79,7 +79,7 @@ class AlertsAnswer(BaseModel):
 
 
 class LeftOut(TimeSpan):
-    """A span of time that does not count, and why."""
+    """A time range excluded from the budget, with the reason."""
 
     reason: str
     by: str
@@ -95,13 +95,13 @@ class ListedCorrection(LeftOut):
 
 
 class CorrectionsAnswer(BaseModel):
-    """The corrections, revoked ones too."""
+    """The corrections, including revoked ones."""
 
     corrections: list[ListedCorrection]
 
 
 class ListedAction(BaseModel):
-    """One line of the audit; `token` has the first digits of its SHA-256."""
+    """One audit log entry; `token` is the first digits of the token's SHA-256."""
 
     time: str
     by: str
@@ -111,7 +111,7 @@ class ListedAction(BaseModel):
 
 
 class AuditAnswer(BaseModel):
-    """Who did what, the newest first."""
+    """The audit log, newest first."""
 
     entries: list[ListedAction]
 
@@ -124,7 +124,7 @@ class ListedVersion(BaseModel):
 
 
 class ListedMove(BaseModel):
-    """A label that was given to another version; `time_s` is Unix time."""
+    """A label that was moved to another version; `time_s` is Unix time."""
 
     time_s: int
     label: str
@@ -133,7 +133,7 @@ class ListedMove(BaseModel):
 
 
 class ListedPrompt(BaseModel):
-    """A prompt: its versions, labels, and the moves of its labels, the newest first."""
+    """A prompt: its versions, its labels, and the label history, newest first."""
 
     name: str
     draft: str | None
@@ -150,7 +150,7 @@ class PromptsAnswer(BaseModel):
 
 
 class ReportedFiring(BaseModel):
-    """An alert that fired; `ended` is null if it still does."""
+    """An alert that fired; `ended` is null while it is firing."""
 
     severity: str
     fired: str
@@ -159,7 +159,7 @@ class ReportedFiring(BaseModel):
 
 
 class ReportedSlo(BaseModel):
-    """How an SLO fared, null where there is no data; `firings` counts alerts by severity."""
+    """An SLO's results, null if there is no data; `firings` counts alerts by severity."""
 
     slo: str
     target: float
@@ -174,7 +174,7 @@ class ReportedSlo(BaseModel):
 
 
 class ReportAnswer(BaseModel):
-    """The SLO report of a span of time."""
+    """The SLO report of a time range."""
 
     from_: str = Field(alias="from")
     to: str
@@ -182,7 +182,7 @@ class ReportAnswer(BaseModel):
 
 
 class AcknowledgedAnswer(BaseModel):
-    """The alerts that were taken on, each with its severity."""
+    """The acknowledged alerts, each with its severity."""
 
     acknowledged: list[str]
 
@@ -195,13 +195,13 @@ class SilencedAnswer(TimeSpan):
 
 
 class EndedAnswer(BaseModel):
-    """The silence that has ended."""
+    """The silence that was ended."""
 
     ended: str
 
 
 class ReplayedAnswer(BaseModel):
-    """How many dead letters are due again; `overtaken` ones stay as they are."""
+    """The number of dead letters to be retried; `overtaken` ones were superseded and stay."""
 
     replayed: int
     overtaken: int
@@ -214,13 +214,13 @@ class CorrectedAnswer(TimeSpan):
 
 
 class RevokedAnswer(BaseModel):
-    """The correction that was taken back."""
+    """The revoked correction."""
 
     revoked: str
 
 
 class MovedLabelAnswer(BaseModel):
-    """What a label means now, and what it meant before."""
+    """A label's new version, and its previous one."""
 
     label: str
     is_: str = Field(alias="is")
@@ -228,12 +228,12 @@ class MovedLabelAnswer(BaseModel):
 
 
 class JudgedAnswer(BaseModel):
-    """The span that has the judgement."""
+    """The span that holds the review."""
 
     feedback_id: str
 
 
 class FeedbackAnswer(JudgedAnswer):
-    """The span that has the feedback, and its trace."""
+    """The span that holds the feedback, and its trace."""
 
     trace_id: str

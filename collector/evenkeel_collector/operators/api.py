@@ -1,7 +1,7 @@
-"""The HTTP API that people and programs operate the collector with: `/api/…` and `/v1/feedback`.
+"""The HTTP API for operating the collector: `/api/…` and `/v1/feedback`.
 
-Every route is declared here, with the models of its body and of its answer; `door.py` checks who
-may use it, and `problems.py` answers errors. An action is a POST of JSON, which no foreign page can
+Every route is declared here with its body and response models; `door.py` checks access, and
+`problems.py` turns errors into responses. An action is a POST of JSON, which no foreign page can
 make a browser send.
 """
 
@@ -30,17 +30,16 @@ from evenkeel_collector.ports.hosts import KnownHosts
 from evenkeel_collector.slo.report_text import report_html, report_json, report_markdown
 
 _DESCRIPTION = """\
-Reading takes a token with the scope `query`, an action one with `admin`, feedback one with
-`ingest`, sent as `Authorization: Bearer TOKEN`. Without an access file no token is needed. A token
-of a tenant may use `/api/me` and `/v1/feedback`, nothing else. Errors are problem documents
-(RFC 9457).
+Reads need a token with the scope `query`, actions `admin`, and feedback `ingest`, sent as
+`Authorization: Bearer TOKEN`. Without an access file, no token is needed. A token of one tenant may
+use only `/api/me` and `/v1/feedback`. Errors are problem documents (RFC 9457).
 """
 _Moment = Annotated[str, Query(max_length=40)]
 _REPORTS: Any = {200: {"content": {"text/markdown": {}, "text/html": {}}}}
 
 
 def is_api_path(path: str) -> bool:
-    """Return whether the API answers a path, be it with 404."""
+    """Return whether the API handles a path, even if only with 404."""
     return path.startswith("/api/") or path == FEEDBACK_PATH or path in (DOCS_PATH, "/openapi.json")
 
 
@@ -54,10 +53,10 @@ def build_api(service: OperatorService, hosts: KnownHosts) -> FastAPI:
 
 
 def openapi() -> dict[str, Any]:
-    """Return the OpenAPI document; no collector has to run."""
+    """Return the OpenAPI document, without a running collector."""
     document = _declare().openapi()
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    # Or nothing, without an access file.
+    # Without an access file, no token is needed.
     document["security"] = [{"token": []}, {}]
     for operations in document["paths"].values():
         for operation in operations.values():
@@ -99,7 +98,7 @@ router = APIRouter()
 
 @router.get(ME_PATH, response_model=answers.IdentityAnswer)
 def me(request: Request, service: Service) -> Any:
-    """Return the token's tenant, and whether it may act."""
+    """Return the token's tenant, and whether the token allows actions."""
     tenant = request.state.tenant
     try:
         service.intake.access.check(secret_of(request.headers), AccessScope.ADMIN)
@@ -110,25 +109,25 @@ def me(request: Request, service: Service) -> Any:
 
 @router.get("/api/alerts", response_model=answers.AlertsAnswer)
 def alerts(service: Service) -> Any:
-    """Return what `evenkeel alerts list --json` prints."""
+    """Return the alert book, as printed by `evenkeel alerts list --json`."""
     return service.alerts()
 
 
 @router.get("/api/corrections", response_model=answers.CorrectionsAnswer)
 def corrections(service: Service) -> Any:
-    """Return the corrections of SLOs, revoked ones too."""
+    """Return the corrections of SLOs, including revoked ones."""
     return {"corrections": service.corrections()}
 
 
 @router.get("/api/audit", response_model=answers.AuditAnswer)
 def audit(service: Service) -> Any:
-    """Return who did what, the newest first."""
+    """Return the audit log, newest first."""
     return {"entries": service.entries()}
 
 
 @router.get("/api/prompts", response_model=answers.PromptsAnswer)
 def list_prompts(service: Service) -> Any:
-    """Return the registry of `--prompts-dir`."""
+    """Return the prompt registry (`--prompts-dir`)."""
     return {"prompts": service.prompts()}
 
 
@@ -139,7 +138,7 @@ def report(
     end: Annotated[_Moment, Query(alias="to")],
     form: Annotated[Literal["json", "markdown", "html"], Query(alias="format")] = "json",
 ) -> Any:
-    """Return the SLO report of a span of time of up to 400 days."""
+    """Return the SLO report of a time range of up to 400 days."""
     found = service.report(begin, end)
     if form == "markdown":
         return PlainTextResponse(report_markdown(found), media_type="text/markdown")
@@ -148,13 +147,13 @@ def report(
 
 @router.post("/api/acknowledge", response_model=answers.AcknowledgedAnswer)
 def acknowledge(order: actions.Acknowledge, service: Service, token: TokenDigest) -> Any:
-    """Take the firing alerts of an SLO on: they are not repeated to anybody."""
+    """Acknowledge the firing alerts of an SLO, which stops repeated notifications."""
     return service.perform("acknowledge", order, token)
 
 
 @router.post("/api/silence", response_model=answers.SilencedAnswer)
 def silence(order: actions.Silencing, service: Service, token: TokenDigest) -> Any:
-    """Keep alerts from the receivers for a while."""
+    """Silence alerts."""
     return service.perform("silence", order, token)
 
 
@@ -166,49 +165,49 @@ def end_silence(order: actions.EndSilence, service: Service, token: TokenDigest)
 
 @router.post("/api/replay", response_model=answers.ReplayedAnswer)
 def replay(order: actions.Replay, service: Service, token: TokenDigest) -> Any:
-    """Deliver one dead letter again, or all of them."""
+    """Retry one failed notification (dead letter), or all of them."""
     return service.perform("replay", order, token)
 
 
 @router.post("/api/correct", response_model=answers.CorrectedAnswer)
 def correct(order: actions.Correct, service: Service, token: TokenDigest) -> Any:
-    """Leave a span of time out of the budget."""
+    """Exclude a time range from the error budget."""
     return service.perform("correct", order, token)
 
 
 @router.post("/api/revoke", response_model=answers.RevokedAnswer)
 def revoke(order: actions.Revoke, service: Service, token: TokenDigest) -> Any:
-    """Take a correction back."""
+    """Revoke a correction."""
     return service.perform("revoke", order, token)
 
 
 @router.post("/api/promote", response_model=answers.MovedLabelAnswer)
 def promote(order: prompts.Promote, service: Service, token: TokenDigest) -> Any:
-    """Let a label mean another version of a prompt: after a run that passed, or for a reason."""
+    """Move a label to another version of a prompt, after a passing run or with a stated reason."""
     return service.perform("promote", order, token)
 
 
 @router.post("/api/rollback", response_model=answers.MovedLabelAnswer)
 def rollback(order: prompts.Rollback, service: Service, token: TokenDigest) -> Any:
-    """Let a label mean what it meant before."""
+    """Move a label back to its previous version."""
     return service.perform("rollback", order, token)
 
 
 @router.post("/api/feedback", response_model=answers.JudgedAnswer)
 async def judge(order: feedback.Judge, service: Service, token: TokenDigest) -> Any:
-    """Say whether an answer was good; stored like feedback from an application."""
+    """Rate an answer; stored like feedback from an application."""
     return await service.judge("feedback", order, token)
 
 
 @router.post("/api/review", response_model=answers.JudgedAnswer)
 async def review(order: feedback.Review, service: Service, token: TokenDigest) -> Any:
-    """Say whether a failure becomes an item of a golden dataset."""
+    """Decide whether a failure joins a golden dataset."""
     return await service.judge("review", order, token)
 
 
 @router.post(FEEDBACK_PATH, response_model=answers.FeedbackAnswer)
 async def keep_feedback(said: feedback.Feedback, request: Request, service: Service) -> Any:
-    """Store what a user of an application says about an answer, with its trace."""
+    """Store a user's feedback on an answer in the answer's trace."""
     return await service.keep_feedback(said, request.state.tenant)
 
 

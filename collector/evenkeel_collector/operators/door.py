@@ -1,4 +1,4 @@
-"""The door of the operators' API: hosts, tokens, media types and sizes, before FastAPI reads."""
+"""Checks host, token, media type and size of API requests before FastAPI reads them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ ME_PATH = "/api/me"
 
 
 class Door:
-    """ASGI middleware that lets a request in with its whole body, or refuses it.
+    """ASGI middleware that passes a request on with its complete body, or refuses it.
 
-    Reading takes a token with the scope `query`, an action one with `admin`, feedback one with
-    `ingest`. A token of a tenant may send feedback and ask who it is, nothing else: alerts and
-    SLOs belong to all tenants. `request.state` has the `tenant` and, for the audit, the first
-    digits of the token's SHA-256 as `token`.
+    Reads need a token with the scope `query`, actions `admin`, and feedback `ingest`. A token of
+    one tenant may only send feedback and read `/api/me`: alerts and SLOs cover all tenants.
+    `request.state` has the `tenant` and, for the audit log, the first digits of the token's
+    SHA-256 as `token`.
 
     Args:
-        app: What is behind it.
-        intake: Knows the tokens, and how much may be in memory.
-        hosts: By which names the API is asked; feedback is taken under any.
+        app: The application behind the checks.
+        intake: Has the tokens and the memory budget.
+        hosts: The host names that the API answers to; feedback is accepted under any.
     """
 
     def __init__(self, app: ASGIApp, intake: Intake, hosts: KnownHosts) -> None:
@@ -48,7 +48,7 @@ class Door:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let one request in, or refuse it."""
+        """Pass one request on, or refuse it."""
         path = scope["path"]
         misdirected = None if path == FEEDBACK_PATH else self._hosts.refusal(scope)
         try:
@@ -85,7 +85,7 @@ class Door:
         tenant = access.check(secret, needed)
         if tenant is not None and path != ME_PATH:
             verb = "change" if method == "POST" else "see"
-            raise ForbiddenError(f"tenant {tenant!r} may not {verb} what is of all tenants")
+            raise ForbiddenError(f"tenant {tenant!r} may not {verb} data of all tenants")
         digest = hashlib.sha256((secret or "").encode("utf-8", "surrogateescape")).hexdigest()
         return {"tenant": tenant, "token": "" if access.is_open else digest[:12]}
 

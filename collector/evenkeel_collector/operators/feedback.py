@@ -1,4 +1,4 @@
-"""What people say about answers: each judgement becomes a span of the answer's trace.
+"""Feedback on answers, stored as spans of the answer's trace.
 
 It is checked, redacted, logged and stored like every other span, whether it comes from an
 application (`/v1/feedback`) or from an operator (`/api/feedback`, `/api/review`).
@@ -34,7 +34,7 @@ _Answer = Annotated[str, Field(max_length=8192)]
 
 def _not_zeros(value: str) -> str:
     if not value.strip("0"):
-        raise ValueError("an id of zeros names nothing")
+        raise ValueError("an id of all zeros is invalid")
     return value
 
 
@@ -42,7 +42,7 @@ TraceId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$"), AfterValidator(_not_z
 
 
 class Feedback(BaseModel):
-    """One judgement of one answer.
+    """Feedback on one answer.
 
     Attributes:
         trace_id: Of the answer, 32 hex digits.
@@ -51,9 +51,9 @@ class Feedback(BaseModel):
         label: In the words of whoever asks, such as `up`.
         comment: Free text.
         corrected: What the answer should have been.
-        author: Who says so.
+        author: Who gave the feedback.
         tenant: Whose request it was; a sender's own token wins.
-        id: Of this judgement: sent again with the same one, it stays one.
+        id: Identifies the feedback; sending the same id again stores it once.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -78,7 +78,7 @@ class Feedback(BaseModel):
 
 
 class Judge(Order):
-    """Say whether an answer was good, and what it should have been."""
+    """Rate an answer, optionally with the correct one."""
 
     trace_id: TraceId
     tenant: Annotated[str, Field(max_length=128)] = ""
@@ -90,14 +90,14 @@ class Judge(Order):
         """Return it as feedback.
 
         Raises:
-            ConfigurationError: If it says nothing.
+            ConfigurationError: If it has no content.
         """
         label = None if self.score is None else "up" if self.score >= 0.5 else "down"
         return _feedback(self, label=label, score=self.score, corrected=self.corrected)
 
 
 class Review(Order):
-    """Say whether a failure becomes an item of a golden dataset, and with which reference."""
+    """Decide whether a failure joins a golden dataset, and with which reference answer."""
 
     trace_id: TraceId
     tenant: Annotated[str, Field(max_length=128)] = ""
@@ -108,14 +108,14 @@ class Review(Order):
     @model_validator(mode="after")
     def _has_reference(self) -> Review:
         if self.decision == "accept" and not self.reference.strip():
-            raise ValueError("to accept, say what the answer should be")
+            raise ValueError("accepting needs the correct answer")
         return self
 
     def to_feedback(self) -> Feedback:
         """Return it as feedback.
 
         Raises:
-            ConfigurationError: If it makes no sense as feedback.
+            ConfigurationError: If it is not valid feedback.
         """
         if self.decision == "accept":
             return _feedback(self, label=spans.REVIEW_ACCEPTED, corrected=self.reference)
@@ -129,7 +129,7 @@ def _feedback(order: Judge | Review, **said: Any) -> Feedback:
 
 
 def to_span(feedback: Feedback, now_ns: int | None = None) -> tuple[str, bytes]:
-    """Return the id of the judgement's span, and the OTLP request that holds it."""
+    """Return the id of the feedback's span, and the OTLP request that holds it."""
     key = f"{feedback.trace_id} {feedback.id or uuid4().hex}"
     span_id = hashlib.sha256(key.encode()).digest()[:8]
     request = ExportTraceServiceRequest()

@@ -43,7 +43,7 @@ def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) 
 
 
 def refuse(intake: Intake, path: str, error: Exception) -> JSONResponse:
-    """Return the answer to a request that an error stopped; feedback is counted as on OTLP."""
+    """Return the response to a failed request; refused feedback is counted as on OTLP."""
     if type(error) in REFUSALS:
         headers = response_headers(error)
         if path == FEEDBACK_PATH:
@@ -56,7 +56,7 @@ def refuse(intake: Intake, path: str, error: Exception) -> JSONResponse:
 
 
 def answer_with_problems(app: FastAPI, intake: Intake) -> None:
-    """Have an app answer every error with a problem document."""
+    """Make an app answer every error with a problem document."""
 
     def refused(request: Request, error: Exception) -> JSONResponse:
         return refuse(intake, request.scope["path"], error)
@@ -77,7 +77,7 @@ def answer_with_problems(app: FastAPI, intake: Intake) -> None:
         return problem(known.status_code, message_of(Exception(detail)), known.headers)
 
     def failed(request: Request, error: Exception) -> JSONResponse:
-        return problem(500, "the collector failed; its log says why")
+        return problem(500, "internal error; see the collector's log")
 
     handlers: dict[type[Exception], Any] = {kind: refused for kind in (*REFUSALS, EvenkeelError)}
     handlers |= {RequestValidationError: invalid, HTTPException: unanswered, Exception: failed}

@@ -1,6 +1,6 @@
-"""What operators may do with prompts: let a label mean another version, and take that back.
+"""Prompt actions for operators: move a label to another version, and roll it back.
 
-The rule is that of `evenkeel.prompts.promotion`; what a run proves is read in the store.
+The rules are those of `evenkeel.prompts.promotion`; eval runs are looked up in the store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ReadRun = Callable[[str], Mapping[str, Any]]
 
 
 class Promote(Order):
-    """Let a label mean a version: after a run that passed, or for a reason."""
+    """Move a label to a version, after a passing run or with a stated reason."""
 
     prompt: Name
     version: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
@@ -34,7 +34,7 @@ class Promote(Order):
 
 
 class Rollback(Order):
-    """Let a label mean what it meant before."""
+    """Move a label back to its previous version."""
 
     prompt: Name
     label: Label = "production"
@@ -62,14 +62,14 @@ def roll_back(registry: PromptRegistry, order: Rollback, now_ns: int) -> dict[st
     """Move a label back.
 
     Raises:
-        ConfigurationError: If it has nothing to go back to.
+        ConfigurationError: If the label has no previous version.
     """
     wanted = Reversal(order.prompt, order.label, order.by, order.reason)
     return prompt_promotion.roll_back(registry, wanted, now_ns).to_record()
 
 
 def listing(folder: Path) -> list[dict[str, Any]]:
-    """Return every prompt with its versions, texts, labels and the moves of its labels."""
+    """Return every prompt with its versions, texts, labels and label history."""
     registry = PromptRegistry(folder)
     return [_describe(registry, name) for name in registry.names()]
 

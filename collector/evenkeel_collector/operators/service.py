@@ -1,4 +1,4 @@
-"""What operators read and do in a running collector, whoever asks for it."""
+"""Reads and actions of operators in a running collector."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Reader:
     """Runs queries over a client of the store.
 
     Raises:
-        StoreError: If the store is gone or refuses a query.
+        StoreError: If the store is unavailable or rejects a query.
     """
 
     client: Client
@@ -58,16 +58,16 @@ class _Reader:
         try:
             result = self.client.query(read_query(query), parameters=dict(parameters or {}))
         except (ClickHouseError, OSError) as error:
-            raise StoreError(f"the store refuses {query.name}: {first_line(error)}") from error
+            raise StoreError(f"the store rejects {query.name}: {first_line(error)}") from error
         return list(result.named_results())
 
 
 class OperatorService:
-    """What operators read and do in a running collector.
+    """Reads and actions of operators in a running collector.
 
     Args:
         context: The running collector.
-        intake: Where judgements go, as all that is stored.
+        intake: Stores feedback, like all other data.
     """
 
     def __init__(self, context: CollectorContext, intake: Intake) -> None:
@@ -76,10 +76,10 @@ class OperatorService:
         self._book = context.data_dir / BOOK_NAME
 
     async def judge(self, name: str, order: Judge | Review, token: str) -> dict[str, Any]:
-        """Store what a person says; its words are redacted on their way, so no audit has them.
+        """Store an operator's feedback; its text is redacted, and not recorded in the audit log.
 
         Raises:
-            ConfigurationError: If it says nothing.
+            ConfigurationError: If it has no content.
         """
         said = order.to_feedback()
         span_id, body = to_span(said)
@@ -92,7 +92,7 @@ class OperatorService:
         return result
 
     async def keep_feedback(self, said: Feedback, tenant: str | None) -> dict[str, Any]:
-        """Store what an application's user says; `tenant` is what the sender's token proves."""
+        """Store feedback from an application's user; `tenant` is that of the sender's token."""
         span_id, body = to_span(said)
         await self.intake.take(_TRACES, PROTOBUF, body, tenant, TRANSPORT)
         return {"trace_id": said.trace_id, "feedback_id": span_id}
@@ -105,10 +105,10 @@ class OperatorService:
             audit.close()
 
     def perform(self, name: str, order: operator_actions.Order, token: str) -> dict[str, Any]:
-        """Do one action, and write it down in the audit.
+        """Run one action and record it in the audit log.
 
         Raises:
-            EvenkeelError: If it makes no sense, or cannot be done or written down.
+            EvenkeelError: If the action is invalid, fails or cannot be recorded.
         """
         now_ns = time_ns()
         entry = operator_actions.entry_of(name, order, token, now_ns)
@@ -129,14 +129,14 @@ class OperatorService:
 
     def _prompts_dir(self) -> Path:
         if self._context.prompts_dir is None:
-            raise ConfigurationError("the collector has no prompt registry: give --prompts-dir")
+            raise ConfigurationError("no prompt registry: start the collector with --prompts-dir")
         return self._context.prompts_dir
 
     def prompts(self) -> list[dict[str, Any]]:
-        """Return the prompts of the registry.
+        """Return the prompts in the registry.
 
         Raises:
-            ConfigurationError: If the collector has none.
+            ConfigurationError: If the collector has no registry.
         """
         return prompt_actions.listing(self._prompts_dir())
 
@@ -154,11 +154,13 @@ class OperatorService:
             ConfigurationError: If no SLO file is given.
         """
         if not self._book.exists():
-            raise ConfigurationError("no SLO file is given (--slos): nothing alerts")
+            raise ConfigurationError(
+                "no SLO file: start the collector with --slos to evaluate alerts"
+            )
         return listing_json(read_listing(self._book, _MAX_LISTED, time_ns()))
 
     def corrections(self) -> list[dict[str, Any]]:
-        """Return the corrections, revoked ones too."""
+        """Return the corrections, including revoked ones."""
         return [
             {
                 "id": c.id,
@@ -183,7 +185,7 @@ class OperatorService:
             book.close()
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return the newest entries of the audit."""
+        """Return the newest entries of the audit log."""
         audit = Audit(self._context.data_dir / AUDIT_NAME)
         try:
             return [
@@ -200,13 +202,13 @@ class OperatorService:
             audit.close()
 
     def report(self, begin: str, end: str) -> SloReport:
-        """Return the SLO report of a span of time.
+        """Return the SLO report of a time range.
 
         Raises:
             EvenkeelError: If no SLO file is given, the span is none, or the store does not answer.
         """
         if self._context.slo_file is None:
-            raise ConfigurationError("no SLO file is given (--slos): there is nothing to report")
+            raise ConfigurationError("no SLO file: start the collector with --slos to get reports")
         from_ns = parse_time_ns(begin)
         to_ns = min(parse_time_ns(end), time_ns())
         if not 0 < to_ns - from_ns <= _LONGEST_REPORT_NS:

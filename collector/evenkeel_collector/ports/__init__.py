@@ -1,1 +1,1 @@
-"""What all ports share: who may connect, with how much, and how often."""
+"""Access, limits and connections, shared by all ports."""

@@ -1,7 +1,7 @@
-"""Who may do what: bearer tokens, each with scopes and perhaps a tenant.
+"""Access control: bearer tokens, each with scopes and optionally a tenant.
 
-Only the SHA-256 of a token is known here. Every comparison looks at every token, in constant time:
-how long an answer takes says nothing about which token was nearly right.
+Only the SHA-256 of a token is kept. Each check compares against every token in constant time, so
+response times do not reveal which token was nearly right.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class AccessScope(StrEnum):
 
 
 class UnauthenticatedError(Exception):
-    """No token, or one that nobody gave out."""
+    """The token is missing or unknown."""
 
 
 class ForbiddenError(Exception):
-    """The token does not allow this."""
+    """The token lacks the required scope."""
 
 
 class _Strict(BaseModel):
@@ -44,7 +44,7 @@ class _Strict(BaseModel):
 
 
 class Token(_Strict):
-    """One token; `tenant` is whose data it sends or reads, None for those that serve many."""
+    """One token; `tenant` is whose data it sends or reads, None for all tenants."""
 
     name: str
     sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
@@ -59,7 +59,7 @@ class Token(_Strict):
 
 
 class TenantLimits(_Strict):
-    """What one tenant may send; None is no limit.
+    """The limits of one tenant; None is no limit.
 
     Attributes:
         bytes_per_s: Bytes of request bodies, once decompressed.
@@ -73,7 +73,7 @@ class TenantLimits(_Strict):
 
 
 class AccessFile(_Strict):
-    """The file of tokens and limits; `limits.default` holds for tenants that are not named."""
+    """The access file: tokens and limits; `limits.default` applies to tenants not listed."""
 
     token: tuple[Token, ...] = ()
     limits: Mapping[str, TenantLimits] = Field(default_factory=dict)
@@ -83,7 +83,7 @@ def read_access_file(path: Path | None) -> AccessFile:
     """Return the tokens and limits of a TOML file; without a file, no tokens and no limits.
 
     Raises:
-        ConfigurationError: If it cannot be read, or says something that does not exist.
+        ConfigurationError: If the file is unreadable, or has an unknown key or invalid value.
     """
     if path is None:
         return AccessFile()
@@ -95,46 +95,46 @@ def read_access_file(path: Path | None) -> AccessFile:
 
 
 class Access:
-    """Decides by token; without tokens everyone may do everything, as on one's own machine."""
+    """Authorizes requests by token; without tokens everything is allowed, as on a local machine."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens: list[tuple[bytes, Token]] = []
         self.use(tokens)
 
     def use(self, tokens: Sequence[Token]) -> None:
-        """Decide by these tokens from now on, and by no other."""
+        """Replace the tokens in force."""
         self._tokens = [(bytes.fromhex(token.sha256), token) for token in tokens]
 
     @property
     def is_open(self) -> bool:
-        """Whether no token is asked for."""
+        """Whether requests need no token."""
         return not self._tokens
 
     def check(self, secret: str | None, scope: AccessScope) -> str | None:
-        """Return the tenant that the token proves, None if it is for all of them.
+        """Return the token's tenant, or None if it is valid for all tenants.
 
         Raises:
-            UnauthenticatedError: If there is no such token.
+            UnauthenticatedError: If the token is missing or unknown.
             ForbiddenError: If it does not allow `scope`.
         """
         if self.is_open:
             return None
         if secret is None:
-            raise UnauthenticatedError("a token is needed: send Authorization: Bearer TOKEN")
+            raise UnauthenticatedError("token required: send Authorization: Bearer TOKEN")
         digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
         found: Token | None = None
         for known, token in self._tokens:
             if hmac.compare_digest(known, digest):
                 found = token
         if found is None:
-            raise UnauthenticatedError("this token is not known here")
+            raise UnauthenticatedError("unknown token; see the access file (--access)")
         if not found.scopes & {scope, AccessScope.ADMIN}:
             raise ForbiddenError(f"token {found.name!r} does not allow {scope}")
         return found.tenant
 
 
 def secret_of(headers: Mapping[str, str]) -> str | None:
-    """Return the token that a request carries: as bearer, or where ClickHouse clients put it."""
+    """Return a request's token, sent as a bearer token or in ClickHouse's headers."""
     scheme, _, rest = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return rest.strip()

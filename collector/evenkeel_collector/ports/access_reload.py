@@ -1,4 +1,4 @@
-"""Lets tokens and limits follow their file while the collector runs."""
+"""Reloads tokens and limits when the access file changes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ POLL_S = 1.0
 
 
 class AccessControl:
-    """Tokens and limits, as the file says them now; without a file, none.
+    """The tokens and limits of the access file, kept current; none without a file.
 
     Args:
         path: The access file, or None.
-        metrics: Where wrong versions of it are counted.
+        metrics: Counts invalid versions of the file.
 
     Raises:
         ConfigurationError: If the file is wrong.
@@ -39,7 +39,7 @@ class AccessControl:
         self.meter = TenantMeter(content.limits)
 
     async def follow(self) -> None:
-        """Look at the file every second, until cancelled."""
+        """Check the file every second until cancelled."""
         while self._file is not None:
             await asyncio.sleep(POLL_S)
             content = self._file.reload()
@@ -52,7 +52,7 @@ class AccessControl:
         is_guarded = hasattr(self, "access") and not self.access.is_open
         if is_guarded and not content.token:
             raise ConfigurationError(
-                f"{path} (--access) has no token any more: that would open the ports to everybody; "
-                "restart the collector if you mean it"
+                f"{path} (--access) no longer has any token, which would open the ports to "
+                "everyone; restart the collector if that is intended"
             )
         return content

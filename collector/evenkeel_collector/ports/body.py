@@ -1,4 +1,4 @@
-"""The few things that the collector's two HTTP ports need of ASGI, and nothing more."""
+"""The minimal ASGI request and response handling of the collector's two HTTP ports."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ INTERNAL = 13
 
 
 class DisconnectedError(Exception):
-    """The client left before its request was whole: there is nobody to answer."""
+    """The client disconnected before its request was complete; no response is possible."""
 
 
 class MediaTypeError(Exception):
-    """The Content-Type is not one that is accepted here."""
+    """The Content-Type is not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One HTTP answer."""
+    """One HTTP response."""
 
     status: int
     body: bytes = b""
@@ -61,7 +61,7 @@ Answer = Callable[[Scope, Receive], Awaitable[Response]]
 
 
 async def answer_http(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send what `answer` returns for one HTTP request; nothing to a client that has left."""
+    """Send the response that `answer` returns, unless the client has disconnected."""
     if scope["type"] != "http":
         return
     try:
@@ -69,9 +69,9 @@ async def answer_http(answer: Answer, scope: Scope, receive: Receive, send: Send
     except DisconnectedError:
         return
     except Exception:
-        # The outermost guard of a port: whatever fails, the caller is told so as everywhere.
-        logger.exception("a request failed method=%s path=%s", scope["method"], scope["path"][:100])
-        failure = {"code": INTERNAL, "message": "the collector failed; its log says why"}
+        # The outermost guard of a port: any failure gets the usual error response.
+        logger.exception("request failed method=%s path=%s", scope["method"], scope["path"][:100])
+        failure = {"code": INTERNAL, "message": "internal error; see the collector's log"}
         response = Response(500, json.dumps(failure).encode(), "application/json")
     await response.send(send)
 
@@ -91,7 +91,7 @@ async def read_body(receive: Receive, limit_bytes: int) -> bytes:
 
     Raises:
         TooLargeError: If it is larger than `limit_bytes`.
-        DisconnectedError: If the client left in the middle of it.
+        DisconnectedError: If the client disconnects before the end.
     """
     chunks: list[bytes] = []
     size = 0

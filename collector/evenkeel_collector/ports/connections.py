@@ -1,7 +1,7 @@
-"""Bounds the connections of an HTTP port: how many, whose, and how long each may take.
+"""Limits an HTTP port's connections: their number, the share per address, and their duration.
 
-A connection that sends nothing costs a file descriptor, and the log and the store need those too.
-Where a port is full, the connection that has kept it waiting longest makes room for the next.
+An idle connection costs a file descriptor, which the log and the store need too. If a port is full,
+the connection that has kept it waiting longest is closed for the next one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ IDLE_S = 75.0
 
 
 def plain_answer(status: bytes, text: bytes, headers: bytes = b"") -> bytes:
-    """Return a whole answer for a connection that is then closed."""
+    """Return a complete response for a connection that is closed afterwards."""
     return (
         b"HTTP/1.1 %s\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
         b"%sconnection: close\r\n\r\n%s" % (status, len(text), headers, text)
@@ -52,7 +52,7 @@ _HEAD_TOO_LARGE = plain_answer(
 
 
 def raise_descriptor_limit() -> int:
-    """Raise this process's limit of open files as far as it may, and return it."""
+    """Raise the process's open-file limit as far as permitted, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, WANTED_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -63,17 +63,17 @@ def raise_descriptor_limit() -> int:
 
 
 def connections_per_port(wanted: int, num_descriptors: int) -> int:
-    """Return how many connections each port may have, with descriptors kept back for the rest."""
+    """Return the connection limit per port, leaving descriptors for the log and the store."""
     return max(min(wanted, num_descriptors // CONNECTIONS_SHARE // NUM_PORTS), 1)
 
 
 class Wait(IntEnum):
-    """What a connection is waiting for, in the order in which connections make room for others."""
+    """What a connection is waiting for, in the order in which connections are evicted."""
 
     HANDSHAKE = 0
     HEAD = 1
     BODY = 2
-    READER = 3  # our answer is ready, and its client does not read it
+    READER = 3  # the response is ready, but the client does not read it
     IDLE = 4
     US = 5  # its request is being answered: never closed
 
@@ -89,7 +89,7 @@ LIMIT_S = {
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One accepted connection, from before its handshake to its end.
+    """One accepted connection, from before its handshake until it is closed.
 
     Attributes:
         peer: The address it came from, without the port.
@@ -105,12 +105,12 @@ class Connection:
     num_body_bytes: int = 0
 
     def waits_for(self, wait: Wait) -> None:
-        """Note what it waits for from now on."""
+        """Record what the connection is waiting for from now on."""
         self.wait = wait
         self.since_s = time.monotonic()
 
     def is_late(self, now_s: float) -> bool:
-        """Return whether it has taken longer than it may."""
+        """Return whether the connection has exceeded its time limit."""
         limit_s = LIMIT_S.get(self.wait)
         if limit_s is None:
             return False
@@ -124,7 +124,7 @@ class Connections:
 
     Args:
         port: The port's name on `/metrics`.
-        max_connections: The most it has at once; half of it from one address.
+        max_connections: The limit; up to half of it from one address.
         metrics: Where they are counted.
     """
 
@@ -138,11 +138,11 @@ class Connections:
         metrics.connections.labels(port).set_function(self.num_open)
 
     def num_open(self) -> int:
-        """Return how many are open."""
+        """Return the number of open connections."""
         return len(self._all)
 
     def admit(self, peer: str) -> Connection | None:
-        """Return a place for a connection, or None if all places are taken by requests in hand."""
+        """Return a slot for a connection, or None if active requests hold all slots."""
         if self._num_of[peer] >= self._max_of_peer:
             self._make_room([c for c in self._all if c.peer == peer])
             if self._num_of[peer] >= self._max_of_peer:
@@ -162,7 +162,7 @@ class Connections:
         return connection
 
     def release(self, connection: Connection) -> None:
-        """Give the place of a connection back; more than once does nothing."""
+        """Release a connection's slot; repeated calls do nothing."""
         if connection not in self._all:
             return
         self._all.remove(connection)
@@ -171,15 +171,15 @@ class Connections:
             del self._num_of[connection.peer]
 
     def close_late(self) -> None:
-        """Close what has taken longer than it may."""
+        """Close the connections that have exceeded their time limit."""
         now_s = time.monotonic()
         for connection in [c for c in self._all if c.is_late(now_s)]:
             self._close(connection, connection.wait.name.lower())
 
     def _make_room(self, candidates: list[Connection]) -> None:
-        """Close those of the candidates that have kept us waiting longest, a few at a time.
+        """Close the candidates that have waited longest, a few at a time.
 
-        A few, so that many newcomers do not each search all connections.
+        Closing several avoids a search of all connections for each new one.
         """
         waiting = sorted(
             (c for c in candidates if c.wait is not Wait.US),
@@ -199,11 +199,11 @@ class Connections:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, which also notes what the connection waits for.
+    """uvicorn's HTTP protocol, which also records what the connection is waiting for.
 
     Args:
-        connection: Its place.
-        connections: Where the place came from.
+        connection: Its slot.
+        connections: The port's connections, which own the slot.
     """
 
     def __init__(self, *, connection: Connection, connections: Connections, **options: Any) -> None:
@@ -222,12 +222,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._update_wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place back."""
+        """Release the slot."""
         self._connections.release(self._connection)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; refuse a head without end."""
+        """Continue reading; refuse a head that is too long."""
         super().data_received(data)
         if self._reading is not Wait.HEAD:
             self._num_head_bytes = 0
@@ -252,12 +252,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._update_wait()
 
     def on_body(self, body: bytes) -> None:
-        """Count what arrives: a body that goes on arriving may take longer."""
+        """Count received bytes: a body that keeps arriving may take longer."""
         self._connection.num_body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Let the client wait for the answer, or wait for the next request if it has had it."""
+        """Start waiting for the answer, or for the next request if the answer was sent."""
         self._reading = None
         super().on_message_complete()
         self._update_wait()
@@ -273,7 +273,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._update_wait()
 
     def resume_writing(self) -> None:
-        """Go on answering."""
+        """Resume answering."""
         super().resume_writing()
         self._update_wait()
 

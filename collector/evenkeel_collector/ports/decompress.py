@@ -1,4 +1,4 @@
-"""Undoes the compression of a request body without ever holding more than the cap."""
+"""Decompresses request bodies without ever holding more than the limit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ MAX_MEMBERS = 32
 
 
 class TooLargeError(ValueError):
-    """The body is larger than what one request may carry."""
+    """The body exceeds the limit of one request."""
 
 
 class BadEncodingError(ValueError):
-    """The body is not what its Content-Encoding says, or the encoding is not supported."""
+    """The body does not match its Content-Encoding, or the encoding is unsupported."""
 
 
 def decompress(body: bytes, encoding: str, limit_bytes: int) -> bytes:
-    """Return the body as it was before its Content-Encoding (identity, gzip or deflate).
+    """Return the decompressed body (Content-Encoding identity, gzip or deflate).
 
     Raises:
         TooLargeError: If it is larger than `limit_bytes`; nothing beyond that is decompressed.
-        BadEncodingError: If the encoding is unknown, or the body is cut or corrupt.
+        BadEncodingError: If the encoding is unknown, or the body is truncated or corrupt.
     """
     if encoding in ("", "identity"):
         plain = body
@@ -55,7 +55,7 @@ def _inflate(body: bytes, window: int, limit_bytes: int) -> bytes:
         if len(plain) > limit_bytes:
             raise TooLargeError(f"body is larger than {limit_bytes} bytes once decompressed")
         if not stream.eof:
-            raise BadEncodingError("body ends in the middle of its compressed stream")
+            raise BadEncodingError("compressed body is truncated")
         rest = stream.unused_data
     if rest:
         raise BadEncodingError(f"body is more than {MAX_MEMBERS} compressed streams")

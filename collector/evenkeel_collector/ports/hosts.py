@@ -1,7 +1,7 @@
-"""Answers only requests that name this server as their host, against DNS rebinding.
+"""Refuses requests whose Host is not this server, to prevent DNS rebinding.
 
-A web page of a stranger may have its own name resolve to this machine, and its script then talks to
-our ports as if they were the page's own. The browser still sends the page's name as Host.
+A hostile web page can make its own name resolve to this machine; its script can then talk to our
+ports as same-origin. The browser still sends the page's name as Host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOCAL_NAME = "localhost"
 
 
 class KnownHosts:
-    """Knows by which names and addresses this server is asked.
+    """The host names and addresses that this server answers to.
 
     Args:
         bound: The address or name that the server listens on.
@@ -28,7 +28,7 @@ class KnownHosts:
         self._names = {_normal(name) for name in (bound, *listed)}
 
     def refusal(self, scope: Scope) -> Response | None:
-        """Return what a request for another host is answered; None if it is for this one."""
+        """Return the error response to a request for another host; None if the host is ours."""
         given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         if not given and scope["http_version"] == "1.0":
             # Browsers have sent it ever since; RFC 9112, section 3.2.
@@ -39,7 +39,7 @@ class KnownHosts:
         server = scope.get("server")
         if self._is_known(host, server[0] if server else ""):
             return None
-        text = f"this server is not {host[:100]!r}; list it in allowed_hosts if it is meant to be\n"
+        text = f"this server does not answer to {host[:100]!r}; to allow it, set allowed_hosts\n"
         return Response(MISDIRECTED, text.encode("utf-8", "replace"))
 
     def _is_known(self, host: str, reached: str) -> bool:

@@ -1,4 +1,4 @@
-"""Bounds the memory of all request bodies that are in hand at once."""
+"""Limits the memory of all request bodies in flight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 class BusyError(Exception):
-    """Too much is in hand: the request was not read, and may be sent again later."""
+    """The memory budget is exhausted; the request was not read and may be retried."""
 
 
 class Lease:
@@ -18,15 +18,15 @@ class Lease:
         self._num_bytes = 0
 
     def resize(self, num_bytes: int) -> None:
-        """Hold this much from now on; one request alone may always hold what it needs.
+        """Resize the share to this many bytes; a lone request always gets what it needs.
 
         Raises:
-            BusyError: If the others leave no room for it; what was held stays held.
+            BusyError: If other requests leave no room; the share keeps its size.
         """
         budget = self._budget
         others = budget.num_bytes - self._num_bytes
         if others and others + num_bytes > budget.limit_bytes:
-            raise BusyError("too many requests are being read")
+            raise BusyError("too many request bodies in flight; retry later")
         budget.num_bytes = others + num_bytes
         self._num_bytes = num_bytes
 
@@ -35,7 +35,7 @@ class MemoryBudget:
     """The budget; used by the event loop's thread alone.
 
     Args:
-        limit_bytes: What all requests together may hold.
+        limit_bytes: The limit for all requests together.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -44,7 +44,7 @@ class MemoryBudget:
 
     @contextlib.contextmanager
     def lease(self, num_bytes: int) -> Iterator[Lease]:
-        """Hold a share for the length of the block.
+        """Hold a share for the duration of the block.
 
         Raises:
             BusyError: If there is no room.

@@ -1,4 +1,4 @@
-"""One HTTP port: a socket that is bound early, and uvicorn on connections that are bounded."""
+"""One HTTP port: a socket bound early, served by uvicorn with limited connections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BACKLOG = 2048
 GRACE_S = 1
 CHECK_S = 1.0
 ACCEPTS_AT_ONCE = 64
-# Where the kernel has no descriptor left, it is asked again after this long.
+# If no file descriptor is left, accepting is retried after this long.
 ACCEPT_PAUSE_S = 0.1
 _TOO_MANY = plain_answer(
     b"503 Service Unavailable", b"too many connections\n", b"retry-after: 1\r\n"
@@ -41,7 +41,7 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
     """Bind a socket; port 0 takes a free one.
 
     Raises:
-        ConfigurationError: If the port is taken or the host is not ours.
+        ConfigurationError: If the port is in use or the host is not a local address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -58,12 +58,12 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
 
 
 class Acceptor:
-    """Accepts the connections of one listening socket, each with a place of its own.
+    """Accepts connections on one listening socket, each with its own slot.
 
     Args:
         sock: Listens, and does not block.
-        connections: Where places come from.
-        make_protocol: Returns the protocol of a connection that has a place.
+        connections: Provides the slots.
+        make_protocol: Returns the protocol for a connection with a slot.
         tls: The certificate; None for plain text.
     """
 
@@ -83,13 +83,13 @@ class Acceptor:
         self._resuming: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Accept from now on."""
+        """Start accepting."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._sock, self._accept)
         self._checking = loop.create_task(self._check_forever())
 
     def stop(self) -> None:
-        """Accept no more; what is open stays open."""
+        """Stop accepting; open connections stay open."""
         asyncio.get_running_loop().remove_reader(self._sock)
         if self._resuming is not None:
             self._resuming.cancel()
@@ -123,7 +123,7 @@ class Acceptor:
         asyncio.get_running_loop().add_reader(self._sock, self._accept)
 
     async def _open(self, sock: socket.socket, connection: Connection) -> None:
-        """Do the handshake, if there is one, and hand the connection to its protocol."""
+        """Do the TLS handshake, if any, and hand the connection to its protocol."""
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: self._make_protocol(connection),
@@ -190,14 +190,14 @@ class HttpServer:
             await asyncio.sleep(0.005)
 
     async def stop(self) -> None:
-        """Take no more requests, and let running ones end within the grace period."""
+        """Stop taking requests and let running ones finish within the grace period."""
         self._server.should_exit = True
         if self._task is not None:
             await self._task
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which has connections that are bounded, and leaves signals alone."""
+    """uvicorn's server, with limited connections and without signal handlers."""
 
     def __init__(
         self, config: uvicorn.Config, sock: socket.socket, connections: Connections
@@ -217,7 +217,7 @@ class _Server(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more, and end as uvicorn does."""
+        """Stop accepting, then shut down like uvicorn."""
         if self._acceptor is not None:
             self._acceptor.stop()
         await super().shutdown(sockets)

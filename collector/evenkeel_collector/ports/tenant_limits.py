@@ -1,4 +1,4 @@
-"""How much each tenant may send: a rate of bytes and of requests, and a size of one request."""
+"""Limits per tenant: bytes per second, requests per second, and the size of one request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_TENANTS = 10_000
 
 
 class RateLimitedError(Exception):
-    """The tenant has sent too much; after `retry_after_s` there is room again."""
+    """The tenant exceeded its rate; it may retry after `retry_after_s`."""
 
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class _Bucket:
         self._at_s = now_s
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long until something may be taken; 0 now."""
+        """Return the seconds until the next request may pass; 0 if it may pass now."""
         self._level = min(self._level + (now_s - self._at_s) * self._rate, self._rate * BURST_S)
         self._at_s = now_s
         return 0.0 if self._level > 0 else -self._level / self._rate + 1e-3
@@ -42,7 +42,7 @@ class _Bucket:
 
 
 class TenantMeter:
-    """Counts what each tenant sends against its limits.
+    """Enforces each tenant's limits.
 
     Args:
         limits: By tenant; `default` holds for each other tenant, and for senders without one.
@@ -57,7 +57,7 @@ class TenantMeter:
         self._buckets: dict[str | None, tuple[_Bucket | None, _Bucket | None]] = {}
 
     def use(self, limits: Mapping[str, TenantLimits]) -> None:
-        """Hold tenants to these limits from now on; each starts with a full allowance."""
+        """Replace the limits in force; each tenant starts with a full allowance."""
         self._limits = limits
         self._buckets = {}
 

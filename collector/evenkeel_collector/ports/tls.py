@@ -1,4 +1,4 @@
-"""The certificate of the collector's ports."""
+"""The TLS certificate of the collector's ports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenkeel.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files; with `client_ca`, only clients with a certificate of that authority are heard."""
+    """PEM files; with `client_ca`, clients need a certificate from that authority."""
 
     certificate: Path
     key: Path
@@ -19,10 +19,10 @@ class Tls:
 
 
 def read_tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> Tls | None:
-    """Return the certificate to use, None for plain text.
+    """Return the certificate to use, or None for plain text.
 
     Raises:
-        ConfigurationError: If the files do not go together, or cannot be read.
+        ConfigurationError: If the files do not match or cannot be read.
     """
     if certificate is None and key is None and client_ca is None:
         return None
@@ -34,5 +34,5 @@ def read_tls(certificate: Path | None, key: Path | None, client_ca: Path | None)
         if client_ca is not None:
             context.load_verify_locations(client_ca)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"the TLS files cannot be used: {error}") from error
+        raise ConfigurationError(f"cannot use the TLS files: {error}") from error
     return Tls(certificate, key, client_ca)

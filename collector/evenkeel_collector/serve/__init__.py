@@ -1,1 +1,1 @@
-"""The collector as a process: settings, listeners, and the order in which all of it starts."""
+"""The collector process: settings, listeners, startup and shutdown."""

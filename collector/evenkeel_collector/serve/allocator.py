@@ -1,8 +1,8 @@
-"""Has the C library keep the memory that requests pass through, instead of giving it back.
+"""Makes glibc keep freed request memory instead of returning it to the kernel.
 
-A body of some hundred kilobytes is parsed and written anew a hundred times a second. glibc hands
-blocks of that size back to the kernel as soon as they are free, and each page of the next one is
-faulted in again: that took as much CPU as the parsing itself.
+Bodies of some hundred kilobytes are parsed and written a hundred times per second. glibc returns
+blocks of that size to the kernel as soon as they are freed, and each page of the next block is
+faulted in again, which cost as much CPU as the parsing itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TRIM_BYTES = 32 << 20
 
 
 def keep_freed_memory() -> bool:
-    """Return whether the C library agreed; without glibc everything stays as it is."""
+    """Return whether glibc accepted the settings; without glibc nothing changes."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""Runs the collector in the foreground for `evenkeel collect`, until it is told to stop."""
+"""Runs the collector in the foreground for `evenkeel collect` until it is stopped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    # Its start and stop lines repeat ours.
+    # Its start and stop messages duplicate ours.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     keep_freed_memory()
     # The log's writer asks for the interpreter after each fdatasync: in 5 ms, the default, senders

@@ -28,9 +28,9 @@ from evenkeel_collector.ports.tls import Tls
 
 TRANSPORT = "grpc"
 DETAILS_KEY = "grpc-status-details-bin"
-# gRPC itself refuses what is larger still, and tells nobody: up to here we refuse, and count.
+# gRPC silently refuses larger messages. Up to this size, we refuse and count them.
 COUNTED_FACTOR = 4
-# A sender connects again after this long; what keeps a call open longer is cut off.
+# Senders reconnect after this long; calls that stay open longer are cut off.
 MAX_AGE_S = 600
 GRACE_S = 60
 CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -60,7 +60,7 @@ class _Exporter:
             self.intake.count_rejected(TRANSPORT, error)
             code = CODES[REFUSALS[type(error)].rpc_code]
             message = message_of(error)
-            # A tuple: grpc.aio takes no other sequence.
+            # grpc.aio accepts only a tuple.
             trailer: tuple[tuple[str, bytes], ...] = ()
             if isinstance(error, RateLimitedError):
                 trailer = ((DETAILS_KEY, _retry_details(code, message, error.retry_after_s)),)
@@ -96,7 +96,7 @@ def bind(server: Any, host: str, port: int, tls: Tls | None = None) -> int:
     """Bind the server's port and return it.
 
     Raises:
-        ConfigurationError: If the port is taken, or the certificate is not one.
+        ConfigurationError: If the port is in use or the certificate is invalid.
     """
     try:
         if tls is None:
@@ -122,7 +122,7 @@ def _credentials(tls: Tls) -> Any:
 
 
 def _retry_details(code: grpc.StatusCode, message: str, seconds: int) -> bytes:
-    """Return the Status that makes OTLP senders wait instead of dropping the batch."""
+    """Return the Status that makes OTLP senders retry later instead of dropping the batch."""
     info = AnyMessage()
     info.Pack(RetryInfo(retry_delay=Duration(seconds=seconds)))
     status = Status(code=code.value[0], message=message, details=[info])

@@ -47,10 +47,10 @@ class OtlpHttpApp:
     """The ASGI application of the OTLP/HTTP port.
 
     Args:
-        intake: Where bodies go.
-        max_body_bytes: The most a body may hold, before and after decompression.
-        is_ready: Says what `/readyz` answers: None when ready, else why not.
-        api: Answers the paths of `evenkeel_collector.operators.api`.
+        intake: Accepts the bodies.
+        max_body_bytes: The limit of a body, before and after decompression.
+        is_ready: Returns None if the collector is ready, else the reason for `/readyz`.
+        api: Serves the paths of `evenkeel_collector.operators.api`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class OtlpHttpApp:
         if method not in ("GET", "HEAD"):
             return _failure(
                 404, _answer_type(headers), code_pb2.NOT_FOUND,
-                f"nothing is accepted at {path[:100]}; use {' or '.join(SIGNAL_OF_PATH)}",
+                f"no endpoint at {path[:100]}; use {' or '.join(SIGNAL_OF_PATH)}",
             )  # fmt: skip
         if path == "/metrics":
             return self._show_metrics(headers)
@@ -102,7 +102,9 @@ class OtlpHttpApp:
     def _show_metrics(self, headers: Mapping[str, str]) -> Response:
         try:
             if self._intake.access.check(secret_of(headers), AccessScope.QUERY) is not None:
-                raise ForbiddenError("/metrics tells of all tenants, this token is of one")
+                raise ForbiddenError(
+                    "/metrics covers all tenants, but this token is limited to one"
+                )
         except (UnauthenticatedError, ForbiddenError) as error:
             return _refusal(error, JSON)
         text = generate_latest(self._intake.metrics.registry)
@@ -127,7 +129,7 @@ class OtlpHttpApp:
         return Response(200, b"{}" if content_type == JSON else b"", content_type)
 
     def _expected_bytes(self, headers: Mapping[str, str]) -> int:
-        """Return what reading the body may take; unknown lengths count as the largest."""
+        """Return the memory to reserve for the body; an unknown length counts as the maximum."""
         length = headers.get("content-length", "")
         return (
             min(int(length), self._max_body_bytes) if length.isdecimal() else self._max_body_bytes

@@ -1,4 +1,4 @@
-"""The collector as a running service: what it starts, in which order, and how it ends."""
+"""The collector as a service: starts its parts in order and drains them at the end."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ GRPC_GRACE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a running collector is reached; `query_url` is the server's with `--clickhouse`."""
+    """The addresses of a running collector; with `--clickhouse`, `query_url` is the server's."""
 
     http_url: str
     grpc_url: str
@@ -81,10 +81,10 @@ async def serve(
     announce: asyncio.Queue[Addresses],
     redaction: RedactionSettings | None = None,
 ) -> None:
-    """Run until SIGTERM or SIGINT, then drain; `announce` gets the addresses once it is ready.
+    """Run until SIGTERM or SIGINT, then drain; `announce` is called with the addresses when ready.
 
     Raises:
-        ConfigurationError: If a port, the folder or the store cannot be had; nothing was started.
+        ConfigurationError: If a port, the folder or the store is unavailable; nothing was started.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -102,12 +102,12 @@ async def serve(
 async def run(
     settings: CollectorSettings, redaction: RedactionSettings | None = None
 ) -> AsyncIterator[Addresses]:
-    """Run a collector for the length of the block; leaving it drains.
+    """Run a collector for the duration of the block, then drain it.
 
     Raises:
         ConfigurationError: As `serve`.
     """
-    # What is only read comes first: a mistake in it leaves no trace.
+    # Read all configuration first, so that an error in it has no side effects.
     tls = read_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
     targets = read_targets(
         [address.get_secret_value() for address in settings.scrape], settings.scrape_service
@@ -124,15 +124,15 @@ async def run(
     pipeline = _make_pipeline(settings, redaction or RedactionSettings(), metrics)
     if settings.clickhouse is not None:
         check_url(settings.clickhouse.get_secret_value())
-    # From here on things are made, and threads started.
+    # From here on, files are created and threads started.
     confinement = confine(settings)
     async with contextlib.AsyncExitStack() as stack:
         folder = hold(settings.data_dir)
         stack.callback(folder.release)
-        # Ports first: a taken one is found before anything is opened or changed.
+        # Bind ports first, so that a port in use is found before anything is opened or changed.
         http_socket = listen(settings.host, settings.http_port, "--http-port")
         stack.callback(http_socket.close)
-        # gRPC binds by itself, and would print its own reasons.
+        # gRPC binds its port itself, and would print its own errors.
         listen(settings.host, settings.grpc_port, "--grpc-port").close()
         query_socket = None
         if settings.clickhouse is None:
@@ -213,7 +213,7 @@ async def _start(stack: contextlib.AsyncExitStack, server: HttpServer) -> None:
 
 
 def _bound_connections(wanted: int) -> int:
-    """Return how many connections each port may have."""
+    """Return the connection limit per port."""
     num_descriptors = raise_descriptor_limit()
     allowed = connections_per_port(wanted, num_descriptors)
     if allowed < wanted:
@@ -245,7 +245,7 @@ async def _start_slos(
 async def _drain(log: WriteAheadLog, inserter: Inserter) -> None:
     await asyncio.to_thread(log.close)
     if not await asyncio.to_thread(inserter.close, DRAIN_S):
-        logger.warning("the log is not empty: the rest is stored at the next start")
+        logger.warning("the log is not empty; the rest will be stored at the next start")
 
 
 def _open_storage(settings: CollectorSettings, folder: DataFolder) -> Storage:
@@ -266,13 +266,13 @@ def _keep_for(storage: Storage, retention: Mapping[str, Retention], cluster: str
 
 
 def _count_objectives(storage: Storage, slo_file: Path | None) -> None:
-    """Let the rollups count the objectives; without a file, those that they counted last."""
+    """Set the objectives that the rollups count; without a file, they stay as they were."""
     if slo_file is not None:
         storage.rollups.use(read_slo_file(slo_file).slos)
 
 
 def _connect_fresh(storage: Storage, log: WriteAheadLog) -> Client:
-    """Return a client that sees what was acknowledged just before."""
+    """Return a client that sees everything acknowledged so far."""
     log.make_visible(VISIBLE_WITHIN_S, rest_s=0.0)
     return storage.connect()
 
@@ -286,7 +286,7 @@ def _open_log(settings: CollectorSettings, folder: DataFolder) -> WriteAheadLog:
     try:
         if settings.replay_quarantine:
             logger.info("quarantine put back: %s", replay_quarantine(folder.log))
-        # Readers of a server do not ask us.
+        # Readers of a ClickHouse server bypass the collector.
         unread_age_s = UNREAD_AGE_S if settings.clickhouse is None else None
         limits = LogLimits(max_log_bytes=settings.max_log_bytes, unread_age_s=unread_age_s)
         return WriteAheadLog(folder.log, folder.node, limits)
@@ -302,8 +302,8 @@ def _make_query_server(
     metrics: SelfMetrics,
     access: Access,
 ) -> QueryHttpApp:
-    """Return the query port over the embedded store; with a server, readers ask the server."""
-    # chDB is its own extra: a collector in front of a server does without.
+    """Return the embedded store's query port; with a ClickHouse server, readers query that."""
+    # chDB is an optional extra, not needed with a ClickHouse server.
     from evenkeel_collector.query.engine import QueryEngine, QueryLimits
     from evenkeel_collector.query.port import QueryHttpApp
 

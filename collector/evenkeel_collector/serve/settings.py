@@ -14,15 +14,15 @@ MEBIBYTE = 1 << 20
 
 
 class CollectorSettings(Settings):
-    """What `evenkeel collect` can be told; docs/reference/settings.md lists it."""
+    """The settings of `evenkeel collect`, listed in docs/reference/settings.md."""
 
     section: ClassVar[str] = "collector"
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     allowed_hosts: Annotated[tuple[str, ...], SplitAtCommas] = Field(
         default=(),
-        description="other names and addresses by which the query port and /api/ are asked, with "
-        "commas; without them only loopback ones and the host (docs/guide/collector.md)",
+        description="other host names and addresses that the query port and /api/ answer "
+        "to, comma-separated; by default only loopback and the host (docs/guide/collector.md)",
     )
     http_port: int = Field(
         default=4318, ge=0, le=65535, description="OTLP/HTTP, /metrics, /healthz and /readyz"
@@ -37,11 +37,11 @@ class CollectorSettings(Settings):
     )
     clickhouse_cluster: str | None = Field(
         default=None,
-        description="make its tables on every server of this cluster (docs/guide/collector.md)",
+        description="create the tables on every server of this cluster (docs/guide/collector.md)",
     )
     slos: Path | None = Field(default=None, description="the SLO file to evaluate")
     dashboard_url: str | None = Field(
-        default=None, description="where notifications of alerts link to"
+        default=None, description="dashboard URL that alert notifications link to"
     )
     prompts_dir: Path | None = Field(
         default=None,
@@ -60,39 +60,40 @@ class CollectorSettings(Settings):
     max_log_bytes: int = Field(
         default=1024 * MEBIBYTE,
         gt=0,
-        description="most bytes in the write-ahead log; beyond it senders get 503 and retry",
+        description="maximum bytes in the write-ahead log; beyond it senders get 503 and retry",
     )
     min_free_bytes: int = Field(
         default=256 * MEBIBYTE,
         ge=0,
-        description="with less free on the disk the embedded store is not written; spans wait in "
-        "the log",
+        description="with less free disk space, the embedded store is not written and spans "
+        "wait in the log",
     )
     replay_quarantine: bool = Field(
         default=False,
-        description="at start, put back into the log what the store refused before and what can be "
-        "read of damaged segments",
+        description="at start, retry what the store refused before and recover what is readable "
+        "in damaged log segments",
     )
     max_connections: int = Field(
         default=1024,
         gt=0,
-        description="connections of each port at once, half of them from one address; fewer if "
-        "the process may not open enough files",
+        description="concurrent connections per port, up to half of them from one address; "
+        "fewer if the process may not open enough files",
     )
     max_inflight_bytes: int = Field(
         default=384 * MEBIBYTE,
         gt=0,
-        description="memory for all request bodies in hand; beyond it senders get 503 and retry",
+        description="memory for all request bodies in flight; beyond it senders get 503 and retry",
     )
     access: Path | None = Field(
         default=None, description="tokens and limits of tenants, TOML (docs/guide/collector.md)"
     )
     tls_certificate: Path | None = Field(
-        default=None, description="PEM; with its key, every port speaks TLS"
+        default=None,
+        description="certificate, PEM; together with its key it enables TLS on every port",
     )
     tls_key: Path | None = Field(default=None, description="the certificate's private key, PEM")
     tls_client_ca: Path | None = Field(
-        default=None, description="accept only clients with a certificate of this authority"
+        default=None, description="accept only clients with a certificate from this authority"
     )
     detail_probability: float = Field(
         default=1.0,
@@ -101,24 +102,22 @@ class CollectorSettings(Settings):
         description="share of good requests whose detail is kept (docs/guide/sampling.md)",
     )
     scrape: Annotated[tuple[SecretAddress, ...], SplitAtCommas] = Field(
-        default=(), description="Prometheus endpoints to read; may be given several times"
+        default=(), description="Prometheus endpoint to scrape; may be repeated"
     )
-    scrape_interval_s: float = Field(
-        default=15.0, gt=0, description="seconds from one reading to the next"
-    )
-    scrape_service: str = Field(default="vllm", description="the service that scraped points get")
+    scrape_interval_s: float = Field(default=15.0, gt=0, description="seconds between scrapes")
+    scrape_service: str = Field(default="vllm", description="service name of scraped points")
     retention: str = Field(
         default="",
-        description="how long rows are kept, such as 'spans=14d, acme/requests=30d'; without a "
-        "rule forever (docs/guide/collector.md)",
+        description="how long rows are kept, such as 'spans=14d, acme/requests=30d'; forever "
+        "without a rule (docs/guide/collector.md)",
     )
-    query_threads: int = Field(default=4, ge=1, le=64, description="queries that run at once")
+    query_threads: int = Field(default=4, ge=1, le=64, description="maximum concurrent queries")
     query_timeout_s: float = Field(
-        default=30.0, gt=0, description="longest a query may run, in seconds"
+        default=30.0, gt=0, description="maximum run time of a query, in seconds"
     )
     query_memory_bytes: int = Field(
-        default=2048 * MEBIBYTE, gt=0, description="most memory a query may take"
+        default=2048 * MEBIBYTE, gt=0, description="maximum memory of a query"
     )
     query_result_rows: int = Field(
-        default=1_000_000, gt=0, description="most rows a query may return"
+        default=1_000_000, gt=0, description="maximum rows a query may return"
     )

@@ -1,7 +1,7 @@
-"""Keeps the collector from writing anywhere but in its own folders, whatever a query makes it do.
+"""Confines the collector's writes to its own folders, whatever a query does.
 
-The rules of the query port (`query_guard.py`) keep a query from asking for a file at all. This
-holds even if they miss one: the kernel refuses (docs/decisions/0194).
+The rules of the query port (`query_guard.py`) already refuse queries that use files. If they miss
+one, the kernel still refuses the write (docs/decisions/0194).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _THREADS = Path("/proc/self/task")
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a process may write.
+    """Where a process may write.
 
     Attributes:
-        folders: Only beneath these, unless there is a reason.
-        reason: Why it is not confined; None if it is.
-        num_free: Threads that ran before, and are not.
+        folders: The process may write only below these, unless `reason` is set.
+        reason: Why the process is not confined; None if it is.
+        num_free: Threads that were already running and are not confined.
     """
 
     folders: tuple[Path, ...]
@@ -47,12 +47,14 @@ class Confinement:
             logger.warning(text, self.reason)
             return
         if self.num_free:
-            logger.warning("writes are not confined in %d threads that ran before", self.num_free)
+            logger.warning(
+                "writes are not confined in %d threads that were already running", self.num_free
+            )
         logger.info("writes are confined to %s%s", ", ".join(map(str, self.folders)), find_gap())
 
 
 def writable_folders(settings: CollectorSettings) -> dict[str, Path]:
-    """Return the folders that a collector with these settings writes in, by their flags."""
+    """Return the folders that a collector with these settings writes to, by flag."""
     folders = {"--data-dir": settings.data_dir}
     if settings.prompts_dir is not None:
         folders["--prompts-dir"] = settings.prompts_dir
@@ -60,12 +62,12 @@ def writable_folders(settings: CollectorSettings) -> dict[str, Path]:
 
 
 def confine(settings: CollectorSettings) -> Confinement:
-    """Confine this process, its threads and its processes to what `settings` has it write.
+    """Confine writes of this process, its threads and children to the folders of `settings`.
 
-    To be called before the first thread starts.
+    Call this before the first thread starts.
 
     Raises:
-        ConfigurationError: If one of the folders cannot be made.
+        ConfigurationError: If one of the folders cannot be created.
     """
     folders = writable_folders(settings)
     for flag, folder in folders.items():

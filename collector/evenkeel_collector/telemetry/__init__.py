@@ -1,1 +1,1 @@
-"""What the collector says about itself on `/metrics`."""
+"""The collector's own metrics, served on `/metrics`."""

@@ -1,4 +1,4 @@
-"""What the collector counts about itself, shown on `/metrics`."""
+"""The collector's own metrics, served on `/metrics`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class SelfMetrics:
         self.registry = CollectorRegistry()
         self.spans_accepted = Counter(
             "evenkeel_collector_spans_accepted_total",
-            "Spans acknowledged: they are in the log.",
+            "Spans acknowledged, that is, written to the log.",
             ["transport"],
             registry=self.registry,
         )
         self.points_accepted = Counter(
             "evenkeel_collector_points_accepted_total",
-            "Metric points acknowledged: they are in the log.",
+            "Metric points acknowledged, that is, written to the log.",
             ["transport"],
             registry=self.registry,
         )
@@ -41,13 +41,13 @@ class SelfMetrics:
         )
         self.details_sampled = Counter(
             "evenkeel_collector_details_sampled_total",
-            "Requests whose detail was sampled, by why it was kept or dropped.",
+            "Requests sampled for detail, by the reason for keeping or dropping it.",
             ["reason"],
             registry=self.registry,
         )
         self.scrapes = Counter(
             "evenkeel_collector_scrapes_total",
-            "Prometheus endpoints read.",
+            "Scrapes of Prometheus endpoints.",
             ["target", "result"],
             registry=self.registry,
         )
@@ -71,14 +71,14 @@ class SelfMetrics:
         )
         self.connections_closed = Counter(
             "evenkeel_collector_connections_closed_total",
-            "Connections closed because they kept the port waiting (handshake, head, body, reader, "
-            "idle), to make room for others, or refused because the port was full.",
+            "Connections closed for keeping the port waiting (handshake, head, body, reader, "
+            "idle) or to make room for others, or refused because the port was full.",
             ["port", "reason"],
             registry=self.registry,
         )
         self.acknowledge_seconds = Histogram(
             "evenkeel_collector_acknowledge_seconds",
-            "From the whole body of a request to its record being on disk.",
+            "Time from the complete body of a request to its record on disk.",
             buckets=ACKNOWLEDGE_BUCKETS_S,
             registry=self.registry,
         )
@@ -90,71 +90,71 @@ class SelfMetrics:
         )
         self.segments_stored = Counter(
             "evenkeel_collector_segments_stored_total",
-            "Log segments that the store has.",
+            "Log segments inserted into the store.",
             registry=self.registry,
         )
         self.insert_failures = Counter(
             "evenkeel_collector_insert_failures_total",
-            "Inserts that failed and were tried again, or set aside.",
+            "Failed inserts that were retried or quarantined.",
             registry=self.registry,
         )
         self.segments_quarantined = Counter(
             "evenkeel_collector_segments_quarantined_total",
-            "Pieces of log segments that the store refused: kept in log/quarantine, not queryable.",
+            "Pieces of log segments that the store refused; kept in log/quarantine, not queryable.",
             registry=self.registry,
         )
         self.torn_bytes = Counter(
             "evenkeel_collector_torn_bytes_total",
-            "Bytes cut from the end of log segments after a crash: never acknowledged.",
+            "Bytes truncated from log segments after a crash; they were never acknowledged.",
             registry=self.registry,
         )
         self.segments_damaged = Counter(
             "evenkeel_collector_segments_damaged_total",
-            "Log segments that the disk had damaged, or that could not be read at all.",
+            "Log segments that were damaged on disk or unreadable.",
             registry=self.registry,
         )
         self.damaged_bytes = Counter(
             "evenkeel_collector_damaged_bytes_total",
-            "Bytes of log segments in no intact record: kept in log/quarantine.",
+            "Bytes of log segments outside any intact record; kept in log/quarantine.",
             registry=self.registry,
         )
         self.query_seconds = Histogram(
             "evenkeel_collector_query_seconds",
-            "Time to answer a query on the query port, waiting included.",
+            "Time to answer a query on the query port, including the wait.",
             buckets=QUERY_BUCKETS_S,
             registry=self.registry,
         )
         self.queries_cancelled = Counter(
             "evenkeel_collector_queries_cancelled_total",
-            "Queries ended because their client had left.",
+            "Queries cancelled because their client disconnected.",
             registry=self.registry,
         )
         self.access_files_rejected = Counter(
             "evenkeel_collector_access_files_rejected_total",
-            "Versions of the access file that were wrong, and not put in force.",
+            "Invalid versions of the access file, which were not applied.",
             registry=self.registry,
         )
         self.queries_refused = Counter(
             "evenkeel_collector_queries_refused_total",
-            "Queries refused because they could write, leave the store, or lift a limit.",
+            "Queries refused because they could write, read outside the store, or lift a limit.",
             registry=self.registry,
         )
 
     def num_segments_stored(self) -> float:
-        """Return how many log segments were stored since the start."""
+        """Return the number of log segments stored since the start."""
         name = "evenkeel_collector_segments_stored_total"
         return self.registry.get_sample_value(name) or 0.0
 
     def watch_log(self, log: WriteAheadLog) -> None:
-        """Show the log's size and age, read when `/metrics` is asked for."""
+        """Export the log's size and age, read on each scrape of `/metrics`."""
         Gauge(
             "evenkeel_collector_log_bytes",
-            "Bytes in the log that the store does not have yet.",
+            "Bytes in the log that are not in the store yet.",
             registry=self.registry,
         ).set_function(log.num_bytes)
         Gauge(
             "evenkeel_collector_oldest_unstored_seconds",
-            "Age of the oldest segment that the store does not have yet; 0 when it has all.",
+            "Age of the oldest segment that is not in the store yet; 0 if all are.",
             registry=self.registry,
         ).set_function(lambda: _age_s(log.oldest_ns()))
         quarantine_files = Gauge(

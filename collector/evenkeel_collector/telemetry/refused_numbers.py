@@ -1,4 +1,4 @@
-"""Shows on `/metrics` how many numbers the store refused: read from its table `refused_numbers`."""
+"""Exports the number of refused numbers on `/metrics`, from the store's table `refused_numbers`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 READ_EVERY_S = 5.0
-# Longest that a read in hand is waited for at the end.
+# At shutdown, a running read is waited for up to this long.
 IN_HAND_S = 5.0
 NAME = "evenkeel_collector_numbers_refused_total"
 _QUERY = Path(__file__).parent / "numbers_refused.sql"
@@ -30,12 +30,12 @@ _QUERY = Path(__file__).parent / "numbers_refused.sql"
 class RefusedNumbers(Collector):
     """A thread that reads the counts while the collector runs.
 
-    `/metrics` shows the last that were read, so it never waits for the store.
+    `/metrics` shows the last counts read, so it never waits for the store.
 
     Args:
         connect: Returns a client of the store for the calling thread.
-        num_stored: Says how many segments were stored; the table is read again when that changes.
-        registry: Where the counts are shown.
+        num_stored: Returns how many segments were stored; a change triggers a new read.
+        registry: Where the counts are exported.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class RefusedNumbers(Collector):
         self._thread.start()
 
     def collect(self) -> Iterable[CounterMetricFamily]:
-        """Return the counts that were read last."""
+        """Return the most recent counts."""
         family = CounterMetricFamily(
             NAME,
-            "Numbers that senders gave and that no column has: not finite, or out of range.",
+            "Numbers from senders that were not stored: not finite, or out of range.",
             labels=["table", "column", "reason"],
         )
         for labels, count in self._counts.items():
@@ -64,7 +64,7 @@ class RefusedNumbers(Collector):
         yield family
 
     def close(self) -> None:
-        """Read no more; the store may be closed then."""
+        """Stop reading; afterwards the store may be closed."""
         self._stop.set()
         self._thread.join(IN_HAND_S)
 
@@ -85,8 +85,8 @@ class RefusedNumbers(Collector):
             finally:
                 client.close()
         except (ClickHouseError, OSError) as error:
-            # The inserter says at length that the store is gone.
-            logger.debug("refused numbers cannot be read error=%s", error)
+            # The inserter already logs that the store is unavailable.
+            logger.debug("cannot read refused numbers error=%s", error)
             return False
         self._counts = {(str(t), str(c), str(r)): int(n) for t, c, r, n in rows}
         return True

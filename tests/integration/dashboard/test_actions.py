@@ -171,7 +171,7 @@ def test_only_who_signs_in_sees_anything(guarded: Guarded, browser: Browser) -> 
     assert page.get_by_text("data as of").count() == 0
     token.fill("stranger")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_text("this token is not known here")).to_be_visible()
+    expect(page.get_by_text("unknown token; see the access file (--access)")).to_be_visible()
     page.get_by_label("your name").fill("rita")
     token.fill("reader")
     page.get_by_role("button", name="Sign in").click()
@@ -199,7 +199,7 @@ def test_a_tenant_sees_only_its_own(guarded: Guarded, browser: Browser) -> None:
     page.locator(".st-key-card-found a").first.click()
     expect(page.get_by_text("Other requests in flight")).to_be_visible()
     page.get_by_role("link", name="Alerts").click()
-    expect(page.get_by_text("may not see what is of all tenants")).to_be_visible()
+    expect(page.get_by_text("may not see data of all tenants")).to_be_visible()
     assert_no_exception(page)
     page.close()
 

@@ -137,10 +137,10 @@ def test_replay_never_tells_of_a_firing_after_its_end(
 ) -> None:
     assert dead_letters(tmp_path, "dead", "delivered", "dead") == [1, 3]
     assert run(tmp_path, "replay", "--number", "1") == 2
-    assert "dead letter 1 was overtaken" in capsys.readouterr().err
+    assert "dead letter 1 is superseded" in capsys.readouterr().err
     assert run(tmp_path, "replay") == 0
     said = capsys.readouterr().out
     assert "1 dead letters queued" in said
     assert "1 kept: their receivers" in said
     assert run(tmp_path, "replay", "--number", "9") == 2
-    assert "no dead letter has number 9" in capsys.readouterr().err
+    assert "no dead letter with number 9" in capsys.readouterr().err
