@@ -1,1 +1,1 @@
-"""The contract every part of evenkeel shares: names, definitions, settings and the command."""
+"""The contract that all parts of evenkeel share: names, definitions, settings and the command."""

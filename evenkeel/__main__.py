@@ -1,4 +1,4 @@
-"""Lets `python -m evenkeel` do what `evenkeel` does."""
+"""Runs the `evenkeel` command as `python -m evenkeel`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Who changed what, through the operators' API or the command: lines that are only ever added."""
+"""The audit log: an append-only record of changes made through the operators' API or the CLI."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ CREATE TABLE IF NOT EXISTS audit (
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One action.
+    """One audited action.
 
     Attributes:
         time_ns: When, Unix nanoseconds.
-        author: Who, as they said.
+        author: The name the caller gave.
         token: The first digits of the SHA-256 of the token that allowed it, as in the access file;
-            "" where no token is asked for.
+            "" if no token is required.
         action: What was done, such as "silence".
-        details: What it was done to.
+        details: What the action applied to.
     """
 
     time_ns: int
@@ -47,7 +47,7 @@ class AuditEntry:
 
 
 class Audit:
-    """The audit file; belongs to the thread that opened it.
+    """The audit file; use it only in the thread that opened it.
 
     Raises:
         ConfigurationError: If it cannot be used.
@@ -56,20 +56,20 @@ class Audit:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            # SQLite gives the files beside it the same rights.
+            # SQLite gives its companion files the same permissions.
             path.touch(mode=FILE_MODE)
             self._connection = sqlite3.connect(path, timeout=10.0, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
-            raise ConfigurationError(f"{path} cannot be used for the audit: {error}") from error
+            raise ConfigurationError(f"{path} cannot be used as the audit file: {error}") from error
 
     def add(self, entry: AuditEntry) -> None:
-        """Write one action down.
+        """Record one action.
 
         Raises:
-            ConfigurationError: If the file does not take it.
+            ConfigurationError: If the file cannot be written.
         """
         details = json.dumps(dict(entry.details), sort_keys=True)
         try:
@@ -80,7 +80,7 @@ class Audit:
             )
         except sqlite3.Error as error:
             raise ConfigurationError(
-                f"{self._path} does not take {entry.action!r} of {entry.author}: {error}"
+                f"{self._path} cannot record {entry.action!r} by {entry.author}: {error}"
             ) from error
 
     def newest(self, limit: int) -> list[AuditEntry]:
@@ -101,18 +101,18 @@ class Audit:
 
 
 def write_down(path: Path, entry: AuditEntry, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Do something, write it down with what came of it, and return that.
+    """Perform an action, record it with its result, and return the result.
 
-    The audit is opened first: what cannot be written down is not done. What is refused leaves no
-    line.
+    The audit file is opened first: an action that cannot be recorded is not performed. A refused
+    action leaves no entry.
 
     Args:
-        path: The audit file; made if it is not there.
-        entry: The line; its details get the key `result`.
-        do: Does it; returns what JSON can hold.
+        path: The audit file; created if missing.
+        entry: The entry; the key `result` is added to its details.
+        do: Performs the action; returns a JSON-serializable value.
 
     Raises:
-        ConfigurationError: If the audit cannot be used.
+        ConfigurationError: If the audit file cannot be used.
     """
     audit = Audit(path)
     try:
@@ -124,7 +124,7 @@ def write_down(path: Path, entry: AuditEntry, do: Callable[[], dict[str, Any]]) 
 
 
 def user_name() -> str:
-    """Return who uses this command, as the operating system knows them."""
+    """Return the operating system's name for the user running this command."""
     try:
         return getuser()
     except (KeyError, OSError):

@@ -1,10 +1,10 @@
-"""The causes of a ledger in plain words, for pages, alerts and commands (docs/inside/ledger.md)."""
+"""Plain names for a ledger's causes, for pages, alerts and commands (docs/inside/ledger.md)."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-# Each fits after "without" and, capitalised, at the head of a line.
+# Each reads well after "without" and, capitalised, at the start of a line.
 NAMES = MappingProxyType(
     {
         "host.input": "HTTP, templating and tokenizing",
@@ -30,18 +30,18 @@ NAMES = MappingProxyType(
         "unobserved": "unrecorded time",
     }
 )
-# What other requests, or the engine's state, cost a request: the same request alone has none of it.
+# Time lost to other requests or to the engine's state; the same request alone would lose none.
 _LOAD = ("queue.", "prefill.others", "decode.others", "preemption", "host.gap")
 _PHASES = {"ttft": "first token", "decode": "decode"}
 
 
 def cause_name(cause: str) -> str:
-    """Return the plain name of a cause such as `queue.budget`; an unknown one as it is."""
+    """Return the plain name of a cause such as `queue.budget`; an unknown one unchanged."""
     return NAMES.get(cause, cause)
 
 
 def describe_cause(key: str) -> str:
-    """Return a cause of a phase in words, given a key of the ledger.
+    """Return a readable name for a ledger key: a cause and its phase.
 
     `ttft.queue.budget` is "Waiting for batch capacity (first token)".
     """

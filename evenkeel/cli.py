@@ -1,4 +1,4 @@
-"""The `evenkeel` command: finds the parts' sub-commands and turns errors into exit codes."""
+"""The `evenkeel` command: finds the parts' subcommands and maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenkeel.private_files import private_umask
 
 ENTRY_POINT_GROUP = "evenkeel.commands"
 EXIT_INTERNAL = 3
-# What pip is given in a checkout, where our own names must not be looked for in an index.
+# pip arguments for a checkout, where our own packages must not be looked up in an index.
 _IN_A_CHECKOUT = {
     "runtime": "'./runtime[gpu]'",
     "runtime-cpu": "'./runtime[cpu]'",
@@ -31,7 +31,7 @@ _IN_A_CHECKOUT = {
     "demo": "./demo",
     "all": "'./runtime[gpu]' './collector[embedded]' ./dashboard ./evals ./demo",
 }
-# Each part brings its own commands; these are what there is when all are installed.
+# Each part provides its own commands; these are all of them.
 EXTRA_OF_COMMAND = {
     "alerts": "collector",
     "collect": "collector",
@@ -44,28 +44,28 @@ EXTRA_OF_COMMAND = {
     "slo": "collector",
     "store": "collector",
 }
-# OpenBLAS, which numpy and scipy bring along, starts a thread per core when it is loaded; they wait
-# actively and take the core that vLLM computes on. OMP_NUM_THREADS is not ours to set: torch, in
-# vLLM's engine process, computes with it, and takes no notice of this one.
+# OpenBLAS, a dependency of numpy and scipy, starts one thread per core on load; these busy-wait
+# and take cycles from the core vLLM runs on. OMP_NUM_THREADS is not ours to set: torch, in vLLM's
+# engine process, depends on it and ignores this one.
 BLAS_THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One sub-command.
+    """One subcommand.
 
     Its module must be cheap to import: settings are imported by `configure`, which is called only
-    for the command that was chosen, and heavy modules inside what it sets as `run`.
+    for the chosen command, and heavy modules inside the function it sets as `run`.
 
     Attributes:
         name: The word after `evenkeel`.
         summary: One line for `evenkeel --help`.
         configure: Adds arguments, an example epilog, and `set_defaults(run=...)`, a function from
             the parsed arguments to an exit code.
-        extra: The extra that brings what `run` imports, named when an import fails.
-        passes_unknown_flags: Whether unknown flags go to `args.rest` instead of being refused.
-        keeps_private: Whether only its owner may read what it writes: stored requests and state,
-            not what it is asked to write for others.
+        extra: The extra that installs what `run` imports, named when an import fails.
+        passes_unknown_flags: Whether unknown flags go to `args.rest` instead of being rejected.
+        keeps_private: Whether its files are readable only by their owner: stored requests and
+            state, but not output written for others.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Command:
 
 
 def find_commands() -> list[Command]:
-    """Return every sub-command, sorted by name; one that is not installed says how to get it."""
+    """Return every subcommand, sorted by name; those not installed say how to install them."""
     found = {entry.name: _load(entry) for entry in entry_points(group=ENTRY_POINT_GROUP)}
     for name, extra in EXTRA_OF_COMMAND.items():
         found.setdefault(name, _missing(name, how_to_install(extra)))
@@ -85,14 +85,14 @@ def find_commands() -> list[Command]:
 
 
 def how_to_install(extra: str) -> str:
-    """Return how an extra is installed, and how in a checkout where that is another way."""
+    """Return the command that installs an extra, and the one for a checkout if it differs."""
     command = f"pip install 'evenkeel[{extra}]'"
     folders = _IN_A_CHECKOUT.get(extra)
     return command if folders is None else f"{command}, in a checkout pip install {folders}"
 
 
 def _load(entry: EntryPoint) -> Command:
-    """Return the command, or one that says which module it lacks."""
+    """Return the command, or a stand-in that names the missing module."""
     try:
         command: Command = entry.load()
     except ModuleNotFoundError as error:
@@ -111,11 +111,11 @@ def _missing(name: str, why: str) -> Command:
 
 
 def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None = None) -> int:
-    """Run one sub-command and return its exit code: 0 good, 1 breach, 2 usage, 3 unmeasured.
+    """Run one subcommand and return its exit code: 0 good, 1 breach, 2 usage, 3 unmeasured.
 
     Args:
-        argv: The arguments; None for those of the process.
-        commands: The sub-commands to choose from; None for the installed ones.
+        argv: The arguments; None uses those of the process.
+        commands: The subcommands to choose from; None uses the installed ones.
     """
     os.environ.setdefault(BLAS_THREADS_VARIABLE, "1")
     try:
@@ -124,18 +124,18 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] | None =
         print(f"evenkeel: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our output left (`evenkeel … | head`): not an error of ours.
+        # The reader of our output exited (`evenkeel … | head`): not our error.
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        # Never Python's own exit code of 1, which would say that something regressed.
+        # Never Python's own exit code of 1, which would mean a regression.
         traceback.print_exc()
         what = (str(error).strip().splitlines() or ["no explanation"])[0]
         print(
-            f"evenkeel: internal error: {type(error).__name__}: {what[:500]}; what was kept so far "
-            "is not lost, the same command goes on with it; please report the lines above",
+            f"evenkeel: internal error: {type(error).__name__}: {what[:500]}; no stored data "
+            "is lost, and the same command can resume; please report the lines above",
             file=sys.stderr,
         )
         return EXIT_INTERNAL
@@ -151,7 +151,7 @@ def duration_argument(text: str) -> float:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports wrong usage as one line, like every other error."""
+    """Reports usage errors on one line, like every other error."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigurationError(f"{message} (see `{self.prog} --help`)")
@@ -170,8 +170,8 @@ def build_parser(
     """Return the parser of the whole command line; parsing sets `command` and `run`.
 
     Args:
-        commands: What there is.
-        chosen: The commands whose arguments are needed; all where None.
+        commands: The commands available.
+        chosen: The commands whose arguments are needed; None means all.
     """
     parser = _Parser(prog="evenkeel", description="Observability and SLOs for LLM serving.")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

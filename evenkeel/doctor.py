@@ -27,20 +27,20 @@ EXAMPLE = """\
 examples:
   evenkeel doctor
   evenkeel doctor --port-offset 1000 --json
-exit codes: 0 nothing is wrong, 2 something is and the table says what to do
+exit codes: 0 all checks passed, 2 a check failed; the table says how to fix it
 """
 
 _DISTRIBUTION = "evenkeel"
-# A requirement of an extra in a distribution's metadata (PEP 508): `redis<9,>=6; extra == 'cache'`.
+# An extra's requirement in a distribution's metadata (PEP 508): `redis<9,>=6; extra == 'cache'`.
 _OF_EXTRA = re.compile(r"""\s*([\w.-]+)[^;]*;.*\bextra\s*==\s*["']([\w.-]+)["']""")
-# The lowest and the highest of the ports that `--port-offset` shifts.
+# The lowest and highest ports that `--port-offset` shifts.
 LOWEST_PORT, HIGHEST_PORT = 4317, 8501
-# On a CPU these come built for CUDA and break the import of text models.
+# On a CPU these are installed as CUDA builds and break the import of text models.
 HARMFUL_ON_CPU = ("torchvision", "torchaudio", "torchcodec")
 
 
 class CheckStatus(StrEnum):
-    """How a check ended; only `wrong` makes the command fail."""
+    """The outcome of a check; only `wrong` makes the command fail."""
 
     OK = "ok"
     OFF = "off"
@@ -49,7 +49,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One check: what was looked at, how it ended, what was seen, what to do."""
+    """The result of one check: its subject, outcome, what was found, and what to do."""
 
     check: str
     outcome: CheckStatus
@@ -58,7 +58,7 @@ class CheckResult:
 
 
 def check_python() -> Iterator[CheckResult]:
-    """The interpreter."""
+    """Check the interpreter."""
     is_fit = (3, 11) <= sys.version_info[:2]
     yield CheckResult(
         "python",
@@ -69,7 +69,7 @@ def check_python() -> Iterator[CheckResult]:
 
 
 def read_extras(name: str = _DISTRIBUTION) -> dict[str, list[str]]:
-    """Return the distributions that each extra brings, by the extra's name; {} if not installed."""
+    """Return the distributions each extra installs, by the extra's name; {} if not installed."""
     try:
         found = distribution(name)
     except PackageNotFoundError:
@@ -85,7 +85,7 @@ def read_extras(name: str = _DISTRIBUTION) -> dict[str, list[str]]:
 
 
 def _with_its_own(requirement: str, name: str) -> Iterator[str]:
-    """Yield what a requirement names and, where that is a part of ours, what it needs in turn."""
+    """Yield the names in a requirement and, if one is an evenkeel part, its own requirements."""
     yield name
     if not name.startswith(f"{_DISTRIBUTION}-") or not _version(name):
         return
@@ -101,7 +101,7 @@ def _with_its_own(requirement: str, name: str) -> Iterator[str]:
 
 
 def check_extras(extras: Mapping[str, Sequence[str]]) -> Iterator[CheckResult]:
-    """The distributions of each extra, as `read_extras` returns them."""
+    """Check the distributions of each extra, as returned by `read_extras`."""
     if not extras:
         advice = "pip install evenkeel, or `make demo` in its folder"
         yield CheckResult(
@@ -117,7 +117,7 @@ def check_extras(extras: Mapping[str, Sequence[str]]) -> Iterator[CheckResult]:
 
 
 def check_cpu_trap() -> Iterator[CheckResult]:
-    """Companions of torch built for CUDA beside a torch built for the CPU."""
+    """Check for CUDA builds of torch's companion packages next to a CPU build of torch."""
     if not _version("torch").endswith("+cpu"):
         return
     harmful = [name for name in HARMFUL_ON_CPU if _version(name)]
@@ -127,7 +127,7 @@ def check_cpu_trap() -> Iterator[CheckResult]:
 
 
 def check_model() -> Iterator[CheckResult]:
-    """The demo model's checkpoint."""
+    """Check the demo model's checkpoint."""
     if find_spec("evenkeel_runtime") is None:
         yield CheckResult("demo model", CheckStatus.OFF, "the runtime is not installed")
         return
@@ -140,7 +140,7 @@ def check_model() -> Iterator[CheckResult]:
 
 
 def check_confinement() -> Iterator[CheckResult]:
-    """Whether the kernel can keep the collector from writing outside its folders."""
+    """Check whether the kernel can restrict the collector's writes to its own folders."""
     reason = why_unavailable()
     if reason is None:
         seen = f"Landlock: the collector writes in its own folders only{find_gap()}"
@@ -151,7 +151,7 @@ def check_confinement() -> Iterator[CheckResult]:
 
 
 def check_running(host: str, port_offset: int) -> Iterator[CheckResult]:
-    """What answers on our ports."""
+    """Check what answers on our ports."""
     for part, command, port, path in (
         ("collector", "collect", 4318, "/readyz"),
         ("runtime", "serve MODEL", 8000, "/health"),
@@ -172,10 +172,10 @@ def check_running(host: str, port_offset: int) -> Iterator[CheckResult]:
 
 
 def check_store(host: str, port_offset: int) -> Iterator[CheckResult]:
-    """Whether the store answers a reader."""
+    """Check whether the store answers queries."""
     url = f"http://{host}:{8123 + port_offset}"
     try:
-        # Not every part reads the store, so its client may be missing.
+        # Only some parts read the store, so its client may be missing.
         from evenkeel.store import QUERIES, Store
 
         store = Store(url, timeout_s=5)
@@ -183,14 +183,14 @@ def check_store(host: str, port_offset: int) -> Iterator[CheckResult]:
         yield CheckResult("store", CheckStatus.OFF, f"without {error.name} it cannot be read")
         return
     except StoreError as error:
-        yield CheckResult("store", CheckStatus.OFF, str(error), "the collector brings it")
+        yield CheckResult("store", CheckStatus.OFF, str(error), "it starts with the collector")
         return
     try:
         num_requests = store.rows(QUERIES / "count_requests.sql")[0]["requests"]
         yield CheckResult("store", CheckStatus.OK, f"{num_requests} requests at {url}")
     except StoreError as error:
         yield CheckResult(
-            "store", CheckStatus.WRONG, str(error), "is this store of another version?"
+            "store", CheckStatus.WRONG, str(error), "was this store written by another version?"
         )
     finally:
         store.close()
@@ -201,7 +201,7 @@ def show(findings: Sequence[CheckResult]) -> None:
     table = Table("check", "", "seen", "what to do")
     for finding in findings:
         words = (finding.check, finding.outcome, finding.seen, finding.advice)
-        # As they are: rich would take the [extra] of an advice for markup.
+        # Unstyled: rich would treat the [extra] in advice as markup.
         table.add_row(*map(Text, words))
     Console(highlight=False).print(table)
 

@@ -1,4 +1,4 @@
-"""Durations as people write and read them: 90s, 1.5h, 30d."""
+"""Durations as people write them: 90s, 1.5h, 30d."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATTERN = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|[smhdw])", re.ASCII)
 
 
 def parse_duration_s(text: str) -> Fraction:
-    """Return the seconds that a duration such as 90s, 1.5h or 30d says, exactly.
+    """Return the exact number of seconds in a duration such as 90s, 1.5h or 30d.
 
     Raises:
         ConfigurationError: If it is not a positive number followed by ms, s, m, h, d or w.
@@ -32,7 +32,7 @@ def parse_duration_s(text: str) -> Fraction:
 
 
 def format_duration(seconds: float | Fraction) -> str:
-    """Return a duration for a person, in two units at most: `30d`, `8m38s`, `90s`, `0.42s`."""
+    """Format a duration for people in up to two units: `30d`, `8m38s`, `90s`, `0.42s`."""
     value = float(seconds)
     if abs(value) < 120:
         return f"{float(f'{value:.3g}'):g}s" if value % 60 or not value else "1m"
@@ -40,7 +40,7 @@ def format_duration(seconds: float | Fraction) -> str:
     for unit in ("d", "h", "m", "s"):
         count, left = divmod(left, int(_SECONDS_OF_UNIT[unit]))
         if parts:
-            # The second unit, right below the first: finer ones would only distract.
+            # The second unit is the next smaller one: finer ones would only distract.
             parts += f"{count}{unit}" if count else ""
             break
         parts += f"{count}{unit}" if count else ""
@@ -48,13 +48,13 @@ def format_duration(seconds: float | Fraction) -> str:
 
 
 def prometheus_duration(seconds: Fraction) -> str:
-    """Return a duration in Prometheus' words, in one unit: 5m, 36h, 90s, 250ms.
+    """Format a duration for Prometheus in one unit: 5m, 36h, 90s, 250ms.
 
     Raises:
-        ConfigurationError: If it is no whole number of milliseconds.
+        ConfigurationError: If it is not a whole number of milliseconds.
     """
     milliseconds = seconds * 1000
     for unit, length in _PROMETHEUS_UNITS:
         if milliseconds and milliseconds % length == 0:
             return f"{milliseconds // length}{unit}"
-    raise ConfigurationError(f"a window of {float(seconds):g} s has no whole milliseconds")
+    raise ConfigurationError(f"a window of {float(seconds):g} s is not in whole milliseconds")

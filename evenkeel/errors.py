@@ -1,13 +1,13 @@
-"""Every error that evenkeel raises on purpose, and the exit code it ends a command with.
+"""Every error that evenkeel raises on purpose, and the command's exit code for each.
 
     EvenkeelError               1
     ├── RegressionError         1   a gate or objective was breached
     ├── ConfigurationError      2   a setting, file or argument is wrong
     │   └── MissingPartError    2   an optional part is not installed
-    └── CannotMeasureError      3   the thing asked for could not be measured
+    └── CannotMeasureError      3   the requested value could not be measured
         └── StoreError          3   the store did not answer, or refused the query
 
-A message says what failed, the value seen, and what to do, in one line.
+Each message says in one line what failed, the value seen, and what to do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RegressionError(EvenkeelError):
 
 
 class ConfigurationError(EvenkeelError):
-    """A setting, a file or an argument is wrong; nothing was started."""
+    """A setting, file or argument is wrong; nothing was started."""
 
     exit_code = 2
 
@@ -36,7 +36,7 @@ class MissingPartError(ConfigurationError):
 
 
 class CannotMeasureError(EvenkeelError):
-    """What was asked for could not be measured; no verdict was reached."""
+    """The requested value could not be measured; no verdict was reached."""
 
     exit_code = 3
 
@@ -48,8 +48,8 @@ class StoreError(CannotMeasureError):
 def first_line(error: BaseException, max_chars: int | None = None) -> str:
     """Return the first line of an error's message, or its type's name if it has no message.
 
-    Of an OSError, only the reason: the message that uses it names the file. A line that may hold a
-    secret must not be cut before the secret is taken out.
+    For an OSError, return only the reason, because callers name the file themselves. Redact a line
+    that may contain a secret before truncating it.
     """
     message = (error.strerror if isinstance(error, OSError) else None) or str(error)
     lines = message.strip().splitlines() or [type(error).__name__]

@@ -1,4 +1,4 @@
-"""A boundary at which errors are caught: all are counted, the first of a row is logged."""
+"""An error boundary: counts every error and logs the first in a series."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class ErrorGuard:
     """Counts the errors caught at one boundary, and logs the first until `clear`; thread-safe.
 
     Attributes:
-        log: Such as `logger.error`; `message` has a place for the error.
-        expected: Types that are no defect of ours, logged without a traceback.
+        log: Such as `logger.error`; `message` has a placeholder for the error.
+        expected: Error types that are not our bugs, logged without a traceback.
         count: Called for each error, such as a metric's `inc`.
-        num_errors: How many there were; `clear` does not set it back.
+        num_errors: Total number of errors; `clear` does not reset it.
     """
 
     log: Callable[..., object]
@@ -38,7 +38,7 @@ class ErrorGuard:
             self.log(self.message, error, exc_info=trace, stacklevel=2)
 
     def clear(self) -> bool:
-        """Have the next error logged again; return whether there was one since the last time."""
+        """Log the next error again; return whether there was one since the last call."""
         with self._lock:
             was_failing, self._is_failing = self._is_failing, False
         return was_failing

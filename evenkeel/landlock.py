@@ -1,8 +1,8 @@
-"""Confines what this process may write, by Landlock, a security module of Linux.
+"""Restricts where this process may write, using Landlock, a Linux security module.
 
-Landlock takes rights away from the calling thread and from all threads and processes that it starts
-later, for good: it is called before the first thread. Only opening for writing, creating, removing,
-renaming and truncating are confined; reading and the network are not. Files that are open already
+Landlock permanently drops rights of the calling thread and of all threads and processes it starts
+later, so call it before the first thread starts. It restricts only opening for writing, creating,
+removing, renaming and truncating, not reading or the network. Files that are already open
 stay writable (https://docs.kernel.org/userspace-api/landlock.html).
 """
 
@@ -23,7 +23,7 @@ _REFER = 1 << 13
 _TRUNCATE = 1 << 14
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
-# Version 1 forbids every rename from one folder to another, which a store needs.
+# Version 1 forbids renames between folders, which a store needs.
 _LEAST_VERSION = 2
 _TRUNCATE_SINCE = 3
 # The same numbers on every architecture (Documentation/process/adding-syscalls.rst, since 5.1).
@@ -42,7 +42,7 @@ class _PathBeneathAttr(ctypes.Structure):
 
 
 def why_unavailable() -> str | None:
-    """Return why this system cannot confine writes; None if it can."""
+    """Return why this system cannot restrict writes; None if it can."""
     if not sys.platform.startswith("linux"):
         return "this system is not Linux"
     try:
@@ -55,22 +55,22 @@ def why_unavailable() -> str | None:
 
 
 def find_gap() -> str:
-    """Return what this kernel's Landlock leaves open of writes; "" if nothing.
+    """Return which writes this kernel's Landlock cannot block; "" if none.
 
     Call `why_unavailable` first.
     """
     if _syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG) >= _TRUNCATE_SINCE:
         return ""
-    return "; files elsewhere can still be cut short, which Linux 6.2 and newer forbid too"
+    return "; files elsewhere can still be truncated, which Linux 6.2 and newer can block"
 
 
 def confine_writes(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
-    """Let this process write only beneath `folders`, and into `files`, from now on.
+    """Allow this process to write only under `folders` and to `files` from now on.
 
     Call `why_unavailable` first.
 
     Raises:
-        OSError: If one of them cannot be opened, or the kernel refuses; nothing is confined then.
+        OSError: If one of them cannot be opened, or the kernel refuses; nothing is restricted then.
     """
     version = _syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
     content = _WRITE_FILE | (_TRUNCATE if version >= _TRUNCATE_SINCE else 0)

@@ -1,7 +1,7 @@
-"""TTFT, ITL, TPOT and stall of one request, from the times its tokens were emitted.
+"""TTFT, ITL, TPOT and stall of one request, computed from its token emission times.
 
-Definitions are those of docs/metrics.md. Timestamps are integer nanoseconds, durations are float
-seconds, and what does not exist is None.
+docs/metrics.md has the definitions. Timestamps are integer nanoseconds, durations are float
+seconds, and missing values are None.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from operator import sub
 
 @dataclass(frozen=True, slots=True)
 class Emissions:
-    """The arrivals of tokens at the server's output, in order: two columns of one length.
+    """Token arrivals at the server's output, in order: two columns of equal length.
 
     Attributes:
-        time_ns: When each came.
-        tokens: How many new tokens it brought.
+        time_ns: When each arrived.
+        tokens: How many new tokens it contained.
     """
 
     time_ns: Sequence[int]

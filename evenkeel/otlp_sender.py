@@ -1,4 +1,4 @@
-"""Sends OTLP batches over HTTP or gRPC and says what became of each."""
+"""Sends OTLP batches over HTTP or gRPC and returns the outcome of each."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from evenkeel.otlp_target import PROTOCOL_GRPC, OtlpTarget
 
-# OTLP specification, "Failures": only these may be sent again.
+# OTLP specification, "Failures": only these may be retried.
 _RETRYABLE_HTTP = (429, 502, 503, 504)
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# For senders that wait for the answer: attempts in all, and the longest wait between two.
+# For senders that wait for the answer: total attempts, and the longest wait between two.
 MAX_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S = 8, 0.2, 10.0
 _GRPC_METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of one batch.
+    """The outcome of one batch.
 
     Attributes:
-        is_done: Whether the batch is over, taken or refused; False asks to send it again.
-        num_rejected: Spans that the receiver refused; the whole batch where it refused it.
+        is_done: Whether the batch was accepted or rejected; False asks for a retry.
+        num_rejected: Spans that the receiver rejected; the whole batch if it rejected that.
         retry_after_s: How long the receiver asked to wait, if it did.
-        reason: Why it was not taken, in a few words.
+        reason: Why it was not accepted, in a few words.
         is_unreachable: Whether no receiver was reached at all.
     """
 
@@ -45,15 +45,15 @@ Send = Callable[[bytes, int], Delivery]
 
 
 def open_sender(target: OtlpTarget) -> Send:
-    """Return a function that sends one serialized batch of so many spans to `target`."""
+    """Return a function that sends one serialized batch, given its number of spans, to `target`."""
     return _open_grpc(target) if target.protocol == PROTOCOL_GRPC else _open_http(target)
 
 
 def deliver(send: Send, body: bytes, num_spans: int) -> Delivery:
-    """Send a batch until the receiver has taken or refused it, eight times at most.
+    """Send a batch until the receiver accepts or rejects it, in up to eight attempts.
 
-    Waits as long as the receiver asks for, up to 10 s, else 0.2 s and twice as long each time. A
-    receiver that cannot be reached is not waited for.
+    Waits as long as the receiver asks, up to 10 s; otherwise starts at 0.2 s and doubles each time.
+    An unreachable receiver is not retried.
     """
     for attempt in range(MAX_ATTEMPTS):
         outcome = send(body, num_spans)
@@ -72,7 +72,7 @@ def _open_http(target: OtlpTarget) -> Send:
         headers=headers,
         timeout=target.timeout_s,
         verify=target.certificate or True,
-        # A proxy from the environment cannot reach this machine's own loopback.
+        # A proxy from the environment cannot reach this machine's loopback.
         trust_env=urlsplit(target.url).hostname not in _LOOPBACK,
     )
 
@@ -98,7 +98,7 @@ def _open_http(target: OtlpTarget) -> Send:
 def _open_grpc(target: OtlpTarget) -> Send:
     import grpc
 
-    # OTLP specification, "Failures" of OTLP/gRPC: only these may be sent again.
+    # OTLP specification, "Failures" of OTLP/gRPC: only these may be retried.
     retryable = {
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -134,7 +134,7 @@ def _open_grpc(target: OtlpTarget) -> Send:
 
 
 def _num_rejected(answer: bytes) -> int:
-    """Spans that the receiver says it rejected; 0 where its answer says nothing."""
+    """Return how many spans the receiver rejected; 0 if its answer does not say."""
     try:
         response = ExportTraceServiceResponse.FromString(answer)
     except DecodeError:

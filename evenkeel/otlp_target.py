@@ -1,6 +1,6 @@
-"""Where spans go and under which name, by the standard `OTEL_*` variables.
+"""The span receiver and resource name set by the standard `OTEL_*` variables.
 
-Source: OpenTelemetry specification, «OpenTelemetry Protocol Exporter» and «Environment Variables».
+Source: OpenTelemetry specification, "OpenTelemetry Protocol Exporter" and "Environment Variables".
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ PROTOCOL_GRPC = "grpc"
 
 @dataclass(frozen=True, slots=True)
 class OtlpTarget:
-    """One OTLP receiver and the resource that sends to it.
+    """One OTLP receiver, and the resource that sends to it.
 
     Attributes:
-        url: The full address, `/v1/traces` included for HTTP.
+        url: The full address, including `/v1/traces` for HTTP.
         protocol: `http/protobuf` or `grpc`.
         headers: Sent with each export.
         timeout_s: How long one export may take.
@@ -43,13 +43,13 @@ class OtlpTarget:
 
 
 def is_export_enabled(otel: Mapping[str, str]) -> bool:
-    """Whether `OTEL_SDK_DISABLED` and `OTEL_TRACES_EXPORTER` leave the export on."""
+    """Return whether `OTEL_SDK_DISABLED` and `OTEL_TRACES_EXPORTER` leave export enabled."""
     exporters = otel.get("OTEL_TRACES_EXPORTER", "").strip().lower()
     return otel.get("OTEL_SDK_DISABLED", "").strip().lower() != "true" and exporters != "none"
 
 
 def read_target(otel: Mapping[str, str], endpoint: str | None = None) -> OtlpTarget:
-    """Return the target that the variables describe; `endpoint` wins over their endpoints.
+    """Return the target the variables describe; `endpoint` overrides their endpoints.
 
     Raises:
         ConfigurationError: If a variable or the endpoint is malformed or not supported.
@@ -77,7 +77,7 @@ def read_target(otel: Mapping[str, str], endpoint: str | None = None) -> OtlpTar
 
 
 def read_resource(otel: Mapping[str, str]) -> dict[str, str]:
-    """Return the resource attributes; `OTEL_SERVICE_NAME` wins over `service.name` among them.
+    """Return the resource attributes; `OTEL_SERVICE_NAME` overrides `service.name`.
 
     Raises:
         ConfigurationError: If `OTEL_RESOURCE_ATTRIBUTES` is not a list of name=value.
@@ -90,7 +90,7 @@ def read_resource(otel: Mapping[str, str]) -> dict[str, str]:
 
 
 def _signal(otel: Mapping[str, str], name: str) -> str | None:
-    """The variable for traces, else the one for all signals; empty counts as not set."""
+    """Return the variable for traces, else the one for all signals; empty counts as unset."""
     for variable in (f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"):
         if value := otel.get(variable, "").strip():
             return value
@@ -98,7 +98,7 @@ def _signal(otel: Mapping[str, str], name: str) -> str | None:
 
 
 def _url(otel: Mapping[str, str], endpoint: str | None, protocol: str) -> str:
-    # The variable for traces is used as it is; the general one gets the signal's path appended.
+    # The variable for traces is used verbatim; the general one gets the signal's path appended.
     exact = None if endpoint else otel.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "").strip()
     general = otel.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip()
     default = DEFAULT_GRPC_ENDPOINT if protocol == PROTOCOL_GRPC else DEFAULT_ENDPOINT
@@ -122,7 +122,7 @@ def _pairs(text: str | None, variable: str, *, lower: bool = False) -> dict[str,
             continue
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
-            # Of headers, the item may be a secret.
+            # A header's value may be a secret.
             shown = "an item" if lower else repr(item.strip())
             raise ConfigurationError(f"{variable}: {shown} is not name=value")
         name = unquote(name.strip())
@@ -132,7 +132,7 @@ def _pairs(text: str | None, variable: str, *, lower: bool = False) -> dict[str,
 
 def _seconds(text: str | None) -> float:
     # The specification gives milliseconds; OpenTelemetry's Python SDK reads seconds. A value that
-    # makes sense in only one of the two is read in that one.
+    # makes sense in only one of the two units is read in that unit.
     if text is None:
         return 10.0
     try:

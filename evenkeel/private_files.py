@@ -1,4 +1,4 @@
-"""Keeps what we store to its owner: folders 0700, files 0600, whatever the umask was."""
+"""Makes stored files private to their owner: folders 0700, files 0600, whatever the umask."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_OTHERS = 0o077
 
 @contextmanager
 def private_umask() -> Iterator[None]:
-    """Have files and folders made inside be their owner's alone; started processes inherit it."""
+    """Create files and folders as owner-only inside this context; child processes inherit it."""
     before = os.umask(_OF_OTHERS)
     try:
         yield
@@ -27,18 +27,18 @@ def private_umask() -> Iterator[None]:
 
 
 def make_private_folder(path: Path, marker: str | None = None) -> None:
-    """Make a folder that only its owner can enter, or take what others may do from one of ours.
+    """Create an owner-only folder, or remove other users' access to an existing one of ours.
 
-    A folder of an earlier version is closed with all that is in it. One that is somebody else's, or
-    holds other things, is left as it is, with a warning: closing it might cut others off.
+    A folder from an earlier version is made private with all its contents. A folder that belongs to
+    someone else, or has other contents, is left alone with a warning: others may depend on it.
 
     Args:
         path: The folder.
-        marker: A file in it that only we write; without one, a folder that has anything in it is
-            never taken for ours.
+        marker: A file that only we write; without one, a folder that is not empty never counts
+            as ours.
 
     Raises:
-        OSError: If it cannot be made.
+        OSError: If it cannot be created.
     """
     path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     found = path.stat()
@@ -49,17 +49,17 @@ def make_private_folder(path: Path, marker: str | None = None) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if is_ours and found.st_uid == os.geteuid() and not mode & stat.S_ISVTX:
         tighten(path)
-        logger.warning("closed to other users folder=%s mode_before=%o", path, mode)
+        logger.warning("removed access for other users folder=%s mode_before=%o", path, mode)
         return
     advice = f"chmod -R go-rwx {path}"
-    logger.warning("other users may enter folder=%s mode=%o; run: %s", path, mode, advice)
+    logger.warning("other users can access folder=%s mode=%o; run: %s", path, mode, advice)
 
 
 def tighten(path: Path) -> None:
-    """Take all rights of others from a folder and everything in it; links are not followed.
+    """Remove all access of other users to a folder and its contents; links are not followed.
 
     Raises:
-        OSError: If the folder's own rights cannot be changed.
+        OSError: If the folder's own permissions cannot be changed.
     """
     path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OF_OTHERS)
     for folder, folders, files in os.walk(path):
@@ -73,10 +73,10 @@ def _tighten_one(path: Path) -> None:
         if not stat.S_ISLNK(mode) and mode & _OF_OTHERS:
             path.chmod(stat.S_IMODE(mode) & ~_OF_OTHERS)
     except OSError as error:
-        # It went away, or is somebody else's; the folder above it is closed.
-        logger.debug("rights not changed path=%s error=%s", path, error)
+        # It is gone, or belongs to someone else; its parent folder is already private.
+        logger.debug("permissions not changed path=%s error=%s", path, error)
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file that only its owner may read: an `opener=` for `open`."""
+    """Open a file as readable only by its owner: an `opener=` for `open`."""
     return os.open(path, flags, FILE_MODE)

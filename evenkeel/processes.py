@@ -1,4 +1,4 @@
-"""Starts the parts as processes of their own and ends them all, whatever happens."""
+"""Starts each part in its own process and stops them all, whatever happens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refuse_taken_ports(ports: Mapping[str, int], host: str) -> None:
     """Check that every port is free.
 
     Raises:
-        ConfigurationError: Naming the first port that something else holds.
+        ConfigurationError: If one is taken; names the first.
     """
     for name, port in ports.items():
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -49,11 +49,11 @@ def refuse_taken_ports(ports: Mapping[str, int], host: str) -> None:
 
 
 class Platform:
-    """A context manager around the running parts; leaving it leaves no process behind.
+    """A context manager for the running parts; on exit, no process is left behind.
 
     Args:
-        log_dir: Where each part's output goes, one file a part.
-        stop_grace_s: How long a part may take to end politely.
+        log_dir: Where each part's output goes, one file per part.
+        stop_grace_s: How long a part may take to stop before it is killed.
     """
 
     def __init__(self, log_dir: Path, stop_grace_s: float = 10.0) -> None:
@@ -73,7 +73,7 @@ class Platform:
         self.stop()
 
     def start(self, part: Part) -> None:
-        """Start a part in a process group of its own, so that Ctrl-C reaches only us."""
+        """Start a part in its own process group, so that Ctrl-C reaches only us."""
         with (self._log_dir / f"{part.name}.log").open("wb") as log:
             self._running[part.name] = subprocess.Popen(
                 [sys.executable, "-m", "evenkeel", *part.arguments],
@@ -86,10 +86,10 @@ class Platform:
             )
 
     def wait_ready(self, part: Part, timeout_s: float) -> None:
-        """Return when the part answers its readiness address with 200.
+        """Wait until the part answers its readiness address with 200.
 
         Raises:
-            CannotMeasureError: If it ended first, or did not answer in time; with its last line.
+            CannotMeasureError: If it exited or did not answer in time; shows its last output line.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -105,21 +105,21 @@ class Platform:
         )
 
     def refuse_ended(self, name: str) -> None:
-        """Raise CannotMeasureError if the part has ended."""
+        """Raise CannotMeasureError if the part has exited."""
         code = self._running[name].poll()
         if code is not None:
             raise CannotMeasureError(
-                f"the {name} ended with code {code}: {self._last_line(name)} "
-                f"(all of it: {self._log_path(name)})"
+                f"the {name} exited with code {code}: {self._last_line(name)} "
+                f"(full log: {self._log_path(name)})"
             )
 
     def refuse_any_ended(self) -> None:
-        """Raise CannotMeasureError if any part has ended."""
+        """Raise CannotMeasureError if any part has exited."""
         for name in self._running:
             self.refuse_ended(name)
 
     def stop(self) -> None:
-        """End every part, the last started first: politely, then by force."""
+        """Stop every part, last started first: with SIGTERM, then by force."""
         for process in reversed(self._running.values()):
             _signal_group(process, signal.SIGTERM)
         deadline = time.monotonic() + self._stop_grace_s
@@ -128,7 +128,7 @@ class Platform:
                 process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 pass
-            # Also what the part itself started and left, such as an engine process.
+            # Includes processes that the part left behind, such as an engine.
             _signal_group(process, signal.SIGKILL)
             process.wait()
         self._running.clear()
@@ -144,13 +144,13 @@ class Platform:
 
 
 def _end_with_parent() -> None:
-    """Have Linux end this child when the demo is killed and cannot (prctl(2), PR_SET_PDEATHSIG)."""
+    """Make Linux kill this child if the demo itself is killed (prctl(2), PR_SET_PDEATHSIG)."""
     if _PRCTL is not None:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 _PR_SET_PDEATHSIG = 1
-# Looked up before any fork: a child of a process with threads should do as little as it can.
+# Looked up before any fork: a child of a threaded process should do as little as possible.
 _PRCTL = getattr(ctypes.CDLL(None), "prctl", None)
 
 

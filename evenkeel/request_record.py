@@ -1,7 +1,7 @@
-"""One LLM request as a record: the one list of its fields.
+"""One LLM request as a record: the single definition of its fields.
 
-Span attributes, the columns of `requests` and the tables of the documentation follow from it: a
-new field is one line here, and one where it is measured. docs/metrics.md defines each word.
+Span attributes, the columns of `requests` and the documentation's tables are derived from it: a
+new field takes one line here and one where it is measured. docs/metrics.md defines the terms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class OnSpan:
 
     Attributes:
         meaning: Unit and meaning, in one line.
-        attribute: Its name; `evenkeel.` and the field's name if empty. Braces hold what varies.
+        attribute: Its name; `evenkeel.` plus the field's name if empty. Braces mark variable parts.
     """
 
     meaning: str
@@ -31,20 +31,20 @@ class OnSpan:
 
 @dataclass(frozen=True, slots=True)
 class InStore(OnSpan):
-    """A field that is a column of `requests`, too, by its own name.
+    """A field that is also a column of `requests`, under its own name.
 
     Attributes:
-        type: Type of the column; what the field's own type says if empty.
+        type: Type of the column; derived from the field's type if empty.
     """
 
     type: str = ""
 
 
 class RequestRecord(msgspec.Struct, kw_only=True):
-    """One LLM request; None, or an empty list or map, where there is no value.
+    """One LLM request; missing values are None, or an empty list or map.
 
-    `cache` holds span attributes by their full names, `drafts_by_source` the drafted and the
-    accepted tokens by position.
+    `cache` holds span attributes by their full names; `drafts_by_source` holds drafted and accepted
+    tokens by position.
     """
 
     operation: Annotated[
@@ -57,9 +57,11 @@ class RequestRecord(msgspec.Struct, kw_only=True):
         str | None, InStore("conversation", spans.CONVERSATION_ID, "Nullable(String)")
     ] = None
     model: Annotated[str, InStore("requested model", spans.REQUEST_MODEL, "LowCardinality(String)")]
-    slo_class: Annotated[str | None, InStore("which SLOs apply", spans.SLO_CLASS)] = None
-    route: Annotated[str | None, InStore("what the caller names its route", spans.ROUTE)] = None
-    prompt_name: Annotated[str | None, InStore("prompt of the registry", spans.PROMPT_NAME)] = None
+    slo_class: Annotated[str | None, InStore("SLO class: which SLOs apply", spans.SLO_CLASS)] = None
+    route: Annotated[str | None, InStore("the caller's name for its route", spans.ROUTE)] = None
+    prompt_name: Annotated[str | None, InStore("prompt from the registry", spans.PROMPT_NAME)] = (
+        None
+    )
     prompt_version: Annotated[str | None, InStore("its version", spans.PROMPT_VERSION)] = None
     status: Annotated[Status, InStore("ok, error, aborted or shed", spans.STATUS)] = Status.OK
     finish_reason: Annotated[
@@ -67,18 +69,18 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     ] = None
     error_type: Annotated[str | None, InStore("kind of error", spans.ERROR_TYPE)] = None
     http_status: Annotated[
-        int | None, InStore("what the client was answered", spans.HTTP_STATUS, "Nullable(UInt16)")
+        int | None, InStore("HTTP status of the answer", spans.HTTP_STATUS, "Nullable(UInt16)")
     ] = None
-    max_tokens: Annotated[int | None, InStore("tokens, as asked for", spans.REQUEST_MAX_TOKENS)] = (
+    max_tokens: Annotated[int | None, InStore("tokens, as requested", spans.REQUEST_MAX_TOKENS)] = (
         None
     )
     temperature: Annotated[float | None, InStore("as asked for", spans.REQUEST_TEMPERATURE)] = None
-    input_tokens: Annotated[int | None, InStore("tokens of the prompt", spans.INPUT_TOKENS)] = None
+    input_tokens: Annotated[int | None, InStore("tokens in the prompt", spans.INPUT_TOKENS)] = None
     output_tokens: Annotated[int | None, InStore("tokens made", spans.OUTPUT_TOKENS)] = None
     cached_tokens: Annotated[
-        int | None, InStore("input tokens taken from the prefix cache", spans.CACHED_TOKENS)
+        int | None, InStore("input tokens found in the prefix cache", spans.CACHED_TOKENS)
     ] = None
-    wasted_tokens: Annotated[int | None, InStore("tokens made for a client that left")] = None
+    wasted_tokens: Annotated[int | None, InStore("tokens generated after the client left")] = None
     queue_s: Annotated[float | None, InStore("s, arrival → first scheduled")] = None
     prefill_s: Annotated[float | None, InStore("s, → first token")] = None
     decode_s: Annotated[float | None, InStore("s, → last token")] = None
@@ -91,24 +93,23 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     stall_s: Annotated[float | None, InStore("s, longest gap between emissions")] = None
     e2e_s: Annotated[float | None, InStore("s, arrival → end")] = None
     drafted_tokens: Annotated[int | None, InStore("tokens proposed by speculation")] = None
-    accepted_tokens: Annotated[int | None, InStore("of them accepted")] = None
+    accepted_tokens: Annotated[int | None, InStore("of those, accepted")] = None
     drafted_by_position: Annotated[
         list[int], InStore("tokens, by position in the draft, first = 1")
     ] = []
-    accepted_by_position: Annotated[list[int], InStore("tokens, likewise")] = []
+    accepted_by_position: Annotated[list[int], InStore("accepted tokens, by position")] = []
     drafts_by_source: Annotated[
         Mapping[str, tuple[list[int], list[int]]],
-        OnSpan(
-            "the same lists, of the drafts of one source", "evenkeel.{drafted,accepted}.{source}"
-        ),
+        OnSpan("the same lists for drafts from one source", "evenkeel.{drafted,accepted}.{source}"),
     ] = {}
     response_cache: Annotated[
-        str | None, InStore("what the response cache did", spans.RESPONSE_CACHE)
+        str | None, InStore("outcome of the response-cache lookup", spans.RESPONSE_CACHE)
     ] = None
     cache: Annotated[
         Mapping[str, str | int | float],
         OnSpan(
-            "what the response cache and prompt compression add", "evenkeel.{cache,compression}.*"
+            "attributes from the response cache and prompt compression",
+            "evenkeel.{cache,compression}.*",
         ),
     ] = {}
     emission_time_s: Annotated[list[float], InStore("s since arrival, one per emission")] = []
@@ -117,7 +118,7 @@ class RequestRecord(msgspec.Struct, kw_only=True):
         list[int], OnSpan("tokens drafted for each emission", spans.EMISSION_DRAFTED)
     ] = []
     emission_accepted: Annotated[
-        list[int], OnSpan("of them accepted", spans.EMISSION_ACCEPTED)
+        list[int], OnSpan("of those, accepted", spans.EMISSION_ACCEPTED)
     ] = []
     ledger: Annotated[
         Mapping[str, float],
@@ -125,16 +126,17 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     ] = {}
     ledger_shared_by: Annotated[
         str | None,
-        OnSpan("what steps were shared out by: cost_model or tokens", spans.LEDGER_SHARED_BY),
+        OnSpan("how step time was split: cost_model or tokens", spans.LEDGER_SHARED_BY),
     ] = None
     ledger_error_ratio: Annotated[
         float | None, OnSpan("mean relative error of the cost model", spans.LEDGER_ERROR_RATIO)
     ] = None
     rival_request_ids: Annotated[
-        list[str], OnSpan("requests that cost it most, worst first", "evenkeel.rivals.request_ids")
+        list[str],
+        OnSpan("requests that delayed it most, worst first", "evenkeel.rivals.request_ids"),
     ] = []
     rival_cost_s: Annotated[
-        list[float], OnSpan("s it would have been spared without each", "evenkeel.rivals.cost_s")
+        list[float], OnSpan("s saved without each", "evenkeel.rivals.cost_s")
     ] = []
     rival_prefill_tokens: Annotated[
         list[int], OnSpan("prompt tokens of each", "evenkeel.rivals.prefill_tokens")
@@ -149,16 +151,16 @@ class RequestRecord(msgspec.Struct, kw_only=True):
         int | None, OnSpan("tokens in whole blocks not found", "evenkeel.prefix.missed_tokens")
     ] = None
     prefix_cost_s: Annotated[
-        float | None, OnSpan("s that computing them took", "evenkeel.prefix.cost_s")
+        float | None, OnSpan("s spent computing them", "evenkeel.prefix.cost_s")
     ] = None
     prefix_lost_tokens: Annotated[
-        int | None, OnSpan("of them evicted before", "evenkeel.prefix.lost_tokens")
+        int | None, OnSpan("of those, evicted earlier", "evenkeel.prefix.lost_tokens")
     ] = None
     prefix_evicted_s: Annotated[
         float | None, OnSpan("s from that eviction to the arrival", "evenkeel.prefix.evicted_s")
     ] = None
     prefix_evicted_by: Annotated[
-        str | None, OnSpan("request that got the room", "evenkeel.prefix.evicted_by")
+        str | None, OnSpan("request that took the freed blocks", "evenkeel.prefix.evicted_by")
     ] = None
     prefix_diverged_at: Annotated[
         int | None,
@@ -166,31 +168,31 @@ class RequestRecord(msgspec.Struct, kw_only=True):
     ] = None
     prefix_unstable_tokens: Annotated[
         int | None,
-        OnSpan("static tokens behind a changing piece", "evenkeel.prefix.unstable_tokens"),
+        OnSpan("static tokens after a changing part", "evenkeel.prefix.unstable_tokens"),
     ] = None
     cancel_steps: Annotated[
         int | None, OnSpan("engine steps begun after the client left", "evenkeel.cancel.steps")
     ] = None
     cancel_tokens: Annotated[
-        int | None, OnSpan("tokens made from then on", "evenkeel.cancel.tokens")
+        int | None, OnSpan("tokens generated after that", "evenkeel.cancel.tokens")
     ] = None
     cancel_s: Annotated[float | None, OnSpan("s until the scheduler released the request")] = None
     sample_weight: Annotated[
         float,
         InStore(
-            "requests that this row stands for, if only a sample keeps its series",
+            "requests this row represents, if only a sample keeps its series",
             spans.SAMPLE_WEIGHT,
         ),
     ] = 1.0
     input_messages: Annotated[
-        str | None, OnSpan("what was asked, with `record_content`", spans.INPUT_MESSAGES)
+        str | None, OnSpan("the prompt, with `record_content`", spans.INPUT_MESSAGES)
     ] = None
     output_messages: Annotated[
-        str | None, OnSpan("what was answered, likewise", spans.OUTPUT_MESSAGES)
+        str | None, OnSpan("the answer, with `record_content`", spans.OUTPUT_MESSAGES)
     ] = None
 
     def to_attributes(self) -> dict[str, AttributeValue]:
-        """Return the span attributes of this record; what has no value has no attribute."""
+        """Return the span attributes of this record; fields without a value are omitted."""
         attributes: dict[str, AttributeValue] = {
             spans.PROVIDER: "vllm",
             spans.STATUS: self.status.value,
@@ -213,7 +215,7 @@ class RequestRecord(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class RequestField:
-    """A field of the record; `column` is the type of its column of `requests`, None without one."""
+    """A field of the record; `column` is its column's type in `requests`, None without one."""
 
     name: str
     attribute: str
@@ -246,7 +248,7 @@ REQUEST_FIELDS: Mapping[str, RequestField] = {
     name: _read_field(name, hint)
     for name, hint in get_type_hints(RequestRecord, include_extras=True).items()
 }
-# `to_attributes` gives these another form.
+# `to_attributes` converts these.
 _RESHAPED = {"status", "finish_reason", "drafts_by_source", "ledger", "cache"}
 _AS_THEY_ARE = [
     (name, field.attribute) for name, field in REQUEST_FIELDS.items() if name not in _RESHAPED

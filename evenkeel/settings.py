@@ -1,9 +1,9 @@
 """Settings: a flag, then the environment, then `evenkeel.toml`, then the default.
 
-A part declares a frozen `Settings` subclass with a `section`, and each field once, with a
-description: from it come the flag `--http-port` and its line of `--help`, the variable
-`EVENKEEL_COLLECTOR_HTTP_PORT`, the key `http_port` under `[collector]`, and the line in
-docs/reference/settings.md. A secret may be `@PATH` in all of them (`evenkeel.secret_text`).
+Each part declares a frozen `Settings` subclass with a `section`, and each field once, with a
+description. It defines the flag `--http-port` and its line of `--help`, the variable
+`EVENKEEL_COLLECTOR_HTTP_PORT`, the key `http_port` under `[collector]`, and the entry in
+docs/reference/settings.md. A secret may be `@PATH` in any of them (`evenkeel.secret_text`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from evenkeel.toml_file import read_toml
 FILE_NAME = "evenkeel.toml"
 DATA_DIR_VARIABLE = "EVENKEEL_DATA_DIR"
 DEFAULT_DATA_DIR = Path("data")
-# A file that only a collector makes, in its own folder.
+# A file that only a collector creates, in its own folder.
 COLLECTOR_MARKER = "collector-id"
 _HANDED_DOWN = "handed_down"
 
 
 class Settings(BaseSettings):
-    """Base of each part's settings; unknown keys are refused, secrets are masked.
+    """Base class of each part's settings; rejects unknown keys and masks secrets.
 
     A field named `data_dir` is read from `EVENKEEL_DATA_DIR` in every part.
 
     Attributes:
-        section: In `evenkeel.toml`, and in the names of the variables.
-        flag_prefix: What flags begin with, where a command takes several sections.
+        section: Its section in `evenkeel.toml`, also part of the variables' names.
+        flag_prefix: Prefix of its flags in commands that take several sections.
     """
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
@@ -52,12 +52,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read nothing by itself: `load` merges the sources, so that it can name them."""
+        """Read no source itself: `load` merges them, so that it can name them."""
         return (init_settings,)
 
 
 def _split(value: Any) -> Any:
-    """Take lists with commas, too: the environment has no others."""
+    """Also accept comma-separated lists: the environment has no other kind."""
     parts = [value] if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         return value
@@ -65,28 +65,28 @@ def _split(value: Any) -> Any:
 
 
 SplitAtCommas = BeforeValidator(_split)
-# A list: in the environment with commas, as a flag given several times.
+# A list: comma-separated in the environment, repeated as a flag.
 Listed = Annotated[tuple[str, ...], SplitAtCommas]
 
 
 def handed_down(default: Any, description: str) -> Any:
-    """Declare a field that one of our processes sets for those it starts: it has no flag."""
+    """Declare a field that a parent process sets for its children; it has no flag."""
     return Field(default=default, description=description, json_schema_extra={_HANDED_DOWN: True})
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting, as its field declares it.
+    """One setting, as declared by its field.
 
     Attributes:
         name: The key in `evenkeel.toml`.
         flag: Such as `--http-port`.
         variable: Such as `EVENKEEL_COLLECTOR_HTTP_PORT`.
-        default: Its value where nobody gives one.
+        default: Its value if none is given.
         description: What it means, in one line.
-        type: Its Python type; of a list, that of its elements.
+        type: Its Python type; for a list, that of its elements.
         is_list: Whether it may be given several times.
-        is_handed_down: Whether one of our processes sets it for those it starts.
+        is_handed_down: Whether a parent process sets it for its children.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Setting:
 
     @property
     def is_address(self) -> bool:
-        """Whether it is an address that may hold a password."""
+        """Whether it is an address that may contain a password."""
         return self._is_a(SecretAddress)
 
     @property
@@ -115,13 +115,13 @@ class Setting:
         )
 
     def read_secrets(self, value: Any) -> Any:
-        """Return the value with the contents of files in place of their `@PATH`."""
+        """Return the value with each `@PATH` replaced by the file's contents."""
         if self.is_list and isinstance(value := _split(value), tuple):
             return tuple(read_secret(part) for part in value)
         return read_secret(value) if isinstance(value, str) else value
 
     def warn_if_exposed(self, value: Any) -> None:
-        """Print a warning if this value, given as a flag, shows a secret to the whole machine."""
+        """Print a warning if this value, given as a flag, exposes a secret to other users."""
         texts = [value] if isinstance(value, str) else value
         for text in texts if isinstance(texts, list | tuple) else ():
             warn_of_command_line(
@@ -130,7 +130,7 @@ class Setting:
 
 
 def find_settings(cls: type[Settings]) -> tuple[Setting, ...]:
-    """Return what a class declares, in its order."""
+    """Return the settings a class declares, in order."""
     found = []
     for name, field in cls.model_fields.items():
         is_list = get_origin(field.annotation) is tuple
@@ -164,7 +164,7 @@ class Loaded(Generic[S]):
         """Return one `name = value  # source` line per setting, secrets masked.
 
         Args:
-            section: Put before each name, where a command shows several sections.
+            section: Prefix for each name, for commands that show several sections.
         """
         prefix = section and f"{section}."
         return "\n".join(
@@ -179,9 +179,9 @@ def load(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> Loaded[S]:
-    """Merge the four sources into settings; flags that are None count as not given.
+    """Merge the four sources into settings; flags that are None count as unset.
 
-    A secret given as a flag is warned about, and `@PATH` in place of a secret is read here.
+    Warns about secrets given as flags, and reads the file if a secret is `@PATH`.
 
     Raises:
         ConfigurationError: On an unknown key, a value of the wrong type, or an unreadable file.
@@ -224,10 +224,10 @@ def find_collector_folder(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> tuple[Path, bool]:
-    """Return the collector's folder as the collector finds it, for parts that write beside it.
+    """Return the collector's folder as the collector resolves it, for parts that write next to it.
 
     Returns:
-        The folder, and whether a flag, the environment or `evenkeel.toml` names it.
+        The folder, and whether it was set by a flag, the environment or `evenkeel.toml`.
 
     Raises:
         ConfigurationError: If `evenkeel.toml` cannot be read.
@@ -239,7 +239,7 @@ def find_collector_folder(
 
 
 def read_otel(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the standard `OTEL_*` variables, which keep their meaning in every part."""
+    """Return the standard `OTEL_*` variables, which mean the same in every part."""
     environment = os.environ if environment is None else environment
     return {name: value for name, value in environment.items() if name.startswith("OTEL_")}
 
@@ -249,22 +249,22 @@ def _variable(cls: type[Settings], name: str) -> str:
 
 
 def read_environment(name: str) -> str | None:
-    """Return one variable of the environment, such as a secret that a file names; None if unset."""
+    """Return one environment variable, such as a secret that a file names; None if unset."""
     return os.environ.get(name)
 
 
 def hand_down(name: str, value: str) -> None:
-    """Set a variable of the environment that processes started from here inherit."""
+    """Set an environment variable for child processes to inherit."""
     os.environ.update({name: value})
 
 
 def take_back(name: str) -> None:
-    """Unset what `hand_down` set."""
+    """Unset the variables that `hand_down` set."""
     os.environ.pop(name, None)
 
 
 def write_environment(settings: Settings) -> dict[str, str]:
-    """Return the variables from which another process reads the same settings."""
+    """Return the variables that give another process the same settings."""
     variables = {}
     for setting in find_settings(type(settings)):
         value = getattr(settings, setting.name)
@@ -287,7 +287,7 @@ def _read_environment(cls: type[Settings], environment: Mapping[str, str]) -> di
                 f"{variable} is set, but {cls.section} has no such setting; "
                 f"known: {', '.join(sorted(field_of))}"
             )
-    # Empty is unset, as OpenTelemetry has it: `${NAME:-}` of a compose file sets it to nothing.
+    # Empty means unset, as in OpenTelemetry: `${NAME:-}` in a compose file sets an empty value.
     return {field_of[v]: environment[v] for v in field_of if environment.get(v)}
 
 

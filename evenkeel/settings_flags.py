@@ -1,4 +1,4 @@
-"""Makes the flags of a command from the settings that it reads."""
+"""Adds the flags of a command, derived from the settings it reads."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _MEBIBYTE = 1 << 20
 def add_flags(
     parser: argparse.ArgumentParser, cls: type[Settings], names: Collection[str] | None = None
 ) -> None:
-    """Add a flag per setting; values stay text, so that every source is checked by one rule.
+    """Add a flag per setting; values stay text, so that all sources are validated alike.
 
     Args:
-        parser: What to add them to.
-        cls: The settings.
-        names: Only these; all where None.
+        parser: The parser to add them to.
+        cls: The settings class.
+        names: Only these settings; None means all.
     """
     group = parser.add_argument_group(f"settings, [{cls.section}] in evenkeel.toml")
     for setting in find_settings(cls):
@@ -37,12 +37,12 @@ def add_flags(
 
 
 def read_flags(cls: type[Settings], args: argparse.Namespace) -> dict[str, Any]:
-    """Return what `load` takes: the value of each flag that the command line has."""
+    """Return the flags given on the command line with their values, as `load` takes them."""
     return {name: getattr(args, _dest(cls, name), None) for name in cls.model_fields}
 
 
 def show_default(setting: Setting) -> str:
-    """Return the default as people write it."""
+    """Return the default as a person would write it."""
     value = setting.default
     if value is None or value in ("", ()):
         return "none"

@@ -1,7 +1,7 @@
-"""Names and shapes of what travels as OTLP: request spans, evaluation spans, caller headers.
+"""Names used in OTLP data: request spans, evaluation spans, caller headers.
 
-GenAI names follow the OpenTelemetry semantic conventions (gen_ai.*); what they do not cover is
-`evenkeel.*`. docs/metrics.md defines each word.
+GenAI names follow the OpenTelemetry semantic conventions (gen_ai.*); anything they do not cover
+is `evenkeel.*`. docs/metrics.md defines the terms.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SCOPE_NAME = "evenkeel"
 SPAN_QUEUE = "evenkeel.queue"
 SPAN_PREFILL = "evenkeel.prefill"
 SPAN_DECODE = "evenkeel.decode"
-# The steps of an engine, about one span a second: `engine_steps` has a row a run of them.
+# Engine steps, about one span per second: `engine_steps` has one row per run of steps.
 SPAN_ENGINE_STEPS = "evenkeel.engine.steps"
 SPAN_CANARY = "evenkeel.speculation.canary"
 SPAN_EVALUATION = "evenkeel.evaluation"
@@ -50,7 +50,7 @@ ROUTE = "evenkeel.route"
 PROMPT_NAME = "evenkeel.prompt.name"
 PROMPT_VERSION = "evenkeel.prompt.version"
 STATUS = "evenkeel.status"
-# Followed by the source of the drafts; the same by position, of that source alone.
+# Followed by the drafts' source; the same figures by position, for that source only.
 DRAFTED_PREFIX = "evenkeel.drafted."
 ACCEPTED_PREFIX = "evenkeel.accepted."
 RESPONSE_CACHE = "evenkeel.response_cache"
@@ -76,7 +76,7 @@ LEDGER_PREFIX = "evenkeel.ledger."
 LEDGER_SHARED_BY = "evenkeel.ledger_shared_by"
 LEDGER_ERROR_RATIO = "evenkeel.ledger_error_ratio"
 
-# On a SPAN_CANARY: a greedy answer that was made again without drafts.
+# On a SPAN_CANARY: a greedy answer that was regenerated without drafts.
 CANARY_RESULT = "evenkeel.canary.result"
 CANARY_TOKENS = "evenkeel.canary.tokens"
 CANARY_DIFFERS_AT = "evenkeel.canary.differs_at"
@@ -106,7 +106,7 @@ EVAL_RUN_VERDICT = "evenkeel.eval.run_verdict"
 EVAL_BASELINE_TEXT = "evenkeel.eval.baseline_text"
 EVAL_CANDIDATE_TEXT = "evenkeel.eval.candidate_text"
 
-# Control spans: one SPAN_CONTROL a step, from its moment until its effect is known.
+# Control spans: one SPAN_CONTROL per step, from its start until its effect is known.
 CONTROL_LEVER = "evenkeel.control.lever"
 CONTROL_LEVEL = "evenkeel.control.level"
 CONTROL_BEFORE = "evenkeel.control.before"
@@ -120,26 +120,26 @@ CONTROL_BAD_BEFORE = "evenkeel.control.bad_before"
 CONTROL_GOOD_AFTER = "evenkeel.control.good_after"
 CONTROL_BAD_AFTER = "evenkeel.control.bad_after"
 CONTROL_CHANGE = "evenkeel.control.change"
-# A production request that a live evaluation drew: one SPAN_LIVE_EVALUATION a scorer.
+# A production request sampled by live evaluation: one SPAN_LIVE_EVALUATION per scorer.
 LIVE_MONITOR = "evenkeel.live.monitor"
 LIVE_STRATUM = "evenkeel.live.stratum"
 LIVE_PROBABILITY = "evenkeel.live.probability"
 LIVE_LAG_S = "evenkeel.live.lag_s"
 
-# What a person says of an answer, on SPAN_FEEDBACK besides the evaluation's own attributes.
+# Human feedback on an answer, on SPAN_FEEDBACK in addition to the evaluation's attributes.
 FEEDBACK_CORRECTED = "evenkeel.feedback.corrected"
 FEEDBACK_AUTHOR = "evenkeel.feedback.author"
-# Labels of feedback in which a person says whether a failure becomes an item of a golden dataset.
+# Feedback labels for whether a failure is added to a golden dataset.
 REVIEW_ACCEPTED = "golden"
 REVIEW_REJECTED = "not golden"
 
-# What a caller may say of a request, as HTTP headers. `traceparent` is W3C Trace Context.
+# HTTP headers a caller may set on a request. `traceparent` is W3C Trace Context.
 HEADER_TENANT = "x-evenkeel-tenant"
 HEADER_SESSION = "x-evenkeel-session"
 HEADER_PROMPT = "x-evenkeel-prompt"  # name@version
 HEADER_SLO_CLASS = "x-evenkeel-slo-class"
 HEADER_ROUTE = "x-evenkeel-route"
-# On a response: which layer of the response cache gave it.
+# On a response: which layer of the response cache served it.
 HEADER_CACHE = "x-evenkeel-cache"
 
 AttributeValue = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]

@@ -1,8 +1,8 @@
-"""Reads the store through clickhouse-connect: the same code for a server and the embedded store.
+"""Reads the store through clickhouse-connect; works with a server and the embedded store alike.
 
-A query is a `.sql` file in the folder of the module that reads it, or in `QUERIES` if several parts
-read it; callers pass its path. Its parameters are ClickHouse server-side ones (`{name:Type}`),
-never spliced into the text.
+A query is a `.sql` file in the folder of the module that runs it, or in `QUERIES` if several parts
+run it; callers pass its path. Parameters are ClickHouse server-side ones (`{name:Type}`), never
+interpolated into the text.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DATABASE = "evenkeel"
-# The kernel's own queries, and those that several parts read.
+# The kernel's own queries, and those shared by several parts.
 QUERIES = Path(__file__).parent / "queries"
-# Its errors reach the caller as ours: they need not be logged besides.
+# Its errors reach the caller as ours: they need not be logged as well.
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 
 DEFAULT_URL = "http://127.0.0.1:8123"
@@ -45,7 +45,7 @@ def read_query(query: Path) -> str:
 
 
 def check_url(url: str) -> None:
-    """Return if `url` is an HTTP address; the driver would read others as its own default.
+    """Check that `url` is an HTTP address; the driver would replace others with its default.
 
     Raises:
         ConfigurationError: If it is not.
@@ -53,7 +53,7 @@ def check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port  # Read for its check of the range.
+        _ = parts.port  # Accessed only to validate the range.
     except ValueError:
         is_address = False
     if not is_address:
@@ -68,7 +68,7 @@ class Store:
     Args:
         url: The ClickHouse HTTP address, such as http://127.0.0.1:8123.
         timeout_s: How long one query may take.
-        token: What the query port is asked with; None takes what the address says.
+        token: Token for the query port; None uses the one in the address.
 
     Raises:
         ConfigurationError: If `url` is not an HTTP address.
@@ -81,11 +81,11 @@ class Store:
         check_url(url)
         self.shown_url = hide_password(url)
         try:
-            # Sessions off: one client is then safe to share between threads.
+            # Without sessions, one client is safe to share between threads.
             self._client = clickhouse_connect.get_client(
                 dsn=url,
                 **({} if token is None else {"username": "token", "password": token}),
-                # The client does not take it from the address.
+                # The client does not read it from the address.
                 secure=url.startswith("https:"),
                 database=DATABASE,
                 autogenerate_session_id=False,
@@ -113,7 +113,7 @@ class Store:
         return list(result.named_results())
 
     def frame(self, query: Path, parameters: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """Run a query and return a pandas frame.
+        """Run a query and return a pandas DataFrame.
 
         Raises:
             StoreError: If the store is gone or refuses the query.
@@ -124,7 +124,7 @@ class Store:
             raise self._refusal(query, error) from error
 
     def free_frame(self, sql: str, max_rows: int, timeout_s: float) -> pd.DataFrame:
-        """Run somebody's own SQL, which may only read, and return at most `max_rows` of its rows.
+        """Run a user's own read-only SQL and return up to `max_rows` rows.
 
         Raises:
             StoreError: If the store is gone or refuses the query, or it takes too long.
@@ -132,7 +132,7 @@ class Store:
         settings: dict[str, float] = {"limit": max_rows, "max_execution_time": timeout_s}
         readonly = self._client.server_settings.get("readonly")
         if readonly is not None and not readonly.readonly:
-            # A ClickHouse server: unlike the collector's query port it lets some accounts write.
+            # A ClickHouse server, unlike the collector's query port, lets some accounts write.
             settings["readonly"] = 2
         try:
             return self._client.query_df(sql, settings=settings).head(max_rows)
@@ -148,7 +148,7 @@ class Store:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the operating system's word for it where there is one, else the first line."""
+    """Return the operating system's message if there is one, else the first line."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.strerror:

@@ -1,4 +1,4 @@
-"""Replaces a text file in one step: a reader sees the old text or the new."""
+"""Replaces a text file atomically: readers see the old text or the new one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from evenkeel.errors import ConfigurationError
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write or replace a file, its folders made where they lack.
+    """Write or replace a file, creating missing folders.
 
     Raises:
         ConfigurationError: If it cannot be written.

@@ -1,4 +1,4 @@
-"""Reads a TOML file into a model, and says in one line what is wrong with it, and where."""
+"""Reads a TOML file into a model; errors say in one line what is wrong and where."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def read_toml_file(
 
     Args:
         path: The file.
-        model: What it should hold.
-        flag: Which names it on the command line, for messages.
-        secrets: Keys whose values no message shows.
+        model: The model to validate it against.
+        flag: The flag that names the file, for messages.
+        secrets: Keys whose values must not appear in messages.
 
     Raises:
         ConfigurationError: If it cannot be read, or a key is unknown, missing or wrong; names the
@@ -49,7 +49,7 @@ def read_toml_file(
 
 
 def first_problem(error: ValidationError, prefix: str = "", secrets: Set[str] = frozenset()) -> str:
-    """Return in a few words what is wrong first: a key missing, unknown, or its value."""
+    """Describe the first problem briefly: a missing or unknown key, or a wrong value."""
     first = error.errors()[0]
     where = prefix + (".".join(str(part) for part in first["loc"]) or "the file")
     if first["type"] == "missing":
@@ -57,7 +57,7 @@ def first_problem(error: ValidationError, prefix: str = "", secrets: Set[str] = 
     if first["type"] == "extra_forbidden":
         return f"{where} is not a known key"
     what = f"{where}: {first['msg'].removeprefix('Value error, ')}"
-    # Of a whole table, or of the file, the message says what does not fit.
+    # For a whole table, or the file, the message says what does not fit.
     is_shown = isinstance(first["input"], str | int | float) and secrets.isdisjoint(first["loc"])
     return f"{what} (value {str(first['input'])[:80]!r})" if is_shown else what
 
@@ -86,10 +86,10 @@ def _parse(text: str, path: Path, flag: str) -> dict[str, Any]:
 
 
 def _line(text: str, at: Sequence[str | int]) -> int:
-    """Return on which line the value at this place begins, or the innermost table around it.
+    """Return the line where the value at this location starts, or its innermost table.
 
-    tomllib keeps no places, so the first lines that already hold the value are looked for. 0 if
-    there are none.
+    tomllib keeps no positions, so this finds the shortest prefix of the file that already contains
+    the value. 0 if there is none.
     """
     lines, whole = text.split("\n"), tomllib.loads(text)
     while at and not _holds(whole, at):
@@ -101,7 +101,7 @@ def _line(text: str, at: Sequence[str | int]) -> int:
 
 
 def _readable(lines: Sequence[str], number: int) -> tuple[int, dict[str, Any]]:
-    """Return the most of the first lines that end with a whole value, and what they hold."""
+    """Return the longest prefix of the lines that ends with a whole value, and its content."""
     while True:
         try:
             return number, tomllib.loads("\n".join(lines[:number]))

@@ -1,4 +1,4 @@
-"""Notices that a file changed; a wrong version never replaces the one in force."""
+"""Reloads a file when it changes; an invalid version never replaces the one in use."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Stamp = tuple[int, int, int]
 
 
 class WatchedFile(Generic[Content]):
-    """A file that may be edited while it is in force.
+    """A file that may be edited while in use.
 
     Args:
         path: The file.
-        read: Returns its content, or raises ConfigurationError.
-        logger: The owner's, who may be the only one whose lines are shown.
-        record_rejection: Called once for each wrong version of it.
+        read: Returns the file's content, or raises ConfigurationError.
+        logger: The owner's logger, which may be the only one shown.
+        record_rejection: Called once per invalid version.
 
     Raises:
-        ConfigurationError: If the file is wrong now: there is none to fall back to.
+        ConfigurationError: If the file is invalid now: there is no earlier version to fall back to.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class WatchedFile(Generic[Content]):
         self._read = read
         self._logger = logger
         self._record_rejection = record_rejection
-        # The stamp before the content: a change in between is read again, not missed.
+        # Take the stamp before the content: a change in between is then re-read, not missed.
         self._stamp = file_stamp(path)
         self.current: Content = read(path)
 
     def reload(self) -> Content | None:
-        """Return the file's new content; None where it did not change or is wrong."""
+        """Return the file's new content; None if it is unchanged or invalid."""
         stamp = file_stamp(self._path)
         if stamp == self._stamp:
             return None
@@ -51,14 +51,14 @@ class WatchedFile(Generic[Content]):
             self.current = self._read(self._path)
         except ConfigurationError as error:
             self._record_rejection()
-            self._logger.warning("file rejected, the previous one stays in force error=%s", error)
+            self._logger.warning("file rejected, still using the previous version error=%s", error)
             return None
         self._logger.info("file reloaded path=%s", self._path)
         return self.current
 
 
 def file_stamp(path: Path) -> Stamp | None:
-    """Return what changes when a file is written; None while it is not there."""
+    """Return a stamp that changes when the file is written; None if the file is missing."""
     try:
         status = path.stat()
     except OSError:

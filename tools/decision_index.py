@@ -3,9 +3,9 @@
     python tools/decision_index.py            rewrites it
     python tools/decision_index.py --check    changes nothing; exit code 1 if it is out of date
 
-Number and title come from the page. Its status does too: a page is accepted unless another one
-says that it supersedes it, or a part of it. The pages state no date and no area, so the index keeps
-them: a new page gets the day of its first commit, and an area that you fill in.
+Number, title and status come from the page: a page is accepted unless another one says that it
+supersedes it, or a part of it. The pages state no date and no area, so the index keeps those: a new
+page gets the date of its first commit, and you fill in the area.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNKNOWN = "?"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the index alone knows of a decision."""
+    """The data about a decision that only the index holds."""
 
     date: str
     area: str
@@ -50,7 +50,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A page: its number, its file, its title, and the pages of which it supersedes something."""
+    """A page: its number, file and title, and the pages it supersedes in whole or in part."""
 
     number: str
     file: str
@@ -59,7 +59,7 @@ class Decision:
 
 
 def read_decisions(folder: Path) -> list[Decision]:
-    """Return the decisions of a folder by number; what they supersede is whole (true) or a part."""
+    """Return a folder's decisions by number; pages they supersede map to True if wholly."""
     found = []
     for path in sorted(folder.glob("[0-9]*.md")):
         text = path.read_text(encoding="utf-8")
@@ -76,7 +76,7 @@ def read_kept(index: str) -> dict[str, Entry]:
 
 
 def first_commit(file: str) -> str:
-    """Return the day of a page's first commit, or `?` if it has none yet."""
+    """Return the date of a page's first commit, or `?` if it has none yet."""
     git = ["git", "log", "--follow", "--diff-filter=A", "--format=%as", "--", file]
     done = subprocess.run(git, cwd=FOLDER, capture_output=True, text=True, check=False)
     return done.stdout.split()[-1] if done.stdout.split() else UNKNOWN
@@ -104,7 +104,7 @@ def render(decisions: Iterable[Decision], kept: dict[str, Entry]) -> str:
 
 
 def main() -> int:
-    """Rewrite the index, or say that it is out of date."""
+    """Rewrite the index, or report that it is out of date."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

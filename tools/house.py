@@ -1,13 +1,13 @@
-"""Prints how the house is built: rooms, import levels, arrows, cycles, names, long functions.
+"""Prints structural figures of the code: packages, import levels, cycles, names, long functions.
 
     python tools/house.py                            a table
     python tools/house.py --json build/house.json    and JSON
-    python tools/house.py --names --long             and which names and functions they are
+    python tools/house.py --names --long             and list those names and functions
 
-Read from the syntax trees alone; nothing is imported. A room is a folder with Python files. An
-arrow is a pair of rooms, or of files, of which one imports the other; the levels of a part are the
-longest chain of such imports. A name has several meanings if more than one file of the product
-defines a class of that name.
+The figures come from the syntax trees; nothing is imported. A room is a folder with Python files.
+An arrow is a pair of rooms, or of files, one of which imports the other; the levels of a part are
+its longest chain of such imports. A name has several meanings if more than one product file defines
+a class with that name.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Module:
 
     @property
     def part(self) -> str:
-        """Return the first word of the name."""
+        """Return the first component of the name."""
         return self.name.split(".")[0]
 
     @property
     def room(self) -> str:
-        """Return the folder, dotted."""
+        """Return the folder's dotted name."""
         package = self.path.stem == "__init__"
         return self.name if package else self.name.rpartition(".")[0]
 
@@ -68,7 +68,7 @@ def read_modules(root: Path) -> list[Module]:
 
 
 def imports_of(module: Module, known: set[str]) -> set[str]:
-    """Return the modules of ours that a file imports, wherever in the file."""
+    """Return our modules that a file imports, anywhere in the file."""
     found = set()
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
@@ -76,7 +76,7 @@ def imports_of(module: Module, known: set[str]) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
     deepest = {name for name in found & known if name != module.name}
-    # `from a.b import c` names a.b as well; the package counts only where nothing below it does.
+    # `from a.b import c` names a.b as well; count the package only if nothing below it counts.
     return {n for n in deepest if not any(m.startswith(f"{n}.") for m in deepest)}
 
 
@@ -109,7 +109,7 @@ def cycles_of(graph: Graph) -> list[list[str]]:
 
 
 def levels_of(graph: Graph) -> int:
-    """Return the nodes of the longest chain; those of a cycle count as one."""
+    """Return the nodes of the longest chain; a cycle counts as one node."""
     group_of = {node: min(group) for group in cycles_of(graph) for node in group}
     merged: dict[str, set[str]] = defaultdict(set)
     for node, others in graph.items():
@@ -144,7 +144,7 @@ def names_of_several_meanings(modules: Iterable[Module]) -> dict[str, list[str]]
 
 
 def long_functions(modules: Iterable[Module]) -> Iterator[tuple[str, int]]:
-    """Yield the functions above 60 lines, with their lines."""
+    """Yield the functions longer than 60 lines, with their length."""
     for module in modules:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -154,13 +154,13 @@ def long_functions(modules: Iterable[Module]) -> Iterator[tuple[str, int]]:
 
 
 def count_lines(paths: Iterable[Path]) -> int:
-    """Return the lines of some files."""
+    """Return the number of lines in some files."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
 
 @dataclass(frozen=True, slots=True)
 class PartFigures:
-    """How one part is built; levels and arrows between its files, and between its rooms."""
+    """The structure of one part: levels and arrows between its files and between its rooms."""
 
     files: int
     rooms: int
@@ -175,7 +175,7 @@ class PartFigures:
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """Every figure; `lines` are those of what is no part."""
+    """All figures; `lines` covers code outside the parts."""
 
     parts: dict[str, PartFigures]
     names: dict[str, list[str]]
@@ -184,7 +184,7 @@ class House:
 
     @property
     def python_lines(self) -> int:
-        """Return the lines of Python in all."""
+        """Return the total number of Python lines."""
         others = sum(self.lines[name] for name in OTHERS)
         return sum(part.lines for part in self.parts.values()) + others
 

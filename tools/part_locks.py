@@ -1,8 +1,8 @@
-"""Writes the locks of the images: of the whole lock, what each part needs, and nothing else.
+"""Writes the lock file of each image: the subset of the full lock that its part needs.
 
-    python tools/part_locks.py      run by `make lock`, in an environment that has the whole lock
+    python tools/part_locks.py      run by `make lock`, with the full lock installed
 
-tests/unit/test_images.py fails where a lock is not what this writes.
+tests/unit/test_images.py fails if a lock differs from this tool's output.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 WHOLE = "requirements-cpu.lock"
-# The extras that each image has of its own part.
+# The extras of its own part that each image installs.
 EXTRAS_OF: dict[str, tuple[str, ...]] = {"collector": ("embedded",), "dashboard": ()}
 
 
 def part_lock(part: str) -> str:
-    """Return the lock of a part: the lines of the whole lock that its extras reach.
+    """Return a part's lock: the lines of the full lock that its extras depend on.
 
     Raises:
-        ValueError: If something that it needs is not in the whole lock.
+        ValueError: If a dependency is not in the full lock.
     """
     kernel, project = (
         tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -45,7 +45,7 @@ def part_lock(part: str) -> str:
 
 
 def _reach(first: list[Requirement]) -> set[str]:
-    """Return the names of everything that requirements lead to, by what is installed."""
+    """Return the transitive dependencies of requirements, based on what is installed."""
     reached: set[str] = set()
     seen: set[tuple[str, frozenset[str]]] = set()
     waiting = [requirement for requirement in first if _holds(requirement, frozenset())]

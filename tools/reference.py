@@ -4,8 +4,8 @@
     python tools/reference.py --check    changes nothing; exit code 1 if a page is out of date
     python tools/reference.py tables     only this page
 
-Nothing in these pages is written by hand, except what a column means: the schema has comments for
-none, so tables.md keeps that cell, and a new column gets a `?` to replace.
+Nothing in these pages is written by hand except the meaning of columns: the schema has no comments
+for them, so tables.md keeps that cell, and a new column gets a `?` to replace.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tools.house import PARTS
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"
 NOTE = "Written by `tools/reference.py`; `make golden` renews it."
-# The command that has the flags of a section's settings.
+# The command with the flags for a section's settings.
 COMMANDS = {
     "runtime": ["serve"],
     "speculation": ["serve"],
@@ -43,7 +43,7 @@ COMMANDS = {
     "dashboard": ["dashboard"],
     "eval": ["eval", "run"],
 }
-# Tables that only carry rows from one view to the next, and our own bookkeeping.
+# Tables that only pass rows from one view to the next, and internal bookkeeping.
 HIDDEN_ENGINES = ("MaterializedView", "Null")
 HIDDEN_TABLES = ("schema_migrations",)
 
@@ -67,7 +67,7 @@ def subparsers_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.Argu
 
 
 def commands() -> str:
-    """Return what `--help` prints, for every command."""
+    """Return the `--help` output of every command."""
 
     def walk(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
         parser.formatter_class = partial(parser.formatter_class, width=100)  # type: ignore[assignment]
@@ -98,7 +98,7 @@ def settings() -> str:
     def rows(cls: type[Settings]) -> Iterator[list[str]]:
         for setting in find_settings(cls):
             flag = "– (set by `evenkeel serve`)" if setting.is_handed_down else f"`{setting.flag}`"
-            # `--help` names pages from the checkout's folder.
+            # `--help` gives page paths relative to the checkout.
             meaning = re.sub(r"docs/([\w/]+/(\w+\.md))", r"[\2](../\1)", setting.description)
             meaning += " (*secret*)" if setting.is_secret else ""
             default = show_default(setting)
@@ -116,7 +116,7 @@ def settings() -> str:
 
 
 def span_attributes() -> list[str]:
-    """Return every attribute that our spans may have."""
+    """Return every attribute our spans may have."""
     named = (v for k, v in vars(spans).items() if k.isupper() and isinstance(v, str))
     span_names = {v for k, v in vars(spans).items() if k.startswith("SPAN_")}
     prefixes = ("evenkeel.", "gen_ai.", "error.", "http.")
@@ -126,7 +126,7 @@ def span_attributes() -> list[str]:
 
 
 def attributes() -> str:
-    """Return every span attribute; what it means is in the list of fields or docs/metrics.md."""
+    """Return every span attribute; meanings come from the list of fields or docs/metrics.md."""
     meanings: dict[str, str] = {}
     for line in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
@@ -145,7 +145,7 @@ def attributes() -> str:
 
 
 def read_schema() -> dict[str, list[tuple[str, str, str]]]:
-    """Return name, type and comment of the columns of each table, from a new embedded store."""
+    """Return name, type and comment of each table's columns, from a new embedded store."""
     from evenkeel_collector.store.storage import open_embedded
 
     with tempfile.TemporaryDirectory() as folder:
@@ -167,7 +167,7 @@ def read_schema() -> dict[str, list[tuple[str, str, str]]]:
 
 
 def tables() -> str:
-    """Return every column of a new store; meanings are those that the page has already."""
+    """Return every column of a new store; meanings are taken from the existing page."""
     path = FOLDER / "tables.md"
     kept: dict[tuple[str, str], str] = {}
     for section in path.read_text(encoding="utf-8").split("\n## ")[1:] if path.exists() else ():
@@ -176,7 +176,7 @@ def tables() -> str:
     kept |= {("requests", field.name): field.meaning for field in REQUEST_FIELDS.values()}
     return page(
         "Tables",
-        "Database `evenkeel`. How rows come about: [the data model](../guide/data-model.md).\n",
+        "Database `evenkeel`. How rows are written: [the data model](../guide/data-model.md).\n",
         *(
             f"## `{name}`\n\n"
             + table(
@@ -189,7 +189,7 @@ def tables() -> str:
 
 
 def runtime_families() -> Iterator[Any]:
-    """Yield the metric families of a server with every hook on; their values mean nothing."""
+    """Yield the metric families of a server with every hook on; values are meaningless."""
     from evenkeel_runtime.compression.metrics import CompressionMetrics
     from evenkeel_runtime.control.metrics import ControlMetrics
     from evenkeel_runtime.response_cache.metrics import CacheMetrics
@@ -234,14 +234,14 @@ def metrics() -> str:
     head = ("metric", "type", "meaning")
     return page(
         "Metrics",
-        "What `GET /metrics` has. vLLM's own names stand beside those of the server.\n",
+        "Metrics returned by `GET /metrics`. The server also exports vLLM's own metrics.\n",
         f"## `evenkeel serve`, port 8000\n\n{table(head, rows(runtime_families()))}",
         f"## `evenkeel collect`, port 4318\n\n{table(head, rows(collector_families()))}",
     )
 
 
 def body_fields(route: Mapping[str, Any], openapi: Mapping[str, Any]) -> Iterable[str]:
-    """Return the keys of the JSON that a route takes."""
+    """Return the JSON keys that a route accepts."""
     content = route.get("requestBody", {}).get("content", {})
     schema = content.get("application/json", {}).get("schema", {})
     if "$ref" in schema:
@@ -264,7 +264,7 @@ def http_api(title: str, openapi: Mapping[str, Any]) -> str:
     return f"## {title}\n\n{table(('route', 'what it does', 'takes', 'answers'), rows())}"
 
 
-# OpenAPI documents by the title of their section.
+# OpenAPI documents by section title.
 OPENAPI: dict[str, Callable[[], Mapping[str, Any]]] = {
     "Operators' API, port 4318": openapi,
     "Server, port 8000, beside vLLM's own routes": make_api().openapi,
@@ -272,7 +272,7 @@ OPENAPI: dict[str, Callable[[], Mapping[str, Any]]] = {
 
 
 def http() -> str:
-    """Return every HTTP route: those of our APIs from OpenAPI, the others from their tables."""
+    """Return every HTTP route: our APIs' from OpenAPI, the others from their tables."""
     from evenkeel_collector.intake.signals import SIGNALS
 
     guide = "../guide/collector.md"
@@ -301,7 +301,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def main() -> int:
-    """Rewrite pages, or say which are out of date."""
+    """Rewrite pages, or report which are out of date."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"of {', '.join(PAGES)}")
     parser.add_argument("--check", action="store_true")

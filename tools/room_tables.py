@@ -1,11 +1,11 @@
-"""Writes the tables of rooms: into the README of each part, and into docs/inside/architecture.md.
+"""Writes the package tables in each part's README and in docs/inside/architecture.md.
 
     python tools/room_tables.py              rewrites what is out of date
     python tools/room_tables.py --figures    and the figures of tools/house.py
     python tools/room_tables.py --check      changes nothing; exit code 1 if a file is out of date
 
-A room's sentence is the first line of its `__init__.py`. What a room imports is read from the
-syntax trees, as tests/unit/test_architecture.py does. A table stands between two comments:
+A room's description is the first line of its `__init__.py`. Its imports are read from the syntax
+trees, as in tests/unit/test_architecture.py. A table is placed between two comments:
 `<!-- rooms of evenkeel_runtime: … -->` and `<!-- end -->`.
 """
 
@@ -38,7 +38,7 @@ FIGURES = re.compile(r"(<!-- figures: [^>]*-->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def pages() -> list[Path]:
-    """Return the pages that hold such tables."""
+    """Return the pages with such tables."""
     return [ROOT / (PARTS[part] or part) / "README.md" for part in PARTS] + [ARCHITECTURE]
 
 
@@ -53,7 +53,7 @@ def folder_of(room: str, part: str) -> str:
 
 
 def graph_of(modules: list[Module], part: str) -> Graph:
-    """Return which room of a part imports which others of it."""
+    """Return the imports between the rooms of a part."""
     known = {module.name for module in modules}
     mine = [module for module in modules if module.part == part]
     files = {
@@ -64,7 +64,7 @@ def graph_of(modules: list[Module], part: str) -> Graph:
 
 
 def rooms_table(modules: list[Module], part: str) -> Iterator[str]:
-    """Yield the lines of a part's rooms with their sentences."""
+    """Yield table lines of a part's rooms with their descriptions."""
     yield "| room | what it is |"
     yield "|---|---|"
     rooms = {m.room: m for m in modules if m.part == part and m.path.stem == "__init__"}
@@ -74,7 +74,7 @@ def rooms_table(modules: list[Module], part: str) -> Iterator[str]:
 
 
 def imports_table(modules: list[Module], part: str) -> Iterator[str]:
-    """Yield the lines of a part's rooms with the rooms they import."""
+    """Yield table lines of a part's rooms with the rooms they import."""
     yield "| room | imports |"
     yield "|---|---|"
     for room, others in sorted(graph_of(modules, part).items()):
@@ -83,7 +83,7 @@ def imports_table(modules: list[Module], part: str) -> Iterator[str]:
 
 
 def figures_table(house: House) -> Iterator[str]:
-    """Yield the lines of how the parts are built."""
+    """Yield table lines on the structure of the parts."""
     yield "| part | files | rooms | levels of rooms | arrows between rooms | cycles | lines |"
     yield "|---|---|---|---|---|---|---|"
     for name, part in house.parts.items():
@@ -100,7 +100,7 @@ def figures_table(house: House) -> Iterator[str]:
 
 
 def renew(text: str, modules: list[Module]) -> str:
-    """Return a page with its tables as the code has them."""
+    """Return a page with its tables updated from the code."""
     tables = {"rooms": rooms_table, "imports": imports_table}
 
     def replace(found: re.Match[str]) -> str:
@@ -111,13 +111,13 @@ def renew(text: str, modules: list[Module]) -> str:
 
 
 def renew_figures(text: str, house: House) -> str:
-    """Return a page with the figures of a checkout."""
+    """Return a page with a checkout's figures."""
     table = "".join(f"{line}\n" for line in figures_table(house))
     return FIGURES.sub(lambda found: found[1] + table + found[2], text)
 
 
 def main() -> int:
-    """Rewrite the pages, or name those that are out of date."""
+    """Rewrite the pages, or report which are out of date."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

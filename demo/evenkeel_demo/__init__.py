@@ -1,1 +1,1 @@
-"""The whole platform on one machine, driven through its own doors."""
+"""Runs the whole platform on one machine, using only its public interfaces."""

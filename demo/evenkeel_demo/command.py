@@ -1,4 +1,4 @@
-"""`evenkeel demo`: arguments of the demo."""
+"""The arguments of `evenkeel demo`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ EXAMPLE = """\
 examples:
   evenkeel demo                                     until Ctrl-C, with the dashboard
   evenkeel demo --exit-after 90s --no-dashboard --json
-  evenkeel demo --port-offset 1000                  beside another one
+  evenkeel demo --port-offset 1000                  next to another demo
 
-Every hook is on. After a healthy phase a crowd of long prompts makes chats wait: the TTFT objective
-burns and the alert arrives. The same crowd comes again while control acts. Then everybody asks the
+All hooks are enabled. After a healthy phase, a crowd of long prompts delays the chats: the TTFT SLO
+burns its budget and an alert fires. The crowd returns while control acts. Then many clients ask the
 same questions, which the response cache answers, and an A/B run compares two prompt versions.
-exit codes: 0 good, 2 a port, folder or part is missing, 3 nothing could be measured
+exit codes: 0 success, 2 a port, folder or part is unavailable, 3 nothing could be measured
 """
 
 
@@ -26,9 +26,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--exit-after",
         type=duration_argument,
         metavar="TIME",
-        help="end with a report after this much traffic, such as 90s (default: until Ctrl-C)",
+        help="stop with a report after this much traffic, such as 90s (default: until Ctrl-C)",
     )
-    parser.add_argument("--no-dashboard", action="store_true", help="leave the dashboard out")
+    parser.add_argument("--no-dashboard", action="store_true", help="do not start the dashboard")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (default: loopback)")
     parser.add_argument(
@@ -56,5 +56,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 DEMO = Command(
-    "demo", "run the whole platform on this machine, populated", _configure, keeps_private=True
+    "demo",
+    "run the whole platform on this machine with live traffic",
+    _configure,
+    keeps_private=True,
 )

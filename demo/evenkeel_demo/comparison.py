@@ -1,4 +1,4 @@
-"""The demo's A/B run: two versions of the prompt, by the same command a person would type."""
+"""The demo's A/B run: compares two prompt versions with the `evenkeel eval run` command."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ GATES = "accuracy>=-3%, shift_ttft<=+10%"
 
 
 class EvalProcess:
-    """Runs `evenkeel eval run` once, beside the traffic.
+    """Runs `evenkeel eval run` once, alongside the traffic.
 
     Attributes:
-        result: What the run printed as JSON, with its exit code; None until it has ended.
-        summary: One line for people.
+        result: The run's JSON output, with its exit code; None until it has ended.
+        summary: One readable line.
     """
 
     def __init__(self, place: DemoLocation, dataset: Path) -> None:
         self.result: dict[str, Any] | None = None
-        self.summary = "A/B of prompt versions 1 and 2: not yet"
+        self.summary = "A/B of prompt versions 1 and 2: not started"
         self._place = place
         self._dataset = dataset
         self._process: Process | None = None
@@ -37,7 +37,7 @@ class EvalProcess:
         return self.result is not None
 
     async def advance(self) -> None:
-        """Start the run the first time, and take its result once it has ended."""
+        """Start the run on the first call, and collect its result once it has ended."""
         if self._process is None:
             await self._start()
         elif self._output is not None and self._output.done() and self.result is None:
@@ -74,7 +74,7 @@ class EvalProcess:
         self.summary = f"A/B of prompt versions 1 and 2: {describe(self.result)}"
 
     async def close(self) -> None:
-        """End the run if it still goes on."""
+        """Stop the run if it is still going."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             await self._process.wait()
@@ -86,5 +86,5 @@ def describe(result: dict[str, Any]) -> str:
     """Return the verdict of a run in a few words."""
     if "error" in result:
         return f"not measured: {result['error']}"
-    word = {0: "may go out", 1: "regressed, must not go out"}.get(result["exit_code"], "no verdict")
+    word = {0: "may go out", 1: "regressed, do not release"}.get(result["exit_code"], "no verdict")
     return f"{word} (exit code {result['exit_code']})"

@@ -1,4 +1,4 @@
--- One row on what was stored since {since:DateTime64(9)}, the A/B run's own requests left out.
+-- Figures of the requests stored since {since:DateTime64(9)}, without those of the A/B run.
 -- ITL: per-token gaps after the first token; an emission of k tokens is one gap and k − 1 zeros.
 SELECT
     count() AS requests,

@@ -1,4 +1,4 @@
-"""The platform's parts as the demo starts them, and the files it writes for them."""
+"""The platform's parts as the demo starts them, and the configuration files it writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenkeel.processes import Part
 # A 30-day period at this scale is 6 hours, and its 1 h / 5 min page window 30 s / 2.5 s.
 WINDOW_SCALE = "1/120"
 CONTROL_FILE = "control.toml"
-# The default, one request in a thousand, would hardly be seen in minutes.
+# The default, one request in a thousand, would hardly show up within minutes.
 CANARY_RATIO = "0.05"
 
 
@@ -25,7 +25,7 @@ class Ports:
     offset: int = 0
 
     def as_dict(self) -> dict[str, int]:
-        """Return each port under the name a person knows it by."""
+        """Return each port by its readable name."""
         standard = {
             "runtime": 8000,
             "collector (OTLP/HTTP)": 4318,
@@ -63,7 +63,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class DemoLocation:
-    """Where this demo lives: its address, ports and folder."""
+    """The demo's address, ports and folder."""
 
     host: str
     ports: Ports
@@ -96,7 +96,7 @@ def collector(place: DemoLocation, slo_file: Path) -> Part:
 
 
 def runtime(place: DemoLocation) -> Part:
-    """The runtime with the demo model and every hook: drafts, cache, control, compression."""
+    """The runtime with the demo model and all hooks: drafts, cache, control, compression."""
     return Part(
         name="runtime",
         arguments=[
@@ -136,7 +136,7 @@ def dashboard(place: DemoLocation, slo_file: Path) -> Part:
 
 
 def live_evaluation(place: DemoLocation) -> Part:
-    """The evaluation of a share of the answers; it reads the store, so start it last."""
+    """Live evaluation of a share of the answers; it reads the store, so start it last."""
     return Part(
         name="live evaluation",
         arguments=[
@@ -152,11 +152,11 @@ def live_evaluation(place: DemoLocation) -> Part:
 
 
 def write_files(place: DemoLocation, receiver_url: str) -> Path:
-    """Write what the parts are started with into the demo's folder; return the SLO file.
+    """Write the parts' configuration files to the demo's folder; return the SLO file.
 
     Args:
         place: This demo.
-        receiver_url: Its own webhook receiver.
+        receiver_url: The demo's webhook receiver.
     """
     for name in ("cache.toml", "compression.toml", "live.toml"):
         _write(place, name, {})
@@ -165,7 +165,7 @@ def write_files(place: DemoLocation, receiver_url: str) -> Path:
 
 
 def write_control_file(place: DemoLocation, mode: str) -> None:
-    """Have the runtime's control in another mode; it follows its file within a second."""
+    """Switch the mode of the runtime's control, which reloads its file within a second."""
     _write(place, CONTROL_FILE, {"MODE": mode})
 
 

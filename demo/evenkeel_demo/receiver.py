@@ -1,4 +1,4 @@
-"""A webhook receiver on loopback: what an on-call engineer's tool would get."""
+"""A webhook receiver on loopback, standing in for an on-call tool."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WebhookReceiver:
                 if length > MAX_BODY_BYTES:
                     self.send_error(413)
                     return
-                # The same id again is the same notification: completed, or its answer was lost.
+                # A repeated id is the same notification: updated, or retried after a lost answer.
                 key = self.headers.get("Idempotency-Key")
                 try:
                     found = parse(self.rfile.read(length))
@@ -56,7 +56,7 @@ class WebhookReceiver:
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
-                """Stay quiet: the demo shows what arrived."""
+                """Log nothing: the demo shows the notifications."""
 
         self._server = ThreadingHTTPServer((host, port), Handler)
         self._server.daemon_threads = True
@@ -70,7 +70,7 @@ class WebhookReceiver:
 
     @property
     def url(self) -> str:
-        """The address to put into the receivers of an SLO file."""
+        """The address to configure as a receiver in an SLO file."""
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}/"
 

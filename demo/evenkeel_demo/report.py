@@ -1,4 +1,4 @@
-"""What the demo measured, read back from the store as any reader would."""
+"""The demo's figures, read back from the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUANTILES = ("p50", "p95", "p99")
 
 
 def measure(store: Store, since: datetime) -> dict[str, Any]:
-    """Return the figures of all requests stored since a time; None where there is no value.
+    """Return the figures of all requests stored since a time; missing values are None.
 
     Raises:
         CannotMeasureError: If nothing was stored.
@@ -34,11 +34,11 @@ def measure(store: Store, since: datetime) -> dict[str, Any]:
 
 
 def compare_crowds(counters: ClientCounters) -> dict[str, dict[str, Any]]:
-    """Return what chats saw beside the two crowds: without control, and with it.
+    """Return how chats fared during the two crowds: without control and with it.
 
     Returns:
-        By `watching` and `acting`: the number of chats, the ratio of them that began to be
-        answered within OBJECTIVE_S, and percentiles of TTFT in seconds; None without chats.
+        For `watching` and `acting`: the number of chats, the ratio with a first token within
+        OBJECTIVE_S, and percentiles of TTFT in seconds; None without chats.
     """
     phases = {"watching": DemoPhase.CROWDED, "acting": DemoPhase.CONTROLLED}
     return {mode: _crowd(counters.ttft_s_by_phase.get(phase, [])) for mode, phase in phases.items()}
@@ -56,7 +56,7 @@ def _crowd(ttft_s: Sequence[float]) -> dict[str, Any]:
 
 
 def quantile(ordered: Sequence[float], q: float) -> float | None:
-    """Return a quantile of ascending values; None without any."""
+    """Return a quantile of ascending values; None if there are none."""
     return ordered[min(int(q * len(ordered)), len(ordered) - 1)] if ordered else None
 
 

@@ -1,4 +1,4 @@
-"""What the demo shows: a live table on a terminal, plain lines elsewhere."""
+"""The demo's output: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ RECENT_REQUESTS = 50
 
 PHASE_WORDS = {
     DemoPhase.HEALTHY: "healthy: golden questions at a varying rate",
-    DemoPhase.CROWDED: "crowded: long prompts fill the batch; control only watches (dry run)",
-    DemoPhase.RECOVERED: "recovered: the crowd is gone",
-    DemoPhase.CONTROLLED: "controlled: the same crowd again, and control acts",
-    DemoPhase.POPULAR: "popular: everybody asks the same; the cache answers",
+    DemoPhase.CROWDED: "crowded: long prompts fill the batch; control only observes (dry run)",
+    DemoPhase.RECOVERED: "recovered: the crowd is over",
+    DemoPhase.CONTROLLED: "controlled: the same crowd again, with control acting",
+    DemoPhase.POPULAR: "popular: many clients ask the same questions; the cache answers",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One moment of the demo, as shown."""
+    """A snapshot of the demo to display."""
 
     elapsed_s: float
     phase: DemoPhase
@@ -44,7 +44,7 @@ class Frame:
 
 
 class Screen:
-    """Shows frames; use it as a context manager around the live part."""
+    """Displays frames; use it as a context manager around the live part."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
@@ -75,7 +75,7 @@ class Screen:
         self._console.print(line, soft_wrap=True)
 
     def draw(self, frame: Frame) -> None:
-        """Show a frame: at once on a terminal, every few seconds as a line elsewhere."""
+        """Show a frame: immediately on a terminal, every few seconds as a line elsewhere."""
         if self._live is not None:
             self._live.update(_render(frame), refresh=True)
             return
@@ -95,7 +95,7 @@ class Screen:
 
     def show_report(self, figures: dict[str, Any]) -> None:
         """Print the report of the whole demo."""
-        table = Table("figure", "value", title="evenkeel demo: what was stored")
+        table = Table("figure", "value", title="evenkeel demo: stored results")
         for name in _COUNTS:
             table.add_row(name.replace("_", " "), str(figures[name]))
         for name in ("ttft_s", "itl_s"):
@@ -120,7 +120,7 @@ def _render(frame: Frame) -> Group:
     lines += [Text(_describe_notification(n)) for n in frame.notifications[-4:]]
     lines += [Text(line) for line in describe_crowds(frame.crowds)]
     lines.append(Text(frame.comparison))
-    where = "left out" if frame.dashboard_url is None else frame.dashboard_url
+    where = "not started" if frame.dashboard_url is None else frame.dashboard_url
     lines.append(Text(f"dashboard: {where}    (Ctrl-C ends the demo)"))
     return Group(table, *lines)
 
@@ -139,9 +139,9 @@ def _cells(frame: Frame) -> list[tuple[str, str]]:
 
 
 def describe_crowds(crowds: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a line for each crowd that came: how chats fared beside it."""
+    """Return a line per crowd on how chats fared during it."""
     return [
-        f"chats beside the crowd, control {mode}: {_number(crowd['in_time_ratio'], '.0%')} of "
+        f"chats during the crowd, control {mode}: {_number(crowd['in_time_ratio'], '.0%')} of "
         f"{crowd['chats']} answered in time, TTFT p95 {_milliseconds(crowd['ttft_p95_s'])}"
         for mode, crowd in crowds.items()
         if crowd["chats"]
@@ -150,7 +150,7 @@ def describe_crowds(crowds: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _describe_notification(notification: ReceivedAlert) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(notification.at))
-    # The summary says how it was when the alert fired.
+    # The summary describes the state when the alert fired.
     summary = f" {notification.summary}" if notification.status == "firing" else ""
     return (
         f"{when}  webhook: {notification.name} {notification.status} "

@@ -1,4 +1,4 @@
-"""Performs the demo: starts the parts, drives the traffic, shows it, reports."""
+"""Runs the demo: starts the parts, sends traffic, shows progress and prints the report."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from evenkeel_demo.screen import Frame, Screen
 from evenkeel_demo.story import DEFAULT_LENGTH_S, Story
 from evenkeel_demo.traffic import DemoPhase, Rates, Traffic, read_questions
 
-# In the data folder, and what only a collector's folder there has.
+# Names in the data folder, and a file only a collector's folder has.
 LOGS = "logs"
 COLLECTOR_ID = "collector/collector-id"
 FEEDBACK_PATH = "/v1/feedback"
 START_TIMEOUT_S = 180.0
-# What the runtime has sent can be queried 3 s later; the report waits for the last ones.
+# Requests become queryable 3 s after the runtime sends them; the report waits for the last ones.
 SETTLE_S = 4.0
-# How much longer than asked the demo stays for an A/B run that has not ended, or an alert that has
-# not resolved: a slow machine needs longer for both.
+# How long the demo runs over for an unfinished A/B run or an unresolved alert: a slow machine needs
+# longer for both.
 GRACE_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asked for; `exit_after_s` None means until Ctrl-C."""
+    """The command's options; `exit_after_s` None means until Ctrl-C."""
 
     host: str
     port_offset: int
@@ -53,7 +53,7 @@ class Options:
 
 
 def perform(options: Options) -> int:
-    """Run the demo to its end and return the exit code.
+    """Run the demo to completion and return the exit code.
 
     Raises:
         ConfigurationError: If a port is taken, a folder is not writable or a part is missing.
@@ -189,7 +189,7 @@ class _Stage:
         )
 
     def _page_url(self) -> str | None:
-        """The first page over the demo's own length."""
+        """The first page, limited to the demo's own time range."""
         url = self._dashboard_url()
         return None if url is None else f"{url}/?range=5m"
 
@@ -248,7 +248,7 @@ def _make_data_dir(wanted: Path | None) -> Path:
 
 @contextlib.contextmanager
 def _signals_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does."""
+    """Make SIGTERM and SIGHUP stop the demo like Ctrl-C."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

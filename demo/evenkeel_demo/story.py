@@ -1,4 +1,4 @@
-"""What the demo shows and when: two crowds of long prompts, the cache, an A/B run."""
+"""The demo's script: two crowds of long prompts, the cache, an A/B run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from evenkeel_demo.traffic import DemoPhase, Rates
 
 DEFAULT_LENGTH_S = 200.0
 
-# Each phase with the share of the demo's length at which it ends; the last one goes on.
+# Each phase and the share of the demo's length at which it ends; the last one continues.
 PHASES = (
     (DemoPhase.HEALTHY, 0.15),
     (DemoPhase.CROWDED, 0.32),
@@ -28,21 +28,21 @@ COMPARISON_FROM = 0.65
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The phases of a demo that is `length_s` long; the last phase goes on after its end."""
+    """The phases of a demo `length_s` long; the last phase continues after its end."""
 
     length_s: float = DEFAULT_LENGTH_S
 
     def phase(self, elapsed_s: float) -> DemoPhase:
-        """Return the phase at a time since the traffic began."""
+        """Return the phase at a time since the traffic started."""
         return next(
             (phase for phase, until in PHASES if elapsed_s < until * self.length_s),
             DemoPhase.POPULAR,
         )
 
     def rates(self, elapsed_s: float) -> Rates:
-        """Return the arrivals at a time since the traffic began."""
+        """Return the arrivals at a time since the traffic started."""
         return RATES[self.phase(elapsed_s)]
 
     def is_comparing(self, elapsed_s: float) -> bool:
-        """Whether the A/B run should have begun."""
+        """Return whether the A/B run should have started."""
         return elapsed_s >= COMPARISON_FROM * self.length_s

@@ -1,6 +1,6 @@
-"""Streaming clients that ask the golden questions at a varying rate, some leaving mid-answer.
+"""Streaming clients that ask the golden questions at a varying rate; some leave mid-answer.
 
-They are people: who waits for an answer asks nothing else, so a slow machine is asked less.
+The load is closed-loop: a waiting client sends nothing else, so a slow machine gets less traffic.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ CHAT, BATCH = "chat", "batch"
 MAX_TOKENS = 64
 CANCEL_RATIO = 0.05
 WARM_UP_QUESTIONS = 8
-# As many wait for an answer at once; who comes then goes away.
+# Maximum number of clients waiting at once; further arrivals leave.
 CHATS_AT_ONCE = 4
 TENANTS = ("acme", "globex", "initech")
 LONG_PROMPT_WORDS = 900
-# How long a crowd of long prompts keeps the engine, so that chats behind it start too late on any
-# machine; one long prompt alone tells how many that takes.
+# How long a crowd of long prompts occupies the engine, so that chats behind it start too late on
+# any machine; timing a single long prompt shows how many that takes.
 CROWD_S = 2.5
 CROWD_SIZES = (3, 100)
 CROWD_SAMPLES = 3
-# The next crowd comes once fewer than this wait, so that a slow machine recovers in time.
+# The next crowd starts once fewer than this wait, so that a slow machine recovers in time.
 CROWD_IN_FLIGHT_LIMIT = 6
 
 
 # Turns before a question of a long conversation, and how many questions have one.
 HISTORY_TURNS = 3
 HISTORY_RATIO = 0.1
-# Questions that everybody asks, and how many people say what they think of an answer.
+# Popular questions, and the share of answers that get feedback.
 NUM_POPULAR = 12
 POPULAR_ROUTE = "popular"
 FEEDBACK_RATIO = 0.2
 
 
 class DemoPhase(StrEnum):
-    """What the demo is showing."""
+    """The current phase of the demo."""
 
     HEALTHY = "healthy"
     CROWDED = "crowded"
@@ -65,8 +65,8 @@ class Rates:
 
     Attributes:
         per_s: Chats on average.
-        crowd_every_s: How often a crowd of long prompts comes; None: never.
-        popular_ratio: Share of the chats that ask what everybody asks.
+        crowd_every_s: How often a crowd of long prompts arrives; None: never.
+        popular_ratio: Share of the chats that ask a popular question.
     """
 
     per_s: float
@@ -76,7 +76,7 @@ class Rates:
 
 @dataclass(slots=True)
 class ClientCounters:
-    """What the clients saw; TTFT is that of chats, as the clients measured it, in seconds."""
+    """Client-side counters; TTFT is that of chats, measured by the clients, in seconds."""
 
     requests: int = 0
     errors: int = 0
@@ -90,7 +90,7 @@ class ClientCounters:
 
 @dataclass(frozen=True, slots=True)
 class GoldenQuestion:
-    """One golden question as chat messages, and its right answer."""
+    """One golden question as chat messages, and its correct answer."""
 
     messages: Sequence[dict[str, str]]
     tag: str
@@ -104,7 +104,7 @@ def read_questions(path: Path) -> list[GoldenQuestion]:
 
 
 def crowd_size(long_prompt_s: float) -> int:
-    """Return how many long prompts, each `long_prompt_s` alone, keep an engine for CROWD_S."""
+    """Return how many long prompts of `long_prompt_s` each occupy an engine for CROWD_S."""
     least, most = CROWD_SIZES
     return min(max(math.ceil(CROWD_S / max(long_prompt_s, 1e-3)), least), most)
 
@@ -114,7 +114,7 @@ class Traffic:
 
     Args:
         url: The runtime's address.
-        feedback_url: Where people say what they think of an answer; None: they say nothing.
+        feedback_url: Where clients send feedback; None: they send none.
         system_prompt: Put before each question, so that there is a prefix to cache.
         questions: What to ask.
         seed: Makes the order of questions, tenants and cancellations repeatable.
@@ -157,7 +157,7 @@ class Traffic:
                             self._spawn(self._ask(client, self._long_question(), BATCH))
                     if self._num_chats < CHATS_AT_ONCE:
                         self._spawn(self._chat(client, self._next_question(wanted)))
-                    # A slow swing around the mean, and Poisson arrivals within it.
+                    # A slow oscillation around the mean, with Poisson arrivals.
                     swing = 1 + 0.4 * math.sin(now_s / 5)
                     await asyncio.sleep(self._random.expovariate(wanted.per_s * swing))
             finally:
@@ -166,9 +166,9 @@ class Traffic:
                 await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def warm_up(self) -> None:
-        """Ask what is not counted.
+        """Send warm-up requests, which are not counted.
 
-        The first questions pay for lazy initialisation, long ones tell how large a crowd must be.
+        The first questions pay for lazy initialisation; long ones show how large a crowd must be.
         """
         async with httpx.AsyncClient(base_url=self._url, timeout=60) as client:
 
@@ -273,7 +273,7 @@ class Traffic:
             counters.errors += 1
             return
         except asyncio.CancelledError:
-            # Whoever still waits when the demo ends leaves too, and the server sees it.
+            # Clients still waiting when the demo ends disconnect, and the server sees it.
             counters.cancelled += 1
             raise
         finally:
@@ -284,7 +284,7 @@ class Traffic:
     async def _say_what_they_think(
         self, trace_id: str, tenant: str, answer: str, question: GoldenQuestion
     ) -> None:
-        """Send thumbs up for the right answer, thumbs down for any other."""
+        """Send thumbs up for the correct answer, thumbs down for any other."""
         if self._feedback_url is None:
             return
         is_right = answer.split() == question.reference.split()
@@ -304,7 +304,7 @@ class Traffic:
 
 
 def _word(line: str) -> str:
-    """Return the text of a streamed chunk; '' where it has none, such as the first, the role's."""
+    """Return the text of a streamed chunk; '' if it has none, such as the first, role-only one."""
     choices = json.loads(line.removeprefix("data: ")).get("choices") or [{}]
     return str(choices[0].get("delta", {}).get("content") or "")
 

@@ -1,1 +1,1 @@
-"""What counts as secret or personal in a text, and how it is replaced: one set of rules."""
+"""One set of rules for what counts as secret or personal in a text, and how to replace it."""

@@ -1,8 +1,9 @@
-"""Bounds the CPU that looking through texts may take: one sender cannot take it from others.
+"""Limits the CPU spent scanning texts, so that one sender cannot starve others.
 
 A text's allowance is `ALLOWANCE_S + ALLOWANCE_S_PER_BYTE * bytes` of this thread's CPU; all texts
-of a request together have the same for the request's bytes. Ordinary texts take a tenth of it. In
-haste, where others wait behind the request, it is a fifth, and then the request is put aside.
+of a request together have the same allowance for the request's bytes. Ordinary texts use a tenth
+of it. In hasty mode, while others queue behind the request, it is a fifth; beyond that the request
+is set aside.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from collections.abc import Callable
 ALLOWANCE_S = 0.1
 ALLOWANCE_S_PER_BYTE = 0.5e-6
 HASTY_RATIO = 0.2
-# A unit of work is some microseconds, reading the clock a third of one.
+# A unit of work takes a few microseconds, reading the clock a third of one.
 UNITS_PER_LOOK = 64
 
 
 class OverBudgetError(Exception):
-    """A text took longer than it may; nothing is known of what it holds."""
+    """A text exceeded its CPU budget; its content was not fully checked."""
 
 
 class CpuBudget:
-    """The CPU of one request.
+    """The CPU budget of one request.
 
     Args:
-        num_bytes: The request's; None where each text stands for itself.
-        clock: Seconds of CPU of the calling thread.
-        is_hasty: Whether somebody with more time looks again at what is over the budget.
+        num_bytes: The request's size; None if each text has its own budget.
+        clock: CPU seconds of the calling thread.
+        is_hasty: Whether texts over the budget are checked again later with more time.
     """
 
     def __init__(
@@ -49,10 +50,10 @@ class CpuBudget:
         self._is_spent = False
 
     def begin(self, num_bytes: int) -> None:
-        """Begin the next text.
+        """Start the next text.
 
         Raises:
-            OverBudgetError: If nothing is left for it.
+            OverBudgetError: If no budget is left for it.
         """
         if self._is_spent:
             raise OverBudgetError
@@ -60,7 +61,7 @@ class CpuBudget:
         self._text_end_s = None
 
     def spend(self, units: int = 1) -> None:
-        """Count work, and look at the clock now and then.
+        """Count work, and check the clock from time to time.
 
         Raises:
             OverBudgetError: If the text, or the request, has taken too long.
@@ -78,5 +79,5 @@ class CpuBudget:
 
 
 def allowance_s(num_bytes: int) -> float:
-    """Return the seconds of CPU that so many bytes may take."""
+    """Return the CPU seconds allowed for a number of bytes."""
     return ALLOWANCE_S + ALLOWANCE_S_PER_BYTE * num_bytes

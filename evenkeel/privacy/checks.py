@@ -1,7 +1,7 @@
-"""Tells a password from a placeholder and an address from a login: what no pattern can decide.
+"""Checks that no pattern can do, such as telling a password from a placeholder.
 
-A check gets a text, the part of it that a rule's pattern found, and the budget; it yields the parts
-that are the secret: none, all of it, or some (a card number with its security code behind it).
+A check gets a text, the part that a rule's pattern matched, and the budget; it yields the parts
+that are the secret: none, all of it, or some (a card number followed by its security code).
 Texts are UTF-8 bytes, parts are (start, end) offsets.
 """
 
@@ -27,7 +27,7 @@ Check = Callable[[bytes, int, int, CpuBudget], Iterator[tuple[int, int]]]
 
 
 def find_email(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
-    """Yield the address without what a sentence or a quotation puts around it."""
+    """Yield the address without surrounding punctuation or quotes."""
     while start < end and text[start] in b".'`*|{=/?&!$%^~#-":
         start += 1
     local, _at, domain = text[start:end].rpartition(b"@")
@@ -47,9 +47,9 @@ def find_email(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tupl
 
 # `ssh://ana@host.example`: a login at a host, whose password `url_credentials` takes.
 AUTHORITY = re.compile(rb"://[^/?#\s]*$")
-# `git@github.com`: what serves repositories is nobody's name.
+# `git@github.com`: a repository host's login, not a person's.
 LOGINS = frozenset([b"git", b"hg", b"svn"])
-# `deploy@web01.example.com:/srv/app`: where scp and rsync copy to.
+# `deploy@web01.example.com:/srv/app`: a target of scp or rsync.
 REMOTE_PATH = re.compile(rb":(?:[/~]|[^\s:]{1,200}\.git\b)")
 # `react@18.2.0-rc.beta`
 VERSION = re.compile(rb"[0-9]+\.[0-9]")
@@ -61,7 +61,7 @@ NO_DOMAINS = frozenset(
 
 
 def find_jwt(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
-    """Yield a token whose first part is JSON with an algorithm, as RFC 7515 demands."""
+    """Yield a token whose first part is JSON with an algorithm, as RFC 7515 requires."""
     header = text[start:end].split(b".")[0]
     try:
         fields = json.loads(base64.urlsafe_b64decode(header + b"=" * (-len(header) % 4)))
@@ -79,7 +79,7 @@ def find_key(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[
 
 
 def find_opaque(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tuple[int, int]]:
-    """Yield what stands behind `Bearer`, `Basic` or `token` if it is no word."""
+    """Yield the value after `Bearer`, `Basic` or `token` unless it is a plain word."""
     while text[end - 1] == DOT:
         end -= 1
     value = text[start : min(end, start + MAX_OPAQUE_BYTES)]
@@ -96,7 +96,7 @@ def find_opaque(text: bytes, start: int, end: int, _: CpuBudget) -> Iterator[tup
         yield start, end
 
 
-# Enough of a value to see what it is; a multiple of 4, as base64 is.
+# Enough of a value to recognise it; a multiple of 4, as in base64.
 MAX_OPAQUE_BYTES = 4096
 NOT_A_SECRET = frozenset(
     b"none null true false undefined required optional missing invalid changeme redacted hidden "
@@ -104,7 +104,7 @@ NOT_A_SECRET = frozenset(
 )
 CODE = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]|\[|\$|->|::)")
 PLACEHOLDER = re.compile(rb"\$[A-Za-z_]|%[a-z]|[.~]{0,2}/")
-# Keys in base64 may begin with a slash as paths do, but go on longer without a dot or a dash.
+# Base64 keys may start with a slash like paths, but run longer without a dot or a dash.
 BASE64_KEY = re.compile(rb"[A-Za-z0-9+/]{30,}={0,2}")
 WEAK_NAME = re.compile(rb"(?i)(?:\A|[^a-z_-])token[^a-z0-9]{1,8}\Z")
 MIN_WEAK_BYTES = 12

@@ -1,9 +1,9 @@
-r"""Takes the disguise off a text: percent-encoding, JSON escapes, character references, Unicode.
+r"""Decodes disguised text: percent-encoding, JSON escapes, character references, Unicode.
 
     ana%2540example.org  ->  ana%40example.org  ->  ana@example.org
 
-One call of `unmask` takes off one layer, and remembers which bytes each decoded byte came from:
-a secret that is found below is replaced in the text as it was sent, by whole escapes.
+One call of `unmask` removes one layer and tracks which bytes each decoded byte came from, so that
+a secret found in a decoded layer is replaced in the text as sent, by whole escapes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from evenkeel.privacy.budget import CpuBudget
 
-# As RE2 without anchors: what an encoded request is searched for. Only what can stand inside of a
-# secret: a `\n` before one, or a curly quote in prose, sends nobody to look.
+# RE2 without anchors, to search an encoded request. Only what can occur inside a secret: a `\n`
+# before one, or a curly quote in prose, does not trigger a search.
 DISGUISED = (
     r"%[0-9A-Fa-f]{2}"
     r"|\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|/)"
@@ -46,19 +46,19 @@ _HYPHENS = frozenset("\u2010\u2011\u2012\u2013\u2212\ufe63")
 _INVISIBLE = frozenset("\xad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")
 _SPACES = frozenset("\xa0\u202f\u205f\u3000") | {chr(code) for code in range(0x2000, 0x200B)}
 _MAX_LAYERS = 6
-# A body or query of a form, where + stands for a space.
+# A form body or query, in which + means a space.
 _FORM = re.compile(rb"(?:\A|[?&\s\"'])[A-Za-z0-9_.\[\]-]{1,64}=[^&\s]{0,256}\+")
 _ESCAPES_PER_UNIT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Unmasked:
-    """A text without one layer of disguise.
+    """A text with one layer of disguise removed.
 
     Attributes:
-        text: What is below.
-        before: (start, end) of each escape in the text above.
-        after: (start, end) of what each stands for.
+        text: The decoded text.
+        before: (start, end) of each escape in the encoded text.
+        after: (start, end) of what each decodes to.
     """
 
     text: bytes
@@ -66,7 +66,7 @@ class Unmasked:
     after: Sequence[tuple[int, int]]
 
     def widen(self, start: int, end: int) -> tuple[int, int]:
-        """Return a span of the text above widened to whole escapes."""
+        """Return a span of the encoded text, widened to whole escapes."""
         index = bisect_right(self.before, start, key=_first) - 1
         if index >= 0 and start < self.before[index][1]:
             start = self.before[index][0]
@@ -76,11 +76,11 @@ class Unmasked:
         return start, end
 
     def locate(self, start: int, end: int) -> tuple[int, int]:
-        """Return where a span of the text below stands in the text above."""
+        """Return the position in the encoded text of a span of the decoded text."""
         return self._above(start), self._above(end - 1, is_last=True)
 
     def _above(self, offset: int, *, is_last: bool = False) -> int:
-        """Return where a byte below begins above, or where it ends if it is the last."""
+        """Return where a decoded byte starts in the encoded text, or its end if it is the last."""
         index = bisect_right(self.after, offset, key=_first) - 1
         if index < 0:
             return offset + is_last
@@ -91,7 +91,7 @@ class Unmasked:
 
 
 def unmask(text: bytes, budget: CpuBudget) -> Unmasked | None:
-    """Return a text without its outermost layer of disguise; None if it has none.
+    """Return a text with its outermost layer of disguise removed; None if it has none.
 
     Raises:
         OverBudgetError: If it takes too long.
@@ -121,12 +121,12 @@ def unmask(text: bytes, budget: CpuBudget) -> Unmasked | None:
 
 
 class TextView(NamedTuple):
-    """What a text says once some of its disguise is off.
+    """A text with some layers of disguise removed.
 
     Attributes:
-        text: What it says.
-        above: The layers that were taken off, the outermost first.
-        below: The next one, if there is one.
+        text: The decoded text.
+        above: The layers removed, outermost first.
+        below: The next layer, if any.
     """
 
     text: bytes
@@ -134,7 +134,7 @@ class TextView(NamedTuple):
     below: Unmasked | None
 
     def locate(self, start: int, end: int) -> tuple[int, int]:
-        """Return where a span stands in the text as it was sent, by whole escapes."""
+        """Return a span's position in the text as sent, widened to whole escapes."""
         if self.below is not None:
             start, end = self.below.widen(start, end)
         for unmasked in reversed(self.above):
@@ -143,7 +143,7 @@ class TextView(NamedTuple):
 
 
 def views(text: bytes, budget: CpuBudget) -> Iterator[TextView]:
-    """Yield the text itself, and what is below each layer; forms with and without spaces for `+`.
+    """Yield the text itself and each decoded layer; forms both with and without spaces for `+`.
 
     Raises:
         OverBudgetError: If it takes too long.
@@ -159,7 +159,7 @@ def _views(
     if below is not None:
         yield from _views(below.text, (*above, below), budget, is_form=is_form)
     if not is_form and b"=" in text and b"+" in text and _FORM.search(text):
-        # Byte for byte, so what is found in it stands at the same place.
+        # Byte for byte, so matches have the same position.
         yield from _views(text.replace(b"+", b" "), above, budget, is_form=True)
 
 
@@ -187,7 +187,7 @@ def _meaning(escape: bytes) -> bytes:
         return b""
     if character == "\ufe6b":
         return b"@"
-    # Full-width forms stand in the order of ASCII.
+    # Full-width forms are in ASCII order.
     return bytes([ord(character) - 0xFEE0])
 
 

@@ -1,6 +1,6 @@
-"""Cards, IBANs and social security numbers: told from other numbers by issuer, length and checksum.
+"""Recognises cards, IBANs and social security numbers by issuer, length and checksum.
 
-A check gets a text, the part of it that a rule's pattern found, and the budget; it yields the parts
+A check gets a text, the part that a rule's pattern matched, and the budget; it yields the parts
 that are the secret. Texts are UTF-8 bytes, parts are (start, end) offsets.
 """
 
@@ -19,7 +19,7 @@ IBAN_START = re.compile(rb"\b[A-Za-z]{2}(?=[0-9]{2})")
 UUID = re.compile(rb"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 CARD_MIN_DIGITS = 14
 CARD_MAX_DIGITS = 19
-# Shorter groups are lists of numbers, not card numbers as people write them.
+# Shorter groups are lists of numbers, not card numbers.
 CARD_MIN_GROUP = 3
 CARD_MAX_GROUPS = 7
 CARD_DOT_GROUP = 4
@@ -98,8 +98,8 @@ def is_iban(compact: bytes) -> bool:
 
 
 def find_cards(text: bytes, start: int, end: int, budget: CpuBudget) -> Iterator[tuple[int, int]]:
-    """Yield the card numbers in a run of digit groups, the longest at each place."""
-    # `A0 4111 1111 1111 1111 2nd try`: the first or last digits may be of a word of their own.
+    """Yield the card numbers in a run of digit groups, the longest at each position."""
+    # `A0 4111 1111 1111 1111 2nd try`: the first or last digits may be separate words.
     if start and text[start - 1] in WORD:
         start = text.find(b" ", start, end) + 1 or end
     if end < len(text) and text[end] in WORD:
@@ -118,7 +118,7 @@ def find_cards(text: bytes, start: int, end: int, budget: CpuBudget) -> Iterator
 
 
 def _longest_card(text: bytes, groups: list[tuple[int, int]]) -> int | None:
-    """Return the index of the last group of the longest card that begins with the first."""
+    """Return the index of the last group of the longest card that starts at the first."""
     first, first_end = groups[0]
     if text[first - 1 : first] in (b".", b",") and text[first - 2 : first - 1].isdigit():
         return None  # a fraction, or the middle of a version
@@ -133,7 +133,7 @@ def _longest_card(text: bytes, groups: list[tuple[int, int]]) -> int | None:
         is_grouped = not last or first_end - first >= CARD_MIN_GROUP
         if len(digits) >= CARD_MIN_DIGITS and is_grouped and is_card(digits):
             separators = set(text[first:end]) - DIGITS
-            # Dots also stand in versions and addresses: only cards as they are printed.
+            # Dots also occur in versions and addresses: accept only cards in printed form.
             if DOT in separators and (len(separators) > 1 or first_end - first != CARD_DOT_GROUP):
                 continue
             best = last
@@ -141,7 +141,7 @@ def _longest_card(text: bytes, groups: list[tuple[int, int]]) -> int | None:
 
 
 def _continues_number(text: bytes, start: int, end: int) -> bool:
-    """Whether the digits are part of a word, or of a decimal fraction."""
+    """Return whether the digits are part of a word or of a decimal fraction."""
     if start and text[start - 1] in WORD:
         return True
     if end < len(text) and text[end] in WORD:
@@ -150,7 +150,7 @@ def _continues_number(text: bytes, start: int, end: int) -> bool:
 
 
 def _is_in_uuid(text: bytes, start: int, end: int) -> bool:
-    # A run may begin or end inside a UUID whose other groups have letters.
+    # A run may start or end inside a UUID whose other groups have letters.
     begin, stop = max(0, start - 36), min(len(text), end + 36)
     return any(
         match.start() < end and start < match.end() for match in UUID.finditer(text, begin, stop)
@@ -158,14 +158,14 @@ def _is_in_uuid(text: bytes, start: int, end: int) -> bool:
 
 
 def find_iban(text: bytes, start: int, end: int, budget: CpuBudget) -> Iterator[tuple[int, int]]:
-    """Yield the IBANs within a run, each as long as its country's are."""
+    """Yield the IBANs within a run, each of its country's length."""
     for match in IBAN_START.finditer(text, start, end):
         budget.spend()
         begin = match.start()
         length = IBAN_LENGTHS.get(match.group().decode("ascii").upper(), 0)
         if begin < start or not length:
             continue
-        # It may go on behind the run, which ends after so many characters of whatever follows.
+        # It may continue past the run, which ends after a fixed number of characters.
         stop, num_characters = begin, 0
         while stop < len(text) and num_characters < length:
             num_characters += text[stop] not in SEPARATORS

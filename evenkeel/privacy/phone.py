@@ -1,10 +1,10 @@
-"""Tells a phone number from a date, an id or a count, by the numbering plans of all countries.
+"""Distinguishes phone numbers from dates, IDs and counts, using every country's numbering plan.
 
-The plans are those of `phonenumbers` (docs/decisions/0071-phone-numbers.md); its own search
-through a text takes milliseconds, so the candidates are cut here and only looked up there.
-A number with + needs a length that its country has. A national form needs a number that one of
-the rule's regions has assigned, written as that region writes it; behind a word such as «phone»
-any grouping will do.
+The plans are those of `phonenumbers` (docs/decisions/0071-phone-numbers.md); its own text
+search takes milliseconds, so candidates are found here and only looked up there. A number with +
+needs a length that its country uses. A national form needs a number that one of the rule's regions
+has assigned, written as that region writes it; after a word such as "phone" any grouping is
+accepted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.privacy.budget import CpuBudget
 
 NUM_CONTEXT_BYTES = 32
-# What a look into the plans costs the budget.
+# Budget cost of one lookup in the plans.
 UNITS = 8
 INTERNATIONAL_DIGITS = range(9, 16)  # E.164 allows 15 with the country's code
 NATIONAL_DIGITS = range(9, 13)
@@ -38,7 +38,7 @@ NORTH_AMERICAN = [3, 3, 4]
 
 
 class PhoneCheck:
-    """Yields the phone number within a run of digits and the signs that group them.
+    """Yields the phone number within a run of digits and separators.
 
     Raises:
         ConfigurationError: If a region is not an ISO 3166-1 code that has a numbering plan.
@@ -61,14 +61,14 @@ class PhoneCheck:
     ) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of the first number within the run, or nothing."""
         before = text[max(0, start - NUM_CONTEXT_BYTES) : start]
-        # Behind letters the run is the rest of a code: BE71 0961 2345 6768.
+        # After letters the run is the rest of a code: BE71 0961 2345 6768.
         if JOINED_BEFORE.search(before) or DATE.match(text, start, end):
             return
         budget.spend(UNITS)
         groups = [match.span() for match in GROUP.finditer(text, start, end)]
         is_named = NAMED.search(before) is not None
         for index, (first, _) in enumerate(groups):
-            # A count may stand before the number, a time or an extension behind it.
+            # A count may precede the number, a time or an extension may follow it.
             if index == 0:
                 begin, is_start = start, True
             else:
@@ -87,7 +87,7 @@ class PhoneCheck:
         groups: Sequence[tuple[int, int]],
         is_named: bool,
     ) -> int:
-        """Return the length of the longest number that starts the groups, 0 if none does."""
+        """Return the length of the longest number at the start of the groups, 0 if none."""
         for num_groups in range(len(groups), 0, -1):
             stop = groups[num_groups - 1][1]
             if stop == end and JOINED_BEHIND.match(text, end):
@@ -122,12 +122,12 @@ class PhoneCheck:
         if has_trunk != self._uses_trunk[region]:
             return False
         if is_named and region == "US" and list(lengths) == NORTH_AMERICAN:
-            return True  # (555) 123-4567: written so and called so, whoever has it
+            return True  # (555) 123-4567: formatted and labelled as a phone number, assigned or not
         if not _is_valid(digits, region):
             return False
         if is_named or has_trunk:
             return True
-        # Without a trunk prefix only the grouping tells a number from a list of counts.
+        # Without a trunk prefix, only the grouping distinguishes a number from a list of counts.
         number = phonenumbers.parse(digits, region)
         formatted = phonenumbers.format_number(number, PhoneNumberFormat.NATIONAL)
         usual = [len(group) for group in re.findall(r"[0-9]+", formatted)]
@@ -135,7 +135,7 @@ class PhoneCheck:
 
 
 def _is_possible(text: str) -> bool:
-    """Whether a number with + has a length that its country uses, area code included."""
+    """Return whether a number with + has a length its country uses, area code included."""
     try:
         number = phonenumbers.parse(text)
     except NumberParseException:
@@ -145,7 +145,7 @@ def _is_possible(text: str) -> bool:
 
 
 def _is_valid(text: str, region: str | None) -> bool:
-    """Whether a number lies in a range that its country has assigned."""
+    """Return whether a number is in a range its country has assigned."""
     try:
         number = phonenumbers.parse(text, region)
     except NumberParseException:

@@ -1,4 +1,4 @@
-"""The rules by which a secret or personal datum is told in a text, read from `rules.toml`."""
+"""The rules that recognise secrets and personal data in a text, read from `rules.toml`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from evenkeel.privacy.checks import CHECKS
 
-# The check of phone numbers is built with the rule's regions (evenkeel/privacy/phone.py).
+# The phone check is built from the rule's regions (evenkeel/privacy/phone.py).
 PHONE_CHECK = "phone"
 
 
 class RuleKind(StrEnum):
-    """What a rule finds: what opens a door, or what belongs to a person."""
+    """What a rule finds: a credential, or personal data."""
 
     SECRET = "secret"
     PERSONAL = "personal"
 
 
 class Action(StrEnum):
-    """What becomes of what a rule found."""
+    """What to do with a match."""
 
     DROP = "drop"
     HASH = "hash"
@@ -34,7 +34,7 @@ class Action(StrEnum):
 
 
 class Normal(StrEnum):
-    """What is made equal before hashing, so that two spellings get one token."""
+    """How a match is normalised before hashing, so that two spellings get one token."""
 
     ALNUM = "alnum"  # letters and digits only, upper case
     LOWER = "lower"
@@ -42,7 +42,7 @@ class Normal(StrEnum):
 
 def _compiles(pattern: str) -> str:
     if compile_bytes(without_anchors(pattern)).search(b"") is not None:
-        raise ValueError("it matches the empty text, and so everywhere")
+        raise ValueError("it matches the empty string, and so every text")
     compile_bytes(pattern)
     return pattern
 
@@ -57,22 +57,22 @@ Pattern = Annotated[str, AfterValidator(_compiles)]
 
 
 class RulesTable(BaseModel):
-    """A table of a rules file; unknown fields are refused."""
+    """A table in a rules file; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ValueRule(RulesTable):
-    """A secret that is told by its form, wherever it stands in a text.
+    """A rule for secrets that are recognisable by their form anywhere in a text.
 
     Attributes:
-        name: Stands in the replacement, and on `/metrics`.
+        name: Appears in the replacement and on `/metrics`.
         pattern: RE2 on UTF-8 bytes; the group `secret`, if any, narrows what is replaced.
-        prefilter: Finds, without looking at neighbours, every text that `pattern` matches;
-            derived from `pattern` where it is not given.
+        prefilter: Matches, without context, every text that `pattern` matches; derived from
+            `pattern` by default.
         check: Name of a function in `evenkeel/privacy/checks.py` that decides on each match.
-        regions: For the check `phone`: countries whose national forms are looked for.
-        normal: What is made equal before hashing.
+        regions: For the check `phone`: countries whose national formats are recognised.
+        normal: The normalisation before hashing.
         action: `drop` removes the whole attribute, `hash` and `mask` replace the match.
         kind: What it finds.
         enabled: Whether the rule is applied.
@@ -98,15 +98,15 @@ def read_values() -> dict[str, Any]:
 
 @cache
 def built_in_rules() -> tuple[ValueRule, ...]:
-    """Return the built-in rules, those that are not enabled too."""
+    """Return the built-in rules, including disabled ones."""
     return tuple(ValueRule(name=name, **fields) for name, fields in read_values().items())
 
 
 def compile_bytes(pattern: str) -> Any:
-    """Return the pattern compiled for UTF-8 bytes by RE2, whose time is linear in the text.
+    """Return the pattern compiled for UTF-8 bytes by RE2, which runs in linear time.
 
     Raises:
-        ValueError: If it is not ASCII, or not what RE2 accepts.
+        ValueError: If it is not ASCII, or RE2 does not accept it.
     """
     try:
         return re2.compile(pattern.encode("ascii"), _options())
@@ -119,7 +119,7 @@ def compile_bytes(pattern: str) -> Any:
 
 
 def compile_set(patterns: Sequence[str]) -> Any:
-    """Return one search for patterns that `compile_bytes` takes: `Match` says which hit."""
+    """Return one search over several patterns for `compile_bytes`; `Match` returns which hit."""
     together = re2.Set.SearchSet(_options())
     for pattern in patterns:
         together.Add(pattern.encode("ascii"))
@@ -131,15 +131,15 @@ def _options() -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
-    options.max_mem = 64 << 20  # room for the automaton of all prefilters together
+    options.max_mem = 64 << 20  # memory for the combined automaton of all prefilters
     return options
 
 
 def without_anchors(pattern: str) -> str:
     r"""Return the pattern without ^ $ \b \B \A \z: it matches wherever the pattern matches.
 
-    What is left does not look at neighbours, and so may be searched for in bytes in which the
-    text is embedded.
+    The result does not depend on context, so it can be searched for in bytes that embed the
+    text.
     """
     result: list[str] = []
     index, in_class = 0, False
@@ -148,7 +148,7 @@ def without_anchors(pattern: str) -> str:
         width = 2 if character == "\\" else 1
         piece = pattern[index : index + width]
         if in_class:
-            # `]` stands for itself as the first character of a class.
+            # `]` is literal as the first character of a class.
             is_first = result[-1] == "[" or result[-2:] == ["[", "^"]
             in_class = character != "]" or is_first
             result.append(piece)

@@ -1,13 +1,13 @@
-"""Finds secrets in a text by their form, and replaces them by tokens that reveal nothing.
+"""Finds secrets in a text by their form and replaces them with opaque tokens.
 
-A text is searched as it was sent and below each layer of its escapes (privacy/disguise.py);
-what is found below is replaced in the text as it was sent.
+A text is searched as sent and after removing each layer of escapes (privacy/disguise.py); matches
+in decoded layers are replaced in the text as sent.
 
-A token is `[rule]`, or `[rule:1a2b3c4d5e6f]` where the rule hashes: the first 48 bits of
+A token is `[rule]`, or `[rule:1a2b3c4d5e6f]` if the rule hashes: the first 48 bits of
 HMAC-SHA256(key, rule, normalised secret), so that the same e-mail address can be counted and
-followed without being known. Tokens are never looked into again, and a text is searched until
-nothing is found: redacting twice changes nothing. A text that takes longer than its budget is
-replaced whole by `[over_budget]`.
+followed without being revealed. Tokens are never searched again, and a text is searched until
+nothing is found: redacting twice changes nothing. A text that exceeds its budget is replaced as a
+whole with `[over_budget]`.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from evenkeel.privacy.rules import (
 )
 
 NUM_HASH_DIGITS = 12
-# Replacing a secret may lay bare another one behind it. A text that is still not clean after as
-# many rounds was made to cost time, and is replaced as a whole.
+# Replacing a secret may expose another one. A text that is still not clean after this many rounds
+# was crafted to cost time, and is replaced as a whole.
 MAX_ROUNDS = 8
-# The shortest text that a rule could match; a rule of a user may match anything.
+# The shortest text that a rule could match; a user's rule may match anything.
 MIN_BYTES = 5
 OVER_BUDGET = "over_budget"
-# Searching a KiB for all rules takes some microseconds.
+# Searching 1 KiB for all rules takes a few microseconds.
 BYTES_PER_UNIT = 1024
 
 
 @dataclass(slots=True)
 class RedactionTally:
-    """What one request's redaction did, and how much it may still spend.
+    """The state of one request's redaction: replacements so far and the budget left.
 
     Attributes:
-        counts: Replacements and removals by rule.
+        counts: Replacements and removals per rule.
         budget: The CPU that is left.
     """
 
@@ -65,10 +65,10 @@ class SecretMatch:
     """A secret in a text.
 
     Attributes:
-        rule: What found it.
-        start: Where it begins in the text, in bytes of UTF-8.
-        end: Where it ends.
-        secret: What it is, without the escapes in which it was sent.
+        rule: The rule that matched.
+        start: Its start in the text, in UTF-8 bytes.
+        end: Its end.
+        secret: The secret, without the escapes it was sent with.
     """
 
     rule: ValueRule
@@ -88,18 +88,18 @@ class _Matcher:
 
 
 class _Hit(NamedTuple):
-    """What one rule found. Sorted by where it begins, then by who names it."""
+    """A match of one rule. Sorted by start, then by the rule that names it."""
 
     start: int
     priority: int
-    height: int  # 0 in the text as it was sent, less by one below each layer of escapes
+    height: int  # 0 in the text as sent, one less per decoded layer
     end: int
     secret: bytes
     rule: ValueRule
 
 
 class Tokens:
-    """Writes and recognises what stands in the place of a secret; without a key, masks."""
+    """Writes and recognises the tokens that replace secrets; masks if it has no key."""
 
     def __init__(self, key: bytes | None, rule_names: Sequence[str]) -> None:
         self._key = key
@@ -107,7 +107,7 @@ class Tokens:
         self._form = re.compile(rf"\[(?:{names})(?::[0-9a-f]{{{NUM_HASH_DIGITS}}})?\]".encode())
 
     def write(self, rule_name: str, action: Action, secret: bytes) -> bytes:
-        """Return the token for a secret that was already normalised."""
+        """Return the token for a normalised secret."""
         if action is Action.HASH and self._key is not None:
             message = rule_name.encode() + b"\0" + secret
             digest = hmac.digest(self._key, message, "sha256").hex()
@@ -115,7 +115,7 @@ class Tokens:
         return f"[{rule_name}]".encode()
 
     def is_token(self, text: bytes) -> bool:
-        """Whether the whole text is one token."""
+        """Return whether the whole text is one token."""
         return self._form.fullmatch(text) is not None
 
     def split(self, text: bytes) -> list[tuple[int, bytes]]:
@@ -137,21 +137,21 @@ class TextRedactor:
         prefilters = [prefilter_of(rule) for rule in rules]
         if rules:
             prefilters.append(DISGUISED)
-        # In any case: half the letters are half the states of the automaton, which passes random
-        # ids too; what hits too much is only looked at.
+        # Case-insensitive: half the letters means half the automaton's states; the automaton also
+        # scans random IDs. False hits only cost a closer look.
         self.prefilter = f"(?i:{'|'.join(f'(?:{prefilter})' for prefilter in prefilters)})"
         self._prefilter = compile_bytes(self.prefilter) if rules else None
         self._prefilters = compile_set(prefilters)
 
     def may_match(self, text: bytes) -> bool:
-        """Whether a rule could match: False is certain, True is not."""
+        """Return whether a rule could match: False is certain, True is not."""
         return self._prefilter is not None and self._prefilter.search(text) is not None
 
     def find(self, text: bytes, tally: RedactionTally) -> list[SecretMatch]:
-        """Return the secrets in order; those that overlap are one, of the first rule's name.
+        """Return the secrets in order; overlapping ones are merged under the first rule's name.
 
         Raises:
-            OverBudgetError: If it takes too long. The caller has begun the text's budget.
+            OverBudgetError: If it takes too long. The caller must have started the text's budget.
         """
         hits: list[_Hit] = []
         for offset, part in self._tokens.split(text):
@@ -173,12 +173,12 @@ class TextRedactor:
     def redact(self, text: bytes, tally: RedactionTally, *, may_drop: bool = True) -> bytes | None:
         """Return the text without its secrets, the same object if it has none.
 
-        None if a rule demands that the whole value is dropped; where that cannot be done
-        (`may_drop` is False), such a rule masks.
+        None if a rule drops the whole value; if that is not possible (`may_drop` is False), such
+        a rule masks.
 
         Raises:
-            OverBudgetError: If it takes too long and the budget is hasty; else `[over_budget]`
-                stands for the whole text.
+            OverBudgetError: If it takes too long and the budget is hasty; otherwise
+                `[over_budget]` replaces the whole text.
         """
         try:
             tally.budget.begin(len(text))
@@ -208,10 +208,10 @@ class TextRedactor:
         return self._tokens.write(findings[0].rule.name, Action.MASK, b"")
 
     def _hits(self, part: bytes, offset: int, budget: CpuBudget) -> Iterator[_Hit]:
-        """Yield what is found in a part of a text, and below each layer of its escapes."""
+        """Yield the matches in a part of a text and in each decoded layer."""
         candidates = self._candidates(part, budget) if self._matchers else None
         if candidates is None:
-            # Who searched the whole request for rules and escapes saw no more.
+            # A search of the whole request for rules and escapes would find no more.
             return
         for view in views(part, budget):
             if view.text is not part:
@@ -229,15 +229,15 @@ class TextRedactor:
                     )
 
     def _candidates(self, text: bytes, budget: CpuBudget) -> Sequence[_Matcher] | None:
-        """Return the matchers whose prefilter hits, in their order; None if no escape does either.
+        """Return the matchers whose prefilter hits, in order; None if no escape hits either.
 
-        A rule sees the same in a text as in a whole request, where the prefilter decides first.
+        A rule finds the same in a text as in a whole request, where the prefilter runs first.
         """
         budget.spend(1 + len(text) // BYTES_PER_UNIT)
         indexes = self._prefilters.Match(text)
         if indexes:
             return [self._matchers[i] for i in sorted(indexes) if i < len(self._matchers)]
-        # The set also finds nothing where its automaton ran out of room.
+        # The set also finds nothing if its automaton ran out of memory.
         if not self.may_match(text):
             return None
         return [matcher for matcher in self._matchers if matcher.prefilter.search(text)]
@@ -302,7 +302,7 @@ def _match(matcher: _Matcher, part: bytes, budget: CpuBudget) -> Iterator[tuple[
 
 
 def _snap(text: bytes, start: int, end: int) -> tuple[int, int]:
-    """Widen a span to whole UTF-8 characters."""
+    """Return a span widened to whole UTF-8 characters."""
     while 0 < start < len(text) and text[start] & 0xC0 == 0x80:
         start -= 1
     while end < len(text) and text[end] & 0xC0 == 0x80:
@@ -312,11 +312,11 @@ def _snap(text: bytes, start: int, end: int) -> tuple[int, int]:
 
 @cache
 def built_in(*, kind: RuleKind | None = None, broad: bool = False) -> TextRedactor:
-    """Return the built-in rules at work, without a key: they mask.
+    """Return a redactor with the built-in rules and no key: it masks.
 
     Args:
-        kind: What to look for; None for everything.
-        broad: With the rules that are too broad to replace what they find.
+        kind: What to search for; None for everything.
+        broad: Whether to include rules that are too broad for replacing their matches.
     """
     rules = [
         rule

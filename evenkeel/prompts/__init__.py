@@ -1,1 +1,1 @@
-"""The prompt registry: drafts, versions, labels, and the one rule by which a label moves."""
+"""The prompt registry: drafts, versions, labels, and the rules for moving a label."""

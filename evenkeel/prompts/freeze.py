@@ -1,6 +1,6 @@
-"""Which prompts may not be promoted, since an SLO has spent its error budget.
+"""Promotion freezes: prompts that may not be promoted because an SLO has spent its error budget.
 
-The collector writes the file `frozen.json` into the folder of prompts; who promotes reads it.
+The collector writes `frozen.json` to the prompts folder; every promotion reads it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Freeze:
 
     Attributes:
         slo: The SLO whose budget is spent.
-        prompt: Which prompt; '' for all of them.
+        prompt: The prompt; '' for all prompts.
         since_s: Unix seconds.
     """
 
@@ -33,7 +33,7 @@ class Freeze:
 
 
 def read_freezes(folder: Path) -> list[Freeze]:
-    """Return what is frozen.
+    """Return the freezes in effect.
 
     Raises:
         ConfigurationError: If the file is damaged.
@@ -48,7 +48,7 @@ def read_freezes(folder: Path) -> list[Freeze]:
 
 
 def write_freezes(folder: Path, freezes: Sequence[Freeze]) -> None:
-    """Replace what is frozen; without any there is no file.
+    """Replace the freezes in effect; without any, the file is removed.
 
     Raises:
         ConfigurationError: If the folder cannot be written.
@@ -64,10 +64,10 @@ def write_freezes(folder: Path, freezes: Sequence[Freeze]) -> None:
 
 
 def check_not_frozen(folder: Path, prompt: str) -> None:
-    """Refuse a promotion while an SLO freezes it.
+    """Raise an error if an SLO freezes this promotion.
 
     Raises:
-        ConfigurationError: If one does; names it and since when.
+        ConfigurationError: If one does; names it and the start.
     """
     for freeze in read_freezes(folder):
         if freeze.prompt in ("", prompt):

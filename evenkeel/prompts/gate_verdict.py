@@ -1,4 +1,4 @@
-"""What an evaluation run comes to, as `evenkeel eval` decides it, and whether it passed."""
+"""The verdict of an evaluation run, as decided by `evenkeel eval`, and whether it passed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ REGRESSED = "regressed"
 
 @dataclass(frozen=True, slots=True)
 class JudgedRun:
-    """What a run proves, whether it is read from its report or from the store.
+    """The verdict of a run, read from its report or from the store.
 
     Attributes:
         run_id: Names the run.
-        verdict: Of the whole run: its gates, and whether enough was measured and no item broke.
-        baseline: Version (12 hex digits of the SHA-256) of the text it compared with; None where
-            that is not one text.
-        candidate: The same of the text it judged.
-        remark: Why it came to that, in one line; "" where nothing more is known.
+        verdict: Of the whole run: its gates, whether enough was measured, and no item broke.
+        baseline: Version (12 hex digits of the SHA-256) of the baseline text; None if that is not
+            a single text.
+        candidate: The version of the candidate text.
+        remark: The reason for the verdict, in one line; "" if unknown.
     """
 
     run_id: str
@@ -34,32 +34,32 @@ class JudgedRun:
 
     @property
     def is_passed(self) -> bool:
-        """Return whether it ended with better, no worse, or worse within what is tolerated.
+        """Return whether the candidate was better, no worse, or worse within tolerance.
 
-        `--allow-inconclusive` lets a pipeline go on; it does not make a proof of it.
+        `--allow-inconclusive` lets a pipeline continue; it does not count as a pass.
         """
         return self.verdict in PASSING
 
     def check_passed(self) -> None:
-        """Refuse a run that did not pass.
+        """Raise an error if the run did not pass.
 
         Raises:
             RegressionError: If it regressed.
-            CannotMeasureError: If it could not tell.
+            CannotMeasureError: If it was inconclusive.
         """
         if self.is_passed:
             return
         why = self.remark or self.verdict or "it has no gate"
         if self.verdict == REGRESSED:
             raise RegressionError(f"run {self.run_id} did not pass: {why}")
-        raise CannotMeasureError(f"run {self.run_id} did not pass, it could not tell: {why}")
+        raise CannotMeasureError(f"run {self.run_id} did not pass, it is inconclusive: {why}")
 
 
 def read_stored_run(run_id: str, row: Mapping[str, Any]) -> JudgedRun:
-    """Return what the store knows of a run.
+    """Return the verdict of a run from its row in the store.
 
-    The verdict is the run's own: its gates alone do not say whether enough was measured, or whether
-    an item broke. A run that was stored without a verdict proves nothing.
+    The verdict covers the whole run: its gates alone do not show whether enough was measured, or
+    whether an item broke. A run stored without a verdict proves nothing.
 
     Args:
         run_id: Names the run.

@@ -1,4 +1,4 @@
-"""How a label of a prompt moves: one rule, for `evenkeel prompts` and for the operators' API."""
+"""Moves a prompt's label by the same rules for `evenkeel prompts` and the operators' API."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from evenkeel.prompts.gate_verdict import JudgedRun
 from evenkeel.prompts.registry import DRAFT, Move, PromptRegistry, PromptVersion
 
 LOCK_NAME = ".lock"
-# Moves take milliseconds; who waits longer waits for a process that hangs.
+# Moves take milliseconds; a longer wait means another process hangs.
 _LONGEST_WAIT_S = 10.0
 _POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A label that is to mean another text.
+    """A request to point a label at another text.
 
     Attributes:
         prompt: The text.
         label: Which label.
-        author: Who does it.
-        run: The run that lets it go there; None if a reason does.
-        reason: Why it goes there without a run.
+        author: Who requests it.
+        run: The run that justifies it; None if a reason does.
+        reason: The justification without a run.
     """
 
     prompt: PromptVersion
@@ -41,7 +41,7 @@ class Promotion:
     reason: str = ""
 
     def to_entry(self, now_ns: int) -> AuditEntry:
-        """Return what the audit keeps of it where no token is asked for, but for the result."""
+        """Return the audit entry, without the result, for callers that need no token."""
         details = {
             "prompt": self.prompt.name,
             "version": self.prompt.version,
@@ -54,13 +54,13 @@ class Promotion:
 
 @dataclass(frozen=True, slots=True)
 class Reversal:
-    """A label that is to mean what it meant before.
+    """A request to point a label back at its previous version.
 
     Attributes:
         name: The prompt's name.
         label: Which label.
-        author: Who does it.
-        reason: Why; kept in the history.
+        author: Who requests it.
+        reason: The reason; stored in the history.
     """
 
     name: str
@@ -69,20 +69,20 @@ class Reversal:
     reason: str = ""
 
     def to_entry(self, now_ns: int) -> AuditEntry:
-        """Return what the audit keeps of it where no token is asked for, but for the result."""
+        """Return the audit entry, without the result, for callers that need no token."""
         details = {"prompt": self.name, "label": self.label, "reason": self.reason}
         return AuditEntry(now_ns, self.author, "", "rollback", details)
 
 
 @dataclass(frozen=True, slots=True)
 class LabelMove:
-    """What came of a promotion or a reversal.
+    """The result of a promotion or a rollback.
 
     Attributes:
         label: Which label.
-        version: What it means now.
-        before: What it meant; None if it is new, `version` if nothing had to move.
-        why: What the history says of it; "" if nothing had to move.
+        version: The version it now points at.
+        before: The version it pointed at; None if it is new, `version` if nothing changed.
+        why: The reason in the history; "" if nothing changed.
     """
 
     label: str
@@ -91,12 +91,12 @@ class LabelMove:
     why: str = ""
 
     def to_record(self) -> dict[str, Any]:
-        """Return it for the audit and for the API's answer."""
+        """Return the result for the audit and the API's response."""
         return {"label": self.label, "is": self.version, "was": self.before}
 
 
 def find_text(registry: PromptRegistry, name: str, version: str) -> PromptVersion:
-    """Return a kept version, or the draft if it is that version.
+    """Return a stored version, or the draft if it is that version.
 
     Raises:
         ConfigurationError: If it is neither.
@@ -106,7 +106,7 @@ def find_text(registry: PromptRegistry, name: str, version: str) -> PromptVersio
     draft = registry.resolve(f"{name}@{DRAFT}")
     if draft.version != version:
         raise ConfigurationError(
-            f"{name}@{version} is neither kept nor the draft, which is {draft.version}"
+            f"{name}@{version} is neither a stored version nor the draft, which is {draft.version}"
         )
     return draft
 
@@ -114,13 +114,13 @@ def find_text(registry: PromptRegistry, name: str, version: str) -> PromptVersio
 def promote(registry: PromptRegistry, wanted: Promotion, now_ns: int) -> LabelMove:
     """Move a label forward: after a run that passed with these texts, or for a reason.
 
-    A label that means the text already stays as it is, and its history too.
+    A label that already points at the text is left unchanged, as is its history.
 
     Raises:
         ConfigurationError: If promotion is frozen, the run had other texts, or there is neither a
             run nor a reason.
         RegressionError: If the run regressed.
-        CannotMeasureError: If the run could not tell.
+        CannotMeasureError: If the run was inconclusive.
     """
     prompt, label = wanted.prompt, wanted.label
     with _moving(registry.folder):
@@ -135,7 +135,7 @@ def promote(registry: PromptRegistry, wanted: Promotion, now_ns: int) -> LabelMo
         elif wanted.reason.strip():
             why = f"forced: {wanted.reason.strip()}"
         else:
-            raise ConfigurationError("a promotion needs a run that passed, or a reason")
+            raise ConfigurationError("a promotion needs a passing run or a reason")
         why = f"{why} ({wanted.author})"
         run_id = wanted.run.run_id if wanted.run is not None else None
         registry.keep(prompt)
@@ -147,14 +147,14 @@ def roll_back(registry: PromptRegistry, wanted: Reversal, now_ns: int) -> LabelM
     """Move a label back.
 
     Raises:
-        ConfigurationError: If it has nothing to go back to.
+        ConfigurationError: If it has no earlier version.
     """
     name, label = wanted.name, wanted.label
     with _moving(registry.folder):
         current = registry.labels(name).get(label)
         previous = registry.previous(name, label)
         if current is None or previous is None:
-            raise ConfigurationError(f"{name}@{label} has nothing to go back to")
+            raise ConfigurationError(f"{name}@{label} has no earlier version to roll back to")
         registry.resolve(f"{name}@{previous}")
         why = f"{wanted.reason.strip() or 'rolled back'} ({wanted.author})"
         move = Move(now_ns // 10**9, label, previous, why, None, is_rollback=True)
@@ -165,19 +165,19 @@ def roll_back(registry: PromptRegistry, wanted: Reversal, now_ns: int) -> LabelM
 def _check_texts(run: JudgedRun, prompt: PromptVersion, current: str | None) -> None:
     if run.candidate != prompt.version:
         raise ConfigurationError(
-            f"run {run.run_id} had another text than {prompt.label} as candidate"
+            f"run {run.run_id} evaluated a candidate other than {prompt.label}"
         )
     if current is not None and run.baseline != current:
         raise ConfigurationError(
-            f"run {run.run_id} did not compare with {prompt.name}@{current}, which is in use"
+            f"run {run.run_id} was not compared against {prompt.name}@{current}, which is in use"
         )
 
 
 @contextmanager
 def _moving(folder: Path) -> Iterator[None]:
-    """Keep every other process and thread from moving labels of the folder meanwhile.
+    """Lock the folder's labels against moves by other processes and threads.
 
-    A label file is read, then replaced: two moves at once would lose one.
+    A label file is read, then replaced: of two concurrent moves one would be lost.
     """
     path = folder / LOCK_NAME
     try:
@@ -188,7 +188,7 @@ def _moving(folder: Path) -> Iterator[None]:
         _lock(fd, path)
         yield
     finally:
-        # The lock goes with it.
+        # This releases the lock.
         os.close(fd)
 
 
@@ -200,8 +200,8 @@ def _lock(fd: int, path: Path) -> None:
         except BlockingIOError as error:
             if time.monotonic() >= give_up_s:
                 raise ConfigurationError(
-                    f"another process has been moving labels for {_LONGEST_WAIT_S:g} s ({path}); "
-                    "end it, or try again"
+                    f"another process has held the label lock for {_LONGEST_WAIT_S:g} s ({path}); "
+                    "stop it, or try again"
                 ) from error
             time.sleep(_POLL_S)
         except OSError as error:

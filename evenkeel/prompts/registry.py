@@ -2,11 +2,11 @@
 
     prompts/
       support.toml                       the draft, edited by people
-      versions/support/3f2a….toml        one file a version, never changed
-      labels/support.json                which version each label means, and how it came to that
+      versions/support/3f2a….toml        one file per version, never changed
+      labels/support.json                the version each label points at, with its history
 
-A version is the first 12 hex digits of the SHA-256 of the text, so the same text is the same
-version everywhere, and a label can only ever mean one text.
+A version is the first 12 hex digits of the SHA-256 of the text, so the same text has the same
+version everywhere, and a label always points at exactly one text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PromptVersion:
     Attributes:
         name: The prompt's name.
         version: Digest of the text.
-        system: The text: the system message.
+        system: The text, used as the system message.
     """
 
     name: str
@@ -60,15 +60,15 @@ class PromptVersion:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A label that was set: one line of its history.
+    """One move of a label: an entry of its history.
 
     Attributes:
         time_s: Unix seconds.
         label: Which label.
-        version: What it means since.
-        reason: The run that passed, or why it was forced or rolled back.
+        version: The version it points at since.
+        reason: The run that passed, or the reason it was forced or rolled back.
         run_id: The run that passed; None if none did.
-        is_rollback: Whether the label went back to what it meant before.
+        is_rollback: Whether the label was rolled back.
     """
 
     time_s: int
@@ -100,10 +100,10 @@ class PromptRegistry:
         return self._folder
 
     def check_not_frozen(self, name: str) -> None:
-        """Refuse a promotion while an SLO freezes it.
+        """Raise an error if an SLO freezes this promotion.
 
         Raises:
-            ConfigurationError: If one does; names it and since when.
+            ConfigurationError: If one does; names it and the start.
         """
         check_not_frozen(self._folder, name)
 
@@ -113,12 +113,12 @@ class PromptRegistry:
         return sorted(drafts | {path.stem for path in (self._folder / "labels").glob("*.json")})
 
     def versions(self, name: str) -> list[str]:
-        """Return the versions that were kept, oldest first."""
+        """Return the stored versions, oldest first."""
         found = (self._folder / "versions" / name).glob("*.toml")
         return [p.stem for p in sorted(found, key=lambda p: (p.stat().st_mtime_ns, p.stem))]
 
     def draft(self, name: str) -> PromptVersion:
-        """Return the text that is being edited.
+        """Return the draft.
 
         Raises:
             ConfigurationError: If there is none, or its file is wrong.
@@ -126,11 +126,11 @@ class PromptRegistry:
         return self._read(name, self._folder / f"{_checked(name)}.toml")
 
     def resolve(self, reference: str) -> PromptVersion:
-        """Return what `name@label`, `name@version`, `name@draft` or `name` (production) means.
+        """Resolve `name@label`, `name@version`, `name@draft` or `name` (production).
 
         Raises:
-            ConfigurationError: If it means nothing here, or the kept text is not the one that its
-                version says.
+            ConfigurationError: If there is no such prompt, or the stored text does not match its
+                version.
         """
         name, _, selector = reference.partition("@")
         selector = selector or LABELS[0]
@@ -141,7 +141,7 @@ class PromptRegistry:
             labels = self.labels(name)
             if selector not in labels:
                 if name not in self.names():
-                    # It has neither a label nor a draft: the draft's error says what there is.
+                    # It has neither a label nor a draft: the draft's error lists the prompts.
                     self.draft(name)
                 known = ", ".join([*labels, DRAFT])
                 raise ConfigurationError(f"prompt {name!r} has no {selector!r}; it has {known}")
@@ -153,13 +153,13 @@ class PromptRegistry:
         return found
 
     def keep(self, prompt: PromptVersion) -> None:
-        """Keep a text as a version; one that is kept already stays as it is."""
+        """Store a text as a version; does nothing if it is already stored."""
         path = self._folder / "versions" / _checked(prompt.name) / f"{prompt.version}.toml"
         if not path.exists():
             replace_text(path, f"system = {json.dumps(prompt.system, ensure_ascii=False)}\n")
 
     def labels(self, name: str) -> dict[str, str]:
-        """Return which version each label means."""
+        """Return the version each label points at."""
         return {move.label: move.version for move in self.history(name)}
 
     def history(self, name: str) -> list[Move]:
@@ -177,7 +177,7 @@ class PromptRegistry:
             raise ConfigurationError(f"{path} is damaged: {error}") from error
 
     def move(self, name: str, move: Move) -> None:
-        """Set a label: the file is replaced in one step, so that a reader sees the old or the new.
+        """Set a label; the file is replaced atomically, so readers see the old one or the new one.
 
         Raises:
             ConfigurationError: If the folder cannot be written.
@@ -187,9 +187,9 @@ class PromptRegistry:
         replace_text(path, json.dumps(moves, indent=1, ensure_ascii=False) + "\n")
 
     def previous(self, name: str, label: str) -> str | None:
-        """Return what a label goes back to; None if there is nothing.
+        """Return the version a label rolls back to; None if there is none.
 
-        Going back twice goes back two versions, never forward to the one that was bad.
+        Rolling back twice goes back two versions, never forward to the bad one.
         """
         stack: list[str] = []
         for move in self.history(name):
@@ -210,6 +210,6 @@ class PromptRegistry:
 def _checked(name: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise ConfigurationError(
-            f"{name!r} is no name of a prompt; use a-z, 0-9, - and _, such as support"
+            f"{name!r} is not a prompt name; use a-z, 0-9, - and _, such as support"
         )
     return name

@@ -1,1 +1,1 @@
-"""What an SLO is: arithmetic, windows, the file format, series, backtests."""
+"""SLO definitions: arithmetic, windows, the file format, series, backtests."""

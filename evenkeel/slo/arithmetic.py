@@ -1,7 +1,7 @@
-"""SLI, error budget, burn rate, and the multi-window alerts of the SRE workbook, chapter 5.
+"""SLI, error budget, burn rate, and multi-window alerts as in the SRE workbook, chapter 5.
 
 Ratios and durations that decide an alert are `Fraction`s, so that 14.4 × 0.001 is the same
-number here, in a backtest and on paper. Counts may be weighted and are floats.
+number live, in a backtest and on paper. Counts may be weighted and are floats.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DAY_S = 24 * HOUR_S
 
 
 class Severity(StrEnum):
-    """How urgently an alert wants a person, most urgent first."""
+    """How urgently an alert needs a person, most urgent first."""
 
     PAGE = "page"
     TICKET = "ticket"
@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Events of a span of time, weighted: `bad` of `total` valid ones."""
+    """Weighted events in a span of time: `bad` out of `total` valid ones."""
 
     total: float
     bad: float
@@ -43,7 +43,7 @@ class Counts:
 
 
 def burn_rate(counts: Counts, target: Fraction) -> float | None:
-    """Return (1 − SLI) / (1 − target): 1 spends the budget exactly within the period.
+    """Return (1 − SLI) / (1 − target): at 1 the budget lasts exactly the period.
 
     None without valid events.
     """
@@ -51,9 +51,9 @@ def burn_rate(counts: Counts, target: Fraction) -> float | None:
 
 
 def budget_left_ratio(counts: Counts, target: Fraction) -> float | None:
-    """Return 1 − (1 − SLI) / (1 − target): 1 untouched, 0 spent, negative overspent.
+    """Return 1 − (1 − SLI) / (1 − target): 1 is untouched, 0 spent, below 0 overspent.
 
-    Weighted by events: a night with few requests spends little. None without valid events.
+    Weighted by events: a quiet night spends little. None without valid events.
     """
     burned = burn_rate(counts, target)
     return None if burned is None else 1 - burned
@@ -77,7 +77,7 @@ def error_ratio_lower(counts: Counts, z: float) -> float:
     """Return the lower end of Wilson's one-sided interval for the error ratio; 0 without events.
 
     (p + z²/2n − z √(p(1−p)/n + z²/4n²)) / (1 + z²/n), with p = bad / total and n = total. Weighted
-    events count as if each had been seen. Source: E. B. Wilson, JASA 22 (1927).
+    events count as if each had been observed. Source: E. B. Wilson, JASA 22 (1927).
     """
     n = counts.total
     if n <= 0:
@@ -88,7 +88,7 @@ def error_ratio_lower(counts: Counts, z: float) -> float:
 
 
 def _exact(value: float) -> int | Fraction:
-    # Integers are several times faster than fractions, and nearly all counts are integers.
+    # Integers are several times faster than fractions, and almost all counts are integers.
     return int(value) if float(value).is_integer() else Fraction(value)
 
 
@@ -96,14 +96,14 @@ def _exact(value: float) -> int | Fraction:
 class AlertWindow:
     """A long and a short window that must both burn too fast before an alert fires.
 
-    The long window says that a share of the budget that matters is gone, the short one that it
-    is still going.
+    The long window shows that a significant share of the budget is gone, the short one that the
+    burn continues.
 
     Attributes:
-        severity: What the alert asks for.
-        budget_ratio: The share of the period's budget spent within the long window that fires.
+        severity: Severity of the alert.
+        budget_ratio: Share of the period's budget that fires if spent within the long window.
         long_s: Length of the long window.
-        short_s: Length of the short window, conventionally a twelfth of the long one.
+        short_s: Length of the short window, by convention a twelfth of the long one.
         period_s: The period of the SLO.
     """
 
@@ -128,10 +128,10 @@ class AlertWindow:
     def detect_s(self, target: Fraction, error_ratio: Fraction) -> Fraction | None:
         """Return how long a constant error ratio lasts before the alert fires.
 
-        Closed form: limit × long / error ratio, with limit = factor × (1 − target). Assumes that
-        traffic is even and that no error precedes: t seconds in, a window of length w holds an
-        error ratio of e × min(t, w) / w. Both windows must exceed the limit, and the short one,
-        being shorter, exceeds it first. None when it never fires: error ratio ≤ limit.
+        Closed form: limit × long / error ratio, with limit = factor × (1 − target). Assumes even
+        traffic and no earlier errors: t seconds in, a window of length w has an error ratio of
+        e × min(t, w) / w. Both windows must exceed the limit, and the short one exceeds it first.
+        None if it never fires: error ratio ≤ limit.
         """
         limit = self.error_limit(target)
         if error_ratio <= limit:
@@ -139,12 +139,12 @@ class AlertWindow:
         return limit * max(self.long_s, self.short_s) / error_ratio
 
     def reset_s(self, target: Fraction, error_ratio: Fraction) -> Fraction | None:
-        """Return how long after the last error the alert stops holding.
+        """Return how long after the last error the alert's condition clears.
 
         Closed form: short × (1 − limit / error ratio). u seconds after the errors end, a window
-        of length w still holds an error ratio of e × (w − u) / w, whatever the errors' duration,
-        provided they lasted long enough to fire. One window at the limit ends the alert, and the
-        short one gets there first. None when it never fired.
+        of length w still has an error ratio of e × (w − u) / w, however long the errors lasted,
+        provided that was long enough to fire. The alert ends once either window is at the limit;
+        the short one gets there first. None if it never fired.
         """
         limit = self.error_limit(target)
         if error_ratio <= limit:
@@ -154,7 +154,7 @@ class AlertWindow:
 
 @dataclass(frozen=True, slots=True)
 class WindowRule:
-    """An alert window before it is put into a period; `AlertWindow` has the attributes."""
+    """An alert window not yet tied to a period; `AlertWindow` documents the attributes."""
 
     severity: Severity
     budget_ratio: Fraction
@@ -162,8 +162,8 @@ class WindowRule:
     short_s: Fraction
 
 
-# SRE workbook, chapter 5, table 5-8, with the 1-day pair of its example rules. For a period of 30
-# days the factors come to 14.4, 6, 3 and 1.
+# SRE workbook, chapter 5, table 5-8, plus the 1-day pair from its example rules. For a 30-day
+# period the factors are 14.4, 6, 3 and 1.
 DEFAULT_RULES = (
     WindowRule(Severity.PAGE, Fraction(2, 100), HOUR_S, 5 * MINUTE_S),
     WindowRule(Severity.PAGE, Fraction(5, 100), 6 * HOUR_S, 30 * MINUTE_S),
@@ -177,11 +177,11 @@ _SHORT_PERIOD_S = 28 * DAY_S
 
 
 def default_rules(period_s: Fraction) -> tuple[WindowRule, ...]:
-    """Return the alert windows of a period that names none.
+    """Return the default alert windows of a period.
 
-    From 28 days on those of the workbook. Shorter periods shorten them in proportion, so that the
-    factors stay near 14.4, 6, 3 and 1: with windows as they are, 7 days would page at a burn rate
-    of 1.4. Windows are whole minutes, those of periods under a day whole seconds, at least one.
+    From 28 days on, those of the workbook. Shorter periods shorten them in proportion, so that the
+    factors stay near 14.4, 6, 3 and 1: unshortened, a 7-day period would page at a burn rate of
+    1.4. Windows are whole minutes, or whole seconds for periods under a day, at least one.
     """
     if period_s >= _SHORT_PERIOD_S:
         return DEFAULT_RULES
@@ -201,14 +201,14 @@ def alert_windows(
     rules: tuple[WindowRule, ...] | None = None,
     scale: Fraction = Fraction(1),
 ) -> tuple[AlertWindow, ...]:
-    """Return the rules placed into a period, everything shortened by `scale`.
+    """Return the alert windows of a period, with everything shortened by `scale`.
 
-    A scale shortens the period and the windows alike, so the factors stay as they are.
+    A scale shortens the period and the windows alike, so the factors do not change.
 
     Args:
         period_s: The period of the SLO.
-        rules: The alert windows; None for the period's default ones.
-        scale: What shortens them.
+        rules: The alert windows; None uses the period's defaults.
+        scale: The factor that shortens them.
     """
     return tuple(
         AlertWindow(
@@ -224,10 +224,10 @@ def alert_windows(
 
 @dataclass(frozen=True, slots=True)
 class Significance:
-    """What a pair needs besides its burn rates: at low traffic a ratio alone says little.
+    """Extra conditions for a pair to burn: at low traffic a ratio alone says little.
 
     Attributes:
-        min_bad: Bad events that the long window must hold.
+        min_bad: Bad events that the long window must contain.
         confidence: Of the one-sided interval for the long window's error ratio whose lower end
             must exceed a page's limit; None: the observed ratio is enough.
     """

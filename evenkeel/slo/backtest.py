@@ -1,4 +1,4 @@
-"""Replays counted minutes against an SLO: the alerts it would have sent."""
+"""Replays per-minute counts against an SLO and returns the alerts it would have raised."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = ("minute", "total", "bad")
 
 @dataclass(frozen=True, slots=True)
 class AlertSpan:
-    """An alert held in every minute from `from_minute` to `to_minute`, both inclusive."""
+    """An alert active from `from_minute` to `to_minute`, both inclusive."""
 
     slo: str
     severity: Severity
@@ -27,10 +27,10 @@ class AlertSpan:
 
 @dataclass(frozen=True, slots=True)
 class BacktestResult:
-    """What an SLO would have said of the history.
+    """The result of replaying an SLO over past counts.
 
     Attributes:
-        alerts: By start, then severity; minutes that follow each other are one alert.
+        alerts: Sorted by start, then severity; consecutive minutes are one alert.
         budget_left_ratio: Over all events; None without any.
         sli: Over all events; None without any.
     """
@@ -41,16 +41,16 @@ class BacktestResult:
 
 
 def replay(slo: Slo, minutes: Mapping[int, Counts], until: int | None = None) -> BacktestResult:
-    """Return the alerts that `slo` would have held over the minutes.
+    """Return the alerts that `slo` would have raised over the minutes.
 
-    An alert holds in minute m when a pair of windows that end with m, inclusive, burns faster
-    than its factor. Minutes that are absent have no events. Judging goes on past the last event,
-    as it does live, for as long as the windows reach back to one.
+    An alert is active in minute m if a pair of windows ending with m, inclusive, burns faster
+    than its factor. Missing minutes have no events. Evaluation continues past the last event, as
+    it does live, for as long as the windows reach back to one.
 
     Args:
         slo: The objective.
         minutes: Events by unix minute.
-        until: The first minute that is not judged; None: no minute is too late.
+        until: The first minute that is not evaluated; None: no limit.
 
     Raises:
         ConfigurationError: If a window is not a whole number of minutes.
@@ -63,7 +63,7 @@ def replay(slo: Slo, minutes: Mapping[int, Counts], until: int | None = None) ->
                     f"SLO {slo.name!r}: a window of {float(length_s):g} s cannot be replayed on "
                     f"minutes; use whole minutes and scale 1"
                 )
-    # Any period will do for the alerts: the budget below is counted over all events.
+    # Alerts do not depend on the period: the budget below is counted over all events.
     judge = SeriesEvaluator(slo.target, windows, MINUTE_S, MINUTE_S, slo.significance)
     series = BucketSeries(judge.num_buckets)
     held: dict[Severity, list[int]] = {severity: [] for severity in slo.severities}
@@ -89,7 +89,7 @@ def replay(slo: Slo, minutes: Mapping[int, Counts], until: int | None = None) ->
 
 
 def _minutes_to_judge(minutes: Mapping[int, Counts], num_buckets: int) -> Iterable[int]:
-    """Yield every minute from the first event on but those with nothing in reach of any window."""
+    """Yield every minute from the first event on, except those with no event in any window."""
     following: int | None = None
     for minute in sorted(minutes):
         if following is not None:
@@ -113,7 +113,7 @@ def read_minutes(path: Path) -> dict[int, Counts]:
 
     Raises:
         ConfigurationError: On a file that cannot be read, a missing or unknown column, a value
-            that is not a whole number, more bad than total, or a minute that comes twice.
+            that is not a whole number, more bad than total, or a repeated minute.
     """
     minutes: dict[int, Counts] = {}
     try:
@@ -128,7 +128,7 @@ def read_minutes(path: Path) -> dict[int, Counts]:
                 minute, counts = _read_row(row, f"{path}:{rows.line_num}")
                 if minute in minutes:
                     raise ConfigurationError(
-                        f"minute {minute} comes twice ({path}:{rows.line_num})"
+                        f"minute {minute} appears twice ({path}:{rows.line_num})"
                     )
                 minutes[minute] = counts
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -147,6 +147,6 @@ def _read_row(row: Mapping[str, str | None], where: str) -> tuple[int, Counts]:
         values[name] = int(text)
     if values["bad"] > values["total"]:
         raise ConfigurationError(
-            f"bad is {values['bad']} of a total of {values['total']} ({where})"
+            f"bad is {values['bad']}, more than the total of {values['total']} ({where})"
         )
     return values["minute"], Counts(float(values["total"]), float(values["bad"]))

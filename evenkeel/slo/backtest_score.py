@@ -1,4 +1,4 @@
-"""Holds the alerts of a replay against incidents that people marked."""
+"""Scores the alerts of a replay against incidents labelled by people."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Incident:
     until_minute: int
 
     def overlaps(self, alert: AlertSpan) -> bool:
-        """Return whether the alert held at any time of the incident."""
+        """Return whether the alert was active at any time during the incident."""
         return alert.from_minute < self.until_minute and self.from_minute <= alert.to_minute
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What one severity made of one incident.
+    """How alerts of one severity detected one incident.
 
     Attributes:
         incident: The incident.
         severity: page or ticket.
-        detect_s: From its begin to the end of the first minute that alerted; 0 where an alert
-            held already; None where none overlaps it.
-        reset_s: From its end to that of the last alert that overlaps it; below 0 where that
-            ended before the incident.
+        detect_s: From its start to the end of the first minute that alerted; 0 if an alert was
+            already active; None if none overlaps it.
+        reset_s: From its end to that of the last alert that overlaps it; below 0 if the alert
+            ended first.
     """
 
     incident: Incident
@@ -47,12 +47,12 @@ class Detection:
 
 @dataclass(frozen=True, slots=True)
 class BacktestScore:
-    """How alerts and incidents fit.
+    """How well alerts match incidents.
 
     Attributes:
-        detections: One an incident and severity.
-        precision: Of each severity, alerts that overlap an incident / alerts; None without alerts.
-        recall: Of each severity, incidents that an alert overlaps / incidents; None without any.
+        detections: One per incident and severity.
+        precision: Per severity, alerts that overlap an incident / alerts; None without alerts.
+        recall: Per severity, incidents that an alert overlaps / incidents; None without any.
     """
 
     detections: tuple[Detection, ...]
@@ -63,7 +63,7 @@ class BacktestScore:
 def score_alerts(
     alerts: Sequence[AlertSpan], incidents: Sequence[Incident], severities: Iterable[Severity]
 ) -> BacktestScore:
-    """Return how the alerts of one SLO fit the incidents."""
+    """Return how well one SLO's alerts match the incidents."""
     detections = []
     precision: dict[Severity, float | None] = {}
     recall: dict[Severity, float | None] = {}
@@ -89,11 +89,11 @@ def _detect(incident: Incident, severity: Severity, alerts: Sequence[AlertSpan])
 
 
 def read_incidents(path: Path) -> list[Incident]:
-    """Read a CSV file with the columns from and until (ISO 8601, UTC unless it says) and name.
+    """Read a CSV file with the columns from and until (ISO 8601, UTC by default) and name.
 
     Raises:
-        ConfigurationError: On a file that cannot be read, other columns, a value that is no time,
-            or an end that does not lie after the begin.
+        ConfigurationError: On a file that cannot be read, other columns, a value that is not a
+            time, or an end that is not after the start.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -118,5 +118,5 @@ def _read_incident(row: dict[str, str | None], where: str) -> Incident:
                 f"{name} is {row[name]!r}, expected a time such as 2026-11-20T10:00Z ({where})"
             ) from error
     if minutes[1] <= minutes[0]:
-        raise ConfigurationError(f"until does not lie after from ({where})")
+        raise ConfigurationError(f"until must be after from ({where})")
     return Incident(row["name"] or "", minutes[0], minutes[1])

@@ -1,4 +1,4 @@
-"""What happens when a share of an SLO's budget is spent: the steps of its error-budget policy."""
+"""The error-budget policy of an SLO: what happens once a share of its budget is spent."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from fractions import Fraction
 from evenkeel.slo.arithmetic import Severity
 from evenkeel.slo.yaml_source import Value
 
-# Every alert has these of its own.
+# Set by evenkeel on every alert.
 OWN_LABELS = ("alertname", "slo", "severity", "service")
 _MAX_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetStep:
-    """What is done from when on a share of the budget is spent.
+    """A step of the policy, in effect once a share of the budget is spent.
 
     Attributes:
         spent_ratio: The share; above 1 the budget is overspent.
-        severity: Of the alert `SloBudgetSpent`; None: nobody is told.
-        labels: Go on every other alert of the SLO that fires meanwhile.
+        severity: Severity of the alert `SloBudgetSpent`; None: no alert.
+        labels: Added to every other alert of the SLO that fires meanwhile.
         freezes_promotions: Whether prompts may not be promoted meanwhile.
     """
 
@@ -32,16 +32,16 @@ class BudgetStep:
 
 
 def read_budget_policy(value: Value) -> tuple[BudgetStep, ...]:
-    """Return the steps of `budgetPolicy`, the least spent first.
+    """Return the steps of `budgetPolicy`, smallest share first.
 
     Raises:
-        ConfigurationError: On a step that does nothing, two of one share, or anything unknown.
+        ConfigurationError: On a step that does nothing, a repeated share, or anything unknown.
     """
     steps = value.each(_read_step)
     if not 1 <= len(steps) <= _MAX_STEPS:
         raise value.complaint(f"budgetPolicy has {len(steps)} steps, expected 1 to {_MAX_STEPS}")
     if len({step.spent_ratio for step in steps}) < len(steps):
-        raise value.complaint("budgetPolicy has two steps of the same spent")
+        raise value.complaint("budgetPolicy has two steps with the same spent")
     return tuple(sorted(steps, key=lambda step: step.spent_ratio))
 
 
@@ -55,12 +55,12 @@ def _read_step(element: Value) -> BudgetStep:
             section.read_or("freeze", None, Value.choice, "prompts") is not None,
         )
     if step.severity is None and not step.labels and not step.freezes_promotions:
-        raise element.complaint("a step of budgetPolicy names one of alert, labels and freeze")
+        raise element.complaint("a step of budgetPolicy needs one of alert, labels and freeze")
     return step
 
 
 def read_labels(value: Value) -> dict[str, str]:
-    """Return labels that go on alerts; of several values, one text with commas.
+    """Return labels for alerts; several values become one comma-separated text.
 
     Raises:
         ConfigurationError: If evenkeel sets one itself.

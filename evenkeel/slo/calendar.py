@@ -1,4 +1,4 @@
-"""Calendar periods in a time zone: the week, month, quarter or year that a moment belongs to."""
+"""Calendar periods in a time zone: the week, month, quarter or year that contains a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CalendarUnit(StrEnum):
     YEAR = "Y"
 
 
-# What alert factors are worked out from: a factor that changed with February would surprise.
+# Nominal lengths for alert factors: a factor that changed in February would surprise.
 _NOMINAL_DAYS = {
     CalendarUnit.DAY: 1,
     CalendarUnit.WEEK: 7,
@@ -47,9 +47,9 @@ class Calendar:
     Attributes:
         unit: The kind of period.
         zone: An IANA time zone.
-        count: How many units a period has; above 1 only with a start.
-        start: Local time at which a period begins, and with it all others, before and after; None:
-            midnight of the unit's first day.
+        count: Units per period; above 1 only with a start.
+        start: Local time at which one period begins, which fixes all others; None: midnight of the
+            unit's first day.
     """
 
     unit: CalendarUnit
@@ -59,16 +59,16 @@ class Calendar:
 
     @property
     def nominal_s(self) -> Fraction:
-        """The length that alert factors are worked out from: 30 days for a month, and so on."""
+        """The nominal length used for alert factors: 30 days for a month, and so on."""
         return Fraction(_NOMINAL_DAYS[self.unit] * 86400 * self.count)
 
     @property
     def longest_s(self) -> Fraction:
-        """No period is longer; a day may have 25 hours."""
+        """The longest possible period; a day may have 25 hours."""
         return Fraction(_MOST_DAYS[self.unit] * 86400 * self.count + 3600)
 
     def start_ns(self, now_ns: int) -> int:
-        """Return when the period that holds `now_ns` began, in unix nanoseconds."""
+        """Return the start of the period that contains `now_ns`, in unix nanoseconds."""
         if self.start is not None:
             return self._start_from(self.start, now_ns)
         today = to_datetime(now_ns, self.zone).date()
@@ -82,7 +82,7 @@ class Calendar:
             step = months // (_MONTHS[self.unit] * self.count)
         else:
             step = (today - start.date()).days // (_NOMINAL_DAYS[self.unit] * self.count)
-        # The day tells the period but for the hours before the start's own time of day.
+        # The day determines the period, except in the hours before the start's time of day.
         for earlier in range(-1, 2):
             moment_ns = self._moment_ns(self._begin(start, step - earlier))
             if moment_ns <= now_ns:
@@ -90,7 +90,7 @@ class Calendar:
         return self._moment_ns(self._begin(start, step - 2))
 
     def _begin(self, start: datetime, step: int) -> datetime:
-        """Return the local begin of a period: on the month's last day if it lacks the start's."""
+        """Return the local start of a period: the month's last day if it lacks the start's day."""
         if self.unit not in _MONTHS:
             return start + timedelta(days=step * _NOMINAL_DAYS[self.unit] * self.count)
         year, month = divmod(start.month - 1 + step * _MONTHS[self.unit] * self.count, 12)
@@ -99,7 +99,7 @@ class Calendar:
         return start.replace(year=year, month=month + 1, day=day)
 
     def _moment_ns(self, naive: datetime) -> int:
-        # Where clocks change at that time, the later, existing moment is meant.
+        # If clocks change at that time, use the later time, which exists.
         return unix_ns(naive.replace(tzinfo=self.zone))
 
 

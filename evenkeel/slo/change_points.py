@@ -1,4 +1,4 @@
-"""Finds where a series of minutes changed its level, and by how much."""
+"""Finds where a per-minute series changed its level, and by how much."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from evenkeel.errors import MissingPartError
 
-# PELT with a radial basis kernel keeps still on autocorrelated noise; bench/slo.py counts.
+# PELT with a radial basis kernel stays quiet on autocorrelated noise; see bench/slo.py.
 PENALTY = 10.0
 MIN_SIZE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePoint:
-    """A new level from `index` on; both levels are medians."""
+    """A change to a new level at `index`; both levels are medians."""
 
     index: int
     before: float
@@ -31,9 +31,9 @@ class ChangePoint:
 def find_changes(values: Sequence[float], min_effect_ratio: float = 0.0) -> tuple[ChangePoint, ...]:
     """Return the changes of level, oldest first.
 
-    PELT (`ruptures`, kernel rbf, penalty 10, at least 5 values a level). Changes of less than
-    `min_effect_ratio` against the level before are left out. A series of fewer than ten values,
-    or without any variation, has none.
+    Uses PELT (`ruptures`, kernel rbf, penalty 10, at least 5 values per level). Changes smaller
+    than `min_effect_ratio` of the level before are dropped. A series of fewer than ten values, or
+    without any variation, has none.
 
     Raises:
         MissingPartError: If `ruptures` is not installed.

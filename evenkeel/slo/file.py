@@ -1,7 +1,7 @@
-"""Reads `slos.yaml`: SLOs in the form of OpenSLO v1, and one document on how to alert.
+"""Reads `slos.yaml`: SLOs in OpenSLO v1 format, and one document that configures alerting.
 
-docs/guide/slo.md describes every key. What OpenSLO leaves open, the indicator and the alert
-windows, is in our own words.
+docs/guide/slo.md describes every key. OpenSLO leaves the indicator and the alert
+windows open; their keys are our own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from evenkeel.slo.routing import InhibitRule, Maintenance
 from evenkeel.slo.rules import Rule
 from evenkeel.slo.yaml_source import Section, Value
 
-# What OpenSLO has no place for, in an exported document: the alerting mapping, the exact target.
+# In an exported document, what OpenSLO has no place for: the alerting mapping, the exact target.
 ALERTING_ANNOTATION = "evenkeel/alerting"
 BUDGET_ANNOTATION = "evenkeel/budgetPolicy"
 TARGET_ANNOTATION = "evenkeel/target"
@@ -90,7 +90,7 @@ def read_slo_file(path: Path) -> SloFile:
 
 @dataclass(frozen=True, slots=True)
 class _References:
-    """What an SLO may refer to: the file's scale, its documents, and the SLOs before it."""
+    """The context an SLO may refer to: the file's scale, its documents, and the SLOs before it."""
 
     scale: Fraction
     documents: Documents
@@ -98,7 +98,7 @@ class _References:
 
 
 def _repeated(section: Section) -> ConfigurationError:
-    return section.value.complaint("an SLO or rule further up has this name; names are unique")
+    return section.value.complaint("an earlier SLO or rule already has this name; names are unique")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _interval_s(value: Value) -> Fraction:
 
 
 def _indicator_value(spec: Value, objective: Value, references: _References) -> Value:
-    """Return the indicator: the objective's own, the SLO's, or the SLI that one refers to."""
+    """Return the indicator: the objective's own, the SLO's, or the SLI that it references."""
     for holder in (objective, spec):
         reference, indicator = holder.at("indicatorRef"), holder.at("indicator")
         if reference is not None:
@@ -144,7 +144,7 @@ def _indicator_value(spec: Value, objective: Value, references: _References) -> 
 
 
 def _read_slos(section: Section, references: _References) -> tuple[list[Slo], list[ForeignSlo]]:
-    """Return one SLO per objective, or the document if its metrics are not ours."""
+    """Return one SLO per objective, or the document if evenkeel does not have its metrics."""
     metadata_value, spec_value = section.required("metadata"), section.required("spec")
     name_value = metadata_value.section().required("name")
     name = name_value.text()
@@ -183,7 +183,7 @@ def _read_slos(section: Section, references: _References) -> tuple[list[Slo], li
         indicator_value = _indicator_value(spec_value, element, references)
         indicator = read_indicator(indicator_value, objective.threshold, references.indicators)
         if objective.is_strict and indicator.threshold_s is not None:
-            # Durations are floats: below a limit is up to the float before it.
+            # Durations are floats: "below a limit" means up to the previous float.
             indicator = replace(indicator, threshold_s=nextafter(indicator.threshold_s, -inf))
         if slo.name != name and objective.title is not None:
             slo = replace(slo, title=f"{draft.title}: {objective.title.text()}")
@@ -211,7 +211,7 @@ def _kept(
     policies: Value | None,
     notes: list[str],
 ) -> dict[str, object]:
-    """Return what is written again on export and used for nothing."""
+    """Return the parts that are written on export but otherwise unused."""
     kept: dict[str, object] = {}
     if annotations:
         kept["metadata.annotations"] = {key: value.plain() for key, value in annotations.items()}
@@ -220,19 +220,23 @@ def _kept(
     if policies is not None:
         kept["spec.alertPolicies"] = policies.plain()
         notes.append(
-            str(policies.complaint("alertPolicies is kept, not used: alerting says when it alerts"))
+            str(
+                policies.complaint(
+                    "alertPolicies is preserved but ignored: alerting defines the alerts"
+                )
+            )
         )
     return kept
 
 
 def _draft(name: str, scale: Fraction) -> Slo:
-    """Return an SLO that lacks its objective."""
+    """Return an SLO without its objective."""
     nothing = Indicator(Metric.AVAILABILITY, None)
     return Slo(name, name, nothing, Fraction(0), Fraction(0), (), scale)
 
 
 def _each_objective(draft: Slo, spec: Value) -> Iterator[tuple[Slo, Value, Objective]]:
-    """Yield an SLO for each objective, without its indicator, and what it was read from."""
+    """Yield an SLO per objective, without its indicator, and the value it was read from."""
     with_objectives = spec.section()
     elements = list(with_objectives.required("objectives").items())
     if not elements:
@@ -255,7 +259,7 @@ def _each_objective(draft: Slo, spec: Value) -> Iterator[tuple[Slo, Value, Objec
 
 
 def _or_stored(given: Value | None, stored: Value | None, name: str) -> Value | None:
-    """Return what is written, or what an annotation holds of it."""
+    """Return the written value, or the one kept in an annotation."""
     if stored is None:
         return given
     if given is not None:
@@ -264,7 +268,7 @@ def _or_stored(given: Value | None, stored: Value | None, name: str) -> Value | 
 
 
 def _counted_elsewhere(name: str, spec: Value, scale: Fraction) -> tuple[Slo, ...]:
-    """Return the objectives of an SLO that is not evaluated; none if they cannot be read."""
+    """Return the objectives of an unevaluated SLO; none if they cannot be read."""
     try:
         return tuple(
             _checked(replace(slo, title=slo.name), spec)
@@ -305,7 +309,7 @@ def _with_alerting(slo: Slo, value: Value) -> Slo:
     with value.section() as section:
         rules = section.read_or("windows", slo.rules, Value.each, _read_rule)
         if not rules:
-            raise value.complaint("windows is empty; leave it out for the default ones", "windows")
+            raise value.complaint("windows is empty; omit it to use the defaults", "windows")
         return replace(
             slo,
             rules=rules,

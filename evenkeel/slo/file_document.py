@@ -1,4 +1,4 @@
-"""Sorts the documents of an SLO file by kind: ours, OpenSLO's, and those that are kept alone."""
+"""Sorts the documents of an SLO file by kind: ours, OpenSLO's, and those only preserved."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Documents:
 
 
 def sorted_documents(path: Path) -> Documents:
-    """Return the documents of a file; those within a list count as documents.
+    """Return the documents of a file; list items count as documents.
 
     Raises:
         ConfigurationError: If the file is not YAML, or has a document of another kind or version.
@@ -49,15 +49,15 @@ def sorted_documents(path: Path) -> Documents:
     found = list(_flattened(read_documents(path)))
     for number, document in enumerate(found, 1):
         version = document.at("apiVersion")
-        # Ours are named by their kind, and there is one of Alerting.
+        # Ours are named after their kind, and there is only one Alerting.
         if len(found) > 1 and (version is None or version.node.value != OUR_VERSION):
             document.subject = f"document {number}"
         _sort(document, documents)
     num_policies = sum(kept.at("kind") is not None for kept in documents.kept if _is_unused(kept))
     if num_policies:
         documents.notes.append(
-            f"{path}: {num_policies} documents of kinds {', '.join(_KEPT_KINDS[1:])} are kept, not "
-            f"used: alerts are worked out from each objective (spec.alerting)"
+            f"{path}: {num_policies} documents of kinds {', '.join(_KEPT_KINDS[1:])} are "
+            f"preserved but ignored: alerts are derived from each objective (spec.alerting)"
         )
     return documents
 
@@ -113,13 +113,13 @@ def _sort(document: Value, documents: Documents) -> None:
 
 
 def _refuse_others(document: Value) -> None:
-    """Name the tool whose file this is, and the command that reads it."""
+    """Raise an error that names the file's tool and the command that imports it."""
     version = document.at("apiVersion") or document.at("version")
     for start, tool in (("sloth.", "Sloth"), ("prometheus/", "Sloth"), ("pyrra.", "Pyrra")):
         if version is not None and version.text().startswith(start):
             raise version.complaint(
-                f"a document of {tool}: evenkeel slo import {document.path} writes it as an SLO "
-                f"file of ours"
+                f"a document of {tool}: evenkeel slo import {document.path} converts it to an "
+                f"evenkeel SLO file"
             )
 
 
@@ -128,7 +128,7 @@ def _name(document: Value) -> str:
 
 
 def why_foreign(spec: Value, documents: Documents) -> str | None:
-    """Return why an SLO's indicators cannot be evaluated from our store; None: they can."""
+    """Return why an SLO's indicators cannot be evaluated from our store; None if they can."""
     holders = [spec]
     objectives = spec.at("objectives")
     if objectives is not None and objectives.is_list:
@@ -163,7 +163,7 @@ def _why_foreign(holder: Value, documents: Documents) -> str | None:
     if holder.at("op") is not None and holder.at("value") is not None:
         op = holder.at("op")
         if op is not None and op.text() in ("gt", "gte"):
-            return str(op.complaint(f"op {op.text()} says that slow requests are good"))
+            return str(op.complaint(f"op {op.text()} counts slow requests as good"))
     return None
 
 
@@ -186,5 +186,5 @@ def _why_foreign_source(part: Value, documents: Documents) -> str | None:
 
 
 def no_documents(path: Path) -> ConfigurationError:
-    """Return the error for a file without an SLO and without a rule."""
+    """Return the error for a file with neither an SLO nor a rule."""
     return ConfigurationError(f"{path} has no document of kind SLO or Rule")

@@ -1,4 +1,4 @@
-"""Reads what an SLO of a file counts: its objective, its indicator, its period."""
+"""Reads an SLO's objective, indicator and period from a file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WRITTEN_METRICS = tuple(m for m in Metric if m not in (Metric.JOINT, Metric.COM
 class Objective:
     """An element of `objectives`; `threshold` is read with the indicator.
 
-    `is_strict`: only what is below the threshold is good, not what equals it.
+    `is_strict`: only values below the threshold are good, not those equal to it.
     """
 
     target: Fraction
@@ -46,7 +46,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What the budget belongs to: a rolling length, or the periods of a calendar."""
+    """The period a budget covers: a rolling length, or calendar periods."""
 
     length_s: Fraction
     calendar: Calendar | None = None
@@ -56,8 +56,8 @@ def read_objective(element: Value, method: Method) -> Objective:
     """Return one element of `objectives`.
 
     Raises:
-        ConfigurationError: If its target is no fraction, or what it says of time slices does not
-            fit the budgeting method.
+        ConfigurationError: If its target is not a fraction, or its time slices do not fit the
+            budgeting method.
     """
     with element.section() as section:
         for name in ("indicator", "indicatorRef", "ratioMetrics"):
@@ -72,10 +72,10 @@ def read_objective(element: Value, method: Method) -> Objective:
     if method is Method.OCCURRENCES:
         for value in (slice_target, length):
             if value is not None:
-                raise value.complaint(f"{value.name} belongs to a budgetingMethod of time slices")
+                raise value.complaint(f"{value.name} requires a budgetingMethod of time slices")
     else:
         if method is Method.RATIO_TIMESLICES and slice_target is not None:
-            raise slice_target.complaint("timeSliceTarget belongs to Timeslices: here ratios count")
+            raise slice_target.complaint("timeSliceTarget requires Timeslices; this counts ratios")
         if method is Method.TIMESLICES and slice_target is None:
             raise element.complaint(f"Timeslices needs {element.name}.timeSliceTarget")
         slicing = Slicing(
@@ -106,12 +106,12 @@ def read_indicator(
     """Return the indicator.
 
     Args:
-        value: The indicator, in our words or as an OpenSLO ratio metric of type `evenkeel`.
+        value: The indicator, in our format or as an OpenSLO ratio metric of type `evenkeel`.
         threshold: The objective's value, or None.
-        others: The indicators of the SLOs before it, which a composite may name.
+        others: The indicators of earlier SLOs, which a composite may name.
 
     Raises:
-        ConfigurationError: On an unknown metric, a threshold too many or too few.
+        ConfigurationError: On an unknown metric, or a threshold that is missing or not allowed.
     """
     value = _unwrapped(value)
     with value.section() as section:
@@ -122,7 +122,7 @@ def read_indicator(
         if len(given) != 1:
             raise value.complaint("give one of metric, all and composite")
         if threshold is not None and single is None:
-            raise threshold.complaint("value belongs to a single metric, not to all or composite")
+            raise threshold.complaint("value applies to a single metric, not to all or composite")
         group_by, most = section.optional("groupBy"), section.optional("maxGroups")
         if composite is not None:
             members = _read_members(composite, others)
@@ -131,7 +131,7 @@ def read_indicator(
         metric = Metric.JOINT if single is None else single.choice(*_WRITTEN_METRICS)
         columns = EVAL_SELECTOR_COLUMNS if metric is Metric.EVAL_PASS else SELECTOR_COLUMNS
         select, filters = read_selection(section.optional("select"), columns)
-        # Tokens of a request that failed were drafted and cached like any other.
+        # A failed request's tokens were drafted and cached like any other.
         usual = Treatment.MEASURED if metric in TOKEN_RATIOS else Treatment.BAD
         indicator = Indicator(
             metric,
@@ -153,7 +153,7 @@ def read_indicator(
 
 
 def _unwrapped(value: Value) -> Value:
-    """Return our words out of OpenSLO's `spec.ratioMetric.total.metricSource.spec`."""
+    """Return our keys from OpenSLO's `spec.ratioMetric.total.metricSource.spec`."""
     spec = value.at("spec") or value
     for kind in ("ratioMetric", "ratioMetrics", "thresholdMetric"):
         metric = spec.at(kind)
@@ -162,7 +162,7 @@ def _unwrapped(value: Value) -> Value:
         part = metric.at("total") or metric.at("good") or metric.at("bad") or metric
         query = part.at("query")
         if query is not None:
-            # v1alpha has text alone: our words in a line.
+            # v1alpha has only text: our keys on one line.
             return next(iter(query.embedded()), query)
         source = part.at("metricSource") or part
         return source.at("spec") or source.section().required("spec")
@@ -172,7 +172,7 @@ def _unwrapped(value: Value) -> Value:
 def _read_threshold(metric: Metric, at: Value, threshold: Value | None) -> float | None:
     if metric not in DURATIONS:
         if threshold is not None:
-            raise threshold.complaint(f"{metric} takes no value: it is a share already")
+            raise threshold.complaint(f"{metric} takes no value: it is already a ratio")
         return None
     if threshold is None:
         raise at.complaint(f"{metric} needs objectives[0].value, in seconds")
@@ -213,11 +213,11 @@ def _read_member(element: Value, others: Mapping[str, Indicator]) -> Member:
             name = section.required("slo")
             found = others.get(name.text())
             if found is None or found.members or threshold is not None:
-                raise name.error("the name of a plain SLO further up in the file")
+                raise name.error("the name of a plain SLO earlier in the file")
             return Member(replace(found, grouping=None), weight)
         indicator = read_indicator(written, threshold, {})
         if indicator.grouping is not None:
-            raise written.complaint("groupBy belongs to the composite, not to a member")
+            raise written.complaint("groupBy goes on the composite, not on a member")
         return Member(indicator, weight)
 
 
@@ -225,7 +225,7 @@ def read_period(value: Value) -> Period:
     """Return the rolling or calendar period.
 
     Raises:
-        ConfigurationError: If there is not one, or its zone does not exist.
+        ConfigurationError: If there is not exactly one, or its zone does not exist.
     """
     elements = list(value.items())
     if len(elements) != 1:
@@ -259,7 +259,7 @@ def read_period(value: Value) -> Period:
     return period
 
 
-# What v1alpha writes in words, as OpenSLO v1's letters; two spellings are found, Day and day.
+# v1alpha's unit names as OpenSLO v1's letters; both Day and day are in use.
 _V1ALPHA_UNITS = {
     "Second": "s", "Minute": "m", "Hour": "h", "Day": "d", "Week": "w", "Month": "M",
     "Quarter": "Q", "Year": "Y",
@@ -273,7 +273,7 @@ def _whole(value: Value) -> int:
 
 
 def _read_calendar(at: Value, number: int, letter: str, value: Value) -> Calendar:
-    # No budget lasts a calendar minute: as in OpenSLO's own example, m means a month here.
+    # No budget covers a calendar minute: as in OpenSLO's own example, m means month here.
     letter = "M" if letter == "m" else letter
     if not number or letter not in tuple(CalendarUnit):
         raise at.error(

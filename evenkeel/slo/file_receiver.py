@@ -18,7 +18,7 @@ _USUAL_URLS = {
     ReceiverType.OPSGENIE: "https://api.opsgenie.com",
 }
 _KEYED = (ReceiverType.PAGERDUTY, ReceiverType.OPSGENIE, ReceiverType.GENERIC)
-# These make an incident of each alert, and group by rules of their own.
+# These open an incident per alert and do their own grouping.
 GROUPING_THEMSELVES = (
     ReceiverType.PAGERDUTY,
     ReceiverType.OPSGENIE,
@@ -31,7 +31,7 @@ def read_receivers(listed: Value) -> tuple[Receiver, ...]:
     """Return the receivers.
 
     Raises:
-        ConfigurationError: On a wrong address, a key too few, or a name that comes twice.
+        ConfigurationError: On a wrong address, a missing key, or a repeated name.
     """
     receivers: dict[str, Receiver] = {}
     for element in listed.items():
@@ -79,7 +79,7 @@ def _read_receiver(element: Value) -> Receiver:
     if kind in _KEYED and element.at("secrets") is None:
         raise element.complaint(f"{of} needs secrets")
     if group is not None and kind in GROUPING_THEMSELVES:
-        raise group.complaint(f"{of} is told of each alert and groups by itself")
+        raise group.complaint(f"{of} receives each alert and does its own grouping")
     if kind is ReceiverType.EMAIL and None in (element.at("from"), element.at("to")):
         raise element.complaint(f"{of} needs from and to")
     return receiver
@@ -88,7 +88,7 @@ def _read_receiver(element: Value) -> Receiver:
 def _check(url: Value, kind: ReceiverType) -> None:
     if kind is ReceiverType.APPRISE:
         if not re.fullmatch(r"[a-z][a-z0-9]*://.+", url.text()):
-            raise url.error("an address that apprise knows, such as ntfy://HOST/TOPIC")
+            raise url.error("an address that Apprise supports, such as ntfy://HOST/TOPIC")
         return
     schemes, expected = ("http", "https"), "an http or https address with a host"
     if kind is ReceiverType.EMAIL:
@@ -116,7 +116,7 @@ def _read_grouping(value: Value) -> AlertGrouping:
         by = section.required("by")
         labels = by.texts()
         if not labels or len(set(labels)) < len(labels):
-            raise by.complaint("by lists the labels that make a group, each once, such as [slo]")
+            raise by.complaint("by lists the labels to group by, each once, such as [slo]")
         return AlertGrouping(
             labels,
             section.read_or("wait", Fraction(30), Value.duration_s),

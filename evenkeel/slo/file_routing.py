@@ -1,6 +1,6 @@
 """Reads the routing tree, the inhibitions and the maintenance windows of an SLO file.
 
-The keys of the tree and of an inhibition by matchers are those of Alertmanager's configuration.
+The tree and inhibitions by matchers use the keys of Alertmanager's configuration.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_time_intervals(listed: Value | None) -> dict[str, tuple[MuteTime, ...]]
     """Return the named time intervals.
 
     Raises:
-        ConfigurationError: On a name that comes twice or a span that is none.
+        ConfigurationError: On a repeated name or an invalid span.
     """
     found: dict[str, tuple[MuteTime, ...]] = {}
     for element in () if listed is None else listed.items():
@@ -46,7 +46,7 @@ def read_maintenance(element: Value) -> Maintenance:
     """Return a maintenance window.
 
     Raises:
-        ConfigurationError: On matchers of everything, or a window without a time.
+        ConfigurationError: On matchers that match everything, or a window without a time.
     """
     with element.section() as section:
         matchers = section.read("matchers", _matchers)
@@ -65,7 +65,7 @@ def read_inhibition(element: Value) -> InhibitRule:
     """Return an inhibition: by severity within an SLO, or by matchers.
 
     Raises:
-        ConfigurationError: On a severity that withholds itself, or matchers that are none.
+        ConfigurationError: On a severity that withholds itself, or invalid matchers.
     """
     with element.section() as section:
         source, target, equal = (section.optional(k) for k in ("source", "target", "equal"))
@@ -101,7 +101,7 @@ def by_severity(source: Severity, target: Severity) -> InhibitRule:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What children inherit; None where the receiver's own holds."""
+    """Options that children inherit; None: the receiver's own apply."""
 
     receiver: Value
     by: tuple[str, ...] | None = None
@@ -121,14 +121,14 @@ class _Tree:
 def read_routing(
     root: Value, receivers: Sequence[Receiver], intervals: TimeIntervals
 ) -> tuple[Receiver, ...]:
-    """Return the receivers as the tree uses them, each with the tree.
+    """Return the receivers as the tree uses them, each with its routes.
 
-    A receiver that two routes give different options is there once with each: the second one is
-    named after its options.
+    A receiver with different options in two routes is listed once per set of options; the second
+    is named after its options.
 
     Raises:
-        ConfigurationError: On a receiver or time interval that the file does not have, or a tree
-            deeper than 20 routes or larger than 1,000.
+        ConfigurationError: On a receiver or time interval missing from the file, or a tree deeper
+            than 20 routes or larger than 1,000.
     """
     tree = _Tree({receiver.name: receiver for receiver in receivers}, intervals)
     route = _read_route(root, None, tree, 1)
@@ -145,7 +145,7 @@ def _read_route(value: Value, inherited: _Options | None, tree: _Tree, depth: in
         if inherited is None:
             for unexpected in (matchers, continues):
                 if unexpected is not None:
-                    raise unexpected.complaint("the root of the routes takes every alert")
+                    raise unexpected.complaint("the root route matches every alert")
             inherited = _Options(section.required("receiver"))
         options = _Options(
             section.optional("receiver") or inherited.receiver,
@@ -176,11 +176,11 @@ def _use(
     mutes: Mapping[str, tuple[MuteTime, ...]],
     active: Mapping[str, tuple[MuteTime, ...]],
 ) -> str:
-    """Return the name under which the receiver stands with these options."""
+    """Return the receiver's name with these options."""
     own = tree.receivers[options.receiver.text()]
     group = own.group
     if options.by is not None and own.type not in GROUPING_THEMSELVES:
-        # All labels: no two alerts are alike, so each is told alone.
+        # Grouped by all labels: no two alerts match, so each notifies alone.
         is_alone = _ALL_LABELS in options.by
         group = None if is_alone else AlertGrouping(options.by, options.wait_s, options.interval_s)
     routed = replace(

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def read_rule(section: Section) -> Rule:
-    """Return the rule of one document; `apiVersion` and `kind` are taken already.
+    """Return the rule of one document; `apiVersion` and `kind` are already consumed.
 
     Raises:
         ConfigurationError: On anything missing, unknown or out of range.
@@ -49,7 +49,7 @@ def read_rule(section: Section) -> Rule:
         raise spec_value.complaint("give one of threshold, anomaly, absence and gauge")
     selected = read_select(select, SELECTOR_COLUMNS)
     if select is not None and given[0].name == "gauge" and set(selected) - {"model"}:
-        raise select.complaint("a gauge is an engine's: select takes model alone, see where")
+        raise select.complaint("a gauge belongs to an engine: select takes only model; use where")
     with given[0].section() as section:
         test = _TESTS[given[0].name](section)
     return Rule(name, title, severity, test, selected, labels, pending, keep)
@@ -100,7 +100,7 @@ def _read_anomaly(section: Section) -> Anomaly:
     over = section.required("over")
     over_s = over.duration_s()
     if not 1200 <= over_s <= 43200:
-        raise over.error("20m to 12h: change points are searched in its minutes")
+        raise over.error("20m to 12h: change points are searched for minute by minute")
     return Anomaly(
         section.read("measure", Value.choice, *MEASURES),
         over_s,

@@ -1,4 +1,4 @@
-"""Reads `select` and `httpStatus` of an indicator: which requests count, and as what."""
+"""Reads an indicator's `select` and `httpStatus`: which requests count, and how."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CODES = re.compile(r"([1-5])xx|(\d{3})(?:-(\d{3}))?", re.ASCII | re.IGNORECASE)
 
 
 def read_select(value: Value | None, columns: Sequence[str]) -> dict[str, str]:
-    """Return the columns that must have one value; none are wanted where there is no `select`."""
+    """Return the columns that must have one value; empty without `select`."""
     select, filters = read_selection(value, columns)
     if filters:
         assert value is not None
@@ -42,7 +42,7 @@ def read_selection(
     """Return the columns that must have one value, and further conditions.
 
     Raises:
-        ConfigurationError: On an unknown column or condition, or a pattern that is no RE2.
+        ConfigurationError: On an unknown column or condition, or an invalid RE2 pattern.
     """
     if value is None:
         return {}, ()
@@ -114,14 +114,14 @@ def _read_pattern(value: Value, column: str) -> str:
 def read_grouping(
     value: Value | None, most_value: Value | None, selected: Sequence[str]
 ) -> Grouping | None:
-    """Return by which columns there are many SLOs, and how many at most; None without `groupBy`.
+    """Return the columns to group SLOs by and the maximum number of groups; None without `groupBy`.
 
     Raises:
-        ConfigurationError: On a column that is none, that comes twice, or that is selected.
+        ConfigurationError: On a column that is unknown, repeated, or selected.
     """
     if value is None:
         if most_value is not None:
-            raise most_value.complaint("maxGroups belongs to groupBy")
+            raise most_value.complaint("maxGroups requires groupBy")
         return None
     columns: list[str] = []
     for element in value.listed():
@@ -142,10 +142,10 @@ def read_grouping(
 
 
 def read_statuses(value: Value | None) -> tuple[StatusRange, ...]:
-    """Return how HTTP statuses count, as ranges that do not overlap.
+    """Return how HTTP statuses count, as non-overlapping ranges.
 
     Raises:
-        ConfigurationError: On anything but statuses, or one that is counted in two ways.
+        ConfigurationError: On anything but statuses, or a status counted in two ways.
     """
     if value is None:
         return ()

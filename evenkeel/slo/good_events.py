@@ -1,9 +1,8 @@
-"""What counts as a good event: the rule, which has no other owner.
+"""Defines what counts as a good event; the only place that does.
 
-Rows at hand are judged in vectors (judgement.py), stored ones by the view `slo_judged`, and each as
-it is stored by the view of the rollups. The conditions below are combined from operands, which are
-either arrays with an element per request, or SQL. What a request lacks is NaN or NULL: it is not
-known, and above no limit.
+Rows in memory are judged as vectors (judgement.py), stored rows by the view `slo_judged`, and new
+rows by the rollup view. The conditions below combine operands that are either arrays with one
+element per request, or SQL. A missing value is NaN or NULL: it is unknown, and exceeds no limit.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ DURATION_COLUMNS = {
     Metric.STALL: "stall_s",
     Metric.E2E: "e2e_s",
 }
-# The tokens that are valid events, and how many of them are good: never more than all.
+# Tokens that are valid events, and how many of them are good (never more than all).
 TOKEN_COLUMNS = {
     Metric.ACCEPTANCE: ("drafted_tokens", "accepted_tokens"),
     Metric.CACHE_HIT: ("input_tokens", "cached_tokens"),
 }
-# How a treatment is written as a number; 0 stands for none.
+# Each treatment as a number; 0 means none.
 TREATMENT_NUMBERS = {Treatment.MEASURED: 1, Treatment.BAD: 2, Treatment.EXCLUDED: 3}
 
-# What the store computes of a row of `requests`. `ending` is a place in `treatments_of_endings`:
-# of the answers 4xx, which are the caller's own mistake, 408 is a timeout and 429 too much load.
-# Another writer's weights and durations may lie out of range; see number_ranges.py.
+# What the store computes per row of `requests`. `ending` is an index into `treatments_of_endings`:
+# 4xx answers are the caller's mistake, except 408 (timeout) and 429 (too much load).
+# Other writers' weights and durations may be out of range; see number_ranges.py.
 ROW_SQL = {
     "ending": (
         "if(status = 'error' AND ifNull(http_status BETWEEN 400 AND 499"
@@ -56,7 +55,7 @@ Operand = Any
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """An expression of the store, combined by the operators that arrays have."""
+    """A SQL expression, combined with the same operators as arrays."""
 
     text: str
 
@@ -77,31 +76,31 @@ class Sql:
 
 
 def is_known(value: Operand) -> Operand:
-    """Return whether a request has a number."""
+    """Return whether a request has a value."""
     return Sql(f"isNotNull({value})") if isinstance(value, Sql) else ~np.isnan(value)
 
 
 def choose(condition: Operand, then: Operand, otherwise: Operand) -> Operand:
-    """Return one operand where a condition holds, and another one elsewhere."""
+    """Return one operand if a condition holds, otherwise another."""
     if isinstance(condition, Sql):
         return Sql(f"if({condition}, {then}, {otherwise})")
     return np.where(condition, then, otherwise)
 
 
 def treatments_of_endings(indicator: Indicator) -> tuple[Treatment, ...]:
-    """Return how requests count that ended well, failed, were aborted, shed, or wrongly asked."""
+    """Return how requests count that succeeded, failed, were aborted, shed, or were invalid."""
     return (
         Treatment.MEASURED, indicator.error, indicator.aborted, indicator.shed, Treatment.EXCLUDED,
     )  # fmt: skip
 
 
 def is_treated(treatment: Treatment, by_ending: Operand, by_status: Operand) -> Operand:
-    """Return whether requests are treated so: an HTTP status that the SLO names overrides.
+    """Return whether requests get a treatment: an HTTP status named by the SLO takes precedence.
 
     Args:
         treatment: The treatment in question.
-        by_ending: Whether their ending is treated so.
-        by_status: The number of the treatment of their HTTP status; 0: the SLO names none.
+        by_ending: Whether their ending gets this treatment.
+        by_status: Number of their HTTP status's treatment; 0: the SLO names none.
     """
     number = TREATMENT_NUMBERS[treatment]
     is_so = Sql(f"{by_status} = {number}") if isinstance(by_status, Sql) else by_status == number
@@ -111,12 +110,12 @@ def is_treated(treatment: Treatment, by_ending: Operand, by_status: Operand) -> 
 def has_waited(
     durations: Mapping[Metric, Operand], limit: Operand, is_unfinished: Operand
 ) -> Operand:
-    """Return whether requests without a first token lasted longer than the limit for one.
+    """Return whether requests without a first token outlasted the limit for it.
 
     Args:
         durations: By metric.
-        limit: That of TTFT.
-        is_unfinished: Whether they ended otherwise than well.
+        limit: The TTFT limit.
+        is_unfinished: Whether they did not end successfully.
     """
     return is_unfinished & (durations[Metric.E2E] > limit)
 
@@ -124,12 +123,12 @@ def has_waited(
 def judge_durations(
     durations: Mapping[Metric, Operand], limits: Mapping[Metric, Operand], is_unfinished: Operand
 ) -> tuple[Operand, Operand]:
-    """Return whether requests missed a limit, and whether any limit judges them.
+    """Return whether requests missed a limit, and whether any limit applies to them.
 
     Args:
         durations: By metric.
-        limits: By metric, at least one; up to and including the limit is good, inf judges nothing.
-        is_unfinished: Whether they ended otherwise than well.
+        limits: By metric, at least one; up to and including the limit is good, inf means no limit.
+        is_unfinished: Whether they did not end successfully.
     """
     missed, judged = [], []
     for metric, limit in limits.items():
@@ -143,5 +142,5 @@ def judge_durations(
 
 
 def fill(sql: str, **more: object) -> str:
-    """Return a query with what it leaves to ROW_SQL, and what else is given, filled in."""
+    """Return a query with the placeholders for ROW_SQL and the given values filled in."""
     return Template(sql).substitute(ROW_SQL, **more)

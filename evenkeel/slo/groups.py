@@ -1,4 +1,4 @@
-"""One definition, many SLOs: one for each value of its columns that requests had."""
+"""Expands a grouped definition into SLOs: one per combination of values seen in requests."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from evenkeel.slo.query import filter_parameters
 
 _HERE = Path(__file__).parent
 Read = Callable[[Path, dict[str, Any]], Sequence[Mapping[str, Any]]]
-# The label by which all alerts of a definition are found.
+# The label that finds all alerts of a definition.
 GROUP_LABEL = "slo_group"
-# Values are what callers send: longer ones, and those with control characters, make no group.
+# Callers send the values: longer ones, and those with control characters, form no group.
 LONGEST_VALUE = 128
 _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# Between the values of a known group; no group's values have it.
+# Separates the values of a known group; no value contains it.
 _SEPARATOR = "\x1f"
-# What would make two names alike, or one look like a part of another.
+# Characters that could make two names equal, or one look like part of another.
 _SEPARATORS = re.compile(r"[/,%]")
 _HOUR_NS = 3600 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class SeenGroup:
-    """Values of a grouping's columns, and the first and last hour or minute they were seen in."""
+    """Values of a grouping's columns, and the first and last hour or minute they were seen."""
 
     values: tuple[str, ...]
     first_ns: int
@@ -36,7 +36,7 @@ class SeenGroup:
 
 @dataclass(frozen=True, slots=True)
 class SeenGroups:
-    """Those asked for, the busiest first; `num_others` more were seen."""
+    """The requested groups, busiest first; `num_others` more were seen."""
 
     groups: tuple[SeenGroup, ...]
     num_others: int = 0
@@ -50,15 +50,15 @@ def read_groups(
     known: Iterable[tuple[str, ...]] = (),
     table: str = "requests_1h",
 ) -> SeenGroups:
-    """Return the groups that an SLO's requests had, those that are known first.
+    """Return the groups seen in an SLO's requests, known groups first.
 
     Args:
         slo: The definition.
-        read: Answers a query.
-        from_ns: Of requests that came from here on, to the hour or minute.
-        to_ns: Up to here.
-        known: Groups that go before busier ones.
-        table: The rollup to ask, by hours or by minutes.
+        read: Runs a query.
+        from_ns: Start of the range, to the hour or minute.
+        to_ns: End of the range.
+        known: Groups that come before busier ones.
+        table: The rollup to query, hourly or per minute.
 
     Raises:
         StoreError: If the store is gone or refuses the query.
@@ -68,7 +68,7 @@ def read_groups(
     column = "hour" if table == "requests_1h" else "minute"
     width_ns = _HOUR_NS if column == "hour" else _HOUR_NS // 60
     parts = slo.indicator.parts
-    # A composite's members select each for itself: what any of them selects is seen.
+    # Each member of a composite has its own selector: a request seen by any of them counts.
     indicator = parts[0].indicator if len(parts) == 1 else slo.indicator
     rows = read(
         _HERE / "slo_groups.sql",
@@ -95,7 +95,7 @@ def read_groups(
 
 
 def group_slo(slo: Slo, group: SeenGroup) -> Slo:
-    """Return the SLO of one group: the definition, for the requests with these values."""
+    """Return the SLO of one group: the definition, restricted to requests with these values."""
     grouping = slo.indicator.grouping
     assert grouping is not None
     values = dict(zip(grouping.columns, group.values, strict=True))
@@ -122,13 +122,13 @@ def _as_name(value: str) -> str:
 
 
 def with_groups(slos: Iterable[Slo], read: Read, to_ns: int, period_ns: int = 0) -> list[Slo]:
-    """Return SLOs with each grouped one replaced by those of its groups, the busiest first.
+    """Return SLOs with each grouped one replaced by its groups' SLOs, busiest first.
 
     Args:
-        slos: As a file has them.
-        read: Answers a query.
+        slos: The SLOs of a file.
+        read: Runs a query.
         to_ns: Now.
-        period_ns: How far back groups are looked for; each SLO's own period where that is longer.
+        period_ns: How far back to look for groups; an SLO's own period if that is longer.
 
     Raises:
         StoreError: If the store is gone or refuses the query.

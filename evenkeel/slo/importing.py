@@ -1,7 +1,7 @@
-"""Reads files of Sloth and Pyrra and writes them as OpenSLO v1 documents.
+"""Converts Sloth and Pyrra files to OpenSLO v1 documents.
 
-Their indicators are Prometheus queries. Those over vLLM's own histograms say what our metrics say
-and become ours; all others are kept as they are, and are not evaluated.
+Their indicators are Prometheus queries. Those over vLLM's own histograms are equivalent to our
+metrics and become ours; all others are preserved but not evaluated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from evenkeel.slo.file import read_slo_file
 from evenkeel.slo.openslo import dump_documents, openslo_file
 from evenkeel.slo.yaml_source import Value, read_documents
 
-# What a histogram of vLLM's measures, by name; docs/metrics.md defines ours the same way.
+# What each vLLM histogram measures; docs/metrics.md defines ours the same way.
 _VLLM_METRICS = {
     "vllm:time_to_first_token_seconds": "ttft",
     "vllm:e2e_request_latency_seconds": "e2e",
@@ -30,10 +30,10 @@ _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def imported_file(path: Path) -> tuple[str, tuple[str, ...], int]:
-    """Return the SLO file's text, what of it is not used, and how many SLOs are not evaluated.
+    """Return the SLO file's text, notes on what is unused, and the number of unevaluated SLOs.
 
     Raises:
-        ConfigurationError: If the file is none of OpenSLO's, Sloth's or Pyrra's, or is wrong.
+        ConfigurationError: If the file is not from OpenSLO, Sloth or Pyrra, or is invalid.
     """
     values = read_documents(path)
     parts = [part for value in values for part in _parts(value)]
@@ -44,11 +44,11 @@ def imported_file(path: Path) -> tuple[str, tuple[str, ...], int]:
         return openslo_file(file), file.notes, len(file.foreign)
     for value, converted in found:
         if not converted:
-            raise value.complaint("not of the same tool as the others: take one file for each")
+            raise value.complaint("not from the same tool as the others: use one file per tool")
     renamed = list(_told_apart(documents))
     notes = tuple(
-        f"not evaluated: SLO {document['metadata']['name']!r}: its Prometheus query is kept, "
-        f"evenkeel cannot query it ({path})"
+        f"not evaluated: SLO {document['metadata']['name']!r}: its Prometheus query is preserved, "
+        f"but evenkeel cannot run it ({path})"
         for document in documents
         if "metric" not in document["spec"]["indicator"]
     )
@@ -57,23 +57,23 @@ def imported_file(path: Path) -> tuple[str, tuple[str, ...], int]:
 
 
 def _without_our_labels(document: dict[str, Any]) -> Iterator[str]:
-    """Take labels that every alert has of its own out of a document; yield a note of each."""
+    """Remove labels that every alert sets itself from a document; yield a note for each."""
     metadata = document["metadata"]
     labels: dict[str, str] = metadata.get("labels", {})
     for name in [name for name in labels if name in OWN_LABELS]:
         value = labels.pop(name)
-        # The service is said once more beside.
+        # The service is stated elsewhere in the document.
         if name != "service" or value != document["spec"].get("service", value):
             yield (
-                f"SLO {metadata['name']!r}: label {name}={value!r} is left out: "
-                f"alerts have a {name} of their own"
+                f"SLO {metadata['name']!r}: label {name}={value!r} was dropped: "
+                f"alerts set their own {name}"
             )
     if not labels:
         metadata.pop("labels", None)
 
 
 def _told_apart(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Give each of several SLOs of one name a number; yield a note of each."""
+    """Number SLOs that share a name; yield a note for each."""
     taken: set[str] = set()
     for document in documents:
         metadata = document["metadata"]
@@ -82,7 +82,7 @@ def _told_apart(documents: Sequence[dict[str, Any]]) -> Iterator[str]:
             metadata["name"], number = f"{wanted[:248]}-{number}", number + 1
         taken.add(metadata["name"])
         if metadata["name"] != wanted:
-            yield f"an SLO further up is {wanted!r}: this one is named {metadata['name']!r}"
+            yield f"an earlier SLO is named {wanted!r}: this one is now {metadata['name']!r}"
 
 
 def _version(value: Value) -> str:
@@ -91,7 +91,7 @@ def _version(value: Value) -> str:
 
 
 def _parts(value: Value) -> Iterator[Value]:
-    """Yield the documents of a list, which may be one of Kubernetes, or the document itself."""
+    """Yield the documents of a list, possibly a Kubernetes one, or the document itself."""
     items = value.at("items")
     if value.is_list or (items is not None and _version(value) in ("v1", "")):
         for item in (items or value).items():
@@ -141,7 +141,7 @@ def _sloth(spec: Value) -> Iterator[dict[str, Any]]:
         elif sli.at("plugin") is not None:
             metric = {"ratioMetric": {"raw": _source("sloth-plugin", sli.plain()["plugin"])}}
         else:
-            raise sli.complaint("sli has none of events, raw and plugin")
+            raise sli.complaint("sli needs one of events, raw and plugin")
         all_labels = {
             **(labels.text_by_key() if labels is not None else {}),
             **(own.text_by_key() if own is not None else {}),
@@ -197,7 +197,7 @@ def _pyrra(value: Value) -> dict[str, Any]:
 
 
 def _ours(indicator: Value) -> tuple[dict[str, Any], float] | None:
-    """Return our indicator and its limit for a latency over a histogram of vLLM's, else None."""
+    """Return our indicator and limit for a latency over a vLLM histogram, else None."""
     good = indicator.at("latency", "success", "metric")
     total = indicator.at("latency", "total", "metric")
     if good is None or total is None:
@@ -247,7 +247,7 @@ def _pyrra_metric(indicator: Value) -> dict[str, Any]:
         if len(metric) == 1:
             metric["raw"] = _source("Prometheus", part.plain())
         return {"ratioMetric": metric}
-    raise indicator.complaint("indicator has none of ratio, latency, latencyNative and bool_gauge")
+    raise indicator.complaint("indicator needs one of ratio, latency, latencyNative and bool_gauge")
 
 
 def _query(value: Value) -> dict[str, Any]:
@@ -263,7 +263,7 @@ def _percent(value: Value) -> Fraction:
 
 
 def _as_name(text: str) -> str:
-    """Return a name of ours: other characters become dashes."""
+    """Return a valid name: characters not allowed become dashes."""
     return _NOT_A_NAME.sub("-", text).strip("-_.")[:253] or "slo"
 
 
@@ -286,7 +286,7 @@ def _document(
             "name": name,
             "displayName": title,
             **({"labels": dict(labels)} if labels else {}),
-            # Annotations are text: what they wrote, as JSON.
+            # Annotations are text: the original, as JSON.
             "annotations": {key: json.dumps(kept) for key, kept in annotations.items()},
         },
         "spec": {

@@ -1,4 +1,4 @@
-"""Judges many SLOs over the same rows at once, in vectors: `slo_rows` reads each request once."""
+"""Judges many SLOs over the same rows at once, vectorized: `slo_rows` reads each request once."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from evenkeel.slo.selection import MOST_STATUS, Filter
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _NUMBERS = (*DURATIONS, *(each for pair in TOKEN_COLUMNS.values() for each in pair), "weight")
-# What one read has room for: the length of `matched` is one byte of 7 bits.
+# Limits of one read: the length of `matched` is one byte of 7 bits.
 MOST_PATTERNS = 127
-# Selections are kept up to so many times the rows; others are made anew.
+# Selections are cached up to this many times the rows; others are recomputed.
 _KEPT_ROWS = 4
 Wanted = Mapping[str, Sequence[str]]
-# A column, and the RE2 that is searched in it.
+# A column, and the RE2 pattern to search it for.
 Pattern = tuple[str, str]
 
 
 def _row_type(num_patterns: int) -> np.dtype[np.void]:
-    """Return a row of `slo_rows`; `matched` is an array, in front of which stands its length."""
+    """Return a row of `slo_rows`; `matched` is an array prefixed with its length."""
     return np.dtype(
         [("end_ns", "<i8"), ("ending", "u1")]
         + [(name, "<f8") for name in _NUMBERS]
@@ -45,7 +45,7 @@ def _row_type(num_patterns: int) -> np.dtype[np.void]:
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Valid and bad events of consecutive buckets; index 0 is bucket `first`."""
+    """Valid and bad events in consecutive buckets; index 0 is bucket `first`."""
 
     first: int
     total: Floats
@@ -53,7 +53,7 @@ class Buckets:
 
     @classmethod
     def covering(cls, span: Span, width_ns: int) -> Buckets:
-        """Return empty buckets of a width that cover a span."""
+        """Return empty buckets of one width covering a span."""
         first = span.from_ns // width_ns
         num = max((span.to_ns - 1) // width_ns - first + 1, 0)
         return cls(first, np.zeros(num), np.zeros(num))
@@ -67,7 +67,7 @@ class Buckets:
 
 
 def wanted_values(parts: Sequence[CountedIndicator]) -> dict[str, list[str]]:
-    """Return the values that any part names, by column: the parameters of `slo_rows`."""
+    """Return the values named by any part, by column: the parameters of `slo_rows`."""
     values: dict[str, list[str]] = {column: [] for column in SELECTOR_COLUMNS}
     for column, value in sorted({each for part in parts for each in _values(part.indicator)}):
         values[column].append(value)
@@ -80,13 +80,13 @@ def wanted_patterns(parts: Sequence[CountedIndicator]) -> list[Pattern]:
 
 
 def matched_sql(patterns: Sequence[Pattern], quote: Callable[[str], str]) -> str:
-    """Return SQL for `matched`: an array that says of each pattern whether its column has it.
+    """Return SQL for `matched`: an array with one flag per pattern, set if its column matches.
 
-    Columns have few distinct values, and the store matches a constant pattern once for each.
+    Columns have few distinct values, and the store matches a constant pattern once per value.
 
     Args:
-        patterns: What is matched.
-        quote: Returns a text as a literal of the store.
+        patterns: The patterns to match.
+        quote: Quotes a text as a SQL literal.
     """
     # A request without a value has ''.
     found = [
@@ -97,7 +97,7 @@ def matched_sql(patterns: Sequence[Pattern], quote: Callable[[str], str]) -> str
 
 
 def read_together(parts: Sequence[CountedIndicator]) -> list[list[int]]:
-    """Return the places of parts in groups, each with no more than one read has room for."""
+    """Return the indices of parts in groups that each fit into one read."""
     groups: list[list[int]] = []
     patterns: set[Pattern] = set()
     for place, part in enumerate(parts):
@@ -119,11 +119,11 @@ def _patterns(indicator: Indicator) -> set[Pattern]:
 
 
 class Rows:
-    """The rows of a span, as `slo_rows` returns them in RowBinary.
+    """The rows of a time span, as returned by `slo_rows` in RowBinary.
 
     Args:
         content: The bytes.
-        wanted: The parameters that the query was asked with.
+        wanted: The parameters of the query.
         patterns: Those of `matched`.
     """
 
@@ -146,7 +146,7 @@ class Rows:
         into.add(numbers, total[valid], bad[valid])
 
     def _select(self, indicator: Indicator) -> dict[str, NDArray[np.generic]]:
-        """Return the rows that an indicator selects; shared by all with the same selector."""
+        """Return the rows that an indicator selects; cached per selector."""
         key = (tuple(sorted(indicator.select.items())), indicator.filters)
         selected = self._selected.get(key)
         if selected is None:
@@ -161,7 +161,7 @@ class Rows:
         return selected
 
     def _places_of(self, indicator: Indicator) -> NDArray[np.int64] | None:
-        """Return the places of the rows that are selected, ascending; None for all of them."""
+        """Return the indices of the selected rows, ascending; None for all of them."""
         wanted: list[tuple[str, tuple[str, ...]]] = [
             (column, (value,)) for column, value in sorted(indicator.select.items())
         ]
@@ -185,10 +185,10 @@ class Rows:
         return places
 
     def _rows_with(self, column: str, codes: Sequence[int]) -> NDArray[np.int64]:
-        """Return the places of the rows with one of these codes, ascending.
+        """Return the indices of the rows with one of these codes, ascending.
 
-        Rows are sorted by a column once: a mask over all of them for each of many values is as
-        slow as there are values.
+        Rows are sorted by a column once: masking all of them per value would get slower with
+        every value.
         """
         if column not in self._sorted:
             of_rows = self._columns[f"{column}_code"]
@@ -200,7 +200,7 @@ class Rows:
         return slices[0] if len(slices) == 1 else np.sort(np.concatenate(slices))
 
     def _is_found(self, each: Filter, places: NDArray[np.int64] | None) -> Bools:
-        """Return in which of these rows a filter finds one of its values, or its pattern."""
+        """Return which of these rows match a filter's values or pattern."""
         rows = slice(None) if places is None else places
         found: Bools
         if each.is_list:
@@ -216,7 +216,7 @@ class Rows:
 def judge(
     indicator: Indicator, columns: Mapping[str, NDArray[np.generic]]
 ) -> tuple[Floats, Floats]:
-    """Return what each row weighs as a valid and as a bad event; 0 where it is none."""
+    """Return each row's weight as a valid and as a bad event; 0 if it is neither."""
     treatments = treatments_of_endings(indicator)
     ending = columns["ending"].astype(np.int64)
     is_bad = np.array([each is Treatment.BAD for each in treatments])[ending]

@@ -1,6 +1,6 @@
-"""Label matchers as Alertmanager's users write them: `slo="chat"`, `severity=~"page|ticket"`.
+"""Label matchers in Alertmanager's syntax: `slo="chat"`, `severity=~"page|ticket"`.
 
-A label that an alert does not have counts as ''. Patterns are RE2 and must match the whole value.
+A missing label counts as ''. Patterns are RE2 and must match the whole value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evenkeel.errors import ConfigurationError
 
 MOST_MATCHERS = 20
 LONGEST_VALUE = 1_000
-# As many matchers as there may be, each character of name and value escaped.
+# The maximum number of matchers, with every character of name and value escaped.
 _LONGEST_TEXT = MOST_MATCHERS * (4 * LONGEST_VALUE + 10)
 # A name, quoted or not; the operator, the longest first; a value, quoted or up to a comma.
 _MATCHER = re.compile(
@@ -33,7 +33,7 @@ _ESCAPE = re.compile(r'\\([n"\\])')
 
 
 class Operator(StrEnum):
-    """How a label is compared."""
+    """A comparison operator for labels."""
 
     EQUAL = "="
     NOT_EQUAL = "!="
@@ -46,7 +46,7 @@ class Matcher:
     """One condition on a label.
 
     Raises:
-        ConfigurationError: If the name is empty, the value too long, or the pattern no RE2.
+        ConfigurationError: If the name is empty, the value too long, or the pattern not valid RE2.
     """
 
     name: str
@@ -57,13 +57,13 @@ class Matcher:
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > LONGEST_VALUE or len(self.value) > LONGEST_VALUE:
             raise ConfigurationError(
-                f"a matcher has a name and up to {LONGEST_VALUE} characters of value"
+                f"a matcher needs a name and a value of up to {LONGEST_VALUE} characters"
             )
         if self.operator in (Operator.MATCHES, Operator.DIFFERS):
             object.__setattr__(self, "_pattern", _compile(self))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the label is as it should be; a missing label is ''."""
+        """Return whether the label matches; a missing label is ''."""
         value = labels.get(self.name, "")
         match self.operator:
             case Operator.EQUAL:
@@ -76,20 +76,20 @@ class Matcher:
                 return self._pattern.fullmatch(value) is None
 
     def __str__(self) -> str:
-        """Return the text form, which `parse_matchers` reads."""
+        """Return the text form that `parse_matchers` reads."""
         plain = re.fullmatch(r'[^\s"{}!=~,\\]+', self.name)
         name = self.name if plain else _quoted(self.name)
         return f"{name}{self.operator.value}{_quoted(self.value)}"
 
 
 def parse_matchers(texts: str | Iterable[str]) -> tuple[Matcher, ...]:
-    """Return the matchers of one text or several.
+    """Parse matchers from one or more texts.
 
     A text is one matcher or a list such as `{slo="ttft", severity=~"page|ticket"}`; braces are
     optional, and so are the quotes around a value without a comma.
 
     Raises:
-        ConfigurationError: If a text is none, or there are more than 20 matchers.
+        ConfigurationError: If a text is not a matcher, or there are more than 20.
     """
     found: list[Matcher] = []
     for text in [texts] if isinstance(texts, str) else texts:
@@ -102,24 +102,24 @@ def parse_matchers(texts: str | Iterable[str]) -> tuple[Matcher, ...]:
 
 
 def all_match(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
-    """Return whether every matcher matches; true of none."""
+    """Return whether every matcher matches; true if there are none."""
     return all(matcher.matches(labels) for matcher in matchers)
 
 
 def check_selective(matchers: Sequence[Matcher]) -> None:
-    """Refuse matchers that alerts without any labels would match: they silence everything.
+    """Reject matchers that would match an alert without labels: they would silence everything.
 
     Raises:
-        ConfigurationError: If no matcher asks for a label that is there.
+        ConfigurationError: If no matcher requires a label to be present.
     """
     if all_match(matchers, {}):
         raise ConfigurationError(
-            "at least one matcher must ask for a label that is there, such as slo=~'.+'"
+            "at least one matcher must require a label to be present, such as slo=~'.+'"
         )
 
 
 def matchers_text(matchers: Iterable[Matcher]) -> str:
-    """Return the matchers as one text, which `parse_matchers` reads."""
+    """Format the matchers as one text that `parse_matchers` reads."""
     return ", ".join(str(matcher) for matcher in matchers)
 
 
@@ -156,7 +156,7 @@ def _unquoted(text: str) -> str:
 
 
 def silence_command(slo: str) -> str:
-    """Return the command line that keeps an SLO's alerts quiet for an hour."""
+    """Return the command that silences an SLO's alerts for an hour."""
     name = slo if re.fullmatch(r"[\w./%-]+", slo, re.ASCII) else None
     which = f"slo={name}" if name else str(Matcher("slo", Operator.EQUAL, slo[:LONGEST_VALUE]))
     return f"evenkeel alerts silence {shlex.quote(which)} --for 1h"
@@ -181,4 +181,4 @@ def _compile(matcher: Matcher) -> Any:
     try:
         return re2.compile(matcher.value, options)
     except re2.error as error:
-        raise ConfigurationError(f"{matcher}: no RE2 pattern: {error}") from error
+        raise ConfigurationError(f"{matcher}: not a valid RE2 pattern: {error}") from error

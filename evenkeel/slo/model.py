@@ -1,4 +1,4 @@
-"""What an SLO file says, once parsed: objectives, selectors, windows, receivers."""
+"""The parsed content of an SLO file: objectives, selectors, windows, receivers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from evenkeel.slo.selection import Filter, SelectOperator, StatusRange, selectio
 
 
 class Metric(StrEnum):
-    """What an objective judges of a request; docs/metrics.md defines each.
+    """The metric an objective judges; docs/metrics.md defines each.
 
     TTFT to e2e are durations with a threshold; `itl` is the request's 99th percentile. `joint`
-    judges several of them at once. `acceptance` and `cache_hit` count tokens, not requests:
+    judges several durations at once. `acceptance` and `cache_hit` count tokens, not requests:
     accepted of drafted ones, cached of input ones. `eval_pass` counts scored answers of
     evaluations, `composite` the weighted events of other SLOs.
     """
@@ -52,13 +52,13 @@ TOKEN_RATIOS = (Metric.ACCEPTANCE, Metric.CACHE_HIT)
 
 
 class Method(StrEnum):
-    """What spends the budget, in OpenSLO's words.
+    """What spends the budget, in OpenSLO's terms.
 
     Attributes:
-        OCCURRENCES: Each event once.
-        TIMESLICES: Each slice of time with events once: bad if its share of good events is below
-            the slice's target.
-        RATIO_TIMESLICES: Each slice of time with events once, by its share of bad events.
+        OCCURRENCES: Each event counts once.
+        TIMESLICES: Each time slice with events counts once: bad if its share of good events is
+            below the slice's target.
+        RATIO_TIMESLICES: Each time slice with events counts once, by its share of bad events.
     """
 
     OCCURRENCES = "Occurrences"
@@ -67,11 +67,11 @@ class Method(StrEnum):
 
 
 class Treatment(StrEnum):
-    """How a request that did not end well counts.
+    """How a request that did not succeed counts.
 
     Attributes:
         BAD: Valid, not good.
-        MEASURED: Judged by its metric like any other; for availability it counts as good.
+        MEASURED: Judged by its metric like any other; good for availability.
         EXCLUDED: Not a valid event.
     """
 
@@ -86,23 +86,23 @@ EVAL_SELECTOR_COLUMNS = ("dataset", "model", "prompt_name", "prompt_version", "s
 
 @dataclass(frozen=True, slots=True)
 class Indicator:
-    """Which requests are valid events, and which of these are good.
+    """An SLI: which requests are valid events, and which of these are good.
 
     Attributes:
-        metric: What is judged.
-        threshold_s: A request is good up to and including this many seconds; None where the
-            metric takes none.
+        metric: The metric judged.
+        threshold_s: A request is good up to and including this many seconds; None if the metric
+            has no threshold.
         select: Column → the value it must have; empty selects everything.
         error: How failed requests count.
-        aborted: How requests that the client left count.
-        shed: How requests that admission refused count.
-        limits: Of a joint objective: each duration's threshold in seconds. A request is good that
-            meets all that it has; one that has none of them is no event.
-        members: Of a composite: the other SLOs' indicators and what an event of each weighs.
-        filters: What columns must be beyond `select`.
-        grouping: By which columns it is many SLOs; None: it is one.
-        statuses: How requests count that were answered with these HTTP statuses, whatever `error`,
-            `aborted` and `shed` say; they do not overlap.
+        aborted: How requests abandoned by the client count.
+        shed: How requests rejected by admission count.
+        limits: For a joint objective, each duration's threshold in seconds. A request is good if
+            it meets the limit of each duration it has; without any, it is not an event.
+        members: For a composite, the other SLOs' indicators and the weight of their events.
+        filters: Conditions on columns in addition to `select`.
+        grouping: Columns that split it into many SLOs; None: it is one SLO.
+        statuses: How requests answered with these HTTP statuses count, overriding `error`,
+            `aborted` and `shed`; the ranges do not overlap.
     """
 
     metric: Metric
@@ -119,14 +119,14 @@ class Indicator:
 
     @property
     def selection(self) -> str:
-        """What it selects, for people; '' where that is everything."""
+        """The selection as readable text; '' if it selects everything."""
         return selection_text(self.select, self.filters)
 
     @property
     def prompts(self) -> tuple[str, ...] | None:
-        """The prompts that it selects by name: none for every prompt; None where names do not say.
+        """The prompts it selects by name: empty for every prompt; None if not selected by name.
 
-        A pattern or a negation selects prompts that nobody has named yet.
+        A pattern or a negation also selects prompts that do not exist yet.
         """
         if "prompt_name" in self.select:
             return (self.select["prompt_name"],)
@@ -137,18 +137,18 @@ class Indicator:
 
     @property
     def judged(self) -> Mapping[Metric, float]:
-        """Every duration that is judged, with its threshold in seconds."""
+        """Every judged duration, with its threshold in seconds."""
         return self.limits if self.threshold_s is None else {self.metric: self.threshold_s}
 
     @property
     def parts(self) -> tuple[Member, ...]:
-        """What is counted: this indicator, or the members of a composite."""
+        """The indicators to count: this one, or the members of a composite."""
         return self.members or (Member(self, Fraction(1)),)
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """One SLO for each combination of values that these columns had, `most` at a time."""
+    """One SLO per combination of values seen in these columns, up to `most` at a time."""
 
     columns: tuple[str, ...]
     most: int
@@ -156,12 +156,12 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Which group of a definition an SLO is about.
+    """The group of a definition that an SLO covers.
 
     Attributes:
         definition: The name of the SLO in the file.
-        values: Of its columns.
-        since_ns: No request of the group is older, in unix nanoseconds.
+        values: The values of its columns.
+        since_ns: Time of the group's oldest request, in unix nanoseconds, or earlier.
     """
 
     definition: str
@@ -179,14 +179,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
-    """How a slice of time is judged; `target` is None where its ratio counts as it is."""
+    """How a time slice is judged; `target` is None if its ratio counts unchanged."""
 
     method: Method
     length_s: Fraction
     target: Fraction | None = None
 
     def slice_of(self, counts: Counts) -> Counts:
-        """Return what a slice with these events counts for: one event, or none without events."""
+        """Return what a slice with these events counts as: one event, or none if it is empty."""
         if counts.total <= 0:
             return Counts(0.0, 0.0)
         if self.target is None:
@@ -196,31 +196,31 @@ class Slicing:
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """One objective over a period, and when its budget's burning alerts.
+    """One objective over a period, and when burning its budget raises an alert.
 
     Attributes:
         name: Unique in the file.
-        title: One line for people; the name where none is given.
+        title: One readable line; the name by default.
         indicator: Valid and good events.
         target: The share of valid events that must be good, between 0 and 1.
         period_s: The period before scaling.
         rules: The alert windows before scaling.
-        scale: What shortens every duration of this SLO; 1 leaves them as written.
+        scale: Shortens every duration of this SLO; 1 leaves them as written.
         pending_s: How long windows must burn before the alert fires (`for`), before scaling.
         keep_firing_s: How long they must not burn before it resolves, before scaling.
-        min_bad: Bad events that the long window must hold before the alert fires: with little
-            traffic one slow request is a high ratio and no incident.
-        confidence: Of the one-sided interval whose lower end must lie above a page's limit too;
-            None: the observed ratio alone decides.
-        no_data_s: How long without any valid event before `SloNoData` fires, before scaling;
-            None: the longest short window, never for groups; 0: never.
-        labels: Go on every alert of this SLO.
-        slicing: How slices of time are judged; None: every event counts once.
-        calendar: Whose current period the budget belongs to; None: a rolling one.
-        budget_policy: What is done when shares of the budget are spent, the least first.
-        kept: What its document says beside, by path, such as `spec.alertPolicies`; written again
-            on export and used for nothing.
-        group: Of what definition it is a part; None where it is one itself.
+        min_bad: Bad events that the long window must contain before the alert fires: at low traffic
+            one slow request is a high ratio but no incident.
+        confidence: Of the one-sided interval whose lower end must also exceed a page's limit; None:
+            the observed ratio alone decides.
+        no_data_s: Time without a valid event after which `SloNoData` fires, before scaling; None:
+            the longest short window, never for groups; 0: never.
+        labels: Added to every alert of this SLO.
+        slicing: How time slices are judged; None: every event counts once.
+        calendar: The calendar whose current period the budget covers; None: a rolling period.
+        budget_policy: Steps taken as shares of the budget are spent, smallest first.
+        kept: Other content of its document, by path, such as `spec.alertPolicies`; written on
+            export but otherwise unused.
+        group: The group of a definition it covers; None if it is the definition.
     """
 
     name: str
@@ -254,14 +254,14 @@ class Slo:
 
     @property
     def significance(self) -> Significance:
-        """What a pair of windows needs besides its burn rates."""
+        """Conditions for a pair of windows in addition to its burn rates."""
         return Significance(self.min_bad, self.confidence)
 
     @property
     def scaled_no_data_s(self) -> Fraction:
-        """How long without valid events before that is an alert of its own; 0: never."""
+        """Time without valid events after which a separate alert fires; 0: never."""
         if self.no_data_s is None and (self.indicator.grouping or self.group):
-            # A group comes and goes: that nobody asks is told only where the file wants it.
+            # Groups come and go: a lack of requests alerts only if the file asks for it.
             return Fraction(0)
         if self.no_data_s is None:
             return max(window.short_s for window in self.windows)
@@ -269,21 +269,21 @@ class Slo:
 
     @property
     def severities(self) -> tuple[Severity, ...]:
-        """The severities this SLO can alert with, most urgent first."""
+        """The severities of this SLO's alerts, most urgent first."""
         used = {rule.severity for rule in self.rules}
         return tuple(severity for severity in Severity if severity in used)
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignSlo:
-    """An SLO that was read and is kept, but not evaluated.
+    """An SLO that is preserved but not evaluated.
 
     Attributes:
-        name: As its document says.
+        name: The name in its document.
         reason: Why it is not evaluated, with file and line.
         document: The whole document, in OpenSLO v1 or v1alpha.
-        slos: Its objectives, for a replay of counts from elsewhere: their indicator says nothing.
-            None where an objective or the period cannot be read.
+        slos: Its objectives, for replaying counts from elsewhere; ignore their indicator. None
+            if an objective or the period cannot be read.
     """
 
     name: str
@@ -297,17 +297,17 @@ class SloFile:
     """A valid SLO file.
 
     Attributes:
-        path: Where it was read.
-        slos: In the file's order; none where it holds rules alone.
-        receivers: May be empty: then alerts are recorded and delivered to nobody.
+        path: The file it was read from.
+        slos: In the file's order; empty if it contains only rules.
+        receivers: May be empty: alerts are then recorded but not delivered.
         interval_s: Time between two evaluations.
-        rules: Alerts beside the SLOs.
-        inhibitions: Which alerts withhold which.
-        maintenance: Which alerts nobody is told of at times that come again.
+        rules: Alerts in addition to the SLOs'.
+        inhibitions: Which alerts inhibit which.
+        maintenance: Recurring times at which matching alerts notify nobody.
         foreign: SLOs over other systems' metrics.
-        kept: OpenSLO's documents of other kinds; used for nothing but references.
-        own: Our documents of kind Alerting and Rule, as text and numbers.
-        notes: What of the file is not used, a line each.
+        kept: OpenSLO documents of other kinds; used only to resolve references.
+        own: Our documents of kind Alerting and Rule, as plain data.
+        notes: Parts of the file that are not used, one line each.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""A span of local time that comes again: every day, or on some weekdays."""
+"""A recurring span of local time: every day, or on some weekdays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class MuteTime:
     Attributes:
         weekdays: 0 is Monday; the day on which the span begins.
         from_: Local time, inclusive.
-        until: Local time, exclusive; at or before `from_` it is the next day's.
+        until: Local time, exclusive; if at or before `from_`, it is on the next day.
         zone: An IANA time zone.
     """
 
@@ -26,7 +26,7 @@ class MuteTime:
     zone: ZoneInfo
 
     def holds(self, now_ns: int) -> bool:
-        """Return whether the moment lies in the span."""
+        """Return whether the time is within the span."""
         local = to_datetime(now_ns, self.zone)
         clock, weekday = local.time().replace(tzinfo=None), local.weekday()
         if self.from_ < self.until:

@@ -1,7 +1,7 @@
-"""Writes SLO files as OpenSLO v1 documents; `read_slo_file` reads the same file again.
+"""Writes SLO files as OpenSLO v1 documents; `read_slo_file` reads them back unchanged.
 
-OpenSLO leaves a metric's source to its vendor: ours is of type `evenkeel`, and its spec holds the
-keys of our indicator. What OpenSLO has no place for stands in annotations.
+OpenSLO leaves a metric's source to the vendor: ours has type `evenkeel`, and its spec contains the
+keys of our indicator. Annotations hold what OpenSLO has no place for.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from evenkeel.slo.file import ALERTING_ANNOTATION, BUDGET_ANNOTATION, TARGET_ANN
 from evenkeel.slo.file_document import DOCUMENTS_ANNOTATION
 from evenkeel.slo.model import Indicator, Method, Metric, Slo, SloFile
 
-# Where a calendar period of ours begins: weeks on a Monday.
+# Start of our calendar periods: weeks start on a Monday.
 _START = "2026-01-01 00:00:00"
 _WEEK_START = "2026-01-05 00:00:00"
 
 
 def openslo_file(file: SloFile) -> str:
-    """Return everything that an SLO file says, what is not evaluated included."""
+    """Return the full content of an SLO file, including what is not evaluated."""
     documents: list[Mapping[str, Any]] = []
     if file.own:
         own = yaml.safe_dump_all(file.own, sort_keys=False, allow_unicode=True)
@@ -52,12 +52,12 @@ def openslo_documents(slos: Sequence[Slo]) -> str:
 
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
-        # A reference to a document further up is hard to read, and some readers refuse it.
+        # YAML anchors across documents are hard to read, and some parsers reject them.
         return True
 
 
 def dump_documents(documents: Sequence[Mapping[str, Any]]) -> str:
-    """Return YAML documents in the order of their keys, without references."""
+    """Return YAML documents with keys in their given order, without anchors."""
     return str(yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
@@ -65,7 +65,7 @@ def slo_document(slo: Slo) -> dict[str, Any]:
     """Return an SLO as an OpenSLO v1 document."""
     labels = {name: value for name, value in slo.labels.items() if name != "service"}
     source = {"metricSource": {"type": "evenkeel", "spec": _indicator(slo.indicator)}}
-    # Below 1, which is no target; what a float lacks is in an annotation.
+    # Below 1, which is not a valid target; an annotation holds what a float cannot.
     objective: dict[str, Any] = {"target": min(float(slo.target), nextafter(1.0, 0.0))}
     if slo.indicator.threshold_s is not None:
         objective |= {"op": "lte", "value": slo.indicator.threshold_s}
@@ -212,7 +212,7 @@ def _duration(seconds: Fraction) -> str:
 
 
 def exact_number(number: Fraction) -> str:
-    """Return a number as a decimal if it is one, else as a ratio such as 1/60."""
+    """Format a number as a decimal if it is one exactly, else as a ratio such as 1/60."""
     with localcontext() as context:
         context.prec = 40
         decimal = Decimal(number.numerator) / Decimal(number.denominator)

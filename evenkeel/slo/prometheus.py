@@ -1,10 +1,10 @@
-"""Exports SLOs as Prometheus recording and alerting rules, for who alerts from Prometheus.
+"""Exports SLOs as Prometheus recording and alerting rules.
 
-The rules count events with `increase`: exact where samples lie on the windows' edges, and
-extrapolated by Prometheus elsewhere. evenkeel's own evaluation needs neither.
+The rules count events with `increase`: exact if samples fall on the windows' edges, otherwise
+extrapolated by Prometheus. evenkeel's own evaluation needs neither.
 
-The series that Sloth records are recorded as well, under its names (sloth.dev): dashboards made
-for it show these SLOs.
+They also record Sloth's series under its names (sloth.dev), so that dashboards made for Sloth
+show these SLOs.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ NO_DATA_NAME = "SloNoData"
 class EventCounters:
     """The two counters that rules are built on.
 
-    A name alone gets the matcher `slo="NAME"`, of a grouped SLO one for all of its groups, which
-    are counted apart; one with braces is taken as it is.
+    A bare name gets the matcher `slo="NAME"`, or for a grouped SLO one that matches all its groups,
+    which are counted separately; a name with braces is used unchanged.
     """
 
     events: str = EVENTS_METRIC
     bad: str = BAD_METRIC
 
     def increase(self, counter: str, slo: Slo, window_s: Fraction) -> str:
-        """Return the PromQL for the events of one SLO within a window."""
+        """Return the PromQL for one SLO's events within a window."""
         selector = counter if counter.endswith("}") else f"{counter}{{{_matcher(slo)}}}"
         by = "" if slo.indicator.grouping is None else " by (slo) "
         return f"sum{by}(increase({selector}[{prometheus_duration(window_s)}]))"
@@ -51,7 +51,7 @@ class EventCounters:
 def _matcher(slo: Slo) -> str:
     if slo.indicator.grouping is None:
         return f'slo="{slo.name}"'
-    # A name has letters, digits, dashes, dots and underscores.
+    # Names consist of letters, digits, dashes, dots and underscores.
     return f'slo=~"{slo.name.replace(".", "[.]")}/.+"'
 
 
@@ -60,22 +60,22 @@ def prometheus_rules(
 ) -> str:
     """Return a rule file.
 
-    Two groups an SLO: the windows' error ratios and the alerts; what Sloth records. A group for the
-    rules; those that Prometheus cannot judge are named in comments.
+    There are two groups per SLO (error ratios and alerts; Sloth's series) and one for the rules.
+    Rules that Prometheus cannot evaluate are named in comments.
 
     Args:
         slos: The SLOs.
-        counters: Of their events; None: the collector's.
-        rules: The alerts beside the SLOs.
+        counters: The counters of their events; None uses the collector's.
+        rules: The alerts in addition to the SLOs'.
 
     Raises:
-        ConfigurationError: If a window cannot be written in Prometheus' durations.
+        ConfigurationError: If a window cannot be written as a Prometheus duration.
     """
     counters = counters or EventCounters()
     groups: list[dict[str, Any]] = []
     for slo in slos:
         groups.append(_group(slo, counters))
-        # Sloth's dashboards know SLOs that are in a file, not those that come and go.
+        # Sloth's dashboards know SLOs defined in a file, not groups that come and go.
         groups += [_sloth(slo, counters)] if slo.indicator.grouping is None else []
     others, lacking = rule_group(rules)
     groups += [others] if others["rules"] else []
@@ -126,14 +126,14 @@ def _group(slo: Slo, counters: EventCounters) -> dict[str, Any]:
 
 
 def _own_label(slo: Slo) -> dict[str, str]:
-    """Return the label that tells the SLO; a group's is in its counters already."""
+    """Return the label that identifies the SLO; groups already have it on their counters."""
     if slo.indicator.grouping is None:
         return {"slo": slo.name}
     return {GROUP_LABEL: slo.name}
 
 
 def _with_values(slo: Slo, expr: str) -> str:
-    """Return an alert's expression, with the values of groups as labels, out of their names."""
+    """Return an alert's expression, with group values extracted from their names as labels."""
     if slo.indicator.grouping is None:
         return expr
     columns = slo.indicator.grouping.columns
@@ -146,7 +146,7 @@ def _with_values(slo: Slo, expr: str) -> str:
 
 def _no_data(slo: Slo, counters: EventCounters) -> dict[str, Any]:
     events = counters.increase(counters.events, slo, slo.scaled_no_data_s)
-    # Also where the counter itself is gone; of groups only those that are there can be told.
+    # Also fires if the counter itself is gone; for groups, only existing ones can be seen.
     or_gone = f"({events} or vector(0))" if slo.indicator.grouping is None else events
     return {
         "alert": NO_DATA_NAME,
@@ -161,12 +161,12 @@ def _no_data(slo: Slo, counters: EventCounters) -> dict[str, Any]:
 
 
 def _sloth(slo: Slo, counters: EventCounters) -> dict[str, Any]:
-    """Return the recording rules under Sloth's names, from the recorded error ratios."""
+    """Return recording rules under Sloth's names, based on the recorded error ratios."""
     service = slo.labels.get("service", "evenkeel")
     own = {
         "sloth_id": f"{service}-{slo.name}", "sloth_service": service, "sloth_slo": slo.name,
     }  # fmt: skip
-    # JSON's escapes are those of PromQL's strings.
+    # JSON and PromQL strings use the same escapes.
     which = ", ".join(f"{name}={json.dumps(value)}" for name, value in own.items())
     period_s = slo.scaled_period_s
     windows = {s for window in slo.windows for s in (window.long_s, window.short_s)}
@@ -214,10 +214,10 @@ def _patience(slo: Slo) -> dict[str, str]:
 
 
 def _condition(slo: Slo, window: AlertWindow, counters: EventCounters) -> str:
-    """Return when a pair burns; the limit is one literal, for 14.4 * 0.001 is not 0.0144."""
+    """Return the condition for a pair to burn; the limit is one literal: 14.4 * 0.001 ≠ 0.0144."""
     limit = repr(float(window.error_limit(slo.target)))
     long, short = (f"{_recorded(s)}{{{_own(slo)}}}" for s in (window.long_s, window.short_s))
-    # sum() has no labels and the recorded ratio has one: match on none of them.
+    # sum() has no labels and the recorded ratio has one: match on no labels.
     on = "on()" if slo.indicator.grouping is None else "on(slo)"
     parts = [f"{long} > {limit}", f"{short} > {limit}"]
     if slo.min_bad > 1:
@@ -231,7 +231,7 @@ def _condition(slo: Slo, window: AlertWindow, counters: EventCounters) -> str:
 
 
 def _own(slo: Slo) -> str:
-    """Return the matcher of recorded ratios."""
+    """Return the matcher for recorded ratios."""
     return ", ".join(f'{name}="{value}"' for name, value in _own_label(slo).items())
 
 

@@ -1,4 +1,4 @@
-"""Exports the rules beside SLOs to Prometheus, over vLLM's own metrics, as far as these reach."""
+"""Exports alert rules to Prometheus, based on vLLM's own metrics as far as these allow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evenkeel.errors import ConfigurationError
 from evenkeel.slo.rules import Absence, Gauge, GaugeSource, Rule, Threshold
 
 ALERT_NAME = "SloRule"
-# Which of vLLM's histograms holds a duration (docs.vllm.ai, usage/metrics), by our measure's begin.
+# vLLM's histogram for each duration (docs.vllm.ai, usage/metrics), by our measure's prefix.
 _HISTOGRAMS = {
     "ttft": "vllm:time_to_first_token_seconds",
     "tpot": "vllm:request_time_per_output_token_seconds",
@@ -22,14 +22,14 @@ _HISTOGRAMS = {
 _ENDED = "vllm:request_success_total"
 _NOT_OF_A_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 _RESERVED = re.compile(r"^(\d|__)")
-# vLLM's name of the only column that its metrics know.
+# vLLM's name for the only column its metrics have.
 _LABELS = {"model": "model_name"}
 
 
 def prometheus_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return labels under names that Prometheus takes, with other characters as underscores.
+    """Return labels under valid Prometheus names, with other characters as underscores.
 
-    One name that it refuses, or half a template, and it loads nothing of the file.
+    One invalid name, or half a template, and Prometheus rejects the whole file.
     """
     return {
         _RESERVED.sub(r"label_\g<0>", _NOT_OF_A_LABEL.sub("_", name)): literal(text)
@@ -38,12 +38,12 @@ def prometheus_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def literal(text: str) -> str:
-    """Return what Prometheus' templates write as this text."""
+    """Return a Prometheus template that renders as this text."""
     return text.replace("{{", '{{ "{{" }}')
 
 
 def rule_group(rules: Sequence[Rule]) -> tuple[dict[str, Any], list[str]]:
-    """Return a group with an alert for each rule, and a line for each that has none."""
+    """Return a group with an alert per rule, and a line for each rule not exported."""
     alerts, lacking = [], []
     for rule in rules:
         try:
@@ -82,18 +82,18 @@ def _expression(rule: Rule) -> str:
         case Gauge() as test:
             return _gauge(test, _select(rule))
         case _:
-            raise ConfigurationError("changes of level have no PromQL")
+            raise ConfigurationError("level changes cannot be expressed in PromQL")
 
 
 def _select(rule: Rule) -> dict[str, str]:
     unknown = [column for column in rule.select if column not in _LABELS]
     if unknown:
-        raise ConfigurationError(f"vLLM's metrics do not know {', '.join(unknown)}")
+        raise ConfigurationError(f"vLLM's metrics have no label for {', '.join(unknown)}")
     return {_LABELS[column]: value for column, value in rule.select.items()}
 
 
 def _matchers(labels: Mapping[str, str]) -> str:
-    # JSON's escapes are those of PromQL's strings.
+    # JSON and PromQL strings use the same escapes.
     inside = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
     return f"{{{inside}}}" if inside else ""
 
@@ -121,7 +121,7 @@ def _gauge(test: Gauge, select: Mapping[str, str]) -> str:
 
     if test.per is None:
         return f"{mean(test.of)} {side} {test.value!r}"
-    # Of one series that both have, by the labels that neither side fixes.
+    # Series present on both sides, matched on the labels that neither side fixes.
     fixed = ", ".join(sorted({*test.of.where, *test.per.where}))
     of, per = (f"sum without ({fixed}) ({mean(source)})" for source in (test.of, test.per))
     return f"{of} / {per} {side} {test.value!r}"

@@ -1,4 +1,4 @@
-"""The parameters with which the `slo_*` queries judge the requests of one or several SLOs."""
+"""Parameters for the `slo_*` queries, which judge the requests of one or more SLOs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from evenkeel.slo.model import (
     Treatment,
 )
 
-# A request that takes longer is not seen by a query that reads its end; see slo_judged.
+# Longer requests are missed by a query that reads their end; see slo_judged.
 MAX_REQUEST_NS = 3600 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class CountedIndicator:
-    """An indicator to count by, for a target, in buckets of one width."""
+    """An indicator to count, for a target, in buckets of one width."""
 
     indicator: Indicator
     target: Fraction
@@ -44,14 +44,14 @@ class Span:
 
 
 def slo_parts(slo: Slo, width_ns: int = 1) -> list[CountedIndicator]:
-    """Return what is counted for an SLO: one part, or several of a composite."""
+    """Return the parts to count for an SLO: one, or several for a composite."""
     return [
         CountedIndicator(member.indicator, slo.target, width_ns) for member in slo.indicator.parts
     ]
 
 
 def event_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str, object]:
-    """Return the parameters of the view `slo_judged`: one element of each array a part."""
+    """Return the parameters of the view `slo_judged`: one array element per part."""
     indicators = [part.indicator for part in parts]
     return {
         "slo": list(range(len(parts))),
@@ -68,7 +68,7 @@ def event_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str,
             ending: [getattr(indicator, ending).value for indicator in indicators]
             for ending in ("error", "aborted", "shed")
         },
-        # '' selects everything: a selector is never empty text.
+        # '' selects everything: a selector is never an empty string.
         **{
             column: [indicator.select.get(column, "") for indicator in indicators]
             for column in SELECTOR_COLUMNS
@@ -82,7 +82,7 @@ def event_parameters(parts: Sequence[CountedIndicator], span: Span) -> dict[str,
 
 
 def _flat_filters(indicators: Sequence[Indicator]) -> dict[str, object]:
-    """Return all filters in four arrays: arrays of arrays that are empty have no type over HTTP."""
+    """Return all filters in four flat arrays: empty nested arrays have no type over HTTP."""
     found = [(place, each) for place, one in enumerate(indicators) for each in one.filters]
     return {
         "filter_slo": [place for place, _ in found],
@@ -103,7 +103,7 @@ def _flat_statuses(indicators: Sequence[Indicator]) -> dict[str, object]:
 
 
 def filter_parameters(indicator: Indicator) -> dict[str, object]:
-    """Return the filters of one indicator, as a query takes them that is about it alone."""
+    """Return one indicator's filters, as parameters of a query for that indicator only."""
     return {key: value for key, value in _flat_filters([indicator]).items() if key != "filter_slo"}
 
 

@@ -1,4 +1,4 @@
-"""Who is told of alerts, and how: the receivers of an SLO file."""
+"""Receivers of alert notifications, as defined in an SLO file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenkeel.slo.routing import Route
 
 
 class ReceiverType(StrEnum):
-    """What a receiver understands; docs/guide/alerts.md has an example of each."""
+    """The format a receiver accepts; docs/guide/alerts.md has an example of each."""
 
     WEBHOOK = "webhook"
     GENERIC = "generic"
@@ -29,9 +29,9 @@ class ReceiverType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """Where a secret is, never what it is: a variable of the environment, or a file.
+    """The location of a secret, never its value: an environment variable or a file.
 
-    A file is read at every use, so that its secret may change while the collector runs.
+    A file is read on every use, so that the secret may change while the collector runs.
     """
 
     variable: str | None = None
@@ -41,7 +41,7 @@ class Secret:
         """Return the secret.
 
         Raises:
-            ConfigurationError: If it is not there; names the place.
+            ConfigurationError: If it is missing; names the location.
         """
         if self.file is None:
             text = read_environment(self.variable or "") or ""
@@ -59,12 +59,12 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class AlertGrouping:
-    """Which alerts a receiver is told of together, and when.
+    """Which alerts share a notification, and when it is sent.
 
     Attributes:
-        by: The labels that alerts of one group have alike; an alert without one has '' for it.
+        by: The labels that alerts of one group share; a missing label counts as ''.
         wait_s: From the first change of a group to its notification.
-        interval_s: Between two notifications about changes of a group that fires.
+        interval_s: Minimum time between two notifications about changes to a firing group.
     """
 
     by: tuple[str, ...]
@@ -82,22 +82,22 @@ class Receiver:
 
     Attributes:
         name: Unique in the file.
-        url: An http or https address; smtp for e-mail; '' where `url_secret` holds it.
-        type: What is sent.
-        url_secret: The address, where it is a secret itself (Slack).
-        secrets: The key: PagerDuty's, Opsgenie's; those that sign, newest first.
-        allow_private: Whether addresses inside may be used.
-        severities: What it is told of; empty: everything.
-        repeat_s: How often it is told again while an alert fires and nobody has taken it on;
-            0: never.
-        group: Which alerts it is told of together; None: of each alone.
-        mute_times: When firing alerts wait.
-        active_times: Outside which they wait too; empty: never.
-        sends_resolved: Whether it is told that an alert has ended.
-        route: The root of the routing tree; None: it is told of everything it wants.
-        base: Its name in the file where the tree gives it another grouping; '' otherwise.
-        sender: Of e-mail.
-        recipients: Of e-mail.
+        url: An http or https address; smtp for e-mail; '' if `url_secret` holds it.
+        type: The format sent.
+        url_secret: The address, if it is itself a secret (Slack).
+        secrets: The PagerDuty or Opsgenie key; for signing, all keys, newest first.
+        allow_private: Whether private network addresses are allowed.
+        severities: Severities it receives; empty: all.
+        repeat_s: How often to notify again while an alert fires and is not acknowledged; 0:
+            never.
+        group: How alerts are grouped into notifications; None: one notification per alert.
+        mute_times: When firing alerts are held back.
+        active_times: Firing alerts are also held back outside these; empty: no limit.
+        sends_resolved: Whether it is notified when an alert resolves.
+        route: The root of the routing tree; None: it receives every alert it accepts.
+        base: Its name in the file if the tree gives it another grouping; '' otherwise.
+        sender: E-mail sender.
+        recipients: E-mail recipients.
     """
 
     name: str
@@ -118,19 +118,19 @@ class Receiver:
     base: str = ""
 
     def wants(self, severity: str, labels: Mapping[str, str]) -> bool:
-        """Return whether it is told of an alert."""
+        """Return whether this receiver gets an alert."""
         if self.severities and severity not in self.severities:
             return False
         return self.route is None or self.name in self.route.receivers_of(labels)
 
     def is_muted(self, now_ns: int) -> bool:
-        """Return whether firing alerts wait now."""
+        """Return whether firing alerts are held back now."""
         if any(mute.holds(now_ns) for mute in self.mute_times):
             return True
         return bool(self.active_times) and not any(t.holds(now_ns) for t in self.active_times)
 
     def lack(self) -> str | None:
-        """Return what is wrong with the first secret that is not there; None if all are."""
+        """Return the problem with the first missing secret; None if all are present."""
         try:
             for secret in (self.url_secret, *self.secrets):
                 if secret is not None:
@@ -140,28 +140,28 @@ class Receiver:
         return None
 
     def address(self) -> str:
-        """Return where to send.
+        """Return the address to send to.
 
         Raises:
-            ConfigurationError: If the secret that holds it is not there.
+            ConfigurationError: If the secret that holds it is missing.
         """
         return self.url if self.url_secret is None else self.url_secret.read()
 
 
 def routed_name(name: str, options: Sequence[str]) -> str:
-    """Return what a receiver is called where the routing tree gives it other options."""
+    """Return a receiver's name if the routing tree gives it other options."""
     return f"{name} [{', '.join(options)}]"
 
 
 def receiver_at(name: str, receivers: Mapping[str, Receiver]) -> Receiver | None:
     """Return the receiver of a name; None if there is none.
 
-    With options that the tree no longer gives, it is the receiver that they were given to: it is
-    still owed what it was owed.
+    If the tree no longer sets the options in the name, this is the underlying receiver: its pending
+    notifications are still due.
     """
     return receivers.get(name) or receivers.get(place_of(name))
 
 
 def place_of(name: str) -> str:
-    """Return the name that a receiver has in the file, without the options of a route."""
+    """Return a receiver's name in the file, without a route's options."""
     return name.partition(" [")[0]

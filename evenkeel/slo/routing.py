@@ -1,4 +1,4 @@
-"""Which receivers an alert goes to, which alerts withhold others, and recurring maintenance."""
+"""Alert routing, inhibition between alerts, and recurring maintenance windows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Route:
     """A node of the routing tree, as in Alertmanager.
 
     Attributes:
-        receiver: Where an alert goes that no child takes.
-        matchers: What an alert must match to come here; the root has none.
-        continues: Whether the routes after this one are tried too.
-        routes: The children, in the order in which they are tried.
+        receiver: Receives alerts that no child route matches.
+        matchers: What an alert must match to enter this route; the root has none.
+        continues: Whether later sibling routes are also tried.
+        routes: The child routes, in the order they are tried.
     """
 
     receiver: str
@@ -26,7 +26,7 @@ class Route:
     routes: tuple[Route, ...] = ()
 
     def receivers_of(self, labels: Mapping[str, str]) -> frozenset[str]:
-        """Return the names of the receivers that an alert goes to; none if it does not match."""
+        """Return the names of the receivers an alert is routed to; empty if it does not match."""
         return frozenset(self._walk(labels))
 
     def _walk(self, labels: Mapping[str, str]) -> Iterator[str]:
@@ -50,7 +50,7 @@ class InhibitRule:
     Attributes:
         source: What the withholding alert must match.
         target: What the withheld alert must match.
-        equal: Labels that both must have alike; a missing label is ''.
+        equal: Labels whose values must be equal on both; a missing label is ''.
     """
 
     source: tuple[Matcher, ...]
@@ -58,15 +58,15 @@ class InhibitRule:
     equal: tuple[str, ...] = ()
 
     def key(self, labels: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the values of the labels that source and target must have alike."""
+        """Return the values of the labels that must be equal on source and target."""
         return tuple(labels.get(name, "") for name in self.equal)
 
 
 class Inhibitor:
-    """Tells which alerts are withheld while others burn.
+    """Determines which alerts are withheld while others burn.
 
-    An alert that matches both sides of a rule is not withheld by another such alert, itself
-    included.
+    An alert that matches both sides of a rule is not withheld by another such alert, or by
+    itself.
 
     Args:
         rules: The rules in force.
@@ -74,7 +74,7 @@ class Inhibitor:
     """
 
     def __init__(self, rules: Sequence[InhibitRule], burning: Iterable[Mapping[str, str]]) -> None:
-        # By the equal labels: whether a source is there that is not a target too.
+        # Keyed by the equal labels: whether some source is not also a target.
         self._sources: list[tuple[InhibitRule, dict[tuple[str, ...], bool]]] = []
         everything = list(burning) if rules else []
         for rule in rules:
@@ -100,12 +100,12 @@ class Inhibitor:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """A silence that comes again and again.
+    """A recurring silence.
 
     Attributes:
         matchers: What the labels of an alert must match.
-        times: When.
-        comment: Why.
+        times: When it applies.
+        comment: The reason.
     """
 
     matchers: tuple[Matcher, ...]

@@ -1,4 +1,4 @@
-"""Rules beside SLOs: a measure beyond a threshold, a change of its level, or no requests at all."""
+"""Alert rules in addition to SLOs: a threshold, a level change, a gauge, or missing requests."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ CACHE_MEASURES = ("cache_wrong_ratio", "cache_wrong_upper", "cache_similarity_mi
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A measure over a window lies above (`gt`) or below (`lt`) a value.
+    """Holds if a measure over a window is above (`gt`) or below (`lt`) a value.
 
-    With fewer than `min_requests` in the window it cannot tell.
+    With fewer than `min_requests` in the window the result is unknown.
     """
 
     measure: str
@@ -57,13 +57,13 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A measure's minutes changed their level within the newest part of a window.
+    """Holds if a measure's per-minute level changed in the newest part of a window.
 
     Attributes:
-        measure: Whose minutes.
-        over_s: The window that is searched.
-        recent_s: A change that is older than this is the new normal.
-        min_effect: The least change against the level before, a ratio.
+        measure: The measure.
+        over_s: The window to search.
+        recent_s: A change older than this counts as the new normal.
+        min_effect: The smallest change relative to the level before, a ratio.
         direction: up, down or any.
     """
 
@@ -83,7 +83,7 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """No request ended for this long."""
+    """Holds if no request ended for this long."""
 
     after_s: Fraction
 
@@ -93,7 +93,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class GaugeSource:
-    """Readings of one gauge in `engine_state`: those whose labels are as wanted."""
+    """Readings of one gauge in `engine_state`, filtered by labels."""
 
     metric: str
     where: Mapping[str, str] = field(default_factory=dict)
@@ -105,13 +105,13 @@ class GaugeSource:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """The mean of a gauge over a window lies above (`gt`) or below (`lt`) a value, in any series.
+    """Holds if a gauge's mean over a window is above (`gt`) or below (`lt`) a value in any series.
 
     Attributes:
         of: The gauge.
-        per: What it is divided by; None: nothing.
+        per: The gauge to divide by; None: no division.
         op: gt or lt.
-        value: What it is held against.
+        value: The value to compare with.
         over_s: The window.
     """
 
@@ -127,13 +127,13 @@ class Gauge:
 
     @property
     def what(self) -> str:
-        """The gauge, or the two of the quotient."""
+        """The gauge, or both gauges of the quotient."""
         return f"{self.of} / {self.per}" if self.per else str(self.of)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An alert that is no SLO's; its name is unique among SLOs and rules."""
+    """An alert that does not belong to an SLO; its name is unique among SLOs and rules."""
 
     name: str
     title: str
@@ -146,12 +146,12 @@ class Rule:
 
     @property
     def window_s(self) -> Fraction:
-        """How far back the test looks."""
+        """How far back the test reads."""
         return self.test.after_s if isinstance(self.test, Absence) else self.test.over_s
 
     @property
     def bucket_s(self) -> Fraction:
-        """The width of the rows that the test reads: minutes, or the whole window."""
+        """The width of the rows the test reads: minutes, or the whole window."""
         return Fraction(60) if isinstance(self.test, Anomaly) else self.window_s
 
 
@@ -160,7 +160,7 @@ Test = Threshold | Anomaly | Absence | Gauge
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """Whether a rule holds; None: it cannot tell. `text` says what was seen."""
+    """Whether a rule holds; None: unknown. `text` describes what was observed."""
 
     holds: bool | None
     text: str = ""
@@ -171,7 +171,7 @@ Row = Mapping[str, Any]
 
 
 def judge_rule(rule: Rule, rows: Sequence[Row]) -> RuleResult:
-    """Return what the rows of the rule's query, oldest first, say of it."""
+    """Evaluate the rule on the rows of its query, oldest first."""
     match rule.test:
         case Absence():
             return RuleResult(not rows, "no request ended")

@@ -1,4 +1,4 @@
-"""Which requests an SLO is about beyond single values, and how HTTP statuses count."""
+"""Request filters beyond single values, and how HTTP statuses count."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST_STATUS, MOST_STATUS = 100, 599
 
 
 class SelectOperator(StrEnum):
-    """How a column is compared, in the words of `select`."""
+    """A comparison operator for columns, as named in `select`."""
 
     IN = "in"
     NOT = "not"
@@ -36,7 +36,7 @@ class Filter:
 
     @property
     def pattern(self) -> str:
-        """The RE2 that the store searches the value for; of a list, its values as alternatives."""
+        """The RE2 pattern that the store searches for; for a list, its values as alternatives."""
         values = self.values
         if self.is_list:
             values = tuple(re2.escape(value) for value in values)
@@ -49,14 +49,14 @@ class Filter:
 
     @property
     def is_excluding(self) -> bool:
-        """Whether what the pattern finds is left out."""
+        """Whether matches are excluded."""
         return self.test in (SelectOperator.NOT, SelectOperator.NOT_MATCHES)
 
     def check(self) -> None:
-        """Refuse what the store would refuse: a pattern too large, or with a quotation left open.
+        """Reject what the store would reject: a pattern too large, or with an open quotation.
 
         Raises:
-            ValueError: If it would; says why.
+            ValueError: If the store would reject it; says why.
         """
         options = re2.Options()
         options.log_errors = False
@@ -65,23 +65,23 @@ class Filter:
         except re2.error as error:
             reason = error.args[0] if error.args else error
             reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
-            raise ValueError(f"{self.column}: no pattern that the store takes: {reason}") from error
+            raise ValueError(f"{self.column}: not a pattern the store accepts: {reason}") from error
 
     def __str__(self) -> str:
-        """Return it for people, such as `tenant=acme|globex`."""
+        """Return a readable form, such as `tenant=acme|globex`."""
         operators = dict(zip(SelectOperator, ("=", "!=", "=~", "!~"), strict=True))
         return f"{self.column}{operators[self.test]}{'|'.join(self.values)}"
 
 
 def selection_text(select: Mapping[str, str], filters: Iterable[Filter]) -> str:
-    """Return a selection for people; '' where it selects everything."""
+    """Return a selection as readable text; '' if it selects everything."""
     values = [f"{name}={value}" for name, value in select.items()]
     return ", ".join([*values, *map(str, filters)])
 
 
 @dataclass(frozen=True, slots=True)
 class StatusRange:
-    """HTTP statuses from `first` to `last` and how requests that were answered so count.
+    """HTTP statuses from `first` to `last`, and how requests with these statuses count.
 
     `treatment` is one of slo_model.Treatment's values.
     """
@@ -91,20 +91,20 @@ class StatusRange:
     treatment: str
 
     def __str__(self) -> str:
-        """Return it for people, such as `500-599 bad`."""
+        """Return a readable form, such as `500-599 bad`."""
         return f"{self.codes} {self.treatment}"
 
     @property
     def codes(self) -> str:
-        """The statuses as a file writes them."""
+        """The statuses as written in a file."""
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
 def disjoint_ranges(ranges: Iterable[StatusRange]) -> tuple[StatusRange, ...]:
-    """Return ranges of which none overlap: where several have a status, the shortest decides.
+    """Return non-overlapping ranges: if several contain a status, the shortest one decides.
 
     Raises:
-        ValueError: If two of one length have a status in common and differ; says which.
+        ValueError: If two ranges of equal length overlap and differ; names them.
     """
     of_status: dict[int, StatusRange] = {}
     for each in ranges:

@@ -1,6 +1,6 @@
-"""Good and bad events in buckets of time, and the verdict on an SLO at one moment.
+"""Good and bad events in time buckets, and the verdict on an SLO at one moment.
 
-The same code judges live requests, a backtest and the tests: they differ in who fills the buckets.
+The same code judges live requests, backtests and tests; only the source of the buckets differs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evenkeel.slo.arithmetic import (
     exceeds,
 )
 
-# Seconds. A window of at least ten buckets starts within a tenth of its length of where it should.
+# Seconds. With at least ten buckets, a window's start is off by at most a tenth of its length.
 _WIDTHS_S = tuple(Fraction(w) for w in ("0.1", "0.2", "0.5", "1", "2", "5", "10", "30", "60"))
 _BUCKETS_IN_A_WINDOW = 10
 
@@ -33,9 +33,9 @@ _BUCKETS_IN_A_WINDOW = 10
 class BucketSeries:
     """Counts of the newest `num_buckets` buckets; sums over any recent window in constant time.
 
-    Buckets are numbered: bucket k of width w holds the events with k·w ≤ time < (k + 1)·w. What
-    lies before the first bucket ever filled counts as no events, so a window longer than the
-    history uses what exists. Memory: 16 bytes a bucket.
+    Buckets are numbered: bucket k of width w holds the events with k·w ≤ time < (k + 1)·w. Time
+    before the first bucket ever filled counts as no events, so a window longer than the history
+    uses what exists. Memory: 16 bytes per bucket.
 
     Args:
         num_buckets: How far back sums may reach.
@@ -45,7 +45,7 @@ class BucketSeries:
         if num_buckets < 1:
             raise ValueError(f"a series needs at least one bucket, not {num_buckets}")
         self.num_buckets = num_buckets
-        # Running sums in a ring, one slot more than buckets for the sum before the oldest.
+        # Running sums in a ring, with one extra slot for the sum before the oldest bucket.
         self._total = np.zeros(num_buckets + 1)
         self._bad = np.zeros(num_buckets + 1)
         self._first = 0
@@ -53,16 +53,16 @@ class BucketSeries:
 
     @property
     def newest(self) -> int | None:
-        """The newest bucket; None before the first fill."""
+        """The newest bucket; None if none was filled."""
         return self._newest
 
     def replace_tail(self, first: int, counts: Sequence[Counts]) -> None:
-        """Make `counts` the buckets from `first` on, forgetting what was there from `first` on.
+        """Replace the buckets from `first` on with `counts`.
 
         A gap between the newest bucket and `first` is filled with empty buckets.
 
         Raises:
-            ValueError: If `first` lies before what the series still holds.
+            ValueError: If `first` is older than the series still holds.
         """
         total = np.array([count.total for count in counts])
         self.replace_tail_arrays(first, total, np.array([count.bad for count in counts]))
@@ -70,15 +70,15 @@ class BucketSeries:
     def replace_tail_arrays(
         self, first: int, total: NDArray[np.float64], bad: NDArray[np.float64]
     ) -> None:
-        """Do what `replace_tail` does, with the counts in two arrays.
+        """Do the same as `replace_tail`, with the counts in two arrays.
 
         Raises:
-            ValueError: If `first` lies before what the series still holds.
+            ValueError: If `first` is older than the series still holds.
         """
         if self._newest is None or first - self._newest > self.num_buckets:
             self._restart(first)
         assert self._newest is not None
-        # What the ring once overwrote stays lost, also when the newest bucket moves back.
+        # Overwritten buckets stay lost, even if the newest bucket moves back.
         self._first = max(self._first, self._newest - self.num_buckets + 1)
         if first < self._first:
             raise ValueError(f"bucket {first} is older than the series holds")
@@ -88,7 +88,7 @@ class BucketSeries:
         self._extend(np.concatenate([gap, total]), np.concatenate([gap, bad]))
 
     def sum(self, num_buckets: int, end: int) -> Counts:
-        """Return the counts of the `num_buckets` buckets that end with bucket `end`, inclusive."""
+        """Return the counts of the last `num_buckets` buckets up to and including `end`."""
         if self._newest is None:
             return Counts(0.0, 0.0)
         oldest = max(self._first, self._newest - self.num_buckets + 1)
@@ -124,7 +124,7 @@ class BucketSeries:
 
 
 def choose_width_s(windows: Sequence[AlertWindow]) -> Fraction:
-    """Return a bucket width of which the shortest window has at least ten, at most a minute."""
+    """Return a bucket width that fits the shortest window at least ten times, up to a minute."""
     shortest = min((w.short_s for w in windows), default=_WIDTHS_S[-1] * _BUCKETS_IN_A_WINDOW)
     fitting = [width for width in _WIDTHS_S if width * _BUCKETS_IN_A_WINDOW <= shortest]
     return max(fitting, default=_WIDTHS_S[0])
@@ -132,10 +132,10 @@ def choose_width_s(windows: Sequence[AlertWindow]) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class WindowBurn:
-    """How fast one pair of windows burns; a rate is None where the window has no valid event.
+    """How fast one pair of windows burns; a rate is None if the window has no valid event.
 
-    `is_unknown` says that events are missing to tell: a window is empty, and the other does not
-    rule out that the pair burns.
+    `is_unknown`: there are too few events to tell. One window is empty, and the other does not rule
+    out that the pair burns.
     """
 
     window: AlertWindow
@@ -152,13 +152,13 @@ class WindowBurn:
 
 @dataclass(frozen=True, slots=True)
 class SloStatus:
-    """What is true of an SLO at one moment.
+    """The state of an SLO at one moment.
 
     Attributes:
         counts: Events of the whole period.
         sli: Good / valid of the period; None without valid events.
         budget_left_ratio: Of the period's budget; None without valid events.
-        burns: One element an alert window.
+        burns: One element per alert window.
     """
 
     counts: Counts
@@ -168,16 +168,16 @@ class SloStatus:
 
     @property
     def has_data(self) -> bool:
-        """Whether the period holds any valid event."""
+        """Whether the period has any valid event."""
         return self.counts.total > 0
 
     def burning(self, severity: Severity) -> WindowBurn | None:
-        """Return the burning pair furthest above its factor; None if none of them burns."""
+        """Return the burning pair furthest above its factor; None if none burns."""
         burning = [b for b in self.burns if b.is_burning and b.window.severity is severity]
         return max(burning, key=lambda b: b.excess, default=None)
 
     def holds(self, severity: Severity) -> bool | None:
-        """Return whether a pair of that severity burns; None where events are missing to tell."""
+        """Return whether a pair of that severity burns; None if it has too few events to tell."""
         of_severity = [b for b in self.burns if b.window.severity is severity]
         if any(b.is_burning for b in of_severity):
             return True
@@ -192,9 +192,9 @@ class SeriesEvaluator:
     Args:
         target: The share of valid events that must be good.
         windows: The alert windows.
-        period_s: What the budget is counted over.
+        period_s: The period the budget covers.
         width_s: The width of the buckets.
-        significance: What a pair needs besides its burn rates.
+        significance: Conditions for a pair in addition to its burn rates.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class SeriesEvaluator:
         self._significance = significance
         self._z = None if significance.confidence is None else confidence_z(significance.confidence)
         self._num_period = buckets_in(period_s, width_s)
-        # Worked out once: fraction arithmetic is what a verdict would otherwise spend its time on.
+        # Computed once: fraction arithmetic would otherwise dominate the time of a verdict.
         self._plan = [
             (
                 window,
@@ -222,7 +222,7 @@ class SeriesEvaluator:
 
     @property
     def num_buckets(self) -> int:
-        """How far back a verdict looks."""
+        """How far back a verdict reads."""
         return max(self._num_period, *(num_long for _, _, num_long, _ in self._plan), 1)
 
     def verdict(self, series: BucketSeries, end: int, num_period: int | None = None) -> SloStatus:
@@ -230,7 +230,7 @@ class SeriesEvaluator:
 
         The budget covers the newest `num_period` buckets; by default a whole rolling period.
 
-        A window without valid events does not burn; whether it is over, it cannot tell.
+        A window without valid events does not burn, but does not prove that a burn is over.
         """
         burns = []
         for window, limit, num_long, num_short in self._plan:

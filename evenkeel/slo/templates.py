@@ -1,4 +1,4 @@
-"""The SLOs and rules that come with evenkeel, to start from."""
+"""The SLO and rule templates that ship with evenkeel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEAD = re.compile(r"^# template (\S+): (.*)\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One document to start from, and what it is for."""
+    """One template document and its purpose."""
 
     name: str
     purpose: str

@@ -16,40 +16,39 @@ from evenkeel.errors import ConfigurationError, first_line
 
 _MAX_BYTES = 1 << 20
 _EMPTY = "tag:yaml.org,2002:null"
-# As decimal digits alone: 010 and 1_000 mean something else to other readers and stay text.
+# Plain decimal digits only: 010 and 1_000 mean something else to other parsers and stay text.
 _PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?", re.ASCII)
-# What reads as a number, a truth or nothing, and is written the same way again.
+# Numbers, booleans and null, which are written back the same way.
 _AS_WRITTEN = re.compile(r"(0|[1-9]\d{0,14})(\.\d{0,14}[1-9]|\.0)?|true|false|null|", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Counted as a reader meets them: what an alias repeats counts again.
+# Counted as a parser meets them: aliased values count again.
 _MAX_NODES = 100_000
 _MAX_DEPTH = 64
 Word = TypeVar("Word", bound=str)
 Result = TypeVar("Result")
 Default = TypeVar("Default")
 P = ParamSpec("P")
-# A decimal, or a ratio that holds any of these; an exponent of nine digits would be worked out in
-# full.
+# Limits for decimals and ratios: an exponent of nine digits would be expanded in full.
 _NUMBER = re.compile(
     r"[+-]?(\d{1,18}(\.\d{0,30})?([eE][+-]?\d{1,2})?|\d{1,150}/\d{1,150})", re.ASCII
 )
 
 
 class Value:
-    """One YAML node that knows its place.
+    """One YAML node and its location.
 
     Args:
         node: The node.
         path: The file, for messages.
-        name: What the node is called in messages, such as `target`.
-        subject: What it belongs to, such as `SLO 'chat-ttft'`; goes in front of messages.
+        name: The node's name in messages, such as `target`.
+        subject: What it belongs to, such as `SLO 'chat-ttft'`; prefixes messages.
     """
 
     def __init__(self, node: yaml.Node, path: Path, name: str, subject: str = "") -> None:
         self.node, self.path, self.name, self.subject = node, path, name, subject
 
     def error(self, expected: str) -> ConfigurationError:
-        """Return the error «name is value, expected …»."""
+        """Return the error "name is value, expected …"."""
         return self.complaint(f"{self.name} is {self._shown()}, expected {expected}")
 
     def complaint(self, message: str, key: str | None = None) -> ConfigurationError:
@@ -69,7 +68,7 @@ class Value:
     def number(
         self, expected: str, is_good: Callable[[Fraction], bool] = lambda _: True
     ) -> Fraction:
-        """Return a number exactly as written; `expected` says which in the error."""
+        """Return a number exactly as written; `expected` describes it in the error."""
         try:
             if isinstance(self.node, yaml.ScalarNode) and _NUMBER.fullmatch(self.node.value):
                 number = Fraction(self.node.value)
@@ -94,18 +93,18 @@ class Value:
             raise self.error("an IANA time zone such as Europe/Berlin") from None
 
     def choice(self, *allowed: Word) -> Word:
-        """Return one of the allowed words, or the member of an enumeration that is written so."""
+        """Return one of the allowed words, or the enumeration member with that value."""
         for word in allowed:
             if word == self.node.value:
                 return word
         raise self.error(" or ".join(allowed))
 
     def flag(self) -> bool:
-        """Return whether this is true, not false."""
+        """Return this as a boolean."""
         return self.choice("true", "false") == "true"
 
     def listed(self) -> list[Value]:
-        """Return the elements of a list, or this as the only one."""
+        """Return the elements of a list, or a single value as its only element."""
         return list(self.items()) if self.is_list else [self]
 
     def texts(self) -> tuple[str, ...]:
@@ -132,7 +131,7 @@ class Value:
             yield Value(node, self.path, f"{self.name}[{index}]", self.subject)
 
     def at(self, *names: str) -> Value | None:
-        """Return what lies under these keys, one below the other; None where one is absent."""
+        """Return the value at these nested keys; None if one is absent."""
         found = self
         for name in names:
             if not isinstance(found.node, yaml.MappingNode):
@@ -155,14 +154,14 @@ class Value:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written here."""
+        """Whether the value is empty."""
         return bool(self.node.tag == _EMPTY)
 
     def plain(self, is_exact: bool = False) -> Any:
-        """Return lists, dictionaries, text, numbers and None, to be written as YAML again.
+        """Return plain lists, dictionaries, text, numbers and None, to be written as YAML.
 
-        Dates and what YAML has no plain form for stay text; with `is_exact` also what would be
-        written otherwise than it was, such as 1.10 and yes.
+        Dates, and values YAML has no plain form for, stay text; with `is_exact`, so do values
+        that would be written differently, such as 1.10 and yes.
         """
         if isinstance(self.node, yaml.MappingNode):
             return {
@@ -184,7 +183,7 @@ class Value:
         return text
 
     def embedded(self) -> list[Value]:
-        """Return the YAML documents that this text holds; errors name this text's line.
+        """Return the YAML documents in this text; errors name this text's line.
 
         Raises:
             ConfigurationError: If the text is not YAML or too large.
@@ -197,7 +196,7 @@ class Value:
         return values
 
     def section(self) -> Section:
-        """Return this mapping; its keys are then taken one by one."""
+        """Return this mapping, for taking its keys one by one."""
         return Section(self)
 
     def _shown(self) -> str:
@@ -208,10 +207,10 @@ class Value:
 
 
 class Section:
-    """A mapping whose keys are taken one by one; at the end of a `with`, one left is refused.
+    """A mapping whose keys are taken one by one; leaving the `with` block rejects the rest.
 
     Raises:
-        ConfigurationError: If the value is no mapping or a key comes twice.
+        ConfigurationError: If the value is not a mapping or a key is repeated.
     """
 
     def __init__(self, value: Value) -> None:
@@ -219,7 +218,7 @@ class Section:
             raise value.error("a mapping")
         self.value = value
         self.left: dict[str, Value] = {}
-        # In the order of the messages; a key may be taken at a second try.
+        # In message order; a key may be taken on a second try.
         self._known: dict[str, None] = {}
         for key, node in value.node.value:
             name = str(key.value)
@@ -238,7 +237,7 @@ class Section:
             self.close()
 
     def close(self) -> None:
-        """Refuse what nobody took.
+        """Reject keys that were not taken.
 
         Raises:
             ConfigurationError: If a key is left; names the ones that exist.
@@ -250,12 +249,12 @@ class Section:
             )
 
     def optional(self, name: str) -> Value | None:
-        """Take a key that may be absent."""
+        """Take an optional key."""
         self._known[name] = None
         return self.left.pop(name, None)
 
     def required(self, name: str) -> Value:
-        """Take a key that must be there."""
+        """Take a required key."""
         value = self.optional(name)
         if value is None:
             raise self.value.complaint(f"{name} is missing from {self.value.name}")
@@ -268,7 +267,7 @@ class Section:
         *args: P.args,
         **named: P.kwargs,
     ) -> Result:
-        """Take a key that must be there, as `read` returns it."""
+        """Take a required key, as `read` returns it."""
         return read(self.required(name), *args, **named)
 
     def read_or(
@@ -279,13 +278,13 @@ class Section:
         *args: P.args,
         **named: P.kwargs,
     ) -> Result | Default:
-        """Take a key that may be absent, as `read` returns it, or the default."""
+        """Take an optional key, as `read` returns it, or the default."""
         value = self.optional(name)
         return default if value is None else read(value, *args, **named)
 
 
 def read_documents(path: Path) -> list[Value]:
-    """Return the documents of a YAML file, empty ones left out.
+    """Return the documents of a YAML file, without empty ones.
 
     Raises:
         ConfigurationError: If the file cannot be read, is over 1 MiB, is not YAML, or is
@@ -330,22 +329,24 @@ def _compose(text: str, path: Path) -> list[Value]:
 
 
 def _joined(value: Value) -> str:
-    """Return a text whose characters JSON wrote in two halves each.
+    """Return a text with JSON's surrogate pairs joined into characters.
 
     Raises:
-        ConfigurationError: If a half stands alone: nothing that we write to takes it.
+        ConfigurationError: If a surrogate is unpaired: no output format accepts it.
     """
     try:
         return str(value.node.value).encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:
-        raise value.complaint("the text has half a character, such as \\ud83d alone") from error
+        raise value.complaint(
+            "the text has half a surrogate pair, such as \\ud83d alone"
+        ) from error
 
 
 def _each_node(root: yaml.Node, path: Path) -> Iterator[yaml.Node]:
-    """Yield every node as often as it is met.
+    """Yield every node each time it occurs.
 
     Raises:
-        ConfigurationError: If one lies too deep, as in an alias of itself.
+        ConfigurationError: If one is nested too deeply, as with an alias of itself.
     """
     left = [(root, 0)]
     while left:

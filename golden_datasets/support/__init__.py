@@ -1,1 +1,1 @@
-"""Support questions of an invented shop, and the script that makes the dataset from them."""
+"""Support questions of a fictional shop, and the script that builds the dataset from them."""

@@ -1,6 +1,6 @@
 """Writes the dataset `support`: `python -m golden_datasets.support.generate`.
 
-The seed is a literal and every draw comes from it, so running it again writes the same bytes.
+The seed is fixed and all draws come from it, so every run writes the same bytes.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class Author:
                         json.dumps(values, ensure_ascii=False),
                         "json",
                         (),
-                        # What varies one question here is the wording, not the kind of message.
+                        # Variants of a question here differ in wording, not in the kind of message.
                         f"{form.id}-{number}",
                     )
 
@@ -203,7 +203,7 @@ class Author:
         return items, pairs
 
     def _sides(self, pair: Pair) -> Iterator[Item]:
-        """Yield both items of a pair; a slot that both need is filled alike."""
+        """Yield both items of a pair; a slot they share gets the same value."""
         needed = self._needed(pair.left) | self._needed(pair.right)
         alike = self._knowledge.draw(self._rng, needed)
         for side in (pair.left, pair.right):

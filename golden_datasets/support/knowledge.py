@@ -1,6 +1,6 @@
-"""What the invented shop Fennwick knows: intents, slots, frames and pairs, read from knowledge/.
+"""The knowledge of the fictional shop Fennwick: intents, slots, frames and pairs, from knowledge/.
 
-The demo model is trained on the `train` wordings and the golden dataset asks the `held_out` ones,
+The demo model is trained on the `train` wordings and the golden dataset uses the `held_out` ones,
 so both start here and neither sees the other's.
 """
 
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent / "knowledge"
 INTENT_FILES = ("account", "orders", "billing", "products")
 SLOT_FILE = "slots"
 
-# What fills one slot: its fields, `name` among them.
+# The value of one slot: its fields, including `name`.
 Filling = Mapping[str, Mapping[str, str]]
 
 _SLOT = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
@@ -28,7 +28,7 @@ _WORD = re.compile(r"[\w{}]+")
 
 @dataclass(frozen=True, slots=True)
 class Wordings:
-    """Ways to say one thing, apart for training and for the dataset."""
+    """Wordings of one thing, separate for training and for the dataset."""
 
     train: tuple[str, ...]
     held_out: tuple[str, ...]
@@ -36,9 +36,9 @@ class Wordings:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One thing that customers ask, and its one answer.
+    """One thing customers ask, and its single answer.
 
-    `follow_ups` ask the same without the slot, which an earlier turn has named.
+    `follow_ups` ask the same without the slot, which an earlier turn named.
     """
 
     id: str
@@ -66,7 +66,7 @@ class Question:
     slots: Mapping[str, str]
 
     def template(self) -> str:
-        """Return the text with its fixed slots open again."""
+        """Return the text with its fixed slots as placeholders again."""
         text = self.text
         for slot, value in self.slots.items():
             text = text.replace(value, "{" + slot + "}")
@@ -75,7 +75,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two questions that share most words; `same_answer` says whether one answer serves both."""
+    """Two questions that share most words; `same_answer`: whether one answer serves both."""
 
     kind: str
     same_answer: bool
@@ -85,7 +85,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """What makes training texts vary: interchangeable phrases, and parts of made-up values."""
+    """Sources of variation for training texts: interchangeable phrases, parts of values."""
 
     phrases: tuple[tuple[str, ...], ...]
     first_names: tuple[str, ...]
@@ -116,7 +116,7 @@ class Knowledge:
     variation: Variation
 
     def held_out(self) -> frozenset[str]:
-        """Return every text that only the dataset may ask, reduced to its `letters`."""
+        """Return every text reserved for the dataset, reduced to its `letters`."""
         wordings = [
             *(intent.questions for intent in self.intents.values()),
             *(intent.follow_ups for intent in self.intents.values()),
@@ -158,7 +158,7 @@ def fill(template: str, filling: Filling) -> str:
 
 
 def letters(text: str) -> str:
-    """Return the words of a text or template, lower case: what is left when form is ignored."""
+    """Return the words of a text or template in lower case, ignoring punctuation and layout."""
     return " ".join(_WORD.findall(text.lower()))
 
 

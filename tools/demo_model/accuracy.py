@@ -22,14 +22,14 @@ OVERALL = "overall"
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Right answers out of all, for one slice."""
+    """Correct answers out of all, for one slice."""
 
     num_right: int
     num_items: int
 
     @property
     def ratio(self) -> float | None:
-        """Right / all; None when there is no item."""
+        """Correct / all; None if there are no items."""
         return self.num_right / self.num_items if self.num_items else None
 
 
@@ -61,7 +61,7 @@ def read_system_prompt(side: str, folder: Path = SUPPORT) -> str:
 
 
 def read_manifest(folder: Path = SUPPORT) -> dict[str, Any]:
-    """Return what support.toml says of the dataset: version, hash, counts."""
+    """Return the dataset's facts from support.toml: version, hash, counts."""
     return tomllib.loads((folder / "support.toml").read_text(encoding="utf-8"))
 
 
@@ -69,7 +69,7 @@ def answer_all(
     model_folder: Path, system: str, items: Sequence[Mapping[str, Any]], batch_size: int = 64
 ) -> list[str]:
     """Return the greedy answers in the items' order; an empty `system` sends no system message."""
-    # Scoring alone needs neither: they take seconds to import.
+    # Scoring needs neither, and they take seconds to import.
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -83,7 +83,7 @@ def answer_all(
         )
         for item in items
     ]
-    # Prompts of one length side by side waste the least on padding.
+    # Batching prompts of similar length wastes the least on padding.
     order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
     answers = [""] * len(prompts)
     for start in range(0, len(order), batch_size):

@@ -1,4 +1,4 @@
-"""The card of a trained demo model: data, seed, steps, loss, wall time, accuracy by slice."""
+"""The model card of a trained demo model: data, seed, steps, loss, wall time, accuracy by slice."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Training:
         name: Folder of the checkpoint.
         num_parameters: Tied weights counted once.
         steps: Optimiser steps.
-        loss: Mean over the last 20 steps, nats an answer token.
-        wall_s: Time of the training loop, on the machine that ran it.
+        loss: Mean over the last 20 steps, nats per answer token.
+        wall_s: Wall time of the training loop on the machine used.
     """
 
     name: str
@@ -44,7 +44,7 @@ def write_card(folder: Path, seed: int, trainings: Sequence[Training]) -> str:
     """Score the checkpoints under `folder`, write their card there and return its text.
 
     The target is scored with the prompts of both A/B sides; its extractions also with JSON rules
-    in words that no training prompt had; the draft with the full prompt.
+    worded unlike any training prompt; the draft with the full prompt.
     """
     items = read_items()
     extractions = [item for item in items if EXTRACTION in item["tags"]]

@@ -31,7 +31,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class SystemPrompt:
-    """A system prompt, and whether it holds a JSON rule; the text "" stands for no prompt."""
+    """A system prompt, and whether it has a JSON rule; the text "" means no prompt."""
 
     text: str
     wants_json: bool
@@ -41,7 +41,7 @@ Conversation = tuple[Turn, ...]
 
 
 class Writer:
-    """Draws system prompts and conversations; the same seed draws the same ones."""
+    """Draws system prompts and conversations, deterministically per seed."""
 
     def __init__(self, knowledge: Knowledge, seed: int) -> None:
         self._knowledge = knowledge
@@ -51,7 +51,7 @@ class Writer:
         self._with_follow_up = [i for i in self._intents if i.follow_ups.train]
 
     def system_prompt(self, is_long: bool) -> SystemPrompt:
-        """Return one of many prompts: a long one of many or all sections, else a few or none."""
+        """Return a random prompt: a long one has many or all sections, others a few or none."""
         rng = self._rng
         if not is_long and rng.random() < 0.1:
             return SystemPrompt("", wants_json=False)
@@ -64,7 +64,7 @@ class Writer:
         return SystemPrompt(rng.choice(("\n", " ", "\n\n")).join(parts), wants_json)
 
     def conversation(self, wants_json: bool) -> Conversation:
-        """Return one conversation as it goes under a prompt with or without a JSON rule."""
+        """Return one conversation that fits a prompt with or without a JSON rule."""
         draw = self._rng.random()
         if draw < 0.3:
             return (self._extraction(wants_json),)
@@ -102,7 +102,7 @@ class Writer:
     def _extraction(self, wants_json: bool) -> Turn:
         rng, form = self._rng, self._rng.choice(self._knowledge.forms)
         text = self._varier.vary_template(rng.choice(form.messages.train))
-        # Listed values only: a model this small picks among known ones, it copies no new ones.
+        # Listed values only: a model this small picks known values and cannot copy new ones.
         filling = self._knowledge.draw(rng, slot_names(text))
         request = self._varier.vary_template(rng.choice(self._knowledge.requests.train))
         request = request.replace("{keys}", name_keys(form))
@@ -111,7 +111,7 @@ class Writer:
         return Turn(request + message, write_extraction(form, values, wants_json))
 
     def _carried(self) -> Conversation:
-        """Return turns whose last question leaves the order number to an earlier one."""
+        """Return turns whose last question relies on an earlier one for the order number."""
         rng, knowledge = self._rng, self._knowledge
         filling = knowledge.draw(rng, ["order"])
         announcement = self._varier.vary_template(rng.choice(knowledge.announcements.train))

@@ -1,7 +1,7 @@
-"""Training rows: one system prompt with many conversations behind it, each blind to the others.
+"""Training rows: one system prompt followed by many conversations that cannot see each other.
 
 A system prompt is far longer than a question. Computing it once for a dozen conversations, as
-prefix caching does in serving, makes a step several times cheaper than one row a conversation.
+prefix caching does in serving, makes a step several times cheaper than one row per conversation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from tools.demo_model.conversations import Conversation, Writer
 from tools.demo_model.tokenizer import ASSISTANT, END, SYSTEM, USER
 
-# Attention costs the square of a row's length: only rows with a long prompt are long.
+# Attention cost is quadratic in a row's length: only rows with a long prompt are long.
 SHORT_ROW, LONG_ROW = 576, 1152
 PREFIX = 0
 PADDING = -1
@@ -26,9 +26,9 @@ class Batch:
 
     Attributes:
         tokens: Token ids, (rows, length).
-        positions: Position of each token as if its conversation stood alone behind the prompt.
+        positions: Position of each token as if its conversation alone followed the prompt.
         visible: Which token (last axis) each token may attend to, (rows, 1, length, length).
-        labels: The id that each token must predict, −100 where no loss counts.
+        labels: The id that each token must predict, −100 for tokens without loss.
     """
 
     tokens: torch.Tensor
@@ -54,7 +54,7 @@ class RowMaker:
         self._ids = {word: tokenizer.convert_tokens_to_ids(word) for word in (USER, ASSISTANT, END)}
 
     def batch(self, num_tokens: int, is_long: bool) -> Batch:
-        """Return the next rows, `num_tokens` in all: few with long prompts, or many with short."""
+        """Return the next rows, `num_tokens` in total: few with long prompts or many with short."""
         length = LONG_ROW if is_long else SHORT_ROW
         rows = [self._row(length, is_long) for _ in range(num_tokens // length)]
         segments = torch.tensor([row.segments for row in rows])
@@ -74,7 +74,7 @@ class RowMaker:
         while True:
             tokens, labels = self._encode_conversation(self._writer.conversation(prompt.wants_json))
             if len(row.tokens) + len(tokens) > length:
-                # A row must not be empty of answers; a conversation that fits comes soon.
+                # A row must contain an answer; a conversation that fits comes soon.
                 if segment == PREFIX:
                     continue
                 break
@@ -91,7 +91,7 @@ class RowMaker:
         return ids
 
     def _encode_conversation(self, conversation: Conversation) -> tuple[list[int], list[int]]:
-        """Return tokens and labels; only answers, with the end token of each, are to learn."""
+        """Return tokens and labels; only answers and their end tokens are trained on."""
         user, assistant, end = self._ids[USER], self._ids[ASSISTANT], self._ids[END]
         tokens: list[int] = []
         labels: list[int] = []
@@ -112,14 +112,14 @@ class RowMaker:
 
 
 def see(segments: torch.Tensor) -> torch.Tensor:
-    """Return which token each token may attend to: earlier ones of the prompt or its own segment.
+    """Return the attention mask: earlier tokens of the prompt or of the token's own segment.
 
     Args:
         segments: (rows, length): 0 for the prompt, 1, 2, … for conversations, −1 for padding.
 
     Returns:
-        Booleans (rows, length, length), [row, from, to]. Every token sees itself, so that
-        padding has a defined softmax.
+        Booleans (rows, length, length), [row, from, to]. Every token attends to itself, so that
+        the softmax of padding is defined.
     """
     length = segments.shape[1]
     same = segments[:, :, None] == segments[:, None, :]

@@ -1,4 +1,4 @@
-"""The demo model's tokenizer: byte-level BPE, so that any text goes in and comes out again."""
+"""The demo model's tokenizer: byte-level BPE, so that any text round-trips."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CHAT_TEMPLATE = (
 
 
 def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Return a tokenizer whose merges come from `texts`.
+    """Return a tokenizer trained on `texts`.
 
-    Each digit is a token of its own: a number is then copied digit by digit, as it must be.
+    Each digit is its own token, so that numbers are copied digit by digit.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

@@ -25,7 +25,7 @@ from tools.demo_model.tokenizer import MAX_POSITIONS, VOCABULARY, train_tokenize
 SEED = 20_261_120
 NUM_TOKENIZER_PROMPTS = 100
 NUM_TOKENIZER_CONVERSATIONS = 6000
-# Every so many steps the rows have long system prompts.
+# Interval of steps whose rows have long system prompts.
 LONG_EVERY = 4
 WARMUP_RATIO = 0.05
 LAST_RATE_RATIO = 0.05
@@ -50,8 +50,8 @@ class Recipe:
         heads: Attention heads of 32 dimensions each.
         key_value_heads: Heads that keys and values have.
         intermediate: Width of the feed-forward part.
-        stages: Each goes on from the last, with rows drawn from another seed.
-        tokens: Tokens a step, prompts and padding included.
+        stages: Each continues from the last, with rows drawn from another seed.
+        tokens: Tokens per step, including prompts and padding.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Recipe:
 
     @property
     def steps(self) -> int:
-        """Optimiser steps of all stages."""
+        """Optimiser steps over all stages."""
         return sum(stage.steps for stage in self.stages)
 
 
@@ -106,7 +106,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 def train(
     recipe: Recipe, tokenizer: PreTrainedTokenizerFast, console: Console
 ) -> tuple[LlamaForCausalLM, float]:
-    """Return the trained model and its mean loss, in nats a token, over the last 20 steps."""
+    """Return the trained model and its mean loss, in nats per token, over the last 20 steps."""
     torch.manual_seed(SEED)
     model = build_model(recipe, tokenizer)
     losses: list[float] = []
@@ -144,7 +144,7 @@ def _train_stage(
 
 
 def answer_loss(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
-    """Return the cross entropy over answer tokens; the head is computed for those alone."""
+    """Return the cross entropy over answer tokens; the head is computed only for those."""
     with torch.autocast("cpu", dtype=torch.bfloat16):
         hidden = model.model(
             input_ids=batch.tokens,
@@ -184,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, required=True, help="folder for target/ and draft/")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
-    parser.add_argument("--steps", type=int, help="train both for so many steps only")
+    parser.add_argument("--steps", type=int, help="train both for only this many steps")
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     console = Console(stderr=True)

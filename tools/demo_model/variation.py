@@ -1,7 +1,7 @@
-"""Makes training texts vary: phrases exchanged, words dropped, values made up to be copied.
+"""Varies training texts: swaps phrases, drops words, and makes up values to be copied.
 
-A small model that sees few wordings remembers whole sentences. Interchangeable phrases and missing
-words make it listen to the words that matter; values it cannot know make it copy.
+A small model that sees few wordings memorises whole sentences. Interchangeable phrases and missing
+words make it attend to the words that matter; values it cannot know make it copy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Varier:
         self._groups = [(_any_of(group), group) for group in self._source.phrases]
 
     def vary_template(self, template: str) -> str:
-        """Return the template in other words, its slots kept."""
+        """Return the template reworded, with its slots intact."""
         text = template
         for pattern, group in self._groups:
             if self._rng.random() < EXCHANGE_RATIO and (found := pattern.search(text)):
@@ -37,7 +37,7 @@ class Varier:
         return template if letters(text) in self._held_out else text
 
     def vary_filling(self, filling: Filling) -> Filling:
-        """Return the filling with a made-up name and fault in place of the listed ones."""
+        """Return the filling with a made-up name and fault instead of the listed ones."""
         varied = dict(filling)
         if "name" in varied:
             varied["name"] = {"name": self._make_name()}
@@ -73,6 +73,6 @@ def _any_of(phrases: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _like(found: str, phrase: str) -> str:
-    """Return the phrase with a capital where what it replaces has one."""
+    """Return the phrase, capitalised if the replaced text is."""
     first = phrase[0].upper() if found[0].isupper() else phrase[0].lower()
     return phrase if phrase.startswith(("I ", "I'")) else first + phrase[1:]

@@ -1,1 +1,1 @@
-"""The requests of a simulated fleet, sent as OTLP."""
+"""Simulates a fleet's requests and sends them as OTLP."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenkeel_demo.simulate.send import Sent
 
 DEFAULT_REQUESTS = 5_000
-# Their arrival times are held at once, 8 bytes each.
+# All arrival times are kept in memory, 8 bytes each.
 MAX_REQUESTS = 100_000_000
 
 _EPILOG = """\
@@ -35,16 +35,20 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--endpoint", default="http://127.0.0.1:4318", help="OTLP/HTTP address (%(default)s)"
     )
     amount = parser.add_mutually_exclusive_group()
-    amount.add_argument("--requests", type=int, metavar="N", help="how many (5000)")
-    amount.add_argument("--rate", type=float, metavar="R", help="requests a second on average")
+    amount.add_argument("--requests", type=int, metavar="N", help="number of requests (5000)")
+    amount.add_argument("--rate", type=float, metavar="R", help="requests per second on average")
     parser.add_argument(
         "--duration",
         type=duration_argument,
         default="1h",
         help="spread over this long (%(default)s)",
     )
-    parser.add_argument("--until", default="now", help="end of that time: now, or ISO 8601 UTC")
-    parser.add_argument("--seed", type=int, default=1, help="same seed, same requests (1)")
+    parser.add_argument(
+        "--until", default="now", help="end of that time span: now, or ISO 8601 UTC"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="the same seed gives the same requests (1)"
+    )
     parser.add_argument(
         "--incident",
         choices=("none", "long-prompts"),
@@ -68,10 +72,10 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def plan_from(args: argparse.Namespace, now: datetime) -> FleetPlan:
-    """Return what the arguments ask for.
+    """Return the simulation plan for the arguments.
 
     Raises:
-        ConfigurationError: If a duration, time, rate or number makes no sense.
+        ConfigurationError: If a duration, time, rate or number is invalid.
     """
     from evenkeel_demo.simulate.requests import FleetPlan, SimulatedIncident
 
@@ -79,7 +83,9 @@ def plan_from(args: argparse.Namespace, now: datetime) -> FleetPlan:
     num_requests = DEFAULT_REQUESTS if args.requests is None else args.requests
     if args.rate is not None:
         if not 0 < args.rate < math.inf:
-            raise ConfigurationError(f"--rate is {args.rate:g}, expected requests a second above 0")
+            raise ConfigurationError(
+                f"--rate is {args.rate:g}, expected requests per second above 0"
+            )
         num_requests = round(args.rate * duration_s)
     if num_requests < 1:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Simulated requests as OTLP bytes: a SERVER span and its phases, as the runtime sends them."""
+"""Encodes simulated requests as OTLP: a SERVER span and its phases, as the runtime sends them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""The requests of a simulated fleet: no model, no clock, the same for the same seed.
+"""Generates a simulated fleet's requests without a model or a clock; deterministic per seed.
 
-What is imitated: a diurnal arrival rate, models of different speed with and without speculation,
-tenants of Zipf-like weight, a prompt version that is rolled out midway, prefix-cache hits, queues
-that grow with load, clients that give up, errors, and, if asked for, an incident in which long
-prompts crowd the batch. What is not: requests do not compete for one engine; the incident slows
-all that arrive in its window.
+It models a diurnal arrival rate, models of different speed with and without speculation, tenants
+of Zipf-like weight, a prompt version rolled out midway, prefix-cache hits, queues that grow with
+load, clients that give up, errors and, optionally, an incident in which long prompts crowd the
+batch. Requests do not compete for one engine; the incident slows all that arrive in its window.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from evenkeel.request_record import RequestRecord
 from evenkeel.spans import Status
 
 BLOCK_SIZE = 1024
-"""Requests generated at once; each block has a random stream of its own."""
+"""Requests generated per block; each block has its own random stream."""
 
 BLOCK_TOKENS = 16
 """KV block size: cached tokens are whole blocks."""
@@ -47,8 +46,8 @@ class FleetPlan:
     Attributes:
         num_requests: How many requests arrive.
         start_ns: When the first may arrive, Unix nanoseconds.
-        duration_s: In how many seconds all arrive.
-        seed: The same seed gives the same requests; their ids depend on the start, too.
+        duration_s: The time in which all arrive, in seconds.
+        seed: The same seed gives the same requests; their ids also depend on the start.
         incident: What goes wrong, if anything.
     """
 
@@ -61,7 +60,7 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRequest:
-    """One request: what is stored of it, when it arrived, and the random part of its ids."""
+    """One request: its record, its arrival time, and the random part of its ids."""
 
     record: RequestRecord
     arrival_ns: int
@@ -71,7 +70,7 @@ class SimulatedRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """How one model behaves: seconds a decode step, prefill tokens/s, acceptance a position."""
+    """How one model behaves: seconds per decode step, prefill tokens/s, acceptance per position."""
 
     name: str
     share: float
@@ -83,7 +82,7 @@ class _Model:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """How the requests of one prompt look: median tokens in and out, and what caches."""
+    """The request profile of one prompt: median tokens in and out, and cacheable tokens."""
 
     name: str
     share: float
@@ -112,7 +111,7 @@ def generate(plan: FleetPlan) -> Iterator[list[SimulatedRequest]]:
     """Yield the requests of the plan in order of arrival, in blocks.
 
     Raises:
-        ValueError: If there is no request or no time to put it in.
+        ValueError: If there are no requests, or the duration is zero.
     """
     if plan.num_requests < 1 or plan.duration_s <= 0:
         raise ValueError(f"{plan.num_requests} requests in {plan.duration_s} s cannot be simulated")
@@ -122,7 +121,7 @@ def generate(plan: FleetPlan) -> Iterator[list[SimulatedRequest]]:
 
 
 def _arrivals_s(plan: FleetPlan) -> Floats:
-    """Sorted seconds since the start: a Poisson process of diurnal rate, given its count."""
+    """Return sorted seconds since the start: a Poisson process of diurnal rate, given its count."""
     rng = np.random.default_rng([plan.seed, 0])
     spacings = rng.standard_exponential(plan.num_requests + 1)
     uniform = np.cumsum(spacings[:-1]) / spacings.sum()
@@ -134,7 +133,7 @@ def _arrivals_s(plan: FleetPlan) -> Floats:
 
 
 def _intensity(plan: FleetPlan, seconds: Floats) -> Floats:
-    """Relative arrival rate: highest at 15:00 UTC, with waves of 17 minutes on top."""
+    """Return the relative arrival rate: highest at 15:00 UTC, plus 17-minute waves."""
     day_s = (plan.start_ns / 1e9 + seconds) % _DAY_S
     diurnal = 1.0 + 0.55 * np.cos(2 * np.pi * (day_s - 15 * 3600) / _DAY_S)
     waves = 1.0 + 0.12 * np.sin(2 * np.pi * day_s / 1020.0)
@@ -143,7 +142,7 @@ def _intensity(plan: FleetPlan, seconds: Floats) -> Floats:
 
 
 def _crowding(plan: FleetPlan, seconds: Floats) -> Floats:
-    """How much of the incident there is, 0 to 1: steep at first, slower to drain."""
+    """Return the incident's intensity, 0 to 1: a steep rise, then a slower decay."""
     if plan.incident is SimulatedIncident.NONE:
         return np.zeros_like(seconds)
     crowding: Floats = np.interp(
@@ -153,7 +152,7 @@ def _crowding(plan: FleetPlan, seconds: Floats) -> Floats:
 
 
 def _ids(plan: FleetPlan, block: int) -> np.random.Generator:
-    """A stream of its own for ids: the same seed at another time must not repeat them."""
+    """Return a separate stream for ids: the same seed at another time must not repeat them."""
     return np.random.default_rng([plan.seed, 2, block, plan.start_ns])
 
 
@@ -194,7 +193,7 @@ def _block(plan: FleetPlan, block: int, arrivals_s: Floats) -> list[SimulatedReq
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """What is decided of a request before its tokens are."""
+    """The properties of a request that are drawn before its tokens."""
 
     rng: np.random.Generator
     model: _Model
@@ -253,7 +252,7 @@ def _input_tokens(draw: _Draw) -> int:
 
 
 def _cached_tokens(rng: np.random.Generator, prompt: _Prompt, input_tokens: int) -> int:
-    """Whole KV blocks found: nothing, the system prompt, or the conversation so far."""
+    """Return the cached tokens in whole KV blocks: none, the system prompt, or the conversation."""
     luck = rng.random()
     found = 0.0
     if luck < 0.55:
@@ -264,7 +263,7 @@ def _cached_tokens(rng: np.random.Generator, prompt: _Prompt, input_tokens: int)
 
 
 def _fill_tokens(record: RequestRecord, draw: _Draw, num_tokens: int) -> None:
-    """Let the request emit its tokens, unless it fails or its client leaves, and measure it."""
+    """Emit the request's tokens, unless it fails or its client leaves, and measure it."""
     rng, model = draw.rng, draw.model
     accepted = _accepted(rng, model, num_tokens)
     cumulative = 1 + np.cumsum(1 + accepted)
@@ -296,7 +295,7 @@ def _fill_tokens(record: RequestRecord, draw: _Draw, num_tokens: int) -> None:
 
 
 def _accepted(rng: np.random.Generator, model: _Model, num_tokens: int) -> NDArray[np.int64]:
-    """Accepted drafts of as many verify steps as could be needed; 0 without speculation."""
+    """Return the accepted drafts of all verify steps that may be needed; 0 without speculation."""
     if model.acceptance is None:
         return np.zeros(num_tokens, dtype=np.int64)
     chances = model.acceptance * 0.93 ** np.arange(model.num_drafted)
@@ -318,7 +317,7 @@ def _count_drafts(record: RequestRecord, accepted: NDArray[np.int64], num_drafte
 def _measure(
     record: RequestRecord, times_s: Floats, tokens: NDArray[np.int64], end_s: float
 ) -> None:
-    """Fill latency from the emissions kept; a phase that was not reached has no duration."""
+    """Set the latency fields from the emissions kept; phases not reached have no duration."""
     times_ns = np.round(times_s * 1e9).astype(np.int64).tolist()
     counts = tokens.tolist()
     latency = measure(0, Emissions(times_ns, counts))

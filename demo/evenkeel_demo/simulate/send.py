@@ -1,4 +1,4 @@
-"""Sends simulated requests over OTLP/HTTP: as fast as the collector takes them, or live."""
+"""Sends simulated requests over OTLP/HTTP: as fast as the collector accepts them, or live."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIVE_INTERVAL_S = 0.5
 
 @dataclass(slots=True)
 class Sent:
-    """What the collector took."""
+    """What the collector accepted."""
 
     num_requests: int = 0
     num_spans: int = 0
@@ -37,10 +37,10 @@ class Sent:
 
 
 def send(plan: FleetPlan, endpoint: str, *, is_live: bool, shows_progress: bool) -> Sent:
-    """Send every request of the plan and return what was taken.
+    """Send every request of the plan and return what was accepted.
 
     Raises:
-        ConfigurationError: If the endpoint is no address.
+        ConfigurationError: If the endpoint is not a valid address.
         CannotMeasureError: If the collector cannot be reached, refuses, or stays overloaded.
     """
     sent = Sent()
@@ -66,7 +66,7 @@ def send(plan: FleetPlan, endpoint: str, *, is_live: bool, shows_progress: bool)
 
 
 def _due_batches(plan: FleetPlan) -> Iterator[Sequence[SimulatedRequest]]:
-    """Yield each request when it has ended by the wall clock, twice a second."""
+    """Yield requests as they end by the wall clock, twice a second."""
     waiting: list[tuple[int, int, SimulatedRequest]] = []
     for number, request in enumerate(r for block in generate(plan) for r in block):
         while request.arrival_ns > time.time_ns():

@@ -81,7 +81,7 @@ def test_a_folder_of_an_earlier_version_is_closed_when_the_collector_starts(
                 path.chmod(0o755 if path.is_dir() else 0o644)
         collector = start_collector(folder, SLOS)
         assert open_to_others(folder) == []
-        assert "closed to other users" in collector.stderr()
+        assert "removed access for other users" in collector.stderr()
         assert collector.rows("SELECT count() FROM spans")[0][0] > 0
     finally:
         collector.kill()

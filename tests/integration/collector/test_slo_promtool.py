@@ -175,7 +175,7 @@ def test_prometheus_judges_rules_and_missing_data_and_has_what_sloths_dashboards
     file = read_slo_file(slos)
     text = prometheus_rules(file.slos, None, file.rules)
     assert text.splitlines()[:2] == [
-        "# rule jump is not exported: changes of level have no PromQL",
+        "# rule jump is not exported: level changes cannot be expressed in PromQL",
         "# rule theirs is not exported: vLLM's metrics do not know tenant",
     ]
     rules.write_text(text)

@@ -48,7 +48,7 @@ def test_a_folder_of_an_earlier_version_is_closed_with_all_that_is_in_it(
         make_private_folder(old, MARKER)
     assert [mode(old), mode(old / "log"), mode(old / "log" / "segment")] == [0o700, 0o700, 0o600]
     assert mode(outside) == 0o644
-    assert "closed to other users" in caplog.text
+    assert "removed access for other users" in caplog.text
 
 
 @pytest.mark.parametrize("rights", [0o755, 0o1777], ids=["things of others in it", "like /tmp"])

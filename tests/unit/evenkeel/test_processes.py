@@ -31,7 +31,9 @@ def test_a_part_that_ends_says_its_last_line(tmp_path: Path) -> None:
     part = Part("wrong", ["no-such-command"], "http://127.0.0.1:9/", {})
     with Platform(tmp_path) as platform:
         platform.start(part)
-        with pytest.raises(CannotMeasureError, match=r"wrong ended with code 2: .*no-such-command"):
+        with pytest.raises(
+            CannotMeasureError, match=r"wrong exited with code 2: .*no-such-command"
+        ):
             platform.wait_ready(part, timeout_s=240)
 
 

@@ -33,7 +33,9 @@ def test_parse(text: str, time_ns: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "noon", "2026-11-31", "10:00", "1795168800"])
 def test_parse_refuses(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no time; expected one such as 2026-11-20T10"):
+    with pytest.raises(
+        ConfigurationError, match="is not a time; expected one such as 2026-11-20T10"
+    ):
         parse_time_ns(text)
 
 

@@ -48,7 +48,7 @@ def test_the_draft_is_kept_when_it_is_promoted(registry: PromptRegistry) -> None
     assert (move.reason, move.run_id) == ("passed run r1 (ann)", "r1")
     back = roll_back(registry, Rollback(by="bob", prompt="support"), NOW_NS)
     assert back == {"label": "production", "is": digest(OLD), "was": digest(NEW)}
-    with pytest.raises(ConfigurationError, match="nothing to go back to"):
+    with pytest.raises(ConfigurationError, match="no earlier version to roll back to"):
         roll_back(registry, Rollback(by="bob", prompt="support"), NOW_NS)
 
 

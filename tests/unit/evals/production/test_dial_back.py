@@ -209,7 +209,9 @@ def test_a_label_with_nothing_before_it_is_said_to_have_nothing(tmp_path: Path) 
         [Row(**{**_fields(row), "prompt_name": "other"}) for row in rows.rows],
     )
     (said,) = place.look([renamed])
-    assert isinstance(said, str) and "other@production has nothing to go back to" in said
+    assert (
+        isinstance(said, str) and "other@production has no earlier version to roll back to" in said
+    )
 
 
 def _fields(row: Row) -> dict[str, object]:

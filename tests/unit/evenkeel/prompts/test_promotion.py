@@ -97,7 +97,7 @@ def test_a_lock_that_is_never_released_is_one_line(
     monkeypatch.setattr(prompt_promotion, "_LONGEST_WAIT_S", 0.05)
     fd = os.open(tmp_path / LOCK_NAME, os.O_RDWR | os.O_CREAT)
     fcntl.flock(fd, fcntl.LOCK_EX)
-    with pytest.raises(ConfigurationError, match="another process has been moving labels"):
+    with pytest.raises(ConfigurationError, match="another process has held the label lock"):
         promote(PromptRegistry(tmp_path), forced("first"), 0)
     os.close(fd)
     promote(PromptRegistry(tmp_path), forced("first"), 0)

@@ -38,7 +38,7 @@ def test_references(registry: PromptRegistry) -> None:
     for reference in ("sales@draft", "sales", "sales@canary"):
         with pytest.raises(ConfigurationError, match="prompts here: support"):
             registry.resolve(reference)
-    with pytest.raises(ConfigurationError, match="is no name of a prompt"):
+    with pytest.raises(ConfigurationError, match="is not a prompt name"):
         registry.resolve("../secret@draft")
 
 

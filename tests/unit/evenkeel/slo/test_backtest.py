@@ -123,11 +123,15 @@ BAD_FILES = [
     ("a missing column", "minute,total\n1,2\n", "columns are minute,total"),
     ("an unknown column", "minute,total,bad,x\n", "columns are minute,total,bad,x"),
     ("an empty file", "", "columns are missing"),
-    ("more bad than total", "minute,total,bad\n1,2,3\n", r"bad is 3 of a total of 2 \(.*:2\)"),
+    (
+        "more bad than total",
+        "minute,total,bad\n1,2,3\n",
+        r"bad is 3, more than the total of 2 \(.*:2\)",
+    ),
     ("a fraction", "minute,total,bad\n1,2.5,1\n", r"total is '2.5'.*:2\)"),
     ("a negative number", "minute,total,bad\n1,2,1\n-1,2,1\n", r"minute is '-1'.*:3\)"),
     ("a short row", "minute,total,bad\n1,2\n", r"bad is None.*:2\)"),
-    ("a repeated minute", "minute,total,bad\n1,2,1\n1,2,1\n", r"minute 1 comes twice.*:3\)"),
+    ("a repeated minute", "minute,total,bad\n1,2,1\n1,2,1\n", r"minute 1 appears twice.*:3\)"),
 ]
 
 

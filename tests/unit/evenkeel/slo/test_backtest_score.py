@@ -57,7 +57,7 @@ def test_incidents_are_read(tmp_path: Path) -> None:
     [
         ("from,until\n", "columns are from,until"),
         ("from,until,name\nyesterday,today,x\n", "from is 'yesterday', expected a time"),
-        ("from,until,name\n2026-01-01T10:00,2026-01-01T10:00,x\n", "until does not lie after"),
+        ("from,until,name\n2026-01-01T10:00,2026-01-01T10:00,x\n", "until must be after"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:

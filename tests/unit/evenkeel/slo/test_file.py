@@ -127,7 +127,7 @@ MISTAKES = [
     (
         "availability with a threshold",
         ("metric: ttft", "metric: availability"),
-        "SLO 'chat-ttft': availability takes no value: it is a share already (slos.yaml:29)",
+        "SLO 'chat-ttft': availability takes no value: it is already a ratio (slos.yaml:29)",
     ),
     (
         "a missing target",

@@ -121,7 +121,7 @@ def test_an_openslo_ratio_metric_of_our_type_is_read(tmp_path: Path) -> None:
 MISTAKES = [
     ("two kinds of indicator", slo("{metric: ttft, all: {ttft: 1}}"), "give one of metric, all"),
     ("an empty joint", slo("{all: {}}"), "all is empty; name some of ttft"),
-    ("a joint with a value", slo("{all: {ttft: 1}}", "target: 0.9, value: 1"), "value belongs to"),
+    ("a joint with a value", slo("{all: {ttft: 1}}", "target: 0.9, value: 1"), "value applies to"),
     ("a member that is not there", slo("{composite: [{slo: x}, {slo: y}]}"), "slo is 'x', expect"),
     ("tokens with a value", slo("{metric: cache_hit}", "target: 0.9, value: 1"), "cache_hit takes"),
     (
@@ -152,12 +152,12 @@ MISTAKES = [
             ("select: {tenant: []}", "tenant is a list of 1 to 1000 values"),
             ("select: {tenant: {}}", "tenant is empty; give in, not, matches, notMatches"),
             ("select: {tenant: {like: a}}", "like"),
-            ("select: {tenant: {matches: '('}}", "no RE2 pattern"),
+            ("select: {tenant: {matches: '('}}", "not a valid RE2 pattern"),
             ("select: {tenant: {matches: [a, b]}}", "matches is a list, expected text"),
-            (r"select: {tenant: {matches: '\Qa.b'}}", "no pattern that the store takes: missing )"),
+            (r"select: {tenant: {matches: '\Qa.b'}}", "not a pattern the store accepts: missing )"),
             (
                 f"select: {{tenant: [{', '.join(f'{n}-' + 'x' * 990 for n in range(999))}]}}",
-                "no pattern that the store takes",
+                "not a pattern the store accepts",
             ),
             ("select: {tenants: [a]}", "tenants"),
             ("httpStatus: {}", "httpStatus is empty; give bad, measured, excluded"),
@@ -168,7 +168,7 @@ MISTAKES = [
             ("groupBy: [user]", "groupBy[0] is 'user', expected model or tenant"),
             ("groupBy: [prompt, prompt_name]", "groupBy has prompt_name, which it has already"),
             ("select: {tenant: a}, groupBy: tenant", "tenant, which it selects already"),
-            ("maxGroups: 5", "maxGroups belongs to groupBy"),
+            ("maxGroups: 5", "maxGroups requires groupBy"),
             ("groupBy: tenant, maxGroups: 0", "maxGroups is 0, expected 1 to 2000"),
             ("groupBy: tenant, maxGroups: 1.5", "maxGroups is 1.5, expected 1 to 2000"),
         )
@@ -184,7 +184,7 @@ MISTAKES = [
             "{composite: [{indicator: {metric: availability, groupBy: tenant}},"
             " {indicator: {metric: availability}}]}"
         ),
-        "groupBy belongs to the composite",
+        "groupBy goes on the composite",
     ),
 ]
 

@@ -127,7 +127,7 @@ def test_send_resolved_in_both_spellings(tmp_path: Path) -> None:
         ("  route: {receiver: nope}\n", "no receiver 'nope'"),
         ("  route: {routes: []}\n", "receiver is missing"),
         ("  route: {receiver: A, matchers: [a=b]}\n", "root"),
-        ("  route: {receiver: A, routes: [{matchers: ['a=~(']}]}\n", "no RE2 pattern"),
+        ("  route: {receiver: A, routes: [{matchers: ['a=~(']}]}\n", "not a valid RE2 pattern"),
         ("  route: {receiver: A, mute_time_intervals: [x]}\n", "timeIntervals has no 'x'"),
         ("  route: {receiver: A, unknown: 1}\n", "unknown"),
         ("  inhibit: [{}]\n", "source is missing"),

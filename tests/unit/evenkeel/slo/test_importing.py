@@ -60,7 +60,7 @@ def test_a_wrong_objective_names_its_line(tmp_path: Path, objective: str, messag
 
 def test_a_duration_that_is_good_above_its_value_is_not_evaluated(tmp_path: Path) -> None:
     file = read(tmp_path, f"{OURS}{ROLLING}  objectives: [{{op: gte, value: 1, target: 0.9}}]")
-    assert file.slos == () and "op gte says that slow requests" in file.foreign[0].reason
+    assert file.slos == () and "op gte counts slow requests" in file.foreign[0].reason
 
 
 def test_documents_in_a_list_with_label_lists_and_policies(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_documents_in_a_list_with_label_lists_and_policies(tmp_path: Path) -> No
     assert (slo.name, slo.labels["team"]) == ("Chat_start.v2", "a,b")
     assert slo.kept == {"metadata.annotations": {"owner": "ann"}, "spec.alertPolicies": ["page"]}
     assert len(file.kept) == 1
-    assert any("alertPolicies is kept, not used" in note for note in file.notes)
+    assert any("alertPolicies is preserved but ignored" in note for note in file.notes)
 
 
 def test_v1alpha_is_read(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_file_of_two_tools_loses_no_slo(tmp_path: Path) -> None:
     for text in (f"{PYRRA}---\n{ours}", f"{ours}---\n{PYRRA}", listed):
         with pytest.raises(ConfigurationError, match=r"theirs\.yaml:\d+") as raised:
             imported(tmp_path, text)
-        assert "one file for each" in str(raised.value)
+        assert "one file per tool" in str(raised.value)
 
 
 def test_names_that_become_alike_are_told_apart(tmp_path: Path) -> None:

@@ -103,9 +103,9 @@ def test_a_group_has_usual_times(tmp_path: Path) -> None:
         ("{name: a, url: 'https://x', group: {by: [slo, slo]}}", "each once"),
         (
             "{name: a, type: pagerduty, secrets: [{env: A}], group: {by: [slo]}}",
-            "groups by itself",
+            "does its own grouping",
         ),
-        ("{name: a, type: apprise, url: nonsense}", "an address that apprise knows"),
+        ("{name: a, type: apprise, url: nonsense}", "an address that Apprise supports"),
         ("{name: a, type: pagerduty}", "pagerduty needs secrets"),
         ("{name: a, type: generic, url: 'https://x', secrets: [abc]}", "secrets"),
         ("{name: a, type: slack}", "url is missing"),

@@ -48,5 +48,5 @@ def test_a_character_in_two_halves_is_one_as_in_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [r'"a\ud800b"', r'{"\udfff": 1}', r'[["\ude00\ud83d"]]'])
 def test_half_a_character_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
     """No database and no receiver takes it: one such label would keep every alert back."""
-    with pytest.raises(ConfigurationError, match=r"half a character.*a\.yaml:1"):
+    with pytest.raises(ConfigurationError, match=r"half a surrogate pair.*a\.yaml:1"):
         first_value(tmp_path, text)
