@@ -114,7 +114,7 @@ def test_a_correction_is_widened_to_minutes_and_revoked(path: Path) -> None:
         ("replay", {"number": 7}, "no dead letter"),
         ("revoke", {"id": "x"}, "no correction"),
         ("correct", {"begin": "2026-01-02", "end": "2026-01-01", "comment": "x"}, "not after"),
-        ("correct", {"begin": "soon", "end": "later", "comment": "x"}, "is no time"),
+        ("correct", {"begin": "soon", "end": "later", "comment": "x"}, "is not a time"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -60,8 +60,8 @@ def test_the_draft_is_kept_when_it_is_promoted(registry: PromptRegistry) -> None
         pytest.param({"run_verdicts": ["could not measure"]}, "measure", id="too few answers"),
         pytest.param({"run_verdicts": []}, "run it again", id="of an earlier version"),
         pytest.param({"num_gates": 0}, "it has no gate", id="no gate"),
-        pytest.param({"candidate_texts": ["0123456789ab"]}, "another text", id="another text"),
-        pytest.param({"candidate_texts": []}, "another text", id="no such run"),
+        pytest.param({"candidate_texts": ["0123456789ab"]}, "other than", id="other than"),
+        pytest.param({"candidate_texts": []}, "other than", id="no such run"),
         pytest.param({"baseline_texts": ["0123456789ab"]}, "in use", id="another baseline"),
     ],
 )
@@ -77,8 +77,10 @@ def test_a_run_that_proves_nothing_moves_nothing(
 @pytest.mark.parametrize(
     ("version", "why", "reason"),
     [
-        pytest.param(digest(NEW), " ", "needs a run", id="neither a run nor a reason"),
-        pytest.param("0123456789ab", "x", "neither kept nor the draft", id="an unknown version"),
+        pytest.param(digest(NEW), " ", "needs a passing run", id="neither a run nor a reason"),
+        pytest.param(
+            "0123456789ab", "x", "neither a stored version nor the draft", id="an unknown version"
+        ),
     ],
 )
 def test_a_promotion_that_makes_no_sense(

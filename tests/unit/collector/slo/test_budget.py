@@ -145,7 +145,7 @@ def test_a_freeze_is_of_one_prompt_or_of_all(tmp_path: Path) -> None:
         ("[{spent: 0, alert: page}]", "spent is 0, expected a share of the budget such as 0.5"),
         ("[{spent: .nan, alert: page}]", "spent is"),
         ("[{spent: 50 %, alert: page}]", "spent is '50 %'"),
-        ("[{spent: 0.5, alert: page}, {spent: 0.50, alert: ticket}]", "two steps of the same"),
+        ("[{spent: 0.5, alert: page}, {spent: 0.50, alert: ticket}]", "two steps with the same"),
         ("[{spent: 0.5, freeze: all}]", "freeze is 'all', expected prompts"),
         ("[{spent: 0.5, labels: {slo: x}}]", "label 'slo' is set by evenkeel"),
         ("[{spent: 0.5, alert: page, webhook: x}]", "webhook is not a key of"),
@@ -163,9 +163,14 @@ def test_the_check_says_what_each_step_does(tmp_path: Path) -> None:
     path = tmp_path / "slos.yaml"
     path.write_text(FILE)
     text = check_text(read_slo_file(path))
-    assert "  with 50 % of the budget spent: SloBudgetSpent, a ticket\n" in text
-    assert "  with 90 % of the budget spent: SloBudgetSpent, a ticket, its alerts get bud" in text
-    assert "  with 100 % of the budget spent: SloBudgetSpent, a page, no prompt is promoted" in text
+    assert "  at 50% of the budget spent: fires SloBudgetSpent (ticket)\n" in text
+    assert (
+        "  at 90% of the budget spent: fires SloBudgetSpent (ticket), labels its alerts bud" in text
+    )
+    assert (
+        "  at 100% of the budget spent: fires SloBudgetSpent (page), freezes prompt promotion"
+        in text
+    )
 
 
 @pytest.mark.parametrize("tenths", range(1, 11))

@@ -170,7 +170,7 @@ slos:
 def test_sloth_is_imported_and_said_not_to_be_evaluated(tmp_path: Path) -> None:
     file, notes = imported(tmp_path, SLOTH)
     assert [f.name for f in file.foreign] == ["shop-availability", "shop-ratio"]
-    assert all("Prometheus query is kept" in note for note in notes) and len(notes) == 2
+    assert all("Prometheus query is preserved" in note for note in notes) and len(notes) == 2
     kept = str(file.foreign[0].document)
     assert "errors[{{.window}}]" in kept and "disable" in kept and "0.999" in kept
 
@@ -239,4 +239,4 @@ def test_names_that_become_alike_are_told_apart(tmp_path: Path) -> None:
     file, notes = imported(tmp_path, f"{PYRRA}---\n{second}---\n{PYRRA}")
     names = [foreign.name for foreign in file.foreign]
     assert names == [names[0], f"{names[0]}-2", f"{names[0]}-3"]
-    assert any(f"named '{names[0]}-3'" in note for note in notes)
+    assert any(f"is now '{names[0]}-3'" in note for note in notes)

@@ -62,7 +62,9 @@ def test_what_can_be_observed_passes(flags: list[str]) -> None:
     ],
 )
 def test_speculation_of_two_kinds_is_refused(flag: str, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"--speculate auto and {name} exclude"):
+    with pytest.raises(
+        ConfigurationError, match=f"--speculate auto and {name} are mutually exclusive"
+    ):
         refuse_flags([flag, "x"], speculates=True)
 
 
