@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +34,5 @@ def read_tls(certificate: Path | None, key: Path | None, client_ca: Path | None)
         if client_ca is not None:
             context.load_verify_locations(client_ca)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"cannot use the TLS files: {error}") from error
+        raise ConfigurationError(f"cannot use the TLS files: {first_line(error)}") from error
     return Tls(certificate, key, client_ca)

@@ -177,7 +177,7 @@ def test_only_who_signs_in_sees_anything(guarded: Guarded, browser: Browser) -> 
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_text("data as of")).to_be_visible()
     expect(page.get_by_text("signed in as rita")).to_be_visible()
-    assert page.get_by_text("Silence an SLO").count() == 0, "a reader may change nothing"
+    assert page.get_by_text("Add or end a silence").count() == 0, "a reader may change nothing"
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("token")).to_be_visible()
     assert_no_exception(page)
