@@ -57,7 +57,7 @@ def test_a_stored_run_promotes_and_the_command_rolls_back(tmp_path: Path) -> Non
         }  # fmt: skip
         assert "could not measure" in answers["unmeasured"].text
         assert "run it again" in answers["earlier"].text
-        assert "another text" in answers["other"].text
+        assert "other than support@" in answers["other"].text
         assert registry.labels("support") == {"production": digest(NEW)}
         subprocess.run(
             [sys.executable, "-m", "evenkeel", "prompts", "rollback", "support", "--by", "bob",

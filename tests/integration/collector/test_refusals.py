@@ -139,7 +139,7 @@ def test_a_full_disk_refuses_senders_and_loses_nothing_that_was_acknowledged(
         send(5)
         assert answers[-5:] == [503] * 5
         refusing = httpx.get(f"{collector.http_url}/readyz")
-        assert refusing.status_code == 503 and "cannot be written" in refusing.text
+        assert refusing.status_code == 503 and "cannot write to the log" in refusing.text
         process.rlimit(resource.RLIMIT_FSIZE, (hard, hard))
         send(5)
         assert answers[-5:] == [200] * 5

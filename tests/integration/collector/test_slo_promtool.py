@@ -176,7 +176,7 @@ def test_prometheus_judges_rules_and_missing_data_and_has_what_sloths_dashboards
     text = prometheus_rules(file.slos, None, file.rules)
     assert text.splitlines()[:2] == [
         "# rule jump is not exported: level changes cannot be expressed in PromQL",
-        "# rule theirs is not exported: vLLM's metrics do not know tenant",
+        "# rule theirs is not exported: vLLM's metrics have no label for tenant",
     ]
     rules.write_text(text)
     test.write_text(
