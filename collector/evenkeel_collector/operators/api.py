@@ -7,6 +7,7 @@ make a browser send.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, cast
 
@@ -52,6 +53,7 @@ def build_api(service: OperatorService, hosts: KnownHosts) -> FastAPI:
     return app
 
 
+@cache
 def openapi() -> dict[str, Any]:
     """Return the OpenAPI document, without a running collector."""
     document = _declare().openapi()
@@ -83,11 +85,12 @@ def _operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def _service_of(request: Request) -> OperatorService:
+# Asynchronous, as all that waits for nothing: they must not queue for a thread behind slow reports.
+async def _service_of(request: Request) -> OperatorService:
     return cast("OperatorService", request.app.state.service)
 
 
-def _token_of(request: Request) -> str:
+async def _token_of(request: Request) -> str:
     return cast("str", request.state.token)
 
 
@@ -97,7 +100,7 @@ router = APIRouter()
 
 
 @router.get(ME_PATH, response_model=answers.IdentityAnswer)
-def me(request: Request, service: Service) -> Any:
+async def me(request: Request, service: Service) -> Any:
     """Return the token's tenant, and whether the token allows actions."""
     tenant = request.state.tenant
     try:

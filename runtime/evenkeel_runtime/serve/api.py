@@ -128,8 +128,10 @@ async def _refuse_browsers(request: Request) -> None:
 
 
 async def _refuse_ambiguous(request: Request) -> None:
-    query = request.url.query
+    # Of the scope: the URL is put together from headers that the client chose.
+    raw = request.scope["query_string"]
     try:
+        query = raw.decode("utf-8")
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError as error:
         raise HTTPException(400, f"invalid query: {error}"[:200]) from error

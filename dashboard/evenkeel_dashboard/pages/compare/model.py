@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -146,11 +147,17 @@ def causes(measure: str, a: Row, b: Row) -> list[CauseDifference]:
 
 def confounder(found: Sequence[CauseDifference]) -> str | None:
     """Return the load that explains most of a difference, which makes the sides not comparable."""
-    total = sum(abs(c.delta_s) for c in found)
     load = [c for c in found if c.is_load]
-    if not load or sum(abs(c.delta_s) for c in load) <= total / 2:
+    total_s, load_s = sum(c.delta_s for c in found), sum(c.delta_s for c in load)
+    if load_s * total_s <= 0 or abs(load_s) <= abs(total_s) / 2:
         return None
     return max(load, key=lambda c: abs(c.delta_s)).name
+
+
+def _in_words_and_numbers(value: str) -> list[tuple[bool, int, str]]:
+    """Return a sort key by which version 10 comes after version 9."""
+    parts = re.findall(r"[0-9]{1,18}|[^0-9]+|[0-9]", value)
+    return [(p.isdigit(), int(p) if p.isdigit() else 0, p) for p in parts]
 
 
 def default_first(values: Sequence[str]) -> list[str]:
@@ -161,7 +168,7 @@ def default_first(values: Sequence[str]) -> list[str]:
     """
     found = [value for value in values if not value.startswith(SENTINEL)]
     families: dict[str, list[str]] = {}
-    for value in sorted(found):
+    for value in sorted(found, key=_in_words_and_numbers):
         families.setdefault(value.rpartition("@")[0] or value, []).append(value)
     ordered = sorted(families.values(), key=lambda family: len(family) < 2)
     return [value for family in ordered for value in family[-2:] + family[:-2]]

@@ -75,7 +75,8 @@ def show() -> None:
 def _values(selection: Selection, dimension: str) -> list[str]:
     """Return the values to compare; [] if there are fewer than two."""
     found = contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]]
-    return default_first(found) if len(found) > 1 else []
+    worth_comparing = default_first(found)
+    return worth_comparing if len(worth_comparing) > 1 else []
 
 
 def _say_nothing(dimension: str) -> None:

@@ -100,14 +100,20 @@ def test_a_difference_that_load_makes_is_no_verdict_on_the_sides() -> None:
     assert (level, headline) == ("unknown", "TTFT of A and B cannot be compared here")
     assert "Most of the difference is load" in detail
     assert confounder(causes("ttft", a, a)) is None
-    own = cohort(ledger_s={"ttft.queue.budget": 2.4, "ttft.prefill.own": 4.0})
-    assert confounder(causes("ttft", a, own)) is None
+    moved = cohort(ledger_s={"ttft.queue.budget": 4.4, "ttft.queue.kv": 0.1, "ttft.prefill.own": 9})
+    before = cohort(
+        ledger_s={"ttft.queue.budget": 2.4, "ttft.queue.kv": 1.6, "ttft.prefill.own": 6}
+    )
+    assert confounder(causes("ttft", before, moved)) is None, "loads that cancel explain nothing"
+    larger = cohort(ledger_s={"ttft.queue.budget": 2.4, "ttft.prefill.own": 4.0})
+    assert confounder(causes("ttft", a, larger)) is None
 
 
 def test_two_versions_of_a_prompt_come_first_and_our_probe_never() -> None:
     values = ["evenkeel-sentinel@1", "other@1", "support@1", "support@2", "support@3"]
     assert default_first(values) == ["support@2", "support@3", "support@1", "other@1"]
     assert default_first(["b", "a"]) == ["a", "b"]
+    assert default_first(["p@10", "p@9", "p@1"]) == ["p@9", "p@10", "p@1"]
 
 
 def test_curves_end_at_the_extremes() -> None:
