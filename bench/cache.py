@@ -46,9 +46,9 @@ from typing import Any
 
 import httpx
 import numpy as np
-from cache_evidence import SERIES, RememberingEncoder, reword, run_series, summarize
-from cache_misses import measure_misses
 
+from bench.cache_evidence import SERIES, RememberingEncoder, reword, run_series, summarize
+from bench.cache_misses import measure_misses
 from evenkeel.embedding import load_encoder
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.cache import (

@@ -30,13 +30,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import dashboard_store
 import httpx
 import numpy
-from dashboard_processes import serve_dashboard, started
-from dashboard_queries import Asked, noting
-from dashboard_sessions import sessions
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from bench import dashboard_store
+from bench.dashboard_processes import serve_dashboard, started
+from bench.dashboard_queries import Asked, noting
+from bench.dashboard_sessions import sessions
 
 CHROMIUM_ARGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "

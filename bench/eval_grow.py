@@ -74,7 +74,8 @@ def main() -> int:
     parser.add_argument("--inside", nargs=2, type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.inside is not None:
-        propose(*args.inside, args.failures)
+        folder, cache = args.inside
+        propose(folder, cache, args.failures)
         return 0
     seconds: dict[str, list[float]] = {"cold": [], "warm": []}
     proposed: dict[str, int] = {}

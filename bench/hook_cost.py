@@ -146,7 +146,7 @@ def on_the_event_loop() -> tuple[float, float]:
     """CPU microseconds that the hook adds to one request's stream, and to its end."""
     output = make_output()
     counts = SharedCounts.create()
-    recorder = Recorder(NoExporter(), counts, QueueBound(10**9, 10**12), raises=True)
+    recorder = Recorder(NoExporter(), counts, QueueBound(10**9, 10**12))
     found = make_reader(lambda: None, strips_speculation=False)
     reader = replace(found, is_streamed=lambda params: True)
     hook = RequestHook(recorder, reader, "support")
@@ -183,7 +183,7 @@ def in_the_servers_process() -> float:
     """CPU microseconds that all of the request hook adds to a request in the server's process."""
     output = make_output()
     params = SamplingParams(output_kind=RequestOutputKind.DELTA)
-    recorder = Recorder(NoExporter(), SharedCounts.create(), QueueBound(10**9, 10**12), raises=True)
+    recorder = Recorder(NoExporter(), SharedCounts.create(), QueueBound(10**9, 10**12))
 
     class Engine:
         async def generate(self, *_: Any, **__: Any) -> AsyncGenerator[Any, None]:

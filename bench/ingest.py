@@ -164,7 +164,7 @@ def run_rotel(
     into: str, num_spans: int, spans_a_request: int, num_senders: int
 ) -> dict[str, float]:
     """Measure rotel on the same bodies, sent in the same way; `into` is a table of its `TABLES`."""
-    import ingest_rotel
+    from bench import ingest_rotel
 
     bodies = [build_body(spans_a_request, seed) for seed in range(NUM_BODIES)]
     num_requests = max(1, num_spans // spans_a_request // num_senders)
@@ -220,7 +220,7 @@ def main() -> int:
                 else f"  {name:20} {value:>14,}"
             )
         if args.rotel:
-            from ingest_rotel import TABLES
+            from bench.ingest_rotel import TABLES
 
             results[-1]["rotel"] = {}
             for into in TABLES:

@@ -12,6 +12,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from evenkeel_evals.stats.shift import shift_of_differences
 
 NUM_PAIRS, NUM_RESAMPLES, QUANTILE, MARGIN, ALPHA = 1000, 600, 0.95, 0.05, 0.025
 Floats = NDArray[np.float64]
-SMOOTHED = {
+SMOOTHED: dict[str, Any] = {
     "Harrell-Davis": [0.95],
     "averaged over p93 to p97": np.linspace(0.93, 0.97, 9),
     "averaged over p91.5 to p98.5": np.linspace(0.915, 0.985, 15),

@@ -27,8 +27,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import clickhouse_connect
-import ingest
 
+from bench import ingest
 from evenkeel_collector.store.storage import open_embedded
 
 CHUNK = 500_000

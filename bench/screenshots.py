@@ -18,10 +18,10 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import httpx
-from dashboard_processes import serve_dashboard, started
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from bench.dashboard_processes import serve_dashboard, started
 from evenkeel.times import rfc3339
 
 CHROMIUM_ARGS = (

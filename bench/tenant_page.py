@@ -21,8 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from dashboard_store import INSERT
-
+from bench.dashboard_store import INSERT
 from evenkeel.store import read_query
 from evenkeel_collector.query.engine import Query, QueryEngine, QueryLimits
 from evenkeel_collector.store.storage import open_embedded
