@@ -161,7 +161,8 @@ class _Stage:
         phase = self.story.phase(elapsed_s)
         if phase is not self._phase:
             self._phase = phase
-            if phase is DemoPhase.CONTROLLED:
+            if phase is DemoPhase.RECOVERED:
+                # Before the second crowd: the runtime takes a second to follow its file.
                 parts.write_control_file(self.place, "act")
         return phase, self.story.rates(elapsed_s)
 
