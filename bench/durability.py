@@ -30,7 +30,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from evenkeel_collector.log.recovery import OPEN_SUFFIX, recover
-from evenkeel_collector.log.segment import RECORD, read_bodies
+from evenkeel_collector.log.segment_format import RECORD, read_bodies
 from tests.fixtures.clickhouse_server import clickhouse_server
 from tests.fixtures.collector_process import (
     CollectorProcess,

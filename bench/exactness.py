@@ -198,8 +198,8 @@ class Engine:
         from vllm import LLM
 
         from evenkeel_runtime.demo_model.checkpoint import draft_path, target_path
-        from evenkeel_runtime.speculation.controller import FixedLength
         from evenkeel_runtime.speculation.flags import speculation_flags
+        from tests.fixtures.fixed_length import FixedLength
 
         options: dict[str, Any]
         if source in OUR_SOURCES:

@@ -30,7 +30,7 @@ from evenkeel_collector.log.quarantine import (
     replay_quarantine,
 )
 from evenkeel_collector.log.recovery import OPEN_SUFFIX, Recovered, recover
-from evenkeel_collector.log.segment import encode_segment, read_bodies
+from evenkeel_collector.log.segment_format import encode_segment, read_bodies
 from tests.fixtures.collector_process import running_collector
 from tests.fixtures.otlp_payload import trace_request
 from tests.hostile.log_damage import NODE, damage, intact_bodies

@@ -85,7 +85,7 @@ class Engines:
 
     def run(self, arm: str, traffic: str, batch: int, words: random.Random) -> Block:
         """Keep `batch` requests running until they made so many answers, and return the speed."""
-        from evenkeel_runtime.speculation.controller import FixedLength
+        from tests.fixtures.fixed_length import FixedLength
 
         engine = (self.plain if arm == NONE else self.hooked).llm_engine
         if arm != NONE:

@@ -36,7 +36,7 @@ TREATMENT_NUMBERS = {Treatment.MEASURED: 1, Treatment.BAD: 2, Treatment.EXCLUDED
 
 # What the store computes per row of `requests`. `ending` is an index into `treatments_of_endings`:
 # 4xx answers are the caller's mistake, except 408 (timeout) and 429 (too much load).
-# Other writers' weights and durations may be out of range; see number_ranges.py.
+# Other writers' weights and durations may be out of range; see the views of the table requests.
 ROW_SQL = {
     "ending": (
         "if(status = 'error' AND ifNull(http_status BETWEEN 400 AND 499"

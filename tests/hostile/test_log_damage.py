@@ -22,7 +22,7 @@ from evenkeel_collector.log.quarantine import (
     replay_quarantine,
 )
 from evenkeel_collector.log.recovery import OPEN_SUFFIX, recover
-from evenkeel_collector.log.segment import (
+from evenkeel_collector.log.segment_format import (
     HEADER,
     MAX_SEGMENT_BYTES,
     encode_segment,

@@ -13,8 +13,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-from evenkeel_collector.store.number_ranges import BY_TABLE
 from tests.fixtures.collector_process import CollectorProcess, running_collector, wait_for
+from tests.fixtures.number_ranges import BY_TABLE
 from tests.fixtures.otlp_payload import key_values, trace_request
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]

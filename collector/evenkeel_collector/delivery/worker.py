@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from evenkeel.guard import ErrorGuard
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.groups import Grouper

@@ -71,7 +71,7 @@ def check_protobuf(body: bytes, finish: Finish = serialize) -> CheckedBody:
     except DecodeError as error:
         raise MalformedError(f"not an OTLP ExportTraceServiceRequest: {error}") from error
     if len(UnknownFieldSet(message)):
-        # At the top level they could be mistaken for the log's own fields (log/segment.py).
+        # At the top level they could be mistaken for the log's own fields (log/segment_format.py).
         message.DiscardUnknownFields()
     if _has_empty_array(body):
         # The store could not distinguish it from no value.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from isal import isal_zlib
 
-from evenkeel_collector.log.segment import (
+from evenkeel_collector.log.segment_format import (
     HEADER,
     SegmentContents,
     encode_segment,

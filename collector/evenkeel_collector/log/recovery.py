@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evenkeel_collector.log.quarantine import SEALED_SUFFIX, keep_damaged, keep_whole
-from evenkeel_collector.log.segment import (
+from evenkeel_collector.log.segment_format import (
     MAX_SEGMENT_BYTES,
     SegmentContents,
     encode_segment,

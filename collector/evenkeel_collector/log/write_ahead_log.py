@@ -30,7 +30,7 @@ from evenkeel_collector.log.recovery import (
 )
 from evenkeel_collector.log.repeats import SeenBodies, mark
 from evenkeel_collector.log.seal_policy import LogLimits, SealPolicy
-from evenkeel_collector.log.segment import (
+from evenkeel_collector.log.segment_format import (
     HEADER,
     RECORD,
     encode_header,

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError, EvenkeelError
-from evenkeel.guard import ErrorGuard
 from evenkeel.prompts.freeze import Freeze, read_freezes, write_freezes
 from evenkeel.slo.file import read_slo_file
 from evenkeel.slo.model import Slo

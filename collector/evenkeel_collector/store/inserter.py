@@ -15,7 +15,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
 from evenkeel.errors import first_line
 from evenkeel_collector.log.isolation import isolate
 from evenkeel_collector.log.recovery import SealedSegment
-from evenkeel_collector.log.segment import encode_segment, read_bodies
+from evenkeel_collector.log.segment_format import encode_segment, read_bodies
 from evenkeel_collector.log.write_ahead_log import WriteAheadLog
 from evenkeel_collector.store.check import CheckStore
 from evenkeel_collector.store.storage import Storage, insert_segment, insert_segment_file

@@ -11,7 +11,7 @@ from evenkeel.settings import load
 from evenkeel_dashboard.draw import markup
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
 from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
-from evenkeel_dashboard.frame.users import Identity, read_users, token_of
+from evenkeel_dashboard.frame.user_tokens import Identity, read_users, token_of
 
 _IDENTITY = "identity"
 _KEPT_S = 30.0

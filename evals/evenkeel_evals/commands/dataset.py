@@ -10,7 +10,7 @@ from pathlib import Path
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.dataset.dataset import find_items_file, load_dataset
 from evenkeel_evals.dataset.imports.files import import_file
-from evenkeel_evals.dataset.lock import (
+from evenkeel_evals.dataset.version import (
     FIRST_VERSION,
     Lock,
     compare,

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenkeel.errors import ConfigurationError, MissingPartError
 from evenkeel.toml_file import read_toml_file
-from evenkeel_evals.dataset.lock import compare, hash_items, read_lock
+from evenkeel_evals.dataset.version import compare, hash_items, read_lock
 from evenkeel_evals.scorers.base import Scorer, make_scorer
 
 

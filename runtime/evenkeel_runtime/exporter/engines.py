@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 import zmq
 
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError
-from evenkeel.guard import ErrorGuard
 from evenkeel.otlp_sender import open_sender
 from evenkeel_runtime.exporter.explainer import MAX_BYTES, MAX_REQUESTS, Explainer
 from evenkeel_runtime.exporter.step_export import StepExport

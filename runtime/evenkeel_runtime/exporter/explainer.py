@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
-from evenkeel.guard import ErrorGuard
+from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.exporter.record import FinishedRequest
 from evenkeel_runtime.exporter.step_history import StepHistory
 from evenkeel_runtime.exporter.step_reader import DEFAULT_WAIT_S, StepReader

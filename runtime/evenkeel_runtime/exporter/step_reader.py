@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import zmq
 
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import ConfigurationError
-from evenkeel.guard import ErrorGuard
 from evenkeel_runtime.exporter.step_history import StepHistory, request_span
 from evenkeel_runtime.exporter.step_runs import StepRun
 from evenkeel_runtime.ledger.charges import DEFAULT_RIVALS, Ledger, RequestTimes

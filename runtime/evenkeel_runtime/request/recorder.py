@@ -8,9 +8,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
-from evenkeel.guard import ErrorGuard
+from evenkeel.error_guard import ErrorGuard
+from evenkeel_runtime.request.exporter_process import ExporterProcess
 from evenkeel_runtime.wire.counters import SharedCounts
 from evenkeel_runtime.wire.observation import CanaryResult, Observation, encode
 
@@ -19,24 +19,6 @@ logger = logging.getLogger(__name__)
 # How often queued requests are sent to the exporter: seldom enough to write many at once, because
 # each write wakes another process, which is most of its cost.
 _PUMP_INTERVAL_S = 0.1
-
-
-class ExporterPipe(Protocol):
-    """Connection to the exporter process, implemented in serve/exporter_process.py."""
-
-    num_restarts: int
-
-    def write(self, frames: list[bytes]) -> int:
-        """Write as many frames as fit now and return how many; OSError if the exporter is gone."""
-        ...
-
-    def restart(self) -> bool:
-        """Restart a dead exporter if its retry delay is over; return whether one was started."""
-        ...
-
-    def close(self, timeout_s: float) -> None:
-        """Let the exporter send what it has, then stop it within the timeout."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +60,7 @@ class Recorder:
         bound: Limits for the queue and the exporter together.
     """
 
-    def __init__(self, exporter: ExporterPipe, counts: SharedCounts, bound: QueueBound) -> None:
+    def __init__(self, exporter: ExporterProcess, counts: SharedCounts, bound: QueueBound) -> None:
         self._exporter = exporter
         self._counts = counts
         self._bound = bound

@@ -8,7 +8,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evenkeel.guard import ErrorGuard
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.private_files import FILE_MODE, FOLDER_MODE
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from evenkeel.embedding import Encoder
-from evenkeel.guard import ErrorGuard
+from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import Backend, BackendError, Size
 from evenkeel_runtime.response_cache.counts import CacheCounts

@@ -18,13 +18,13 @@ from evenkeel_runtime.adapter import vllm as vllm_adapter
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
 from evenkeel_runtime.compression.compressor import Compressor
 from evenkeel_runtime.compression.metrics import CompressionMetrics
+from evenkeel_runtime.request.exporter_process import ExporterProcess
 from evenkeel_runtime.request.hook import RequestHook
 from evenkeel_runtime.request.recorder import QueueBound, Recorder
 from evenkeel_runtime.request.why import WhyClient
 from evenkeel_runtime.serve.control import ControlHook, open_control
 from evenkeel_runtime.serve.engine_metrics import EngineMetrics
 from evenkeel_runtime.serve.exporter_metrics import TelemetryMetrics
-from evenkeel_runtime.serve.exporter_process import ExporterProcess
 from evenkeel_runtime.serve.own_pages import OWN_PAGES
 from evenkeel_runtime.serve.settings import RuntimeSettings
 from evenkeel_runtime.serve.speculation import build_server

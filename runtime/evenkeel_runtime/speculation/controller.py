@@ -252,32 +252,3 @@ def _goodput(
     gained = sum(map(sum, chances))
     drafted = sum(map(len, chances))
     return (num_requests + gained) / (fixed_s + token_s * drafted)
-
-
-class FixedLength:
-    """Drafts the same number of tokens wherever there are so many: what control is measured by.
-
-    Args:
-        max_tokens: The number.
-    """
-
-    def __init__(self, max_tokens: int) -> None:
-        self.max_tokens = max_tokens
-
-    def begin(self, num_requests: int) -> int:
-        """Return the number."""
-        return self.max_tokens
-
-    def is_exploring(self) -> bool:
-        """Return False."""
-        return False
-
-    def decide(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
-        """Take all of each offer."""
-        return [min(len(offer.draft.tokens), self.max_tokens) for offer in offers]
-
-    def record_verified(self, offer: Offer, drafted: int, accepted: int) -> None:
-        """Learn nothing."""
-
-    def record_step(self, facts: StepFacts) -> None:
-        """Learn nothing."""

@@ -73,7 +73,7 @@ def test_a_span_goes_through_the_local_tables_of_its_node(tmp_path: Path) -> Non
         single[-1] = re.sub(r"\breplicated_dedup", "non_replicated_dedup", single[-1])
     program = (
         "import io, sys, time, clickhouse_connect\n"
-        "from evenkeel_collector.log.segment import encode_segment\n"
+        "from evenkeel_collector.log.segment_format import encode_segment\n"
         "from evenkeel_collector.store.storage import SEGMENT_SCHEMA, insert_segment\n"
         "from tests.fixtures.otlp_payload import trace_request\n"
         "path = sys.argv[1]\n"

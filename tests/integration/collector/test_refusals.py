@@ -11,7 +11,7 @@ import httpx
 import psutil
 import pytest
 
-from evenkeel_collector.log.segment import encode_segment
+from evenkeel_collector.log.segment_format import encode_segment
 from tests.fixtures.collector_process import (
     CollectorProcess,
     running_collector,

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from evenkeel.slo.model import Indicator, Metric, Slo
-from evenkeel_collector.log.segment import encode_segment
+from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.storage import insert_segment, open_server
 from tests.fixtures.clickhouse_server import ClickHouseServer, clickhouse_server
 from tests.fixtures.collector_process import running_collector, wait_for

@@ -75,7 +75,7 @@ def test_each_tenants_rows_go_when_their_time_has_come(tmp_path: Path) -> None:
 STORE_TWICE = """
 import sys
 from pathlib import Path
-from evenkeel_collector.log.segment import encode_segment
+from evenkeel_collector.log.segment_format import encode_segment
 from evenkeel_collector.store.storage import insert_segment_file, open_embedded
 from tests.fixtures.otlp_payload import trace_request
 

@@ -20,6 +20,7 @@ from tests.fixtures.dashboard_process import (
     Platform,
     assert_no_exception,
     opened,
+    settled,
 )
 from tests.fixtures.otlp_payload import trace_request
 from tests.queries import query
@@ -109,7 +110,10 @@ def test_only_runs_that_passed_are_offered(platform: Platform, browser: Browser)
         page.reload()
         listed = page.locator(".st-key-card-runs tr", has_text="broken")
         expect(listed).to_contain_text("regressed")
+        # A list that is opened while the page still runs its script closes again.
+        settled(page)
         page.get_by_text("Promote or roll back").click()
+        settled(page)
         page.get_by_label("passing run").click()
         expect(page.get_by_role("option").first).to_be_visible()
         options = page.get_by_role("option").all_inner_texts()

@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 )
 
 from evenkeel.otlp_target import PROTOCOL_GRPC, OtlpTarget
-from evenkeel_runtime.serve.exporter_process import ExporterProcess
+from evenkeel_runtime.request.exporter_process import ExporterProcess
 from evenkeel_runtime.wire.counters import SharedCounts
 from evenkeel_runtime.wire.frames import ExporterConfig
 from evenkeel_runtime.wire.observation import Observation, encode

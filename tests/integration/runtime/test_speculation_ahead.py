@@ -29,8 +29,8 @@ from evenkeel_runtime.adapter.speculative_scheduler import (
     SpeculativeScheduler,
 )
 from evenkeel_runtime.demo_model.checkpoint import target_path
-from evenkeel_runtime.speculation.controller import FixedLength
 from evenkeel_runtime.speculation.flags import speculation_flags
+from tests.fixtures.fixed_length import FixedLength
 
 ANSWER_TOKENS = 40
 NUM_BLOCKS = 200

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evenkeel_runtime.speculation.controller import FixedLength
 from evenkeel_runtime.wire.drafts import REPORT_KEY
 from tests.fixtures import random_model
+from tests.fixtures.fixed_length import FixedLength
 from tests.fixtures.real_scheduler import SchedulerBox, build_scheduler
 
 pytestmark = pytest.mark.integration

@@ -20,9 +20,9 @@ from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, se
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.model.request_rows import REQUEST_HEADERS, request_cells
 from evenkeel_dashboard.model.slo_tiles import slo_tile, worst_slos
-from evenkeel_dashboard.pages.slo import budget as slo_budget
 from evenkeel_dashboard.pages.slo import draft as slo_draft
 from evenkeel_dashboard.pages.slo import records as slo_records
+from evenkeel_dashboard.pages.slo.budget_figure import show_budget
 from evenkeel_dashboard.pages.slo.data import (
     MAX_BURNED,
     Spent,
@@ -116,7 +116,7 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         st.html(markup.remark("It judges time slices or evaluations, not single requests:",
                               "evenkeel slo report"))  # fmt: skip
         return
-    slo_budget.show_budget(slo, window, spans_ms)
+    show_budget(slo, window, spans_ms)
     part = ""
     if judged != window:
         part = f"; of the last {wording.span_of(judged.duration_s)} of the range"

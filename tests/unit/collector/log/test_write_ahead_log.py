@@ -10,7 +10,7 @@ import pytest
 from evenkeel_collector.log.isolation import Isolated, Poison
 from evenkeel_collector.log.quarantine import SEALED_SUFFIX, list_quarantined, replay_quarantine
 from evenkeel_collector.log.seal_policy import LogLimits
-from evenkeel_collector.log.segment import RECORD, encode_header, encode_segment, read_bodies
+from evenkeel_collector.log.segment_format import RECORD, encode_header, encode_segment, read_bodies
 from evenkeel_collector.log.write_ahead_log import LogFullError, LogWriteError, WriteAheadLog
 
 SOON = LogLimits(seal_age_s=0.02, rest_s=0.0)

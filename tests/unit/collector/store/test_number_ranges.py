@@ -7,7 +7,7 @@ import pytest
 
 from evenkeel.slo.good_events import ROW_SQL
 from evenkeel_collector.store.migrations import read_migrations
-from evenkeel_collector.store.number_ranges import (
+from tests.fixtures.number_ranges import (
     BY_TABLE,
     ENGINE_STEPS,
     EVAL_RESULTS,

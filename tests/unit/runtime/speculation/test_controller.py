@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from evenkeel_runtime.speculation.acceptance import OwnRecord
 from evenkeel_runtime.speculation.controller import (
     HOLDOUT_RATIO,
-    FixedLength,
     GoodputController,
     Offer,
     StepFacts,
 )
 from evenkeel_runtime.speculation.sources import Draft, DraftSource
+from tests.fixtures.fixed_length import FixedLength
 
 MAX_TOKENS = 12
 

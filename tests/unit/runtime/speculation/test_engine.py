@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from evenkeel_runtime.speculation.controller import FixedLength, GoodputController, Offer, StepFacts
+from evenkeel_runtime.speculation.controller import GoodputController, Offer, StepFacts
 from evenkeel_runtime.speculation.engine import Speculation
 from evenkeel_runtime.speculation.sampled_watch import LOG_LIMIT
 from evenkeel_runtime.speculation.state import describe_state
 from evenkeel_runtime.speculation.store import DraftStore
 from evenkeel_runtime.wire.drafts import SPECULATE_KEY, TENANT_KEY
+from tests.fixtures.fixed_length import FixedLength
 
 PROMPT = [31, 32, 33, 34, 35, 36, 37, 38]
 ANSWER = list(range(50, 80))

@@ -10,7 +10,7 @@ from evenkeel.cli import main
 from evenkeel.errors import ConfigurationError
 from evenkeel_evals.dataset.dataset import load_dataset
 from evenkeel_evals.dataset.imports.files import Imported, import_file
-from evenkeel_evals.dataset.lock import (
+from evenkeel_evals.dataset.version import (
     Difference,
     compare,
     hash_items,

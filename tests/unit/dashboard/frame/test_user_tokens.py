@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_dashboard.frame.users import read_users, token_of
+from evenkeel_dashboard.frame.user_tokens import read_users, token_of
 
 GOOD = '[[user]]\nemail = "Ann@example.com"\ntoken_env = "ANNS_TOKEN"\n'
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from evenkeel_collector.log.segment import (
+from evenkeel_collector.log.segment_format import (
     HEADER,
     RECORD,
     encode_header,

@@ -3,8 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from evenkeel.error_guard import ErrorGuard
 from evenkeel.errors import StoreError
-from evenkeel.guard import ErrorGuard
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def test_only_a_defect_of_ours_has_a_traceback_and_the_place_is_the_callers(
     guard.clear()
     guard.record(ZeroDivisionError())
     assert [bool(r.exc_info) for r in caplog.records] == [False, True]
-    assert {r.filename for r in caplog.records} == {"test_guard.py"}
+    assert {r.filename for r in caplog.records} == {"test_error_guard.py"}
     assert {r.levelno for r in caplog.records} == {logging.WARNING}
 
 
