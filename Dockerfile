@@ -2,7 +2,7 @@
 # Dependencies come from the locks and before the sources: a change of code reinstalls none of them.
 FROM python:3.11-slim AS base
 WORKDIR /evenkeel
-RUN useradd --create-home --uid 10001 evenkeel && install --directory --mode 0700 --owner evenkeel /data
+RUN useradd --create-home --uid 10001 evenkeel && install --directory --mode 0700 --owner evenkeel /data /demo
 ENV PYTHONUNBUFFERED=1 EVENKEEL_DATA_DIR=/data
 
 # Our own wheels: the kernel's and each part's.
@@ -48,7 +48,7 @@ HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=20 \
 ENTRYPOINT ["evenkeel"]
 CMD ["dashboard", "--host", "0.0.0.0"]
 
-# The locked CPU environment. For a GPU, start from vLLM's own image and `pip install . ./runtime`.
+# The locked CPU environment, with the demo and evaluations. For a GPU, start from vLLM's own image and `pip install . ./runtime`.
 FROM base AS runtime
 RUN apt-get update && apt-get install -y --no-install-recommends gcc g++ libnuma1 \
     && rm -rf /var/lib/apt/lists/*
@@ -56,7 +56,7 @@ COPY requirements-cpu.lock ./
 RUN pip install --no-cache-dir --no-deps -r requirements-cpu.lock \
         --extra-index-url https://download.pytorch.org/whl/cpu
 COPY --from=wheel /wheels /wheels
-RUN pip install --no-cache-dir --no-deps /wheels/evenkeel-*.whl /wheels/evenkeel_runtime-*.whl
+RUN pip install --no-cache-dir --no-deps /wheels/*.whl
 COPY slos.yaml ./
 COPY --chown=evenkeel prompts ./prompts
 USER evenkeel

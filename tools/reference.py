@@ -42,6 +42,7 @@ COMMANDS = {
     "redaction": ["collect"],
     "dashboard": ["dashboard"],
     "eval": ["eval", "run"],
+    "demo": ["demo"],
 }
 # Tables that only pass rows from one view to the next, and internal bookkeeping.
 HIDDEN_ENGINES = ("MaterializedView", "Null")

@@ -6,12 +6,15 @@ import argparse
 from pathlib import Path
 
 from evenkeel.cli import Command, duration_argument
+from evenkeel.errors import ConfigurationError
 
 EXAMPLE = """\
 examples:
   evenkeel demo                                     until Ctrl-C, with the dashboard
   evenkeel demo --exit-after 90s --no-dashboard --json
   evenkeel demo --port-offset 1000                  next to another demo
+  evenkeel demo --runtime-url http://127.0.0.1:8000 --data-dir DIR
+                                                    against parts that are already running
 
 All hooks are enabled. After a healthy phase, a crowd of long prompts delays the chats: the TTFT SLO
 burns its budget and an alert fires. The crowd returns while control acts. Then many clients ask the
@@ -21,6 +24,9 @@ exit codes: 0 success, 2 a port, folder or part is unavailable, 3 nothing could 
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
+    from evenkeel.settings_flags import add_flags
+    from evenkeel_demo.settings import DemoSettings
+
     parser.epilog = EXAMPLE
     parser.add_argument(
         "--exit-after",
@@ -37,22 +43,41 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-dir", type=Path, default=None, help="where to keep the data (default: a new folder)"
     )
+    parser.add_argument(
+        "--write-files",
+        action="store_true",
+        help="only write the parts' configuration files to --data-dir, for parts that you start",
+    )
+    add_flags(parser, DemoSettings)
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
-    from evenkeel_demo.stage import Options, perform
+    from evenkeel.settings import load
+    from evenkeel.settings_flags import read_flags
+    from evenkeel_demo.settings import DemoSettings
+    from evenkeel_demo.stage import Options, perform, write_files
 
-    return perform(
-        Options(
-            host=args.host,
-            port_offset=args.port_offset,
-            exit_after_s=args.exit_after,
-            has_dashboard=not args.no_dashboard,
-            is_json=args.json,
-            data_dir=args.data_dir,
+    settings = load(DemoSettings, read_flags(DemoSettings, args)).settings
+    if args.data_dir is None and (args.write_files or settings.runtime_url is not None):
+        raise ConfigurationError(
+            "give --data-dir, the folder of the files that `evenkeel demo --write-files` wrote and "
+            "the parts read"
         )
+    options = Options(
+        host=args.host,
+        port_offset=args.port_offset,
+        exit_after_s=args.exit_after,
+        has_dashboard=not args.no_dashboard,
+        is_json=args.json,
+        data_dir=args.data_dir,
+        running=settings.endpoints(),
+        receiver_url=settings.receiver_url,
     )
+    if args.write_files:
+        write_files(options)
+        return 0
+    return perform(options)
 
 
 DEMO = Command(

@@ -44,14 +44,14 @@ class EvalProcess:
             self._finish(*self._output.result())
 
     async def _start(self) -> None:
-        ports, sides = self._place.ports, self._dataset / "sides"
+        place, sides = self._place.endpoints, self._dataset / "sides"
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "evenkeel", "eval", "run", str(self._dataset)),
             *("--baseline", str(sides / "full.toml")),
             *("--candidate", str(sides / "short.toml")),
             *("--gate", GATES),
-            *("--url", self._place.url(ports.runtime)),
-            *("--otlp-endpoint", self._place.url(ports.otlp_http)),
+            *("--url", place.runtime),
+            *("--otlp-endpoint", place.collector),
             *("--limit", str(NUM_ITEMS)),
             *("--concurrency", "2"),
             "--json",

@@ -14,6 +14,7 @@ from evenkeel.processes import Part
 # A 30-day period at this scale is 6 hours, and its 1 h / 5 min page window 30 s / 2.5 s.
 WINDOW_SCALE = "1/120"
 CONTROL_FILE = "control.toml"
+SLO_FILE = "slos.yaml"
 # The default, one request in a thousand, would hardly show up within minutes.
 CANARY_RATIO = "0.05"
 
@@ -62,16 +63,29 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The HTTP addresses at which the parts answer; `query` may contain a password."""
+
+    runtime: str
+    collector: str
+    query: str
+    dashboard: str
+
+    @classmethod
+    def on(cls, host: str, ports: Ports) -> Endpoints:
+        """Return the addresses of parts that the demo starts itself."""
+        numbers = (ports.runtime, ports.otlp_http, ports.query, ports.dashboard)
+        return cls(*(f"http://{host}:{port}" for port in numbers))
+
+
+@dataclass(frozen=True, slots=True)
 class DemoLocation:
-    """The demo's address, ports and folder."""
+    """The demo's address, ports, folder, and where its parts answer."""
 
     host: str
     ports: Ports
     data_dir: Path
-
-    def url(self, port: int) -> str:
-        """Return the HTTP address of one of our ports."""
-        return f"http://{self.host}:{port}"
+    endpoints: Endpoints
 
 
 def collector(place: DemoLocation, slo_file: Path) -> Part:
@@ -87,10 +101,10 @@ def collector(place: DemoLocation, slo_file: Path) -> Part:
             *("--query-port", str(ports.query)),
             *("--data-dir", str(place.data_dir / "collector")),
             *("--slos", str(slo_file)),
-            *("--dashboard-url", place.url(ports.dashboard)),
+            *("--dashboard-url", place.endpoints.dashboard),
             *("--redaction-content-tenants", "*"),
         ],
-        ready_url=place.url(ports.otlp_http) + "/readyz",
+        ready_url=place.endpoints.collector + "/readyz",
         environment={},
     )
 
@@ -113,8 +127,8 @@ def runtime(place: DemoLocation) -> Part:
             *("--data-dir", str(place.data_dir / "runtime")),
             "--enable-prefix-caching",
         ],
-        ready_url=place.url(place.ports.runtime) + "/health",
-        environment={"OTEL_EXPORTER_OTLP_ENDPOINT": place.url(place.ports.otlp_http)},
+        ready_url=place.endpoints.runtime + "/health",
+        environment={"OTEL_EXPORTER_OTLP_ENDPOINT": place.endpoints.collector},
     )
 
 
@@ -126,11 +140,11 @@ def dashboard(place: DemoLocation, slo_file: Path) -> Part:
             "dashboard",
             *("--host", place.host),
             *("--port", str(place.ports.dashboard)),
-            *("--query-url", place.url(place.ports.query)),
-            *("--collector-url", place.url(place.ports.otlp_http)),
+            *("--query-url", place.endpoints.query),
+            *("--collector-url", place.endpoints.collector),
             *("--slos", str(slo_file)),
         ],
-        ready_url=place.url(place.ports.dashboard) + "/_stcore/health",
+        ready_url=place.endpoints.dashboard + "/_stcore/health",
         environment={},
     )
 
@@ -142,38 +156,39 @@ def live_evaluation(place: DemoLocation) -> Part:
         arguments=[
             *("eval", "live", str(place.data_dir / "live.toml")),
             *("--state", str(place.data_dir / "live")),
-            *("--store-url", place.url(place.ports.query)),
-            *("--otlp-endpoint", place.url(place.ports.otlp_http)),
+            *("--otlp-endpoint", place.endpoints.collector),
             *("--since", "1s"),
         ],
-        ready_url=place.url(place.ports.otlp_http) + "/readyz",
-        environment={},
+        ready_url=place.endpoints.collector + "/readyz",
+        # Not on the command line: it may contain a password.
+        environment={"EVENKEEL_EVAL_STORE_URL": place.endpoints.query},
     )
 
 
-def write_files(place: DemoLocation, receiver_url: str) -> Path:
+def write_files(data_dir: Path, receiver_url: str) -> Path:
     """Write the parts' configuration files to the demo's folder; return the SLO file.
 
     Args:
-        place: This demo.
+        data_dir: The demo's folder.
         receiver_url: The demo's webhook receiver.
     """
     for name in ("cache.toml", "compression.toml", "live.toml"):
-        _write(place, name, {})
-    write_control_file(place, "dry-run")
-    return _write(place, "slos.yaml", {"RECEIVER_URL": receiver_url, "WINDOW_SCALE": WINDOW_SCALE})
+        _write(data_dir, name, {})
+    write_control_file(data_dir, "dry-run")
+    values = {"RECEIVER_URL": receiver_url, "WINDOW_SCALE": WINDOW_SCALE}
+    return _write(data_dir, SLO_FILE, values)
 
 
-def write_control_file(place: DemoLocation, mode: str) -> None:
+def write_control_file(data_dir: Path, mode: str) -> None:
     """Switch the mode of the runtime's control, which reloads its file within a second."""
-    _write(place, CONTROL_FILE, {"MODE": mode})
+    _write(data_dir, CONTROL_FILE, {"MODE": mode})
 
 
-def _write(place: DemoLocation, name: str, values: Mapping[str, str]) -> Path:
+def _write(data_dir: Path, name: str, values: Mapping[str, str]) -> Path:
     text = (files("evenkeel_demo") / name).read_text(encoding="utf-8")
     for key, value in values.items():
         text = text.replace(key, value)
-    path = place.data_dir / name
+    path = data_dir / name
     draft = path.with_name(f".{name}")
     draft.write_text(text, encoding="utf-8")
     draft.replace(path)

@@ -16,13 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evenkeel.errors import ConfigurationError
+import httpx
+
+from evenkeel.errors import CannotMeasureError, ConfigurationError
 from evenkeel.private_files import make_private_folder
 from evenkeel.processes import Part, Platform, refuse_taken_ports
+from evenkeel.secret_text import hide_password
 from evenkeel.store import Store
 from evenkeel_demo import parts, report
 from evenkeel_demo.comparison import EvalProcess
-from evenkeel_demo.parts import DemoLocation, Ports
+from evenkeel_demo.parts import DemoLocation, Endpoints, Ports
 from evenkeel_demo.receiver import WebhookReceiver
 from evenkeel_demo.screen import Frame, Screen
 from evenkeel_demo.story import DEFAULT_LENGTH_S, Story
@@ -32,6 +35,7 @@ from evenkeel_demo.traffic import DemoPhase, Rates, Traffic, read_questions
 LOGS = "logs"
 COLLECTOR_ID = "collector/collector-id"
 FEEDBACK_PATH = "/v1/feedback"
+DEFAULT_RECEIVER_PORT = 9095
 START_TIMEOUT_S = 180.0
 # Requests become queryable 3 s after the runtime sends them; the report waits for the last ones.
 SETTLE_S = 4.0
@@ -42,7 +46,18 @@ GRACE_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The command's options; `exit_after_s` None means until Ctrl-C."""
+    """The command's options.
+
+    Attributes:
+        host: Address to bind.
+        port_offset: Added to the five ports.
+        exit_after_s: None means until Ctrl-C.
+        has_dashboard: Whether to start the dashboard.
+        is_json: Whether to print the report as JSON.
+        data_dir: Where to keep the data; None for a new folder.
+        running: Where the parts answer, if they are already running.
+        receiver_url: Where the collector reaches the demo's webhook receiver, if not on loopback.
+    """
 
     host: str
     port_offset: int
@@ -50,6 +65,8 @@ class Options:
     has_dashboard: bool
     is_json: bool
     data_dir: Path | None
+    running: Endpoints | None = None
+    receiver_url: str | None = None
 
 
 def perform(options: Options) -> int:
@@ -59,11 +76,9 @@ def perform(options: Options) -> int:
         ConfigurationError: If a port is taken, a folder is not writable or a part is missing.
         CannotMeasureError: If a part ended, or nothing was stored.
     """
-    ports = Ports(options.port_offset)
-    refuse_taken_ports(ports.as_dict(), options.host)
-    place = DemoLocation(options.host, ports, _make_data_dir(options.data_dir))
+    place = _locate(options)
     screen = Screen(sys.stderr)
-    receiver = WebhookReceiver()
+    receiver = _open_receiver(options.receiver_url)
     try:
         with _signals_as_interrupt(), Platform(place.data_dir / LOGS) as platform:
             screen.say(f"data and logs: {place.data_dir}")
@@ -85,6 +100,39 @@ def perform(options: Options) -> int:
     return 0
 
 
+def write_files(options: Options) -> None:
+    """Write the parts' configuration files to the data folder, for parts that start without us.
+
+    Raises:
+        ConfigurationError: If the folder is not writable.
+    """
+    receiver_url = options.receiver_url or f"http://{options.host}:{DEFAULT_RECEIVER_PORT}/"
+    parts.write_files(_make_data_dir(options.data_dir, is_shared=True), receiver_url)
+
+
+def _locate(options: Options) -> DemoLocation:
+    ports = Ports(options.port_offset)
+    endpoints = options.running
+    if endpoints is None:
+        refuse_taken_ports(ports.as_dict(), options.host)
+        endpoints = Endpoints.on(options.host, ports)
+    data_dir = _make_data_dir(options.data_dir, is_shared=options.running is not None)
+    return DemoLocation(options.host, ports, data_dir, endpoints)
+
+
+def _open_receiver(url: str | None) -> WebhookReceiver:
+    if url is None:
+        return WebhookReceiver()
+    port = httpx.URL(url).port or DEFAULT_RECEIVER_PORT
+    try:
+        return WebhookReceiver("0.0.0.0", port)
+    except OSError as error:
+        raise ConfigurationError(
+            f"port {port} for the webhook receiver is not free ({error.strerror}); choose another "
+            "one with --receiver-url"
+        ) from error
+
+
 def _start(
     platform: Platform,
     place: DemoLocation,
@@ -92,7 +140,13 @@ def _start(
     options: Options,
     screen: Screen,
 ) -> None:
-    slo_file = parts.write_files(place, receiver.url)
+    if options.running is not None:
+        _refuse_absent_parts(place.endpoints)
+        parts.write_control_file(place.data_dir, "dry-run")
+        platform.start(parts.live_evaluation(place))
+        screen.say(f"dashboard: {place.endpoints.dashboard}")
+        return
+    slo_file = parts.write_files(place.data_dir, receiver.url)
     collector = parts.collector(place, slo_file)
     started: list[Part] = [collector, parts.runtime(place)]
     if options.has_dashboard:
@@ -106,7 +160,22 @@ def _start(
         screen.say(f"{part.name} ready after {time.monotonic() - began_s:.0f} s")
     platform.start(parts.live_evaluation(place))
     if options.has_dashboard:
-        screen.say(f"dashboard: {place.url(place.ports.dashboard)}")
+        screen.say(f"dashboard: {place.endpoints.dashboard}")
+
+
+def _refuse_absent_parts(endpoints: Endpoints) -> None:
+    for name, url in (
+        ("runtime", endpoints.runtime + "/health"),
+        ("collector", endpoints.collector + "/readyz"),
+    ):
+        try:
+            status: object = httpx.get(url, timeout=10).status_code
+        except httpx.TransportError as error:
+            status = error
+        if status != httpx.codes.OK:
+            raise CannotMeasureError(
+                f"the {name} is not ready: {url} answered {status}; start it before the demo"
+            )
 
 
 class _Stage:
@@ -125,8 +194,8 @@ class _Stage:
         dataset = parts.dataset_dir()
         self.story = Story(options.exit_after_s or DEFAULT_LENGTH_S)
         self.traffic = Traffic(
-            place.url(place.ports.runtime),
-            place.url(place.ports.otlp_http) + FEEDBACK_PATH,
+            place.endpoints.runtime,
+            place.endpoints.collector + FEEDBACK_PATH,
             parts.system_prompt(dataset / "sides" / "full.toml"),
             read_questions(dataset / "support.jsonl"),
         )
@@ -163,7 +232,7 @@ class _Stage:
             self._phase = phase
             if phase is DemoPhase.RECOVERED:
                 # Before the second crowd: the runtime takes a second to follow its file.
-                parts.write_control_file(self.place, "act")
+                parts.write_control_file(self.place.data_dir, "act")
         return phase, self.story.rates(elapsed_s)
 
     def _is_over(self) -> bool:
@@ -197,11 +266,11 @@ class _Stage:
     def _dashboard_url(self) -> str | None:
         if not self.options.has_dashboard:
             return None
-        return self.place.url(self.place.ports.dashboard)
+        return self.place.endpoints.dashboard
 
     def report(self) -> dict[str, Any]:
         time.sleep(SETTLE_S)
-        query_url = self.place.url(self.place.ports.query)
+        query_url = self.place.endpoints.query
         store = Store(query_url)
         try:
             figures = report.measure(store, self.since)
@@ -223,19 +292,21 @@ class _Stage:
             ],
             "comparison": self.comparison.result,
             "comparison_summary": self.comparison.summary,
-            "query_url": query_url,
+            "query_url": hide_password(query_url),
             "dashboard_url": self._dashboard_url(),
             "data_dir": str(self.place.data_dir),
         }
 
 
-def _make_data_dir(wanted: Path | None) -> Path:
+def _make_data_dir(wanted: Path | None, *, is_shared: bool) -> Path:
     try:
         if wanted is None:
             path = Path(tempfile.mkdtemp(prefix="evenkeel-demo-"))
         else:
             path = wanted.resolve()
-            make_private_folder(path, COLLECTOR_ID)
+            # The parts read a shared one, so it is not the demo's to close.
+            if not is_shared:
+                make_private_folder(path, COLLECTOR_ID)
         (path / LOGS).mkdir(exist_ok=True)
     except OSError as error:
         raise ConfigurationError(

@@ -28,7 +28,7 @@ def test_it_matches_the_compose_schema() -> None:
 def test_each_command_is_one_we_have(service: str) -> None:
     parser = build_parser(find_commands())
     args, rest = parser.parse_known_args(OURS[service]["command"])
-    assert args.command in {"collect", "serve", "dashboard"}
+    assert args.command in {"collect", "serve", "dashboard", "demo"}
     passes_on = args.command == "serve"
     assert passes_on or rest == []
 

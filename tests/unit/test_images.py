@@ -4,18 +4,23 @@ import importlib.util
 import re
 import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from evenkeel.settings import find_settings
+from evenkeel_demo.parts import DemoLocation, Endpoints, Ports, runtime, write_files
 from tests.checkout import ROOT
 from tools.reference import settings_classes
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
 OURS = {name: s for name, s in SERVICES.items() if "build" in s}
+TARGETS = sorted({s["build"]["target"] for s in OURS.values()})
+# They play the story and end; the others serve for as long as they can.
+ENDING = {"files", "demo"}
 PARTS = ("runtime", "collector", "dashboard", "evals", "demo")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -71,7 +76,7 @@ def test_the_small_images_have_no_torch() -> None:
         assert not re.search(r"^(torch|vllm|transformers)", lock, re.MULTILINE)
 
 
-@pytest.mark.parametrize("target", OURS)
+@pytest.mark.parametrize("target", TARGETS)
 def test_dependencies_are_locked_and_come_before_the_sources(target: str) -> None:
     stage = STAGES[target]
     installs = [i for i, step in enumerate(stage) if "pip install" in step.text]
@@ -106,7 +111,7 @@ def test_what_is_copied_is_not_ignored() -> None:
     assert all((ROOT / source).exists() for source in copied)
 
 
-@pytest.mark.parametrize("target", OURS)
+@pytest.mark.parametrize("target", TARGETS)
 def test_each_image_asks_for_its_health_and_runs_as_nobody_special(target: str) -> None:
     words = [step.word for step in STAGES[target]]
     assert words.count("HEALTHCHECK") == 1
@@ -114,12 +119,13 @@ def test_each_image_asks_for_its_health_and_runs_as_nobody_special(target: str) 
     assert any("--mode 0700" in step.text and "/data" in step.text for step in STAGES[target])
 
 
-@pytest.mark.parametrize("target", OURS)
-def test_files_that_a_command_names_are_in_its_image(target: str) -> None:
+@pytest.mark.parametrize("service", OURS)
+def test_files_that_a_command_names_are_in_its_image(service: str) -> None:
+    target = OURS[service]["build"]["target"]
     copied = {source for step in STAGES[target] for source in step.sources}
     named = {
         value
-        for flag in OURS[target]["command"]
+        for flag in OURS[service]["command"]
         if (value := flag.partition("=")[2])
         and not flag.startswith("--allowed-hosts=")  # a name, not a folder
         and (ROOT / value).exists()
@@ -132,10 +138,39 @@ def test_files_that_a_command_names_are_in_its_image(target: str) -> None:
 def test_the_dashboard_knows_the_collector_and_the_slos() -> None:
     command = SERVICES["dashboard"]["command"]
     assert "--collector-url=http://collector:4318" in command
-    assert "--slos=slos.yaml" in command
+    assert "--slos=/demo/slos.yaml" in command
 
 
-@pytest.mark.parametrize("service", SERVICES)
+def test_the_runtime_has_every_hook_that_the_demo_has(tmp_path: Path) -> None:
+    place = DemoLocation("127.0.0.1", Ports(), Path("/demo"), Endpoints.on("127.0.0.1", Ports()))
+    alone = {"--host", "--port", "--data-dir"}
+    names = {a for a in runtime(place).arguments if a.startswith("--")} - alone
+    in_compose = {flag.partition("=")[0] for flag in SERVICES["runtime"]["command"]}
+    assert names <= in_compose
+    write_files(tmp_path, "http://demo:9095/")
+    shared = {
+        Path(value).name
+        for service in OURS.values()
+        for flag in service["command"]
+        if (value := flag.partition("=")[2]).startswith("/demo/")
+    }
+    assert shared <= {path.name for path in tmp_path.iterdir()}
+    assert "http://demo:9095/" in (tmp_path / "slos.yaml").read_text()
+
+
+@pytest.mark.parametrize("service", OURS)
+def test_who_reads_the_files_waits_until_they_are_written(service: str) -> None:
+    described, waits, found = SERVICES[service], [service], set()
+    if not any(volume.startswith("demo:/demo") for volume in described.get("volumes", ())):
+        return
+    while waits:
+        name = waits.pop()
+        found.add(name)
+        waits.extend(set(SERVICES[name].get("depends_on", {})) - found)
+    assert "files" in found
+
+
+@pytest.mark.parametrize("service", SERVICES.keys() - ENDING)
 def test_each_service_restarts_is_bounded_and_is_asked_for_its_health(service: str) -> None:
     described = SERVICES[service]
     assert described["restart"] == "unless-stopped"

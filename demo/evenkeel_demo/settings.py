@@ -1,0 +1,49 @@
+"""Settings of the demo: `[demo]` in evenkeel.toml, `EVENKEEL_DEMO_…` in the environment."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from evenkeel.secret_text import SecretAddress
+from evenkeel.settings import Settings
+from evenkeel_demo.parts import Endpoints
+
+
+class DemoSettings(Settings):
+    """Where the parts answer, if they are already running, as with Docker Compose."""
+
+    section: ClassVar[str] = "demo"
+
+    runtime_url: str | None = Field(
+        default=None,
+        description="runtime that is already running; the demo then starts no parts and only plays "
+        "its story against these addresses",
+    )
+    collector_url: str = Field(
+        default="http://127.0.0.1:4318", description="that runtime's collector (OTLP over HTTP)"
+    )
+    query_url: SecretAddress = Field(
+        default=SecretAddress("http://127.0.0.1:8123"), description="that collector's store"
+    )
+    dashboard_url: str = Field(
+        default="http://127.0.0.1:8501",
+        description="that store's dashboard, for your browser",
+    )
+    receiver_url: str | None = Field(
+        default=None,
+        description="where the collector sends alerts: the demo listens on its port on all "
+        "addresses; unset, it listens on loopback",
+    )
+
+    def endpoints(self) -> Endpoints | None:
+        """Return where the running parts answer; None if the demo is to start its own."""
+        if self.runtime_url is None:
+            return None
+        return Endpoints(
+            runtime=self.runtime_url,
+            collector=self.collector_url,
+            query=self.query_url.get_secret_value(),
+            dashboard=self.dashboard_url,
+        )
