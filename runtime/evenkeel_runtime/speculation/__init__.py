@@ -1,1 +1,1 @@
-"""Drafts tokens, as many as make decoding faster; runs in the engine's process."""
+"""Speculative decoding: drafts as many tokens as pay off; runs in the engine's process."""

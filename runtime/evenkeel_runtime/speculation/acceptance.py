@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from evenkeel_runtime.speculation.sources import NUM_STRENGTHS, DraftSource
 
-# As if a new kind of draft had been right once and wrong once.
+# A new kind of draft starts as if one token had been accepted and one rejected.
 _PRIOR = 1.0
-# Counts are halved beyond this, so that what was learned long ago fades.
+# Counts above this are halved, so that old results fade.
 _MAX_COUNT = 400.0
-# A request's own record weighs as much as the kind's after so many tokens.
+# Number of tokens after which a request's own record weighs as much as its kind's.
 _KIND_WEIGHT = 8.0
-# What a request's own record loses with each verify step.
+# Factor applied to a request's own record at each verify step.
 _OWN_FADING = 0.9
 
 
@@ -25,10 +25,10 @@ class OwnRecord:
 
 
 class Acceptance:
-    """Acceptance by kind of draft (source and strength) and position; belongs to one thread.
+    """Acceptance rate by kind of draft (source and strength) and position; not thread-safe.
 
-    At each position it is P(agreed | all before agreed): a token after a rejected one was not
-    tried. For one request, kind and request are weighed as a beta posterior:
+    The rate at a position is P(agreed | all before agreed): tokens after a rejected one were not
+    tried. For one request, the kind and the request are combined as a beta posterior:
     (8 · kind's rate + the request's agreed) / (8 + the request's tried).
 
     Args:
@@ -44,7 +44,7 @@ class Acceptance:
     def record(
         self, source: DraftSource, strength: int, own: OwnRecord, drafted: int, accepted: int
     ) -> None:
-        """Learn from one verify step of one request."""
+        """Record one verify step of one request."""
         tried, agreed = self._tried[source, strength], self._agreed[source, strength]
         num_tried = min(accepted + 1, drafted)
         for position in range(num_tried):
@@ -59,14 +59,14 @@ class Acceptance:
     def survival(
         self, source: DraftSource, strength: int, own: OwnRecord, length: int, least: float = 0.0
     ) -> list[float]:
-        """Return, for each position, how likely the draft is right up to and including it.
+        """Return, per position, the probability that the draft is right up to and including it.
 
         Args:
-            source: Whose draft it is.
+            source: Source of the draft.
             strength: How much text agreed before it.
             own: The request's record.
-            length: Tokens of the draft.
-            least: Positions from the first that is less likely than this are left out.
+            length: Tokens in the draft.
+            least: The list ends before the first position with a probability below this.
         """
         tried, agreed = self._tried[source, strength], self._agreed[source, strength]
         total = _KIND_WEIGHT + own.tried

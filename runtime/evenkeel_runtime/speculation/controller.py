@@ -1,13 +1,13 @@
-"""Choose how many tokens to draft for each request of a step: as many as make decoding faster.
+"""Choose the draft length of each request in a step that maximises tokens per second.
 
-A step of n requests that drafts D tokens, of which G are expected to be accepted, makes
+A step with n requests and D drafted tokens, G of them expected to be accepted, has
 
-    goodput = (n + G) / (step + checking · [D > 0] + token · D)      tokens a second
+    goodput = (n + G) / (step + checking · [D > 0] + token · D)      tokens per second
 
-A further token of a request pays where its chance of being accepted, all before it included, is
-greater than goodput × token: it then makes more tokens in its time than the step does. Chances fall
-with the position, so each request takes tokens up to the first that does not pay; the goodput of
-that choice is the next bar (Dinkelbach's method for ratios). Where no draft at all has the higher
+Drafting one more token pays off if the probability that it and all before it are accepted exceeds
+goodput × token: it then yields more tokens per second than the step does. That probability falls
+with the position, so each request takes tokens up to the first that does not pay off; the goodput
+of that choice is the next bar (Dinkelbach's method for ratios). If drafting nothing has the higher
 goodput, nothing is drafted.
 """
 
@@ -23,19 +23,18 @@ from evenkeel_runtime.speculation.cost import StepCostFit
 from evenkeel_runtime.speculation.gain import Gain, GainEstimate
 from evenkeel_runtime.speculation.sources import Draft
 
-# A share of blocks drafts nothing, to measure the speed-up.
+# Fraction of blocks that draft nothing, to measure the speed-up.
 HOLDOUT_RATIO = 1 / 64
 _BLOCK_STEPS = 16
-# A share of steps drafts some tokens for one request whatever is believed of them: beliefs and
-# prices stay true.
+# Fraction of steps that draft regardless of the estimates, to keep the estimates current.
 EXPLORE_RATIO = 1 / 64
-# Once prices are known, one step in so many is learned from: they change slowly.
-_STEPS_PER_LESSON = 4
+# Once prices are known, only every fourth step updates them: they change slowly.
+_STEPS_PER_SAMPLE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A draft that a request could take into the next step, and how its drafts went so far."""
+    """A draft available to a request for the next step, and the request's draft results so far."""
 
     draft: Draft
     own: OwnRecord
@@ -43,14 +42,14 @@ class Offer:
 
 @dataclass(slots=True)
 class StepFacts:
-    """One step that is over.
+    """One finished step.
 
     Attributes:
         num_requests: Requests that decoded in it.
         drafted_tokens: Tokens drafted for them.
-        made_tokens: Tokens that came out of it.
-        is_pure: It decoded and did nothing else; only such steps can be compared.
-        seconds: From the end of the step before it, the making of its drafts included.
+        made_tokens: Tokens it produced.
+        is_pure: Whether it only decoded; only such steps can be compared.
+        seconds: Time since the end of the previous step, drafting included.
     """
 
     num_requests: int
@@ -65,7 +64,7 @@ class ControllerState:
     """The controller's estimates, for `/metrics`.
 
     Attributes:
-        gain: Speed-up over all batch sizes; None without enough blocks.
+        gain: Speed-up over all batch sizes; None if there are too few blocks.
         gain_by_batch: Speed-up by the largest batch of each size class.
         mean_drafted: Recent mean of tokens drafted per request and step, by size class.
     """
@@ -76,16 +75,16 @@ class ControllerState:
 
 
 class Controller(Protocol):
-    """Who decides on draft lengths: `GoodputController`, or a fixed length to compare it with."""
+    """Decides draft lengths: `GoodputController`, or a fixed length as a baseline."""
 
     max_tokens: int
 
     def begin(self, num_requests: int) -> int:
-        """Return the longest draft worth looking for in the next step; 0 for none."""
+        """Return the longest draft to look for in the next step; 0 for none."""
         ...
 
     def is_exploring(self) -> bool:
-        """Whether drafts are wanted also of requests that had none worth taking lately."""
+        """Whether to look for drafts even for requests whose recent drafts did not pay off."""
         ...
 
     def decide(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
@@ -93,17 +92,17 @@ class Controller(Protocol):
         ...
 
     def record_verified(self, offer: Offer, drafted: int, accepted: int) -> None:
-        """Learn the outcome of an offer of which `drafted` tokens were taken."""
+        """Record that `drafted` tokens of an offer were verified and `accepted` were accepted."""
         ...
 
     def record_step(self, facts: StepFacts) -> None:
-        """Learn what the step that was last begun and decided cost."""
+        """Record the cost of the latest step that was begun and decided."""
         ...
 
 
 @dataclass(slots=True)
 class _SizeClass:
-    """The estimates for steps of about one batch size."""
+    """Estimates for steps of similar batch size."""
 
     cost: StepCostFit
     mean_drafted: float = 0.0
@@ -113,11 +112,11 @@ class _SizeClass:
 
 
 class GoodputController:
-    """Maximises goodput; belongs to one thread.
+    """Chooses the draft lengths with the highest expected goodput; not thread-safe.
 
     Args:
         max_tokens: Longest draft of a request.
-        random: Draws the blocks and steps of the experiments.
+        random: Picks holdout blocks and exploring steps.
     """
 
     def __init__(self, max_tokens: int, random: Random) -> None:
@@ -129,10 +128,10 @@ class GoodputController:
         self._block_steps_left = 0
         self._is_holdout = False
         self._is_exploring = False
-        self._num_lessons = 0
+        self._num_pure_steps = 0
 
     def begin(self, num_requests: int) -> int:
-        """Return `max_tokens`; 0 in a holdout block, and where a plain step is still to be seen."""
+        """Return `max_tokens`, or 0 in a holdout block or while plain steps are still needed."""
         if self._block_steps_left == 0:
             self._begin_block()
         self._block_steps_left -= 1
@@ -142,17 +141,17 @@ class GoodputController:
         size = self._class_of(num_requests)
         size.num_begun += 1
         if not size.cost.is_known:
-            # Both kinds of step in turn, until they can be compared.
+            # Alternate both kinds of step until they can be compared.
             return self.max_tokens if size.num_begun % 2 or size.cost.has_plain else 0
         self._is_exploring = self._random.random() < EXPLORE_RATIO
         return self.max_tokens
 
     def is_exploring(self) -> bool:
-        """Whether the step that was begun drafts to learn."""
+        """Whether the current step drafts in order to update the estimates."""
         return self._is_exploring
 
     def decide(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
-        """Return how many tokens of each offer to take, for the step that was begun."""
+        """Return how many tokens of each offer to take in the current step."""
         if not offers:
             return []
         size = self._class_of(num_requests)
@@ -164,9 +163,9 @@ class GoodputController:
         return lengths
 
     def _vary(self, lengths: list[int], offers: Sequence[Offer]) -> list[int]:
-        """Change the lengths to learn from them: all shorter, or one request's at random.
+        """Vary the lengths for exploration: shorten all, or draw one request's at random.
 
-        Either costs little at any batch size, and prices need steps with few and many tokens.
+        Both cost little at any batch size; fitting prices needs steps with few and many tokens.
         """
         if any(lengths) and self._random.random() < 0.5:
             longest = self._random.randrange(max(lengths))
@@ -176,10 +175,10 @@ class GoodputController:
         return lengths
 
     def _maximise(self, num_requests: int, offers: Sequence[Offer], size: _SizeClass) -> list[int]:
-        """The lengths with the highest expected goodput."""
+        """Return the lengths with the highest expected goodput."""
         prices = size.cost.prices(num_requests)
         plain = num_requests / prices.step_s
-        # No choice is worse than drafting nothing, so no bar is lower than this one.
+        # Drafting nothing is always possible, so the bar is never below this.
         chances = [self._chances(offer, plain * prices.token_s) for offer in offers]
         goodput = _goodput(num_requests, chances, prices.step_s + prices.checking_s, prices.token_s)
         bar = max(goodput, plain) * prices.token_s
@@ -192,30 +191,29 @@ class GoodputController:
         return [len(chance) for chance in chances]
 
     def record_verified(self, offer: Offer, drafted: int, accepted: int) -> None:
-        """Learn how far the model agreed with an offer."""
+        """Record how many tokens of an offer the model accepted."""
         draft = offer.draft
         self._acceptance.record(draft.source, draft.strength, offer.own, drafted, accepted)
 
     def record_step(self, facts: StepFacts) -> None:
-        """Learn what a step cost; steps that did more than decode say nothing."""
+        """Record what a step cost; steps that did more than decode are ignored."""
         if not facts.is_pure or facts.num_requests == 0:
             return
         size = self._class_of(facts.num_requests)
         drafted = facts.drafted_tokens / facts.num_requests
         if not self._is_holdout:
             size.mean_drafted += 0.02 * (drafted - size.mean_drafted)
-        # With a step under way while the next is drafted, the first of a block was still planned by
-        # the block before.
+        # Under asynchronous scheduling the first step of a block was planned in the previous block.
         if not (self._is_holdout and facts.drafted_tokens):
             size.block_tokens += facts.made_tokens
             size.block_seconds += facts.seconds
-        self._num_lessons += 1
+        self._num_pure_steps += 1
         is_rare = (facts.drafted_tokens == 0) != (size.mean_drafted < 0.1)
-        if not size.cost.is_known or is_rare or self._num_lessons % _STEPS_PER_LESSON == 0:
+        if not size.cost.is_known or is_rare or self._num_pure_steps % _STEPS_PER_SAMPLE == 0:
             size.cost.add(facts.num_requests, facts.drafted_tokens, facts.seconds)
 
     def read_state(self) -> ControllerState:
-        """Return what was learned so far; takes some tens of microseconds."""
+        """Return the current estimates; takes some tens of microseconds."""
         by_batch = self._gain.estimate_by_batch()
         drafted = {1 << key: size.mean_drafted for key, size in sorted(self._classes.items())}
         return ControllerState(self._gain.estimate(), by_batch, drafted)

@@ -1,8 +1,8 @@
-"""The cost of an engine step at one batch size, and of its drafted tokens.
+"""Estimate what an engine step and its drafted tokens cost at one batch size.
 
     seconds = fixed + per_request · requests + checking · [drafted > 0] + per_token · drafted
 
-fitted by ridge least squares to the steps as they come, recent ones counting more.
+The fit is online ridge least squares, weighted towards recent steps.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Weight of a step after a thousand later ones: 0.37. Load, clocks and neighbours change.
+# A step's weight falls to 0.37 after a thousand later ones: load and clock rates change.
 _FORGETTING = 0.999
-# A step that waited for the machine says nothing of its cost: an error of more than so many
-# times the usual one counts as that much.
+# Errors are clipped at this multiple of the usual error: a step delayed by something else on the
+# machine must not distort the fit.
 _MAX_ERRORS = 3.0
-# In units of the first step: a step costs 1, and drafts cost nothing until steps say otherwise.
+# In units of the first step: a step costs 1, and drafts are free until measured.
 _PRIOR = np.array([1.0, 0.0, 0.0, 0.0])
-# How many steps each belief is worth. Where all drafts have one length, `checking` and `per_token`
-# cannot be told apart; the cost is then the tokens'.
+# Weight of each prior, in steps. If all drafts have the same length, `checking` and `per_token`
+# cannot be separated; the cost then goes to `per_token`.
 _PRIOR_STEPS = np.diag([0.01, 0.1, 1.0, 0.01])
 _MIN_STEPS = 8
 
@@ -29,9 +29,9 @@ class Prices:
     """What drafting costs at one batch size, in seconds.
 
     Attributes:
-        step_s: A step without drafts.
-        checking_s: Added once where any token is drafted.
-        token_s: Added for each drafted token.
+        step_s: Time of a step without drafts.
+        checking_s: Added once per step that has any drafted token.
+        token_s: Added per drafted token.
     """
 
     step_s: float
@@ -40,15 +40,15 @@ class Prices:
 
 
 class StepCostFit:
-    """The cost of steps of about one batch size; belongs to one thread.
+    """Fits the cost of steps of similar batch size; not thread-safe.
 
     Args:
-        max_requests: Most requests of such a step.
+        max_requests: Most requests in such a step.
         max_drafted: Most tokens drafted in it.
 
     Attributes:
-        num_plain: Steps without a draft so far.
-        num_drafted: Steps with one.
+        num_plain: Steps seen without drafts.
+        num_drafted: Steps seen with drafts.
     """
 
     def __init__(self, max_requests: int, max_drafted: int) -> None:
@@ -63,16 +63,16 @@ class StepCostFit:
 
     @property
     def is_known(self) -> bool:
-        """Whether steps of both kinds were seen often enough to compare them."""
+        """Whether enough steps with and without drafts were seen to compare them."""
         return self.has_plain and self.num_drafted >= _MIN_STEPS
 
     @property
     def has_plain(self) -> bool:
-        """Whether steps without a draft were seen often enough."""
+        """Whether enough steps without drafts were seen."""
         return self.num_plain >= _MIN_STEPS
 
     def add(self, num_requests: int, drafted_tokens: int, seconds: float) -> None:
-        """Learn from one step; one of no length is passed over."""
+        """Update the fit with one step; a step of zero duration is ignored."""
         if seconds <= 0:
             return
         if not self._unit_s:
@@ -105,7 +105,7 @@ class StepCostFit:
             self.num_plain += 1
 
     def prices(self, num_requests: int) -> Prices:
-        """Return what a step of so many requests costs; no price is below 0, no step free."""
+        """Return the prices for a step of `num_requests`; never negative."""
         fixed, per_request, checking, per_token = self._weights.tolist()
         return Prices(
             max(fixed + per_request * num_requests * self._per_request, 1e-3) * self._unit_s,

@@ -1,11 +1,11 @@
-"""Which requests may be drafted for: those whose answers do not depend on drafts (vLLM 0.32).
+"""Decide whether drafts are safe for a request, given what vLLM 0.32 verifies correctly.
 
-- A seed promises that the same request is answered the same. Verification draws other numbers from
+- A seed guarantees the same answer to the same request. Verification draws different numbers from
   the seed's generator than plain sampling does, so a seeded answer would depend on the drafts.
-- `min_p` and `logit_bias` are applied to the last token of a step only
+- `min_p` and `logit_bias` are only applied to the last token of a step
   (vllm/v1/sample/rejection_sampler.py), so vLLM refuses them while it speculates.
-- `min_tokens` forbids a stop to the last token of a step by the answer's length before the step
-  (vllm/v1/sample/logits_processor/builtin.py), so an answer could not stop where it should.
+- `min_tokens` blocks the stop token only for the last token of a step, using the answer's length
+  before the step (vllm/v1/sample/logits_processor/builtin.py), so an answer could miss its stop.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# A temperature below this is greedy to vLLM (vllm/sampling_params.py, _SAMPLING_EPS).
+# vLLM treats a temperature below this as greedy (vllm/sampling_params.py, _SAMPLING_EPS).
 _GREEDY_BELOW = 1e-5
 
 
 def is_sampled(params: Any) -> bool:
-    """Whether a request's answer depends on chance."""
+    """Whether a request's answer is sampled rather than greedy."""
     return bool(params.temperature >= _GREEDY_BELOW)
 
 
 def may_be_drafted(params: Any, is_sampling_exact: bool = True) -> bool:
-    """Whether drafts leave the distribution of a request's answer as it is.
+    """Whether drafts leave the distribution of a request's answers unchanged.
 
     Args:
         params: vLLM's sampling parameters of the request.
-        is_sampling_exact: Whether sampled drafts are verified rightly here.
+        is_sampling_exact: Whether sampled drafts are verified exactly in this engine.
     """
     if params.min_p or params.logit_bias or params.min_tokens:
         return False
@@ -35,12 +35,12 @@ def may_be_drafted(params: Any, is_sampling_exact: bool = True) -> bool:
 
 
 def withhold_drafts(drafts: Any, requests: Mapping[str, Any], is_sampling_exact: bool) -> Any:
-    """Empty the drafts, in place, of requests that may not be drafted for.
+    """Return `drafts`, emptied in place for the requests that must not have any.
 
     Args:
         drafts: vLLM's `DraftTokenIds`, or None.
         requests: The worker's requests by id.
-        is_sampling_exact: As above.
+        is_sampling_exact: See `may_be_drafted`.
     """
     if drafts is None:
         return None

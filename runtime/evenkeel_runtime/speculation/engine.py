@@ -1,13 +1,13 @@
-"""The speculation hook without vLLM: choose a step's drafts, and learn from its outcome.
+"""Choose the drafts of each engine step and learn from the results; independent of vLLM.
 
-One object an engine, called in its loop: once a step with the requests that decode, once for each
-draft that is scheduled and once when it is verified, once for each request that ends.
-`evenkeel_runtime.adapter.speculative_scheduler` does the calling.
+There is one `Speculation` per engine. `evenkeel_runtime.adapter.speculative_scheduler` calls it in
+the engine's loop: once per step with the decoding requests, when a draft is scheduled and when it
+is verified, and when a request ends.
 
-Under asynchronous scheduling a step is under way while the next is drafted. What it will make is
-taken from the same proposal: as many of its own draft's tokens as the proposal still agrees with,
-and one more; the next draft goes on behind them. Where that was wrong, the draft is refused like
-any other.
+Under asynchronous scheduling the next step is drafted while one is still running. The output of the
+running step is predicted from the same proposal: the tokens of its draft that the proposal agrees
+with, plus one. The next draft starts after them. If the prediction is wrong, the draft is rejected
+like any other.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from evenkeel_runtime.speculation.sources import (
 from evenkeel_runtime.speculation.store import DraftStore
 from evenkeel_runtime.wire.drafts import SPECULATE_KEY, TENANT_KEY, DraftCounts
 
-# A request without a draft worth taking is asked again after 1, 2, 4, … steps, at most this many.
+# A request whose draft did not pay off is skipped for 1, 2, 4, … steps, up to this many.
 _MAX_WAIT_STEPS = 16
 
 
 class VllmRequest(Protocol):
-    """What is read of vLLM's request (vllm/v1/request.py)."""
+    """The parts of vLLM's request that are read here (vllm/v1/request.py)."""
 
     request_id: str
     num_prompt_tokens: int
@@ -54,7 +54,7 @@ class VllmRequest(Protocol):
 
 @dataclass(slots=True)
 class _Followed:
-    """One request that decodes, the draft chosen for its next step, and those being verified."""
+    """A decoding request, the draft chosen for its next step, and the drafts being verified."""
 
     trail: Trail
     may_draft: bool
@@ -63,26 +63,26 @@ class _Followed:
     counts: dict[DraftSource, DraftCounts] = field(default_factory=dict)
     chosen: Offer | None = None
     under_way: deque[tuple[Offer, list[int]]] = field(default_factory=deque)
-    ask_at_step: int = 0
+    next_try_step: int = 0
     wait_steps: int = 0
 
 
 class Speculation:
-    """Drafts for one engine; belongs to its loop's thread.
+    """Drafts tokens for one engine; call it only from the engine's loop.
 
     Args:
         store: Past answers.
-        controller: Decides on the lengths.
-        vocabulary: Number of tokens the model knows.
+        controller: Decides the draft lengths.
+        vocabulary: Size of the model's vocabulary.
 
     Attributes:
-        drafting_ns: Time spent learning and drafting.
-        num_steps: Steps that ended.
-        draft_ratio: Share of a draft's length that control leaves; 0 drafts nothing.
-        drafts_sampled: Whether sampled requests are drafted for.
-        totals: Drafted and accepted tokens and verify steps so far, by source.
-        watched_tokens: Sampled tokens whose place among the likely ones was looked at.
-        log_evidence: Against their being drawn as the model says; see sampled_watch.py.
+        drafting_ns: Time spent drafting and updating estimates.
+        num_steps: Finished steps.
+        draft_ratio: Fraction of the draft length that control allows; 0 drafts nothing.
+        drafts_sampled: Whether sampled requests get drafts.
+        totals: Drafted tokens, accepted tokens and verify steps so far, by source.
+        watched_tokens: Sampled tokens that were checked against the model's distribution.
+        log_evidence: Evidence that they do not follow it; see sampled_watch.py.
     """
 
     def __init__(self, store: DraftStore, controller: Controller, vocabulary: int) -> None:
@@ -100,23 +100,23 @@ class Speculation:
         self._last_end_ns: int | None = None
 
     def begin_step(self) -> None:
-        """Note that the engine begins a step: after an idle time, a step's time starts here."""
+        """Start timing a step that follows an idle period."""
         if self._last_end_ns is None:
             self._last_end_ns = monotonic_ns()
 
     def record_scheduled(self, request_id: str, drafted: int) -> None:
-        """Record that a step goes out with so many tokens of what was drafted for a request."""
+        """Record that a step is scheduled with the first `drafted` tokens of a request's draft."""
         followed = self._followed.get(request_id)
         if followed is not None and followed.chosen is not None:
             offer, followed.chosen = followed.chosen, None
             followed.under_way.append((offer, offer.draft.tokens[:drafted]))
 
     def record_verified(self, request_id: str, verified: tuple[int, int] | None) -> None:
-        """Learn the outcome of a request's draft.
+        """Record the result of a request's draft.
 
         Args:
             request_id: The request.
-            verified: Its drafted and accepted tokens; None where its step came to nothing.
+            verified: Its drafted and accepted tokens; None if its step produced nothing.
         """
         followed = self._followed.get(request_id)
         if followed is None or not followed.under_way:
@@ -135,7 +135,7 @@ class Speculation:
         total[2] += 1
 
     def record_watch(self, num_tokens: int, log_evidence: float) -> bool:
-        """Process the sampled-token watch's result; return whether it stops their drafts now."""
+        """Record the sampled-token check; return whether this result stops sampled drafts."""
         self.watched_tokens, self.log_evidence = num_tokens, log_evidence
         if log_evidence < LOG_LIMIT or not self.drafts_sampled:
             return False
@@ -154,12 +154,12 @@ class Speculation:
     def end_step(
         self, facts: StepFacts | None, decoding: Sequence[VllmRequest], goes_on: bool
     ) -> dict[str, list[int]]:
-        """Learn from the step that ended, and return the drafts of the next, by request id.
+        """Record the finished step and return the drafts of the next one, by request id.
 
         Args:
-            facts: The step, its time still to be filled in; None where nothing can be learned.
+            facts: The step, without its duration; None if it cannot be compared with others.
             decoding: The requests that will decode in the next step.
-            goes_on: Whether the engine goes on without a pause.
+            goes_on: Whether the engine continues without a pause.
         """
         now_ns = monotonic_ns()
         if facts is not None and self._last_end_ns is not None:
@@ -172,7 +172,7 @@ class Speculation:
         return drafts
 
     def read_state(self) -> ControllerState | None:
-        """Return what the controller has learned; None for one that learns nothing."""
+        """Return the controller's estimates; None if it makes none."""
         read = getattr(self.controller, "read_state", None)
         state: ControllerState | None = None if read is None else read()
         return state
@@ -181,37 +181,37 @@ class Speculation:
         max_tokens = int(self.controller.begin(len(decoding)) * self.draft_ratio)
         if not max_tokens:
             return {}
-        step, everyone = self.num_steps, self.controller.is_exploring()
+        step, is_exploring = self.num_steps, self.controller.is_exploring()
         offers: list[Offer] = []
-        takers: list[tuple[VllmRequest, _Followed]] = []
+        offered: list[tuple[VllmRequest, _Followed]] = []
         for request in decoding:
             followed = self._followed.get(request.request_id)
             if followed is None:
                 followed = self._followed[request.request_id] = _follow(request, self._vocabulary)
             if not followed.may_draft or (followed.is_sampled and not self.drafts_sampled):
                 continue
-            if step < followed.ask_at_step and not everyone:
+            if step < followed.next_try_step and not is_exploring:
                 continue
             draft = self._propose(request, followed, max_tokens)
             if draft is None:
                 self._wait(followed)
                 continue
             offers.append(Offer(draft, followed.own))
-            takers.append((request, followed))
+            offered.append((request, followed))
         lengths = self.controller.decide(len(decoding), offers)
         drafts = {}
-        for (request, followed), offer, length in zip(takers, offers, lengths, strict=True):
+        for (request, followed), offer, length in zip(offered, offers, lengths, strict=True):
             if length:
                 followed.chosen = offer
-                followed.ask_at_step = followed.wait_steps = 0
+                followed.next_try_step = followed.wait_steps = 0
                 drafts[request.request_id] = offer.draft.tokens[:length]
             else:
                 self._wait(followed)
         return drafts
 
     def _propose(self, request: VllmRequest, followed: _Followed, max_tokens: int) -> Draft | None:
-        """What the request should go on with in the next step, the one under way left out."""
-        # A step makes one token more than it accepts, so the last one needs no draft.
+        """Return the request's draft for the next step, after the output of the running one."""
+        # A step produces one token more than it accepts, so the last token needs no draft.
         made = len(followed.trail.text) - request.num_prompt_tokens
         left = request.max_tokens - made - 1
         if not request.num_output_placeholders:
@@ -227,7 +227,7 @@ class Speculation:
     def _wait(self, followed: _Followed) -> None:
         followed.chosen = None
         followed.wait_steps = min(max(1, followed.wait_steps * 2), _MAX_WAIT_STEPS)
-        followed.ask_at_step = self.num_steps + followed.wait_steps
+        followed.next_try_step = self.num_steps + followed.wait_steps
 
 
 def _follow(request: VllmRequest, vocabulary: int) -> _Followed:

@@ -1,4 +1,4 @@
-"""The vLLM flags that switch the speculation hook on."""
+"""Build the vLLM flags that enable the speculation hook."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _SCHEDULER_CLASS = "evenkeel_runtime.adapter.speculative_scheduler.SpeculativeSc
 _PROPOSER_CLASS = "evenkeel_runtime.adapter.speculative_scheduler.SilentProposer"
 _CPU_WORKER_CLASS = "evenkeel_runtime.adapter.cpu_worker.PlainStepWorker"
 _GPU_WORKER_CLASS = "evenkeel_runtime.adapter.gpu_worker.DraftedStepWorker"
-# vLLM's own n-gram drafts on the GPU, in whose place ours are written.
+# vLLM's own n-gram method on the GPU; ours replaces the drafts it writes.
 _AHEAD_METHOD = "ngram_gpu"
-# Any batch size: vLLM ends the schedule at its own `max_num_seqs`.
+# Larger than any batch: vLLM cuts the schedule at its own `max_num_seqs`.
 ANY_BATCH = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class SpeculationFlags:
-    """What vLLM is told.
+    """vLLM's settings for speculation.
 
     Attributes:
-        config: Its speculative configuration.
-        scheduler_class: Dotted path of its scheduler.
-        worker_class: Dotted path of its worker; `auto` is vLLM's own.
+        config: The speculative configuration.
+        scheduler_class: Dotted path of the scheduler.
+        worker_class: Dotted path of the worker; `auto` selects vLLM's own.
     """
 
     config: dict[str, Any]
@@ -40,18 +40,18 @@ class SpeculationFlags:
 
 
 def speculation_flags(max_tokens: int, is_cpu: bool, is_ahead: bool = False) -> SpeculationFlags:
-    """Return the flags for drafts of at most `max_tokens`.
+    """Return the flags for drafts of up to `max_tokens`.
 
     The schedule by batch size keeps vLLM from padding a request whose prompt is cached with
-    `max_tokens` tokens that are no drafts (`pad_spec_decode` in its scheduler). Under `is_ahead` it
-    also has vLLM capture graphs for steps without drafts, which are most; how many tokens are
-    drafted at which batch size is not its to say.
+    `max_tokens` placeholder tokens (`pad_spec_decode` in its scheduler). With `is_ahead` it also
+    makes vLLM capture graphs for steps without drafts, which are the majority. It does not decide
+    the draft lengths; the controller does.
 
     Args:
         max_tokens: Longest draft of a request.
-        is_cpu: Whether vLLM computes on the CPU.
-        is_ahead: Whether it can run the GPU worker that takes drafts of steps planned ahead; it
-            does so under the name of vLLM's own method that allows asynchronous scheduling.
+        is_cpu: Whether vLLM runs on the CPU.
+        is_ahead: Whether to use the GPU worker, which accepts drafts for steps planned ahead. It
+            uses the name of a vLLM method that allows asynchronous scheduling.
     """
     if is_ahead:
         ahead = {
@@ -70,10 +70,10 @@ def speculation_flags(max_tokens: int, is_cpu: bool, is_ahead: bool = False) -> 
 
 
 def drafts_ahead(vllm_config: Any) -> bool:
-    """Whether steps are drafted while the one before is under way: what worker and scheduler ask.
+    """Whether the next step is drafted while the previous one is still running.
 
-    Only vLLM's V2 model runner keeps drafts where they can be written to, and of several engines
-    or stages each would have to write the same at the same step.
+    This needs vLLM's V2 model runner, the only one whose drafts can be overwritten, and a single
+    engine and stage: several would have to write the same drafts at the same step.
     """
     speculative, parallel = vllm_config.speculative_config, vllm_config.parallel_config
     return (

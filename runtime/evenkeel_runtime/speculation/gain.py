@@ -1,8 +1,8 @@
 """Measure the speed-up of decoding with drafts, in a continuous randomised experiment.
 
-Time is cut into blocks of steps, and a few blocks, drawn at random, draft nothing. A block is the
-unit because all requests of a step share its duration: a request that drafts nothing in a step with
-others that do would pay for their drafts, and show a speed-up that is not there.
+Time is divided into blocks of steps, and a few randomly chosen blocks draft nothing. The unit is a
+block because all requests in a step share its duration: a request without drafts, in a step with
+requests that have them, would pay for their drafts and inflate the measured speed-up.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-# Fewer blocks than this in an arm give no interval.
+# An arm with fewer blocks than this has no interval.
 MIN_BLOCKS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """Speed-up of decoding by drafts, tokens a second with them over tokens a second without.
+    """Speed-up of decoding: tokens per second with drafts over tokens per second without.
 
     Attributes:
         ratio: The estimate.
@@ -36,7 +36,7 @@ class Gain:
 
 @dataclass(slots=True)
 class _Arm:
-    """Sums over the blocks of one arm at one batch size, of tokens t and seconds s."""
+    """Sums of tokens t and seconds s over the blocks of one arm at one batch size."""
 
     blocks: int = 0
     tokens: float = 0.0
@@ -74,30 +74,30 @@ class _Stratum:
 
 
 class GainEstimate:
-    """Collects blocks by batch size and compares the arms within each.
+    """Estimates the speed-up from blocks with and without drafts, stratified by batch size.
 
-    At one batch size, with sums over its blocks i,
+    At one batch size, for each arm, summed over its blocks i,
 
         r = Σtᵢ / Σsᵢ,   Var(log r) = n/(n−1) · Σ(tᵢ − r·sᵢ)² / (Σtᵢ)²
 
-    in each arm, and the speed-up is r(drafting) / r(holdout). Over all batch sizes b it is the time
-    that the tokens T_b made while drafting would have taken without drafts over the time they took:
+    and the speed-up is r(drafting) / r(holdout). Over all batch sizes b it is the time that the
+    tokens T_b produced with drafts would have taken without, over the time they took:
     Σ T_b / r_b(holdout) ÷ Σ T_b / r_b(drafting). The 95 % interval is exp(log R ± t·√Var), with
-    Student's t for the blocks of the smaller arm, less one.
+    Student's t at one degree of freedom fewer than the blocks of the smaller arm.
     """
 
     def __init__(self) -> None:
         self._strata: dict[int, _Stratum] = {}
 
     def add_block(self, batch_size: int, is_holdout: bool, tokens: int, seconds: float) -> None:
-        """Add what one block made at about this batch size, and the time it took."""
+        """Add one block: the tokens it produced at about this batch size, and its duration."""
         if seconds <= 0 or tokens <= 0:
             return
         stratum = self._strata.setdefault(batch_size, _Stratum())
         (stratum.holdout if is_holdout else stratum.drafting).add(tokens, seconds)
 
     def estimate(self) -> Gain | None:
-        """Return the speed-up over all batch sizes that both arms have; None without enough."""
+        """Return the speed-up over all batch sizes with enough blocks; None if there are none."""
         return _combine(self._strata.values())
 
     def estimate_by_batch(self) -> dict[int, Gain]:
@@ -115,7 +115,7 @@ def _combine(strata: Iterable[_Stratum]) -> Gain | None:
     without_s = [s.drafting.tokens / s.holdout.rate for s in usable]
     with_s = [s.drafting.seconds for s in usable]
     ratio = sum(without_s) / sum(with_s)
-    # By the delta method; T_b is what is weighed by, and taken as given.
+    # Delta method; the weights T_b are taken as fixed.
     variance = sum(
         (w / sum(without_s)) ** 2 * s.holdout.log_variance
         + (d / sum(with_s)) ** 2 * s.drafting.log_variance
@@ -130,7 +130,7 @@ def _combine(strata: Iterable[_Stratum]) -> Gain | None:
 
 
 def student_t(freedom: int) -> float:
-    """Return the 97.5 % point of Student's t, within 0.001 from 7 degrees of freedom on.
+    """Return the 97.5 % point of Student's t, within 0.001 for at least 7 degrees of freedom.
 
     The expansion in 1/ν of Abramowitz and Stegun, 26.7.5, to its third term.
     """

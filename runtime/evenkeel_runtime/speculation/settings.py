@@ -1,6 +1,6 @@
 """Settings of speculation: section `[speculation]`, variables `EVENKEEL_SPECULATION_…`.
 
-The server and the engine's process both read them; the latter inherits the server's environment.
+Both the server and the engine's process read them; the engine inherits the server's environment.
 """
 
 from __future__ import annotations

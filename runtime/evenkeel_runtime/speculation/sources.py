@@ -1,7 +1,7 @@
-"""The sources of drafts: the semantic cache, past answers, the request's own text.
+"""Propose drafts from the semantic cache, past answers and the request's own text.
 
-Each source looks at the end of a request's text and says what followed there before. A draft names
-its source and how much text agreed, because that is what its acceptance depends on.
+Each source finds an earlier match for the end of a request's text and proposes what followed it. A
+draft records its source and how much text matched, because its acceptance depends on both.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from enum import StrEnum
 
 from evenkeel_runtime.speculation.store import NGRAM_LENGTHS, DraftStore
 
-# Where a draft for the whole answer lies in a request's `SamplingParams.extra_args`: token ids.
+# Key in `SamplingParams.extra_args` of a draft for the whole answer, as token ids.
 INBOX_KEY = "evenkeel_draft"
-# How far back a request's own text is searched; further back costs more than it finds.
+# How far back a request's own text is searched; searching further costs more than it gains.
 _OWN_TEXT_TOKENS = 4096
 _OWN_LENGTHS = (4, 2)
 _TOKEN_BYTES = array("i").itemsize
-# Agreed tokens from which a draft is in strength 0, 1, 2; below, it is in 3.
+# Fewest agreed tokens for strength 0, 1 and 2; below the last, the strength is 3.
 _STRENGTH_LIMITS = (32, 8, 4)
 NUM_STRENGTHS = len(_STRENGTH_LIMITS) + 1
 
@@ -38,8 +38,8 @@ class Draft:
 
     Attributes:
         tokens: The proposal, at least one token.
-        source: Whose it is.
-        strength: 0 where a long text agreed before it, up to `NUM_STRENGTHS` - 1 for two tokens.
+        source: The source that proposed it.
+        strength: 0 if a long text agreed before it, up to `NUM_STRENGTHS` - 1 for two tokens.
     """
 
     tokens: list[int]
@@ -49,13 +49,13 @@ class Draft:
 
 @dataclass(slots=True)
 class Trail:
-    """One request's text, and where each source follows it.
+    """One request's text, and the position of each source in it.
 
     Attributes:
-        owner: Whose past answers it may be drafted from, and who may be drafted from its own.
+        owner: Scope for past answers: only requests of the same owner share them.
         text: Prompt and answer so far; the caller's list, which grows.
-        num_prompt_tokens: How much of it is the prompt.
-        handed: The draft that came with the request, for the whole answer.
+        num_prompt_tokens: Length of the prompt.
+        handed: The draft for the whole answer that came with the request.
     """
 
     owner: str
@@ -74,11 +74,11 @@ class Trail:
 
 
 def read_handed_draft(extra_args: object, vocabulary: int) -> list[int]:
-    """Return the draft in a request's `extra_args`; empty where there is none or it is no draft.
+    """Return the draft in a request's `extra_args`; empty if it is missing or invalid.
 
     Args:
-        extra_args: What came with the request, from a caller who may write anything.
-        vocabulary: Number of tokens the model knows; a larger id would end the engine.
+        extra_args: Untrusted arguments of the request.
+        vocabulary: Size of the model's vocabulary; a larger id would crash the engine.
     """
     tokens = extra_args.get(INBOX_KEY) if isinstance(extra_args, dict) else None
     if not isinstance(tokens, list) or not all(
@@ -89,11 +89,11 @@ def read_handed_draft(extra_args: object, vocabulary: int) -> list[int]:
 
 
 def propose(store: DraftStore, trail: Trail, max_tokens: int) -> Draft | None:
-    """Return the draft of the source that has the best reason for one, or None.
+    """Return the draft of the most reliable source, or None.
 
-    In this order: the draft that came with the request, as long as it goes with the answer; the
-    past answer that is being followed, or that agrees in four tokens or more; an earlier place in
-    the request's own text; a past answer that agrees in two tokens.
+    Sources in order: the draft that came with the request, while it matches the answer; a past
+    answer already being followed, or one that matches at least four tokens; an earlier match in the
+    request's own text; a past answer that matches two tokens.
     """
     if max_tokens <= 0:
         return None
@@ -108,7 +108,7 @@ def propose(store: DraftStore, trail: Trail, max_tokens: int) -> Draft | None:
 
 
 def rate_strength(agreed_tokens: int) -> int:
-    """Return the strength of a draft before which so many tokens agreed; 0 is the strongest."""
+    """Return the strength of a draft preceded by `agreed_tokens` matches; 0 is the strongest."""
     for strength, limit in enumerate(_STRENGTH_LIMITS):
         if agreed_tokens >= limit:
             return strength
@@ -126,7 +126,7 @@ def _propose_handed(trail: Trail, max_tokens: int) -> Draft | None:
     else:
         found = _find_last(trail.handed, trail.text[trail.num_prompt_tokens :])
         if found is None:
-            # Tried again with the next tokens: a word may differ, and the rest agree.
+            # Try again with the next tokens: one word may differ while the rest matches.
             trail._handed_at = len(trail.handed)
             return None
         trail._handed_at, trail._handed_agreed = found
@@ -137,7 +137,7 @@ def _propose_handed(trail: Trail, max_tokens: int) -> Draft | None:
 
 
 def _find_last(text: Sequence[int], recent: Sequence[int]) -> tuple[int, int] | None:
-    """Where `text` goes on after its last n-gram that ends `recent`, and how long that is."""
+    """Return the position after the last n-gram of `text` that ends `recent`, and its length."""
     packed = array("i", text).tobytes()
     for length in _OWN_LENGTHS:
         if length <= len(recent):
@@ -185,7 +185,7 @@ def _propose_own(trail: Trail, max_tokens: int) -> Draft | None:
     for length in _OWN_LENGTHS:
         if len(packed) <= length * _TOKEN_BYTES:
             continue
-        # Before the last token, so that the n-gram does not find itself.
+        # Search before the last token, so that the n-gram does not match itself.
         ngram = bytes(packed[-length * _TOKEN_BYTES :])
         at = _search(packed, ngram, len(packed) - _TOKEN_BYTES)
         if at is not None:
@@ -199,7 +199,7 @@ def _propose_own(trail: Trail, max_tokens: int) -> Draft | None:
 
 
 def _search(packed: bytes | bytearray, ngram: bytes, end: int) -> int | None:
-    """The last place of `ngram` in packed tokens before `end`, at a token's beginning."""
+    """Return the last token-aligned offset of `ngram` before `end`, or None."""
     at = packed.rfind(ngram, 0, end)
     while at > 0 and at % _TOKEN_BYTES:
         at = packed.rfind(ngram, 0, at + len(ngram) - 1)

@@ -1,4 +1,4 @@
-"""The state of speculation in an engine, as it travels to the server's `/metrics`."""
+"""Describe an engine's speculation state for the server's `/metrics`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenkeel_runtime.speculation.gain import Gain
 
 
 def describe_state(speculation: Speculation, num_errors: int) -> dict[str, Any]:
-    """Return the state as plain numbers and lists, with names that `/metrics` uses."""
+    """Return the state as plain numbers and lists, under the names that `/metrics` uses."""
     state: dict[str, Any] = {
         "errors": num_errors,
         "store_tokens": speculation.store.num_tokens,

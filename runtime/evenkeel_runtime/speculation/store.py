@@ -1,10 +1,10 @@
-"""Past answers in bounded memory, with the last position of each n-gram.
+"""Store past answers in bounded memory and look them up by n-gram.
 
-Two arrays hold everything, both of a fixed size: a ring of tokens, and a table from the hash of an
-n-gram to the ring position right after it. The latest n-gram of a hash wins, and a position that
-the ring has overwritten since is passed over, so nothing is ever searched or freed. A hit is
-compared with the ring token by token before it is believed: what is returned did follow these very
-tokens in an answer of the same owner.
+Everything is in two fixed-size arrays: a ring of tokens, and a table from the hash of an n-gram to
+the ring position right after it. The latest n-gram with a given hash wins, and positions that the
+ring has overwritten are ignored, so nothing needs to be searched or freed. A hit is compared with
+the ring token by token, so a returned continuation really did follow these tokens in an answer of
+the same owner.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-# Longest first: the more tokens agree, the more likely the next one does.
+# Longest first: the more tokens agree, the more likely the next one agrees too.
 NGRAM_LENGTHS = (8, 4, 2)
-# So much of a prompt is kept before its answer, so that an answer's first tokens can be found.
+# How much of the prompt is stored before its answer, so that the answer's start can be found.
 PROMPT_TAIL_TOKENS = NGRAM_LENGTHS[0]
-# Ring tokens (4 bytes each) to table slots (two numbers of 8 bytes): one slot for each n-gram.
+# One table slot (two 8-byte numbers) per n-gram length for each 4-byte ring token.
 _SLOTS_PER_TOKEN = len(NGRAM_LENGTHS)
 _BYTES_PER_TOKEN = 4 + 16 * _SLOTS_PER_TOKEN
 _END = -1
@@ -32,12 +32,12 @@ _MIX = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where the text so far was seen before.
+    """An earlier occurrence of the text so far.
 
     Attributes:
-        position: Position in the store's text of what came next.
-        length: How many tokens before it agree; the whole prompt where `is_same_prompt`.
-        is_same_prompt: The same prompt was answered before.
+        position: Position in the store of the token that came next.
+        length: Number of matching tokens before it; the whole prompt if `is_same_prompt`.
+        is_same_prompt: Whether the same prompt was answered before.
     """
 
     position: int
@@ -46,11 +46,11 @@ class Match:
 
 
 class DraftStore:
-    """Past answers of one engine; belongs to one thread.
+    """Past answers of one engine; not thread-safe.
 
     Args:
-        max_bytes: Most memory for it, allocated at once; at least room for 1,024 tokens.
-        seed: Seed of the hash; drawn by default, so that nobody can aim at a slot.
+        max_bytes: Memory limit, allocated at once; there is always room for 1,024 tokens.
+        seed: Seed of the hash; random by default, so that slots cannot be targeted.
     """
 
     def __init__(self, max_bytes: int, seed: int | None = None) -> None:
@@ -63,9 +63,9 @@ class DraftStore:
         self._num_slots = self.capacity_tokens * _SLOTS_PER_TOKEN
         self._ring = np.full(self.capacity_tokens, _END, np.int32)
         self._keys = np.zeros(self._num_slots, np.uint64)
-        # Positions count on for ever; the ring index is the position modulo the capacity.
+        # Positions never wrap; the ring index is the position modulo the capacity.
         self._positions = np.full(self._num_slots, -1, np.int64)
-        # Reading single numbers through a memory view is twice as fast as through the array.
+        # Reading single numbers through a memoryview is twice as fast as through the array.
         self._read_ring = self._ring.data
         self._read_keys = self._keys.data
         self._read_positions = self._positions.data
@@ -75,21 +75,21 @@ class DraftStore:
 
     @property
     def size_bytes(self) -> int:
-        """Memory held, the same from the first answer to the last."""
+        """Memory used; it does not change as answers are added."""
         return int(self._ring.nbytes + self._keys.nbytes + self._positions.nbytes)
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that can be found now."""
+        """Tokens currently in the store."""
         return min(self._head, self.capacity_tokens)
 
     def add(self, owner: str, prompt: Sequence[int], answer: Sequence[int]) -> None:
-        """Store one answer, for the same owner only.
+        """Store one answer for later requests of the same owner.
 
         Args:
-            owner: Whose text it is; no other owner's requests are drafted from it.
+            owner: Owner of the text; other owners' requests get no drafts from it.
             prompt: All tokens of the prompt.
-            answer: Its answer. One longer than a quarter of the store keeps its beginning only.
+            answer: The answer; truncated to a quarter of the store.
         """
         answer = list(islice(answer, self.capacity_tokens // 4))
         if not answer:
@@ -97,7 +97,7 @@ class DraftStore:
         tail = list(prompt[-PROMPT_TAIL_TOKENS:])
         text = np.array([*tail, *answer, _END], np.int32)
         if self._head % self.capacity_tokens + len(text) > self.capacity_tokens:
-            # An answer is never split: the rest of the ring stays as it was, and unfindable.
+            # An answer is never split: the rest of the ring is cleared.
             self._clear_to_end()
         start = self._head
         index = start % self.capacity_tokens
@@ -109,11 +109,11 @@ class DraftStore:
         self.num_answers += 1
 
     def find(self, owner: str, recent: Sequence[int]) -> Match | None:
-        """Return where the longest end of `recent` was last seen and what followed is known.
+        """Return the latest match for the longest n-gram that ends `recent`, or None.
 
         Args:
-            owner: Whose text may be used.
-            recent: The last tokens of a request; more than the longest n-gram are not looked at.
+            owner: Owner whose answers are searched.
+            recent: The last tokens of a request; only the longest n-gram's worth is used.
         """
         ngram = list(recent[-NGRAM_LENGTHS[0] :])
         hashes = self._hash_ends(ngram, self._salt_of(owner))
@@ -128,7 +128,7 @@ class DraftStore:
         return None
 
     def find_answer(self, owner: str, prompt: Sequence[int], first: int) -> Match | None:
-        """Return where the last answer to this very prompt goes on, if it began with `first`."""
+        """Return the position after `first` in the latest answer to `prompt` if it starts so."""
         position = self._look_up(self._hash_prompt(prompt, self._salt_of(owner)))
         tail = list(prompt[-PROMPT_TAIL_TOKENS:])
         if position is None or self._tokens(position - len(tail), len(tail)) != tail:
@@ -138,39 +138,40 @@ class DraftStore:
         return Match(position + 1, len(prompt), is_same_prompt=True)
 
     def follow(self, position: int, tokens: Sequence[int]) -> bool:
-        """Whether the text at `position` is still there and begins with `tokens`."""
+        """Whether the text at `position` is still stored and begins with `tokens`."""
         return self._tokens(position, len(tokens)) == list(tokens)
 
     def continuation(self, position: int, max_tokens: int) -> list[int]:
-        """Return what follows at `position`: at most `max_tokens`, none beyond the answer's end."""
+        """Return up to `max_tokens` from `position`, stopping at the end of the answer."""
         tokens = self._tokens(position, max_tokens)
         return tokens[: tokens.index(_END)] if _END in tokens else tokens
 
     def export(self) -> tuple[dict[str, int], list[memoryview]]:
-        """Return what a store of the same size is restored from: numbers, and the arrays' bytes."""
+        """Return the counters and the arrays' bytes, as `restore` takes them."""
         head = {"seed": self._seed, "head": self._head, "answers": self.num_answers}
         arrays = (self._ring, self._keys, self._positions)
         return head, [a.data.cast("B") for a in arrays]
 
     def restore(self, head: dict[str, int], body: memoryview, vocabulary: int) -> None:
-        """Take over what `export` gave; the seed must be this store's.
+        """Load what `export` returned, into a store with the same seed.
 
         Raises:
-            ValueError: If the bytes are those of a store of another size, or of another model's
-                tokens.
+            ValueError: If the bytes come from a store of a different size or from another model.
         """
         if len(body) != self.size_bytes:
-            raise ValueError(f"it holds {len(body)} bytes, this store has {self.size_bytes}")
+            raise ValueError(f"the file has {len(body)} bytes, expected {self.size_bytes}")
         at = 0
         for array in (self._ring, self._keys, self._positions):
             array[:] = np.frombuffer(body[at : at + array.nbytes], array.dtype)
             at += array.nbytes
         if int(self._ring.max()) >= vocabulary:
-            raise ValueError(f"it holds tokens beyond this model's {vocabulary}")
+            raise ValueError(
+                f"the file has token ids outside this model's vocabulary ({vocabulary})"
+            )
         self._head, self.num_answers = head["head"], head["answers"]
 
     def _tokens(self, position: int, length: int) -> list[int]:
-        """The text there; empty where the ring has gone over it, shorter at the ring's end."""
+        """Return the text at `position`: empty if overwritten, shorter at the end of the ring."""
         if not self._head - self.capacity_tokens <= position < self._head:
             return []
         index = position % self.capacity_tokens
@@ -193,7 +194,7 @@ class DraftStore:
         return salt
 
     def _hash_ends(self, ngram: Sequence[int], salt: int) -> dict[int, int]:
-        """The hash of each n-gram that ends where `ngram` does; `_index` computes the same."""
+        """Return the hash of each n-gram that ends where `ngram` does, as `_index` computes it."""
         hashes = {}
         mixed = salt
         for length, (token, weight) in enumerate(
@@ -213,20 +214,20 @@ class DraftStore:
     def _index(
         self, text: NDArray[np.int32], start: int, salt: int, num_prompt_tokens: int
     ) -> None:
-        """Enter every n-gram that ends in the answer or right before it."""
-        # What follows an n-gram must be a token of the answer, so it ends before one of these.
+        """Index every n-gram that ends in the answer or right before it."""
+        # The token after an n-gram must belong to the answer, so it ends before one of these.
         ends = np.arange(num_prompt_tokens, len(text))
         tokens = text.astype(np.uint64) + np.uint64(1)
         mixed = np.full(len(ends), salt, np.uint64)
         for length in range(1, NGRAM_LENGTHS[0] + 1):
             if num_prompt_tokens < length:
-                # The text begins within the n-gram that would end at the first of them.
+                # Skip n-grams that would start before the text does.
                 mixed, ends = mixed[ends >= length], ends[ends >= length]
             mixed += tokens[ends - length] * self._weights[length - 1]
             if length in NGRAM_LENGTHS:
                 keys = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(_MIX)
                 slots = keys % np.uint64(self._num_slots)
-                # Of equal slots NumPy keeps the last assignment: the latest n-gram wins.
+                # NumPy keeps the last assignment to a slot, so the latest n-gram wins.
                 self._keys[slots] = keys
                 self._positions[slots] = start + ends
 

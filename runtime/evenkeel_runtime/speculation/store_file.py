@@ -1,4 +1,4 @@
-"""Save the store of past answers between runs, in one file with a checksum."""
+"""Save past answers to one checksummed file and load them in the next run."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _MAGIC = b"EKDS1\n"
 
 
 def save_store(store: DraftStore, path: Path) -> bool:
-    """Write the store to `path`, readable by its owner only; whether that succeeded.
+    """Write the store to `path`, readable by its owner only; return whether that succeeded.
 
-    The file appears whole or not at all. A failure is one warning.
+    The file is replaced atomically. A failure logs one warning.
     """
     return _write(*store.export(), path)
 
 
 def save_store_aside(store: DraftStore, path: Path) -> threading.Thread:
-    """Copy the store now, and write the copy in a thread, which is returned."""
+    """Copy the store, start a thread that writes the copy to `path`, and return the thread."""
     head, parts = store.export()
     copies = [memoryview(bytes(part)) for part in parts]
     writer = threading.Thread(target=_write, args=(head, copies, path), daemon=True)
@@ -56,9 +56,10 @@ def _write(head: dict[str, int], parts: list[memoryview], path: Path) -> bool:
 
 
 def load_store(path: Path, max_bytes: int, vocabulary: int) -> DraftStore | None:
-    """Return the store in `path`, if it is whole, of this size and of a model of this vocabulary.
+    """Return the store saved in `path`; None if it is missing or unusable.
 
-    Anything else logs one warning and returns None, to start empty. A missing file logs nothing.
+    A file that is damaged, of another size or from another model logs one warning; a missing file
+    logs nothing.
     """
     try:
         data = path.read_bytes()

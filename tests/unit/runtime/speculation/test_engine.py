@@ -217,12 +217,12 @@ def test_who_is_drafted_for(request_: Request, draft: list[int] | None) -> None:
 def test_a_request_without_drafts_is_asked_more_and_more_rarely() -> None:
     engine, _ = speculation()
     request = Request("a", max_tokens=500)
-    asked_at = []
+    tried_at = []
     for step in range(60):
         request.all_token_ids.append(1000 + step)
         engine.end_step(None, [request], goes_on=True)
-        asked_at.append(engine._followed["a"].ask_at_step)
-    times = sorted(set(asked_at))
+        tried_at.append(engine._followed["a"].next_try_step)
+    times = sorted(set(tried_at))
     assert [b - a for a, b in pairwise(times)] == [2, 4, 8, 16, 16, 16]
 
 
