@@ -164,7 +164,7 @@ def test_answers_of_a_model_with_more_tokens_are_not_taken(
     store.add("a", PROMPT, [VOCABULARY])
     save_store_aside(store, tmp_path / "store").join()
     assert load_store(tmp_path / "store", SMALL_BYTES, VOCABULARY) is None
-    assert "beyond this model" in caplog.text
+    assert "outside this model's vocabulary" in caplog.text
     assert load_store(tmp_path / "store", SMALL_BYTES, VOCABULARY + 1) is not None
 
 
