@@ -184,7 +184,7 @@ async def run_once(
         outcome, said = await _ask(engine, hook, text, number)
         outcomes[outcome] += 1
         if outcome == "semantic":
-            wrong += not await cache.say_the_same(said, model.answers[text])
+            wrong += not await cache.compare_answers(said, model.answers[text])
         while len(engine.replays) or engine.num_background:
             await asyncio.sleep(0)
     await cache.close()

@@ -1,1 +1,1 @@
-"""Shortens long histories before the model reads them, where a check allows it."""
+"""Shortens long histories before the model reads them, if a check allows it."""

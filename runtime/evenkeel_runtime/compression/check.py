@@ -1,4 +1,4 @@
-"""Verify a shortened conversation against the original, independent of how it was shortened."""
+"""Verify a shortened conversation against the original, regardless of how it was shortened."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _HAS_WORD = re.compile(r"\w")
 
 
 def find_loss(original: Sequence[Turn], shortened: Sequence[Turn], keep_turns: int) -> str | None:
-    """Return what was lost; None if nothing essential was.
+    """Return the kind of loss, or None if nothing essential was lost.
 
-    `order`: messages are missing, new, empty or of another role. `protected`: a message of
-    instructions or one of the last was touched. `invented`: something stands there that the
-    original does not say. `numbers`, `names`, `instructions`, `negation`: some of them are gone.
-    `question`: a word of the newest question, once said in the history, is no longer in it.
+    - `order`: messages were removed, added or emptied, or changed role.
+    - `protected`: an instruction message or one of the last `keep_turns` was changed.
+    - `invented`: the shortened text contains something that the original does not.
+    - `numbers`, `names`, `instructions`, `negation`: some of these were removed.
+    - `question`: the history no longer mentions a word of the newest question.
     """
     if [t.role for t in original] != [t.role for t in shortened]:
         return "order"

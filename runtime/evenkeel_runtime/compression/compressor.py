@@ -22,9 +22,9 @@ class Compressed:
 
     Attributes:
         body: The body to send to the model server.
-        verdict: `sent`; `no_gain` where too little could go; `failed_…` where the check found a
-            loss; None where there was nothing to shorten.
-        saved_tokens: Tokens of the history that are not sent; 0 unless `sent`.
+        verdict: `sent`; `no_gain` if too little could be removed; `failed_…` if the check found a
+            loss; None if there was nothing to shorten.
+        saved_tokens: Tokens removed from the history; 0 unless `sent`.
     """
 
     body: bytes
@@ -41,10 +41,10 @@ class CompressionCounts:
 
 
 class Compressor:
-    """Shortens by the policy; if in doubt, sends the original.
+    """Shortens requests as the policy allows; if in doubt, sends the original.
 
     Args:
-        policy: What is shortened.
+        policy: Which requests to shorten, and by how much.
         count_tokens: Counts a text's tokens with the model's tokenizer.
     """
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from evenkeel_runtime.text.guards import find_capitalised, find_numbers, find_stems, has_negation
 
-# A sentence ends with its mark and space behind it, or with a line: "3.5" and "e.g." do not.
+# A sentence ends at a mark followed by whitespace, or at a line break, so "3.5" is not split.
 SENTENCE_END = re.compile(r"(?<![.!?])[.!?]+\s+|\n+")
 # Code, data, quotes and addresses are meaningless if cut in half.
 _WHOLE = re.compile(
@@ -24,10 +24,10 @@ _INSTRUCTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence with the space behind it.
+    """A sentence, including the whitespace after it.
 
     Attributes:
-        must_stay: It holds a number, a name, an instruction, a negation or a question.
+        must_stay: Whether it contains a number, name, instruction, negation or question.
         stems: Stems of its content words.
     """
 
@@ -39,7 +39,7 @@ class Sentence:
 def split_message(text: str) -> list[Sentence]:
     """Return the sentences of a message; a single one if it cannot be split.
 
-    Joined, they are the message.
+    Joining them gives the message back.
     """
     if _WHOLE.search(text):
         return [Sentence(text, True, find_stems(text))]

@@ -1,4 +1,4 @@
-"""Which prompts are shortened; docs/guide/compression.md explains each key of its TOML file."""
+"""The prompt compression file; docs/guide/compression.md explains each key."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from evenkeel.toml_file import read_toml_file
 
 
 class CompressionPolicy(BaseModel):
-    """The whole file.
+    """A parsed compression file.
 
     Attributes:
         routes: Routes (header `x-evenkeel-route`) whose prompts are shortened; empty for all.
-        min_tokens: Histories of fewer tokens, in turns that may be shortened, are left alone.
-        keep_turns: Last messages that are kept word for word, the newest included.
-        keep_ratio: Share kept at most of the history's sentences that need not stay.
-        min_saved_ratio: Share of the history's tokens to save at least, else all of it is sent.
+        min_tokens: Shorter histories are left unchanged; only turns that may be shortened count.
+        keep_turns: Number of latest messages to keep verbatim, the newest included.
+        keep_ratio: Maximum fraction to keep of the history's sentences that may be dropped.
+        min_saved_ratio: Minimum fraction of the history's tokens to save; below it, all is sent.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -34,9 +34,9 @@ class CompressionPolicy(BaseModel):
 
 
 def read_compression(path: Path) -> CompressionPolicy:
-    """Read the TOML file.
+    """Return the policy in a TOML file.
 
     Raises:
-        ConfigurationError: If it cannot be read, or a key or a value in it is wrong.
+        ConfigurationError: If the file cannot be read, or a key or value is invalid.
     """
     return read_toml_file(path, CompressionPolicy)

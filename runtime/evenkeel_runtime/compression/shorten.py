@@ -1,4 +1,4 @@
-"""Shorten the old turns of a conversation to what the newest question may need."""
+"""Shorten the old turns of a conversation to what the newest question is likely to need."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Turn:
 
 
 def find_old(turns: Sequence[Turn], keep_turns: int) -> list[int]:
-    """Return the places of the messages that may be shortened: the old ones, no instructions'."""
+    """Return the indices of the messages that may be shortened: old ones without instructions."""
     old = range(max(0, len(turns) - keep_turns))
     return [place for place in old if turns[place].role in _SHORTENED_ROLES]
 
 
 def shorten(turns: Sequence[Turn], keep_turns: int, keep_ratio: float) -> list[Turn]:
-    """Return the conversation with sentences left out of its old turns.
+    """Return the conversation with sentences dropped from its old turns.
 
-    Sentences that must stay do; of the others, those that share most words with the last message,
-    up to `keep_ratio` of them. The order stays, and no message becomes empty: its first sentence is
-    kept then.
+    Kept are all sentences that must stay, all that share a word with the last message, and the
+    latest others up to `keep_ratio` of the droppable ones. The order does not change, and a message
+    that would become empty keeps its first sentence.
     """
     places = find_old(turns, keep_turns)
     asked = find_stems(turns[-1].content) if turns else frozenset()

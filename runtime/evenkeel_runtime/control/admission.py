@@ -20,7 +20,7 @@ from evenkeel_runtime.control.ladder import ClassCounts, Ladder, LeverLimits, Li
 from evenkeel_runtime.control.pace import (
     FOR_PATIENT,
     FOR_URGENT,
-    Asking,
+    ActiveLimits,
     ConcurrencyLimit,
     FirstTokens,
 )
@@ -40,8 +40,8 @@ _MAX_SIZE_FACTOR, _MAX_SIZE_S = 8.0, 4.0
 _MAX_NAMES_WARNED = 20
 # Shed a request at once if the gate would have to run this much faster than its recent best.
 _SHED_MARGIN = 2.0
-# If even urgent requests are held back, others get this share of their places: requests inside stay
-# there, and the next urgent one would find no place.
+# If even urgent requests are held back, others get this share of their places: a running request
+# keeps its place, so the next urgent one would find none.
 _OTHERS_RATIO = 0.75
 _UNLIMITED = 1 << 30
 
@@ -70,7 +70,7 @@ class AdmissionControl:
         self._gate = Gate(Room.for_all(num_slots), clock=clock)
         self._shadow = Gate(Room.for_all(num_slots), clock=clock)
         self._first_tokens = FirstTokens()
-        self._asking = Asking()
+        self._active_limits = ActiveLimits()
         self._shortest_s = math.inf
         self._patient = ConcurrencyLimit(num_slots, FOR_PATIENT)
         self._urgent = ConcurrencyLimit(num_slots, FOR_URGENT)
@@ -135,7 +135,7 @@ class AdmissionControl:
         size_factor = max(1.0, size_bytes / self.config.long_prompt_bytes)
         longer_s = limit_s * (min(size_factor, _MAX_SIZE_FACTOR) - 1)
         due_s = now_s + limit_s + min(longer_s, _MAX_SIZE_S)
-        self._record_asking(limit_s, now_s)
+        self._record_limit(limit_s, now_s)
         accounts = self._quotas.begin(tenant, session, now_s)
         is_overdrawn = overdrawn is not None
         visit = Visit(name, now_s, now_s + limit_s, due_s, tenant, session, accounts, is_overdrawn)
@@ -143,16 +143,16 @@ class AdmissionControl:
         self._visits[id(visit)] = visit
         return visit
 
-    def _record_asking(self, limit_s: float, now_s: float) -> None:
-        """Size the capacity by the shortest limit; forget what was learned from another limit."""
-        self._asking.record(limit_s, now_s)
-        shortest_s = self._asking.shortest_s(now_s)
+    def _record_limit(self, limit_s: float, now_s: float) -> None:
+        """Record an arrival; if the shortest active limit changes, measure and resize anew."""
+        self._active_limits.record(limit_s, now_s)
+        shortest_s = self._active_limits.shortest_s(now_s)
         if shortest_s == self._shortest_s:
             return
         self._shortest_s = shortest_s
         # Patient requests keep waiting: letting all of them in at once would make every request
         # late.
-        self._patient.look_anew()
+        self._patient.discard_samples()
         self._urgent.begin()
         self._resize()
 
@@ -167,7 +167,7 @@ class AdmissionControl:
                 self._queue_in_shadow(visit)
                 visit.ticket = self._gate.arrive(visit.slo_class, visit.due_s)
             else:
-                visit.ticket = self._ask_gate(self._gate, visit)
+                visit.ticket = self._join(self._gate, visit)
         except RefusedError:
             for account in visit.accounts:
                 account.refund()
@@ -179,9 +179,9 @@ class AdmissionControl:
     def _queue_in_shadow(self, visit: Visit) -> None:
         """Do what `queue` would do in a dry run, at a shadow gate; refuse no request."""
         with suppress(RefusedError):
-            visit.shadow = self._ask_gate(self._shadow, visit)
+            visit.shadow = self._join(self._shadow, visit)
 
-    def _ask_gate(self, gate: Gate, visit: Visit) -> Ticket:
+    def _join(self, gate: Gate, visit: Visit) -> Ticket:
         name = visit.slo_class
         wait_s = gate.least_wait_s(visit.due_s)
         if wait_s > _SHED_MARGIN * self.longest_wait_s(visit):
@@ -276,7 +276,7 @@ class AdmissionControl:
         self._shadow.leave(shadow)
 
     def tick(self) -> LimitChange | None:
-        """Check the burn rate and take at most one step; return it."""
+        """Check the burn rate and take at most one step; return that step."""
         self._give_up_in_shadow()
         if self.config.mode is ControlMode.OFF:
             return None
@@ -344,7 +344,7 @@ class AdmissionControl:
     def _resize(self) -> None:
         """Set the gate's capacity; in a dry run, the shadow gate's, and all requests enter."""
         urgent = others = self._urgent.num
-        if not self._urgent.are_all:
+        if not self._urgent.is_unrestricted:
             others = math.ceil(_OTHERS_RATIO * urgent)
         patient = min(self._patient.num, others)
         room = Room(urgent, patient, late=others, urgent_s=self._shortest_s)

@@ -30,7 +30,7 @@ class SloClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         ttft_s: The limit on its time to first token; also the deadline by which it is ordered.
-        target: The share of its requests that should meet it.
+        target: Fraction of its requests that should meet the limit.
         queue_deadline_s: Longest a request may wait for admission; ten times `ttft_s` if unset.
     """
 
@@ -72,10 +72,10 @@ class ControlConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A parsed control file.
 
     Attributes:
-        mode: The kill switch: `off` lets every request through untouched.
+        mode: What control does; `off` is the kill switch and lets every request through untouched.
         default_class: The class of a request that names none or an unknown one; if unset, `chat`,
             and if there is no `chat`, the highest class.
-        max_active: Requests in the engine at a time; vLLM's `--max-num-seqs` if unset.
+        max_active: Maximum number of requests in the engine; vLLM's `--max-num-seqs` if unset.
         window_s: The window over which burn is measured, and the time allowed for an action to take
             effect before the next one.
         escalate_burn: The burn rate at which the next step is taken.

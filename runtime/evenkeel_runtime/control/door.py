@@ -1,7 +1,7 @@
-"""The engine's door: queue a request at the gate only after the cache has missed.
+"""Queue a request at the gate only after the response cache has missed.
 
-Whether the cache answers is known only after vLLM's authentication and rendering, so such a request
-passes to vLLM's app at once and waits for its turn if the cache misses. A refusal must then bypass
+Whether the cache answers is known only after vLLM's authentication and rendering, so the request
+goes to vLLM's app at once and waits for its turn if the cache misses. A refusal must then bypass
 the app: the app sees a disconnected client, which vLLM drops silently, and the caller gets the
 refusal instead of the app's response.
 """

@@ -31,13 +31,13 @@ class Standing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many requests may be inside for another one to enter, by urgency.
+    """Maximum number of requests inside, by the urgency of the next one to enter.
 
     Attributes:
-        urgent: One that can be in time and is due within `urgent_s`.
-        patient: One that can be in time and is due later.
-        late: One that is late or probably will be.
-        urgent_s: Seconds.
+        urgent: For a request that can be in time and is due within `urgent_s`.
+        patient: For one that can be in time and is due later.
+        late: For one that is late or probably will be.
+        urgent_s: Boundary between urgent and patient, in seconds.
     """
 
     urgent: int
@@ -83,11 +83,11 @@ class Ticket:
 
 
 class Gate:
-    """Admits requests by earliest deadline first, which also ages them.
+    """Admits requests, earliest deadline first, so that waiting requests move up.
 
     Requests that can still be in time go before those that probably cannot, and those before late
     ones, so that under overload as many as possible are in time. Requests cannot be evicted from
-    the engine, so patient and late requests may get less room than urgent ones.
+    the engine, so patient and late requests may get fewer places than urgent ones.
 
     Args:
         room: How many may be inside.

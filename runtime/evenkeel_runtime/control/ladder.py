@@ -76,7 +76,7 @@ class LimitChange:
 
 
 class Ladder:
-    """Climbs while a class burns its budget; pure, with times passed in.
+    """Takes steps up while a class burns its budget; pure, with times passed in.
 
     Args:
         config: Burn rates, window and classes.

@@ -25,7 +25,7 @@ _RELEASE = 1.5
 _CHECKED_RATIO, _EFFECT_RATIO = 0.6, 0.85
 # First tokens to wait before the next attempt.
 _PAUSE = 1024
-# A class counts as idle after this many of its usual gaps without a request, within these bounds in
+# A limit expires after this many of its usual gaps without a request, within these bounds in
 # seconds.
 _GAPS_AWAY, _MOST_AWAY_S, _LEAST_AWAY_S = 10.0, 3.0, 0.25
 # Weight of the newest gap in the usual one.
@@ -33,7 +33,7 @@ _NEWEST_GAP = 0.1
 
 
 class Pace:
-    """Turns given while requests waited; without a queue there is nothing to learn."""
+    """Measures how fast requests are let in while others wait; without a queue it stays unknown."""
 
     def __init__(self) -> None:
         self._turns: deque[tuple[float, float]] = deque(maxlen=_NUM_TURNS)
@@ -89,10 +89,11 @@ class FirstTokens:
         return min(self._seen.get(slo_class, ()), default=0.0)
 
 
-class Asking:
-    """The limits of the requests that currently arrive.
+class ActiveLimits:
+    """Tracks the limits of the requests that currently arrive.
 
-    A frequent class that stops is noticed soon; an occasional one is expected back.
+    A limit expires after a multiple of its usual gap, so a frequent class expires sooner than an
+    occasional one.
     """
 
     def __init__(self) -> None:
@@ -119,12 +120,14 @@ class ConcurrencyRule:
     """When to remove places, and when to add them again.
 
     Attributes:
-        busy_ratio: Maximum time from turn to first token, as a share of the limit.
-        calm_ratio: The share below which there is room.
+        busy_ratio: Places are removed above this time from turn to first token, as a share of the
+            limit.
+        calm_ratio: Places are added below this one.
         shrink: Share of the used places to keep.
         quantile: Quantile of the first-token times to compare.
-        in_a_row: How many times in a row it must exceed the ratio, so that a stall does not count.
-        grow: Factor by which places grow while there is room.
+        in_a_row: How many times in a row `busy_ratio` must be exceeded, so that one stall does not
+            count.
+        grow: Factor by which places grow.
     """
 
     busy_ratio: float
@@ -137,22 +140,22 @@ class ConcurrencyRule:
 
 # Patient requests are held back before any is late; those in the engine finish soon.
 FOR_PATIENT = ConcurrencyRule(busy_ratio=0.6, calm_ratio=0.4, shrink=0.85)
-# Holding back urgent requests makes them late. So do it only if the engine would, too: half of them
-# late three times in a row, since a stalled engine recovers at once and a queue does not. Use small
-# steps, since none enters until that many have finished, and not for long.
+# Holding back urgent requests makes them late, so do it only if the engine makes them late anyway:
+# half of them, three times in a row, since a stalled engine recovers at once and a queue does not.
+# Use small steps, since none enters until that many have finished, and recover quickly.
 FOR_URGENT = ConcurrencyRule(
     busy_ratio=1.0, calm_ratio=0.8, shrink=0.97, quantile=0.5, in_a_row=3, grow=1.3
 )
 
 
 class ConcurrencyLimit:
-    """How many requests may run in the engine before some are held back.
+    """Limits how many requests run in the engine before others are held back.
 
-    As many as vLLM runs while first tokens come within their limit after admission; fewer
-    otherwise, because each running request makes every step longer. Only the shortest limit among
-    the requests that currently arrive counts. If fewer places do not make first tokens faster, the
-    cause is something else, such as their own prompts, and all places are restored, so the engine
-    does not idle for nothing.
+    All of vLLM's places are used while first tokens come within their limit after admission, and
+    fewer otherwise, because each running request makes every step longer. Only the shortest limit
+    among the requests that currently arrive counts. If removing places does not make first tokens
+    faster, the cause lies elsewhere, such as in the requests' own prompts, and all places are
+    restored, so that the engine does not idle for nothing.
 
     Args:
         most: Maximum number of places, such as vLLM's `--max-num-seqs`.
@@ -168,11 +171,11 @@ class ConcurrencyLimit:
 
     @property
     def num(self) -> int:
-        """Places now."""
+        """Current number of places."""
         return int(self._now)
 
     @property
-    def are_all(self) -> bool:
+    def is_unrestricted(self) -> bool:
         """Whether all places are available."""
         return self._now == self._most
 
@@ -185,10 +188,10 @@ class ConcurrencyLimit:
     def begin(self) -> None:
         """Restore all places: the requests have a different limit than before."""
         self._now = self._most
-        self.look_anew()
+        self.discard_samples()
 
-    def look_anew(self) -> None:
-        """Keep the places, and forget what was measured for another limit."""
+    def discard_samples(self) -> None:
+        """Keep the places, but discard what was measured for another limit."""
         self._ratios.clear()
         self._checked, self._num_high = None, 0
 
@@ -222,7 +225,7 @@ class ConcurrencyLimit:
         if self._checked is None:
             self._checked = used, high
         places, ratio = self._checked
-        # Already at the minimum: this is all the effect there can be.
+        # Already at the minimum: no larger effect is possible.
         is_least = used < places and used <= _FEWEST_PLACES
         if used <= places * _CHECKED_RATIO or is_least:
             if high > ratio * _EFFECT_RATIO:

@@ -10,7 +10,7 @@ from evenkeel.errors import EvenkeelError
 from evenkeel_runtime.control.gate import Standing, Ticket
 from evenkeel_runtime.control.quota import Account
 
-# In vLLM's own queue, behind every request that is not late.
+# Priority offset that puts late requests behind all others in vLLM's own queue.
 _LATE_S = 1e6
 
 
@@ -37,7 +37,7 @@ class Visit:
     Attributes:
         slo_class: Its class; the default if the caller named none or an unknown one.
         arrived_s: When it arrived, on the monotonic clock.
-        late_s: When it is late.
+        late_s: When it becomes late.
         due_s: Its deadline at the gate.
         tenant: Its tenant; empty if none.
         session: Its session.

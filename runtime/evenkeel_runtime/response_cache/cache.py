@@ -35,7 +35,7 @@ from evenkeel_runtime.response_cache.route_modes import RouteModes
 from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeControl
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
 from evenkeel_runtime.response_cache.worker import Worker
-from evenkeel_runtime.text.agreement import say_the_same
+from evenkeel_runtime.text.agreement import are_interchangeable
 from evenkeel_runtime.text.guards import find_difference
 
 logger = logging.getLogger(__name__)
@@ -197,14 +197,14 @@ class ResponseCache:
         self.near_misses.append(miss)
         return miss
 
-    async def say_the_same(self, answer: str, other: str) -> bool | None:
+    async def compare_answers(self, answer: str, other: str) -> bool | None:
         """Return whether two answers are interchangeable; None if the comparison queue is full.
 
-        Dropping happens before any comparison: dropped later, the slow comparisons would be
-        missing, and those are the answers that differ.
+        A comparison is dropped before it starts. Dropping slow ones later would bias the evidence,
+        because the slow comparisons are those of answers that differ.
         """
         encode = self._encoder.encode if self._encoder is not None else None
-        verdict = self._comparer.submit(lambda: say_the_same(answer, other, encode))
+        verdict = self._comparer.submit(lambda: are_interchangeable(answer, other, encode))
         if verdict is None:
             self.counts.embeddings["comparison_dropped"] += 1
             return None

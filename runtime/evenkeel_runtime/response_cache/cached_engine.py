@@ -231,7 +231,7 @@ class CachedEngine:
             return {}
         cache = self.cache
         if found.exact is not None:
-            is_same = await cache.say_the_same(found.exact.text, gathered.text)
+            is_same = await cache.compare_answers(found.exact.text, gathered.text)
             if is_same is None:
                 return {}
             cache.counts.verdicts["exact", verdict_word(is_same)] += 1
@@ -244,14 +244,14 @@ class CachedEngine:
             return {}
         miss = cache.record_near_miss(question, near)
         if miss is not None:
-            is_same = miss.was_same = await cache.say_the_same(near.entry.text, gathered.text)
+            is_same = miss.was_same = await cache.compare_answers(near.entry.text, gathered.text)
             return {} if is_same is None else {spans.CACHE_VERDICT: verdict_word(is_same)}
         if self._random() >= control.verdict_ratio:
             return {}
         return await self._judge(question, near, gathered.text)
 
     async def _judge(self, question: Question, near: NearHit, text: str) -> Details:
-        is_same = await self.cache.say_the_same(near.entry.text, text)
+        is_same = await self.cache.compare_answers(near.entry.text, text)
         if is_same is None:
             return {}
         change = self.cache.record_verdict(question, near, is_same)

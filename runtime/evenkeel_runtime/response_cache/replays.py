@@ -16,7 +16,7 @@ from evenkeel_runtime.wire.caller import Caller
 # The SLO class under which replays are recorded.
 REPLAY_CLASS = "cache-replay"
 _MAX_WAITING = 64
-# A server that is never idle would never learn: after this time a replay runs anyway.
+# A server that is never idle would gather no evidence: after this time a replay runs anyway.
 _MAX_WAIT_S = 30.0
 _LOOK_EVERY_S = 0.05
 

@@ -34,15 +34,14 @@ class RouteModes:
         self.policy = policy
 
     def set(self, route: str, mode: HitMode) -> tuple[HitMode, HitMode]:
-        """Put a route into shadow, or restore its mode from the file; return both modes.
+        """Put a route into shadow, or restore its mode from the file; return the old and new mode.
 
-        Only routes that serve according to the file can be set to serve, so a client cannot turn on
-        what the owner left off.
+        A route can only be set to serve if the file lets it serve, so a client cannot enable what
+        the owner disabled.
 
         Raises:
             UnknownRouteError: If the file has no such route.
-            FixedModeError: If the file has it switched off, or has it in shadow and `serve` is
-                requested.
+            FixedModeError: If the file has the route off, or in shadow and `serve` is requested.
         """
         declared = {policy.route: policy.mode for policy in self._file.routes}
         if route not in declared:

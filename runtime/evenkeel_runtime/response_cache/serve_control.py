@@ -1,4 +1,4 @@
-"""Decide by evidence at which minimum cosine near hits are served, if at all.
+"""Choose the minimum cosine at which near hits are served, if any, from measured evidence.
 
 Each cosine of the ladder has its own count of verdicts ("the model would have answered
 differently") on hits at or above it, and an anytime-valid bound on their rate. Near hits are served

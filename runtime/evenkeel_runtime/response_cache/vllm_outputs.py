@@ -1,4 +1,4 @@
-"""The only file of the cache that touches vLLM (read for vLLM 0.32): outputs and parameters."""
+"""Convert between cache entries and vLLM's outputs and parameters (checked against vLLM 0.32)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two answers say the same."""
+"""Decide whether two answers are interchangeable."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 
 from evenkeel_runtime.text.guards import find_names, find_numbers, has_negation
 
-# Near-identical wordings only: what a model rephrases counts as different, which errs on the side
-# of a higher wrong-hit rate.
+# Minimum cosine: only near-identical wordings match. A rephrased answer counts as different, so the
+# wrong-hit rate is overestimated rather than underestimated.
 SAME_MEANING = 0.95
 _NO_WORD = re.compile(r"\W+")
 
 Encode = Callable[[str], NDArray[np.float32]]
 
 
-def say_the_same(answer: str, other: str, encode: Encode | None) -> bool:
-    """Whether one answer could stand for the other.
+def are_interchangeable(answer: str, other: str, encode: Encode | None) -> bool:
+    """Whether one answer could replace the other.
 
-    Equal but for case, space and punctuation; or of a cosine of at least SAME_MEANING with the same
-    numbers, names and negation.
+    Either they are equal except for case, whitespace and punctuation, or their cosine is at least
+    SAME_MEANING and they have the same numbers, names and negation.
 
     Args:
         answer: One answer.
         other: The other one.
-        encode: Gives a text's embedding; None compares words alone.
+        encode: Returns a text's embedding; if None, only words are compared.
     """
     if _plain(answer) == _plain(other):
         return True

@@ -1,7 +1,7 @@
-"""Compares two questions word by word: what makes an answer to one wrong for the other.
+"""Compare two questions word by word, to find differences that require different answers.
 
-Sentence embeddings hardly see it: "ship to Austria" and "ship to Australia" have a cosine of 0.9. A
-guard that refuses too much costs a cache hit and nothing else.
+Sentence embeddings barely show such differences: "ship to Austria" and "ship to Australia" have a
+cosine of 0.9. A guard that rejects too much only costs cache hits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBER_WORDS = {
     "million": "1000000", "half": "0.5", "twice": "x2", "double": "x2", "first": "#1",
     "second": "#2", "third": "#3", "last": "#-1",
 }  # fmt: skip
-# "one" and "second" are mostly no numbers: "a real one", "a second".
+# "one" and "second" are rarely numbers: "a real one", "a second".
 _AMBIGUOUS_NUMBERS = frozenset({"one", "second", "last", "first"})
 _NEGATIONS = frozenset(
     "no not never none nobody nothing neither nor without cannot except unless hardly stop "
@@ -34,7 +34,7 @@ _PREPOSITIONS = frozenset(
     "in to from for at on into with by of about between near via using per than before after "
     "until since during under over against as".split()
 )
-# Words that carry no subject: what may differ between two wordings of one question.
+# Words that do not say what a text is about and may differ between two wordings of one question.
 _FUNCTION_WORDS = (
     frozenset(
         (
@@ -52,7 +52,7 @@ _FUNCTION_WORDS = (
 )
 _QUESTION_WORDS = frozenset({"when", "where", "who", "whom", "whose", "why"})
 _MEASURES = frozenset({"long", "much", "many", "often", "far", "old", "big", "soon", "late"})
-# Up to so many other words on each side, two questions are alike but for them.
+# Up to this many differing words on each side count as a contrast.
 _MAX_CONTRAST = 2
 _QUESTION_STARTS = _FUNCTION_WORDS | frozenset("yes no ok okay sorry good morning evening".split())
 _SUFFIXES = ("ations", "ation", "ings", "ing", "ions", "ion", "ies", "ied", "ed", "es", "s", "ly")
@@ -69,12 +69,14 @@ class _Word:
 
 
 def find_difference(question: str, other: str) -> str | None:
-    """Return why the answer to `other` must not be given to `question`; None where nothing is seen.
+    """Return why the answer to `other` does not fit `question`; None if no reason is found.
 
-    The reasons: `numbers` differ (also identifiers with digits, amounts, dates), `names` differ,
-    `negation` stands in one only, a `slot` is filled in one only ("in Berlin"; also any further
-    word of weight), or the texts are alike but for a `contrast` of one or two words on each side
-    ("reset" and "change"), of what is asked for ("when", "where") or of the order ("from A to B").
+    - `numbers`: numbers, identifiers with digits, amounts or dates differ.
+    - `names`: names differ.
+    - `negation`: only one is negated.
+    - `slot`: only one has a detail such as "in Berlin", or an additional content word.
+    - `contrast`: they differ only in one or two words on each side ("reset" and "change"), in what
+      they ask for ("when", "where") or in word order ("from A to B").
     """
     left, right = _split(question), _split(other)
     if _numbers(left) != _numbers(right):
@@ -101,7 +103,7 @@ def find_difference(question: str, other: str) -> str | None:
 
 
 def find_numbers(text: str) -> Counter[str]:
-    """Return the numbers in a text, written as digits or as words, and how often each occurs."""
+    """Return the numbers in a text, as digits or words, and how often each occurs."""
     return _numbers(_split(text))
 
 
@@ -152,7 +154,7 @@ def _names(text: str, words: list[_Word]) -> set[str]:
             continue
         before = text[: word.start].rstrip(" \t\"'“‘(")
         is_first = not before or before[-1] in ".!?\n:;"
-        # A capital at a sentence's start says nothing, unless there are more of them in the word.
+        # A capital at the start of a sentence means nothing, unless the word has more of them.
         if not is_first or not word.text[1:].islower():
             names.add(word.low)
     return names
@@ -163,14 +165,14 @@ def _num_negations(words: list[_Word]) -> int:
 
 
 def _asked(words: list[_Word]) -> set[str]:
-    """What is asked for, where a word says it: when, where, how long."""
+    """Return what is asked for, if a word such as when, where or how long says so."""
     found = {w.low for w in words} & _QUESTION_WORDS
     pairs = pairwise(words)
     return found | {b.low for a, b in pairs if a.low == "how" and b.low in _MEASURES}
 
 
 def _slots(words: list[_Word]) -> set[str]:
-    """Stems of the words that a preposition binds: up to three after it, articles skipped."""
+    """Return the stems of up to three words after each preposition, articles skipped."""
     found: set[str] = set()
     for place, word in enumerate(words):
         if word.low not in _PREPOSITIONS:
@@ -188,14 +190,14 @@ def _stems(words: list[_Word]) -> set[str]:
 
 
 def _has_weight(word: _Word) -> bool:
-    """Whether a word says what the text is about; numbers are compared on their own."""
+    """Whether a word says what the text is about; numbers are compared separately."""
     low = word.low
     is_number = low in _NUMBER_WORDS and low not in _AMBIGUOUS_NUMBERS
     return low not in _FUNCTION_WORDS and not is_number and not any(c.isdigit() for c in low)
 
 
 def _order(words: list[_Word]) -> list[str]:
-    """Pairs of a content word and the preposition before it: "from A to B" is not "from B to A"."""
+    """Return content words with the preposition before each: "from A to B" is not "from B to A"."""
     pairs = []
     preposition = ""
     for word in words:

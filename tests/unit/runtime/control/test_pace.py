@@ -7,7 +7,7 @@ import pytest
 from evenkeel_runtime.control.pace import (
     FOR_PATIENT,
     FOR_URGENT,
-    Asking,
+    ActiveLimits,
     ConcurrencyLimit,
     FirstTokens,
     Pace,
@@ -95,15 +95,15 @@ def test_places_that_bring_nothing_are_given_back() -> None:
 
 
 def test_the_shortest_limit_is_that_of_those_who_ask_at_present() -> None:
-    asking = Asking()
-    assert asking.shortest_s(0.0) == math.inf
-    asking.record(30.0, 1.0)
-    asking.record(0.2, 1.0)
-    asking.record(0.5, 2.0)
-    assert asking.shortest_s(4.0) == 0.2
-    assert asking.shortest_s(4.5) == 0.5
-    asking.record(30.0, 5.5)
-    assert asking.shortest_s(6.0) == 30.0
+    active = ActiveLimits()
+    assert active.shortest_s(0.0) == math.inf
+    active.record(30.0, 1.0)
+    active.record(0.2, 1.0)
+    active.record(0.5, 2.0)
+    assert active.shortest_s(4.0) == 0.2
+    assert active.shortest_s(4.5) == 0.5
+    active.record(30.0, 5.5)
+    assert active.shortest_s(6.0) == 30.0
 
 
 def test_no_more_places_than_the_file_allows() -> None:
@@ -124,26 +124,26 @@ def test_few_places_are_given_back_as_well(most: int) -> None:
 def test_who_cannot_wait_is_held_back_late_and_little() -> None:
     places = ConcurrencyLimit(256, FOR_URGENT)
     assert give(places, 0.99, 10, 200) == 256
-    assert places.are_all
+    assert places.is_unrestricted
     # A stall is over before it has been seen three times.
     assert give(places, 1.1, 2, 200) == 256
     assert give(places, 0.9, 1, 200) == 256
     assert give(places, 1.1, 2, 200) == 256
     assert give(places, 1.1, 1, 200) == 194
-    assert not places.are_all
+    assert not places.is_unrestricted
     assert give(places, 0.9, 10, 194) == 194
     assert give(places, 0.7, 2, 256) == 256
 
 
 def test_a_class_that_came_often_is_away_sooner_than_one_that_comes_now_and_then() -> None:
-    asking = Asking()
+    active = ActiveLimits()
     for number in range(101):
-        asking.record(0.2, number * 0.03)
+        active.record(0.2, number * 0.03)
         if number % 33 == 0:
-            asking.record(0.1, number * 0.03)
-    assert asking.shortest_s(3.2) == 0.1
-    assert asking.shortest_s(6.1) == math.inf
+            active.record(0.1, number * 0.03)
+    assert active.shortest_s(3.2) == 0.1
+    assert active.shortest_s(6.1) == math.inf
     for number in range(100):
-        asking.record(0.2, 10 + number * 0.03)
-    assert asking.shortest_s(13.2) == 0.2
-    assert asking.shortest_s(13.5) == math.inf
+        active.record(0.2, 10 + number * 0.03)
+    assert active.shortest_s(13.2) == 0.2
+    assert active.shortest_s(13.5) == math.inf

@@ -209,14 +209,14 @@ async def test_comparisons_have_a_bounded_queue_that_does_not_look_at_what_is_co
     encoder = SlowEncoder(hangs_on="month")
     server = Server(HitMode.SERVE, encoder, 10)
     cache = server.cache
-    compare = partial(cache.say_the_same, "In a month.", "Within a month.")
+    compare = partial(cache.compare_answers, "In a month.", "Within a month.")
     tasks = [asyncio.create_task(compare())]
     while not encoder.texts:
         await asyncio.sleep(0.01)
     tasks += [asyncio.create_task(compare()) for _ in range(20)]
     await asyncio.sleep(0)
     # These are plainly equal, yet left out like the others: else only those would be counted.
-    assert await cache.say_the_same("Yes.", "Yes.") is None
+    assert await cache.compare_answers("Yes.", "Yes.") is None
     encoder.opened.set()
     said = await asyncio.gather(*tasks)
     assert said.count(None) == cache.counts.embeddings["comparison_dropped"] - 1 == 4

@@ -3,7 +3,7 @@
 import pytest
 
 from evenkeel.embedding import load_encoder
-from evenkeel_runtime.text.agreement import say_the_same
+from evenkeel_runtime.text.agreement import are_interchangeable
 
 CASES = {
     "equal": ("Yes, within 30 days.", "Yes, within 30 days.", True),
@@ -18,10 +18,12 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_answers_agree_or_not(case: str) -> None:
     answer, other, is_same = CASES[case]
-    assert say_the_same(answer, other, load_encoder().encode) is is_same
-    assert say_the_same(other, answer, load_encoder().encode) is is_same
+    assert are_interchangeable(answer, other, load_encoder().encode) is is_same
+    assert are_interchangeable(other, answer, load_encoder().encode) is is_same
 
 
 def test_without_embeddings_only_words_count() -> None:
-    assert say_the_same("Yes.", "yes", None)
-    assert not say_the_same("Send it back within a month.", "Within a month send it back.", None)
+    assert are_interchangeable("Yes.", "yes", None)
+    assert not are_interchangeable(
+        "Send it back within a month.", "Within a month send it back.", None
+    )
