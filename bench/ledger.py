@@ -50,8 +50,8 @@ def main() -> int:
 
 def measure(batch: int, steps: int) -> dict[str, Any]:
     history = StepHistory(DEFAULT_MAX_BYTES, DEFAULT_MAX_REQUESTS)
-    notes = [Arrived(number, 0, 100, f"cmpl-{number}-0-deadbeef") for number in range(batch)]
-    history.add(decode_batch(encode_batch(0, 0, 0, [], [], notes)))
+    events = [Arrived(number, 0, 100, f"cmpl-{number}-0-deadbeef") for number in range(batch)]
+    history.add(decode_batch(encode_batch(0, 0, 0, [], [], events)))
     times_us = []
     for sequence in range(1, steps // STEPS_A_BATCH + 1):
         data = pack_batch(sequence, batch)

@@ -1,4 +1,4 @@
-"""Notes which prefix-cache blocks vLLM evicts, at the seam of its own block metrics (vLLM 0.32)."""
+"""Record which prefix-cache blocks vLLM evicts, through its block metrics hook (vLLM 0.32)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _GROUP_BYTES = 4
 
 
 class EvictionWatch:
-    """Stands where vLLM's `KVCacheMetricsCollector` stands, and passes everything on to it.
+    """Wraps vLLM's `KVCacheMetricsCollector` and records evicted blocks.
 
     Args:
-        inner: vLLM's own collector, where `--kv-cache-metrics` switched it on.
+        inner: vLLM's own collector; None unless `--kv-cache-metrics` is on.
 
     Attributes:
-        evicted: The id and the hash of each block evicted since the last `take`.
+        evicted: Id and hash of each block evicted since the last `take`.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -26,7 +26,7 @@ class EvictionWatch:
         return getattr(self.inner, name)
 
     def on_block_evicted(self, block: Any) -> None:
-        """Note a block that is about to be given to somebody else, if its contents were cached."""
+        """Record a block that is about to be reused, if its contents were cached."""
         key = block.block_hash
         if key is not None:
             self.evicted.append((block.block_id, key[:-_GROUP_BYTES]))
@@ -34,22 +34,22 @@ class EvictionWatch:
             self.inner.on_block_evicted(block)
 
     def on_block_allocated(self, block: Any) -> None:
-        """Pass on."""
+        """Forward to vLLM's collector."""
         if self.inner is not None:
             self.inner.on_block_allocated(block)
 
     def on_block_accessed(self, block: Any) -> None:
-        """Pass on."""
+        """Forward to vLLM's collector."""
         if self.inner is not None:
             self.inner.on_block_accessed(block)
 
     def reset(self) -> None:
-        """The cache was emptied on purpose."""
+        """Discard what was recorded: the cache was reset on request."""
         self.evicted.clear()
         if self.inner is not None:
             self.inner.reset()
 
     def take(self) -> list[tuple[int, bytes]]:
-        """Return `evicted`, and begin anew."""
+        """Return `evicted` and clear it."""
         evicted, self.evicted = self.evicted, []
         return evicted

@@ -1,4 +1,4 @@
-"""Puts control's limits on the engine's steps in force, inside vLLM's scheduler."""
+"""Apply control's limits to vLLM's scheduler."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from evenkeel_runtime.wire.limits import EngineLimits, LimitsFile, decode_limits
 
-# A smaller chunk costs more in steps than it gives back.
+# Smaller chunks cost more in additional steps than they gain.
 _LEAST_CHUNK_TOKENS = 32
 
 
 class StepLimiter:
-    """Caps the tokens of one prompt in a step, as control says.
+    """Caps the tokens of one prompt per step while control asks for it.
 
     Args:
-        scheduler: vLLM's scheduler; what it was configured with comes back when control lets go.
+        scheduler: vLLM's scheduler; its own settings are restored once control lifts the limit.
         path: The file that control writes.
 
     Raises:
         OSError: If the file cannot be mapped.
-        AttributeError: If this vLLM's scheduler does not have what is moved here.
+        AttributeError: If this vLLM's scheduler lacks the settings to change.
     """
 
     def __init__(self, scheduler: Any, path: Path) -> None:
@@ -33,11 +33,11 @@ class StepLimiter:
 
     @property
     def limits(self) -> EngineLimits:
-        """What is in force."""
+        """The limits in force."""
         return self._in_force
 
     def apply(self) -> None:
-        """Read the limits, and move vLLM's where they changed."""
+        """Read the limits, and change vLLM's settings if they differ from the last ones."""
         written = self._file.read_bytes()
         if written == self._known:
             return
@@ -46,7 +46,7 @@ class StepLimiter:
         scheduler = self._scheduler
         config = scheduler.scheduler_config
         is_capped = limits.prefill_ratio < 1
-        # An adaptive threshold is vLLM's floor under the cap; it would undo it at low load.
+        # vLLM's adaptive threshold would override the cap at low load.
         scheduler.adaptive_long_prefill_threshold = self._is_adaptive and not is_capped
         if not is_capped:
             config.long_prefill_token_threshold = self._threshold

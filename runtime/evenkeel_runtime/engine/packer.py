@@ -1,4 +1,4 @@
-"""Packs the engine steps that are over into records, many at once."""
+"""Packs finished engine steps into records, in batches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from evenkeel_runtime.engine.sender import StepSender
 from evenkeel_runtime.wire.steps import ENTRY, MAX_BYTE, REPEATED, STEP, Held
 
-# Most steps, and most of their requests to pack one by one, that wait: what is packed at once must
-# not hold up the step that it follows.
+# Maximum number of waiting steps, and of request entries to pack for them: packing a batch must not
+# delay the next step noticeably.
 _MAX_STEPS = 64
 _MAX_ENTRIES = 1024
 _NOT = int(Held.NOT)
@@ -20,28 +20,28 @@ Scheduled = tuple[str, int, int, int, int, int]
 
 
 def pack_held(number: int, reason: int, is_preempted: bool = False) -> bytes:
-    """Return the entry of a request that was left waiting, by its number."""
+    """Return the packed entry of a request that was left waiting."""
     return _pack(number, 0, 0, 0, 0, 0, 0, 0, reason, is_preempted)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRequests:
-    """Who was left waiting: by what the queue was, how many by reasons of their own, and whom."""
+    """The requests left waiting: why the queue waited, counts by individual reason, entries."""
 
     queue_held_by: int
     num_set_aside: tuple[int, int, int]
     entries: Sequence[bytes]
 
 
-NOBODY_HELD = HeldRequests(_NOT, (0, 0, 0), ())
+NONE_HELD = HeldRequests(_NOT, (0, 0, 0), ())
 
 
 @dataclass(slots=True)
 class EngineStep:
-    """A step that was scheduled, and, once its output is back, what came of it.
+    """A scheduled step, completed once its output is back.
 
-    `scheduled` is that of the step `num_again` steps before: since then, every step had the same
-    requests, each with one token to decode. `emitted` is None where each got one token.
+    `scheduled` is that of the step `num_again` steps earlier: every step since then had the same
+    requests, each decoding one token. `emitted` is None if each request got one token.
     """
 
     output: Any
@@ -56,25 +56,25 @@ class EngineStep:
 
 
 class StepPacker:
-    """Keeps steps that are over until they are due, and packs them together.
+    """Collects finished steps and packs them together when they are due.
 
-    Between two steps the model has used the processor's caches: to pack a step there costs several
-    times what it costs right behind another one (docs/decisions/0183-steps-packed-together.md).
+    The model evicts the processor's caches between steps, so packing one step at a time costs
+    several times as much as packing a batch (docs/decisions/0183-steps-packed-together.md).
 
     Args:
-        sender: Where records go; its interval says when they are due.
+        sender: Sends the records; its interval determines when they are due.
     """
 
     def __init__(self, sender: StepSender) -> None:
         self._sender = sender
         self._steps: list[EngineStep] = []
         self._num_entries = 0
-        # The last step that was packed, if one like it can be told as its repetition.
+        # The last packed step, if an equal one can be encoded as its repetition.
         self._last: EngineStep | None = None
         self._num_packed = 0
 
     def add(self, step: EngineStep) -> None:
-        """Take in a step that is over; all are packed now if the oldest is due, or if many wait."""
+        """Add a finished step; pack all steps if the oldest is due or many are waiting."""
         steps = self._steps
         steps.append(step)
         if step.emitted is not None or step.held.entries or not step.num_again:
@@ -88,7 +88,7 @@ class StepPacker:
             self.send()
 
     def send(self) -> None:
-        """Pack what is here and give it to the sender."""
+        """Pack the collected steps and pass them to the sender."""
         steps, self._steps, self._num_entries = self._steps, [], 0
         for step in steps:
             self._pack_step(step)
@@ -142,7 +142,7 @@ class StepPacker:
         self._sender.add_step(row, entries, step.end_ns)
 
     def _repeats_the_last(self, step: EngineStep) -> bool:
-        """Whether the step packed before, in the same batch, was this one with one token less."""
+        """Whether the previous step of the batch was the same one, with one token less."""
         last = self._last
         return (
             last is not None

@@ -1,4 +1,4 @@
-"""Ends the engine's process when its server dies, however it dies."""
+"""End the engine's process when its server dies, for whatever reason."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> bool:
-    """Have the kernel end this process when the one that started it is gone; whether it will.
+    """Make the kernel kill this process when its parent dies; return whether that is set up.
 
-    Without it, a server killed with SIGKILL leaves its engine, and the engine's memory, behind
-    until the engine notices by itself. Linux only; nothing is done in a process that
-    multiprocessing did not start, such as a server with its engine inside.
+    Without it, a server killed with SIGKILL leaves its engine running, and its memory allocated,
+    until the engine notices. Linux only; does nothing in a process that multiprocessing did not
+    start, such as a server with an in-process engine.
     """
     parent = multiprocessing.parent_process()
     if parent is None or not sys.platform.startswith("linux"):
@@ -28,10 +28,10 @@ def end_with_parent() -> bool:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         logger.warning(
-            "prctl failed, errno=%d: a killed server leaves its engine", ctypes.get_errno()
+            "prctl failed, errno=%d: a killed server leaves its engine running", ctypes.get_errno()
         )
         return False
     if os.getppid() != parent.pid:
-        # It died before the kernel was told.
+        # The parent died before the call took effect.
         os.kill(os.getpid(), signal.SIGKILL)
     return True

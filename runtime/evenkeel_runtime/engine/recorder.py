@@ -1,7 +1,7 @@
-"""Reads what vLLM's scheduler decided in a step and what came back, and makes step records of it.
+"""Turn the decisions of vLLM's scheduler and the outputs of its steps into step records.
 
-Everything here runs in the engine's loop, once a step or once a request in it: it reads, counts and
-packs, and does nothing else. `find_missing` says beforehand what a scheduler lacks of it.
+Everything here runs in the engine's loop, once per step or per request in a step, so it only reads,
+counts and packs. `find_missing` checks in advance whether a scheduler has what is read here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from evenkeel_runtime.engine.evictions import EvictionWatch
 from evenkeel_runtime.engine.packer import (
-    NOBODY_HELD,
+    NONE_HELD,
     EngineStep,
     HeldRequests,
     Scheduled,
@@ -35,16 +35,16 @@ _SCHEDULER_NEEDS = (
     "scheduler_config.enable_chunked_prefill scheduler_config.max_num_batched_tokens "
     "vllm_config.speculative_config parallel_config.data_parallel_index"
 ).split()
-# Waiting requests that the scheduler set aside are named in a step, at most so many of them.
+# Maximum number of set-aside requests listed per step.
 _MAX_SET_ASIDE = 64
-# Plain numbers: an enum's members cost a step more than all else here.
+# Plain numbers: enum members would cost more than everything else here.
 _NOT, _BUDGET, _KV, _SEATS, _GRAMMAR, _REMOTE_KV, _OTHER = map(int, Held)
 _MISSING = object()
 
 
 @dataclass(slots=True)
 class _Tracked:
-    """A request that the scheduler has: its number, how far it came, what preemption undid."""
+    """A request in the scheduler: its number, its progress, and what preemption discarded."""
 
     number: int
     request: Any
@@ -54,13 +54,13 @@ class _Tracked:
 
 
 class StepRecorder:
-    """Turns what a scheduler did into step records.
+    """Records a scheduler's steps.
 
     Args:
-        scheduler: The scheduler to look at.
-        sender: Where records go.
-        seen_blocks: Most prefix-cache blocks to remember.
-        reason_of_status: Why a request of this vLLM status is set aside; `Held.OTHER` if not in it.
+        scheduler: vLLM's scheduler.
+        sender: Sends the records.
+        seen_blocks: Maximum number of prefix-cache blocks to remember.
+        reason_of_status: Why a request with a vLLM status is set aside; `Held.OTHER` for the rest.
     """
 
     def __init__(
@@ -82,24 +82,24 @@ class StepRecorder:
         self._reason_of_status = {k: int(v) for k, v in reason_of_status.items()}
         self._tracked: dict[str, _Tracked] = {}
         self._pending: deque[EngineStep] = deque()
-        # The last step that was looked at request by request, and how often it has come again.
+        # The last step recorded request by request, and how often it has repeated since.
         self._scheduled: list[Scheduled] = []
         self._tokens_again: dict[str, int] | None = None
         self._num_again = 0
         self._num_requests = 0
 
     def record_arrival(self, request: Any) -> None:
-        """Record a request that the scheduler took in."""
+        """Record a request that was added to the scheduler."""
         if request.request_id in self._tracked:
-            return  # A further chunk of a streamed input.
+            return  # Another chunk of a streamed input.
         tracked = self._tracked[request.request_id] = _Tracked(self._num_requests, request)
         self._num_requests += 1
-        self._sender.add_note(
+        self._sender.add_event(
             Arrived(tracked.number, monotonic_ns(), request.num_prompt_tokens, request.request_id)
         )
 
     def record_scheduled(self, output: Any, start_ns: int) -> None:
-        """Record what one call of `schedule` decided."""
+        """Record the decisions of one call of `schedule`."""
         scheduler, pool = self._scheduler, self._pool
         preempted = output.preempted_req_ids or ()
         if self._evictions.evicted:
@@ -111,9 +111,9 @@ class StepRecorder:
         ):
             self._num_again += 1
         else:
-            self._look_at_each(output)
+            self._record_each(output)
         num_waiting = len(scheduler.waiting) + len(scheduler.kv_holding_waiting)
-        held = NOBODY_HELD
+        held = NONE_HELD
         if num_waiting or preempted or scheduler.deferred_waiting:
             held = self._find_held(output, preempted, num_waiting)
         state = (
@@ -137,9 +137,9 @@ class StepRecorder:
             )
         )
 
-    def _look_at_each(self, output: Any) -> None:
-        """Note what each request of a step is in it for, and whether the step may come again."""
-        self._settle()
+    def _record_each(self, output: Any) -> None:
+        """Record the work of each request in a step, and whether the step may repeat."""
+        self._add_repeats()
         requests, tracked = self._scheduler.requests, self._tracked
         drafts = output.scheduled_spec_decode_tokens
         scheduled: list[Scheduled] = []
@@ -165,8 +165,8 @@ class StepRecorder:
         if is_all_decode and scheduled:
             self._tokens_again = dict(output.num_scheduled_tokens)
 
-    def _settle(self) -> None:
-        """Count what the repetitions of a step computed for each of its requests."""
+    def _add_repeats(self) -> None:
+        """Add the tokens computed by repetitions of a step to the progress of its requests."""
         if self._num_again:
             for request_id, *_ in self._scheduled:
                 known = self._tracked.get(request_id)
@@ -179,15 +179,15 @@ class StepRecorder:
 
         Args:
             output: What `schedule` returned for the step.
-            request_ids: The requests that its output names.
-            emitted: How many each got, from `count_emitted`.
+            request_ids: The requests in its output.
+            emitted: Number of tokens for each, from `count_emitted`.
         """
         step = self._take_pending(output)
         if step is None:
             return
         step.output = None
         if output.scheduled_spec_decode_tokens:
-            # Whoever left meanwhile gets nothing of this step: vLLM does not count its drafts.
+            # vLLM does not count the drafts of requests that have left since.
             step.scheduled = [
                 each if each[0] in self._tracked else (*each[:-1], 0) for each in step.scheduled
             ]
@@ -200,25 +200,25 @@ class StepRecorder:
             self.record_left(self._scheduler.finished_req_ids)
 
     def record_left(self, request_ids: Iterable[str]) -> None:
-        """Record requests that are finished or aborted; those known to be gone are passed over."""
-        self._settle()
+        """Record finished or aborted requests; those already recorded are ignored."""
+        self._add_repeats()
         has_left = False
         for request_id in request_ids:
             known = self._tracked.pop(request_id, None)
             if known is not None:
-                # Before the note: a large batch may leave while it is packed.
+                # Before the event: packing may fill a batch, which is then sent.
                 self._packer.send()
-                # What it decoded is cached as well: the next turn of a conversation may hit it.
+                # Its output is cached, too: the next turn of a conversation may hit it.
                 num_full = known.reached_tokens // self._scheduler.hash_block_size
                 self._seen.add(known.request.block_hashes[:num_full])
-                self._sender.add_note(Left(known.number, monotonic_ns()))
+                self._sender.add_event(Left(known.number, monotonic_ns()))
                 has_left = True
         if has_left:
-            # Its ledger can be made as soon as the reader has this.
+            # The reader can build the ledger as soon as it has this.
             self._sender.flush()
 
     def close(self) -> None:
-        """Send what is left, and give vLLM its own block metrics back."""
+        """Send the remaining records and restore vLLM's own block metrics."""
         self._pool.metrics_collector = self._evictions.inner
         try:
             self._packer.send()
@@ -229,7 +229,7 @@ class StepRecorder:
         known.is_admitted = True
         block_tokens = self._scheduler.hash_block_size
         hashes = request.block_hashes
-        # vLLM computes at least the last token anew, so a full hit ends before it.
+        # vLLM always computes the last prompt token, so a full hit ends before it.
         longest_hit = (request.num_prompt_tokens - 1) // block_tokens
         num_seen = self._seen.count_leading(hashes[:longest_hit])
         lost_tokens = max(0, num_seen * block_tokens - cached_tokens)
@@ -240,14 +240,14 @@ class StepRecorder:
         if not self._pool.enable_caching:
             block_tokens = 0
         evicted_ns, evicted_by = (0, None) if eviction is None else (eviction.time_ns, eviction.by)
-        self._sender.add_note(
+        self._sender.add_event(
             Admitted(known.number, cached_tokens, lost_tokens, block_tokens, evicted_ns, evicted_by)
         )
 
     def _record_evictions(
         self, evicted: list[tuple[int, bytes]], output: Any, time_ns: int
     ) -> None:
-        """Remember the blocks that this step took from the cache, and for whom: who got them."""
+        """Record the blocks that this step evicted, and the requests that got them."""
         owner_of: dict[int, str] = {}
         for new in output.scheduled_new_reqs:
             for group in new.block_ids:
@@ -262,13 +262,13 @@ class StepRecorder:
             self._seen.record_eviction(block, Eviction(time_ns, by))
 
     def _find_held(self, output: Any, preempted: Collection[str], num_waiting: int) -> HeldRequests:
-        """Why requests were left waiting: the queue as a whole, and those with their own reason."""
+        """Return why requests were left waiting: the queue, and those with their own reason."""
         scheduler = self._scheduler
         entries: list[bytes] = []
         for request_id in preempted:
             known = self._tracked.get(request_id)
             if known is None:
-                continue  # Preempted, and aborted before the next step.
+                continue  # Preempted, then aborted before the next step.
             known.lost_tokens = max(known.lost_tokens, known.reached_tokens)
             if request_id not in output.num_scheduled_tokens:
                 entries.append(pack_held(known.number, _KV, is_preempted=True))
@@ -279,20 +279,20 @@ class StepRecorder:
         queue = scheduler.kv_holding_waiting or scheduler.waiting
         held_by = _NOT
         if num_waiting > len(reasons):
-            held_by = self._why_queue_is_held(output, preempted, queue.peek_request())
+            held_by = self._find_queue_reason(output, preempted, queue.peek_request())
         grammar, remote_kv = reasons.count(_GRAMMAR), reasons.count(_REMOTE_KV)
         return HeldRequests(
             held_by, (grammar, remote_kv, len(reasons) - grammar - remote_kv), entries
         )
 
-    def _why_queue_is_held(self, output: Any, preempted: Collection[str], head: Any) -> int:
-        """What stopped vLLM's admission of waiting requests, in the order of its own checks."""
+    def _find_queue_reason(self, output: Any, preempted: Collection[str], head: Any) -> int:
+        """Return why vLLM stopped admitting requests; checks in the same order as vLLM."""
         scheduler = self._scheduler
         if preempted:
-            return _KV  # vLLM admits nobody in a step that preempts.
+            return _KV  # vLLM admits no requests in a step that preempts.
         spent_tokens = output.total_num_scheduled_tokens
         left_tokens = scheduler.max_num_scheduled_tokens - spent_tokens
-        # A draft model's own slots are taken from the step as well, for each request in it.
+        # A draft model also takes slots of the step, for each request in it.
         slots = self._draft_slots * (len(output.num_scheduled_tokens) + 1)
         left_slots = scheduler.scheduler_config.max_num_batched_tokens - spent_tokens - slots
         if left_tokens <= 0 or left_slots <= 0:
@@ -306,7 +306,7 @@ class StepRecorder:
         return _KV if num_blocks > self._pool.free_block_queue.num_free_blocks else _OTHER
 
     def _take_pending(self, output: Any) -> EngineStep | None:
-        """The step of this output; older ones, whose output never came, are forgotten."""
+        """Return the step of this output; older steps, which got no output, are dropped."""
         while self._pending:
             pending = self._pending.popleft()
             if pending.output is output:
@@ -315,12 +315,12 @@ class StepRecorder:
 
 
 def count_emitted(model_output: Any) -> list[int]:
-    """Return how many tokens each request of a step got, before vLLM cuts them at a stop."""
+    """Return the number of tokens per request of a step, before vLLM truncates at a stop."""
     return list(map(len, model_output.sampled_token_ids))
 
 
 def find_missing(scheduler: Any) -> list[str]:
-    """Return what the hook reads of a scheduler and this vLLM's does not have."""
+    """Return the attributes that the hook needs and this vLLM's scheduler lacks."""
     missing = []
     for path in _SCHEDULER_NEEDS:
         value = scheduler

@@ -1,4 +1,4 @@
-"""Remembers which prefix-cache blocks were computed before: tells a lost hit from a new prompt."""
+"""Remember which prefix-cache blocks were computed, to distinguish lost hits from new prompts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A block left the cache to make room.
+    """The eviction of a block.
 
     Attributes:
         time_ns: When, on the monotonic clock.
-        by: Number of the request that got its room; None where that is not known.
+        by: Number of the request that got the block; None if unknown.
     """
 
     time_ns: int
@@ -20,10 +20,10 @@ class Eviction:
 
 
 class SeenBlocks:
-    """A bounded set of block hashes; the one not met for longest is forgotten first.
+    """A bounded set of block hashes; the least recently seen is dropped first.
 
     Args:
-        max_blocks: Most hashes to remember; 0 remembers none.
+        max_blocks: Maximum number of hashes to remember; 0 remembers none.
     """
 
     def __init__(self, max_blocks: int) -> None:
@@ -34,10 +34,9 @@ class SeenBlocks:
         return len(self._seen)
 
     def count_leading(self, hashes: Sequence[Hashable]) -> int:
-        """Return how many hashes, from the first on, were seen before.
+        """Return how many leading hashes were seen before.
 
-        A block's hash covers all blocks before it, so what follows the first unknown one is unknown
-        as well.
+        A block's hash covers all blocks before it, so all after the first unknown one are unknown.
         """
         seen = self._seen
         for position, block in enumerate(hashes):
@@ -46,10 +45,11 @@ class SeenBlocks:
         return len(hashes)
 
     def add(self, hashes: Iterable[Hashable]) -> None:
-        """Remember these hashes as met now, and in the cache from now on."""
+        """Remember these hashes as just seen and cached."""
         seen = self._seen
         for block in hashes:
-            # The built-in hash of a digest is as good as the digest, in an eighth of the memory.
+            # The built-in hash of a digest is as good as the digest and takes an eighth of the
+            # memory.
             key = hash(block)
             seen.pop(key, None)
             seen[key] = None
@@ -57,11 +57,11 @@ class SeenBlocks:
             del seen[next(iter(seen))]
 
     def record_eviction(self, block: Hashable, eviction: Eviction) -> None:
-        """Remember why a block is not in the cache any more, if it is known at all."""
+        """Record the eviction of a block; unknown blocks are ignored."""
         key = hash(block)
         if key in self._seen:
             self._seen[key] = eviction
 
     def find_eviction(self, block: Hashable) -> Eviction | None:
-        """Return how a block left the cache; None if it did not, or that was forgotten."""
+        """Return the eviction of a block; None if it was not evicted or is not remembered."""
         return self._seen.get(hash(block))

@@ -1,38 +1,38 @@
-"""Sends step records out of the engine's process: batched, never blocking, drops counted."""
+"""Send step records from the engine's process in batches, without ever blocking."""
 
 from __future__ import annotations
 
 import zmq
 
 from evenkeel.errors import ConfigurationError
-from evenkeel_runtime.wire.steps import Note, encode_batch
+from evenkeel_runtime.wire.steps import RequestEvent, encode_batch
 
-# A batch is sent once it is this large, however young it is.
+# A batch of this size is sent at once.
 _MAX_RECORDS = 2048
-# Longest that closing waits for a reader to take the last batches.
+# How long closing waits for the reader to receive the last batches.
 _CLOSE_MS = 200
 
 
 class StepSender:
-    """Collects records and sends them as one message a batch; belongs to one thread.
+    """Collects records and sends each batch as one message; not thread-safe.
 
-    A batch leaves with the first record that must not wait, after `interval_s`, or when it is
-    large. Where the queue to the reader is full, the batch is dropped and its steps are counted;
-    the next batch that gets through says how many.
+    A batch is sent by `flush`, after `interval_s`, or when it is large. If the queue to the reader
+    is full, the batch is dropped and its steps are counted; the next batch that is sent carries the
+    count.
 
     Args:
-        address: ZeroMQ address of the reader, which may come later or come back.
+        address: ZeroMQ address of the reader, which may start later or restart.
         engine: The engine's number.
-        interval_s: Longest that a record waits for others.
-        queue_batches: Most batches that wait for the reader.
+        interval_s: Maximum time to collect records.
+        queue_batches: Maximum number of batches queued for the reader.
 
     Attributes:
         interval_ns: `interval_s`, in nanoseconds.
-        oldest_ns: End of the first step that waits here; 0 while none does.
-        lost_steps: Steps of batches that were dropped.
+        oldest_ns: End of the first step in the batch; 0 if it has none.
+        lost_steps: Steps of dropped batches.
 
     Raises:
-        ConfigurationError: If the address is none.
+        ConfigurationError: If the address is invalid.
     """
 
     def __init__(self, address: str, engine: int, interval_s: float, queue_batches: int) -> None:
@@ -49,17 +49,17 @@ class StepSender:
         self._sequence = 0
         self._steps: list[bytes] = []
         self._entries: list[bytes] = []
-        self._notes: list[Note] = []
+        self._events: list[RequestEvent] = []
         self.oldest_ns = 0
         self.lost_steps = 0
 
     @property
     def has_steps(self) -> bool:
-        """Whether a step waits in the batch."""
+        """Whether the batch has any steps."""
         return bool(self._steps)
 
     def add_step(self, step: bytes, entries: list[bytes], end_ns: int) -> None:
-        """Add one step; it is sent now if the batch has waited long enough."""
+        """Add one step; send the batch if it is due or large."""
         self._steps.append(step)
         self._entries += entries
         if len(self._steps) == 1:
@@ -68,26 +68,26 @@ class StepSender:
         if is_large or end_ns - self.oldest_ns >= self.interval_ns:
             self.flush()
 
-    def add_note(self, note: Note) -> None:
-        """Add a note; it leaves with the batch."""
-        self._notes.append(note)
+    def add_event(self, event: RequestEvent) -> None:
+        """Add an event to the batch."""
+        self._events.append(event)
 
     def flush(self) -> None:
-        """Send what is there, or drop it where the reader is too slow."""
-        if not self._steps and not self._notes:
+        """Send the batch, or drop it if the reader is too slow."""
+        if not self._steps and not self._events:
             return
         message = encode_batch(
-            self._engine, self._sequence, self.lost_steps, self._steps, self._entries, self._notes
+            self._engine, self._sequence, self.lost_steps, self._steps, self._entries, self._events
         )
         self._sequence += 1
         try:
             self._socket.send(message, zmq.NOBLOCK)
         except zmq.Again:
             self.lost_steps += len(self._steps)
-        self._steps, self._entries, self._notes = [], [], []
+        self._steps, self._entries, self._events = [], [], []
         self.oldest_ns = 0
 
     def close(self) -> None:
-        """Send what is left, within a moment, and free the socket."""
+        """Send the remaining records, waiting briefly, and close the socket."""
         self.flush()
         self._context.destroy(linger=_CLOSE_MS)

@@ -1,7 +1,7 @@
 """Settings of the step hook: section `[steps]`, variables `EVENKEEL_STEPS_…`.
 
-The engine's process learns them from its environment, which it inherits from the server however
-vLLM starts it; vLLM's own `--additional-config` would enter the key of its compile cache.
+The engine's process reads them from its environment, which it inherits from the server however vLLM
+starts it. vLLM's own `--additional-config` would change the key of its compile cache.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ SOCKET_VARIABLE = "EVENKEEL_STEPS_SOCKET"
 
 
 class StepSettings(Settings):
-    """What the step hook can be told; docs/inside/ledger.md explains each."""
+    """Settings of the step hook; docs/inside/ledger.md explains each."""
 
     section: ClassVar[str] = "steps"
     flag_prefix: ClassVar[str] = "steps-"
 
     socket: str | None = handed_down(
-        None, "ZeroMQ address that step records go to; without one nothing is recorded"
+        None, "ZeroMQ address to send step records to; if unset, nothing is recorded"
     )
     limits_file: Path | None = handed_down(
-        None, "where control writes its limits on steps; without it none are applied"
+        None, "file to which control writes its limits on steps; if unset, none are applied"
     )
     interval_s: float = Field(
         default=0.05,
         ge=0,
         le=10,
-        description="longest a record waits for others in the engine's process, in seconds",
+        description="maximum time to collect step records before sending them, in seconds",
     )
     queue_batches: int = Field(
         default=256,
         ge=1,
-        description="most batches that wait there for a slow reader; later ones are dropped and "
+        description="maximum number of batches queued for a slow reader; more are dropped and "
         "counted",
     )
     seen_blocks: int = Field(
         default=65_536,
         ge=0,
-        description="most prefix-cache blocks remembered, to tell a lost hit from a new prompt",
+        description="maximum number of prefix-cache blocks to remember, to distinguish lost hits "
+        "from new prompts",
     )

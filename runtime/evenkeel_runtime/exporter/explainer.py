@@ -15,7 +15,7 @@ from evenkeel_runtime.exporter.step_reader import DEFAULT_WAIT_S, StepReader
 from evenkeel_runtime.exporter.why_answers import WhyStore
 from evenkeel_runtime.ledger.charges import Ledger, RequestTimes
 from evenkeel_runtime.ledger.explanation import Explanation, describe
-from evenkeel_runtime.ledger.prefix_story import PrefixTeller
+from evenkeel_runtime.ledger.prefix_explanation import PrefixExplainer
 from evenkeel_runtime.wire.observation import Observation
 from evenkeel_runtime.wire.snapshot import EngineFigures, Exemplar, Histogram, Snapshot
 
@@ -41,7 +41,7 @@ class Explainer:
     def __init__(self, reader: StepReader | None, store: WhyStore) -> None:
         self._reader = reader
         self._store = store
-        self._prefix = PrefixTeller()
+        self._prefix = PrefixExplainer()
         self._seconds: Counter[str] = Counter()
         self._ttft = Histogram(_LATENCY_BOUNDS_S)
         self._e2e = Histogram(_LATENCY_BOUNDS_S)
@@ -117,7 +117,7 @@ class Explainer:
                 return None
             with self._lock:
                 self._seconds.update(ledger.seconds)
-                return Explanation(ledger, self._prefix.tell(seen, ledger))
+                return Explanation(ledger, self._prefix.explain(seen, ledger))
         except Exception as error:
             self._errors.record(error)
             return None

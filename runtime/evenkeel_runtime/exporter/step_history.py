@@ -22,7 +22,7 @@ from evenkeel_runtime.wire.steps import (
     Batch,
     EntryArray,
     Left,
-    Note,
+    RequestEvent,
     StepArray,
 )
 
@@ -109,8 +109,8 @@ class StepHistory:
         self.num_lost_batches += missed
         self._next_sequence = batch.sequence + batch.num_joined
         self._lost_steps = batch.lost_steps
-        for note in batch.notes:
-            self._take_note(note)
+        for event in batch.events:
+            self._apply_event(event)
         if len(batch.steps):
             self._add_steps(batch, follows_loss)
 
@@ -194,8 +194,8 @@ class StepHistory:
             aftermath = find_aftermath(late, request, times.client_left_ns)
         return replace(ledger, rivals=rivals, prefix=prefix, aftermath=aftermath)
 
-    def _take_note(self, note: Note) -> None:
-        match note:
+    def _apply_event(self, event: RequestEvent) -> None:
+        match event:
             case Arrived(number, time_ns, prompt_tokens, request_id):
                 self._known[number] = _EngineRecord(number, request_id, time_ns, prompt_tokens)
                 self.num_live += 1
@@ -205,8 +205,8 @@ class StepHistory:
                     self._forget(next(iter(self._known)))
             case Admitted(number):
                 if number in self._known:
-                    self._known[number].admitted = note
-                    self.totals.add_prompt(self._known[number].prompt_tokens, note.cached_tokens)
+                    self._known[number].admitted = event
+                    self.totals.add_prompt(self._known[number].prompt_tokens, event.cached_tokens)
             case Left(number, time_ns):
                 if number in self._known:
                     self._known[number].left_ns = time_ns

@@ -1,11 +1,11 @@
-"""What an engine step costs: a non-negative linear model, fitted while the engine runs.
+"""Estimate what an engine step costs, by a non-negative linear model fitted online.
 
     seconds = fixed + a · prefill tokens + b · attended pairs + c · decoding requests
               + d · context tokens read + e · drafted tokens
 
-Attended pairs are what the attention of a prefill works on (each of its tokens with every token up
-to itself); context tokens are what a decoding request reads back. docs/inside/ledger.md explains
-the choice, docs/decisions/0080-step-cost-model.md its price.
+Attended pairs are the token pairs in the attention of a prefill (each token with every token up to
+itself); context tokens are the cached tokens that a decoding request reads. docs/inside/ledger.md
+explains the choice, docs/decisions/0080-step-cost-model.md its price.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ FloatArray = NDArray[np.float64]
 
 # Minimum number of steps for a fit.
 MIN_STEPS = 16
-# Steps that a fitted model has to predict before it is used, and the mean error that it must stay
-# below: that of a model which always predicts 0. Until then all tokens are taken to cost the same,
-# whatever their kind.
+# A fitted model is used once it has predicted this many steps with a mean error below that of
+# always predicting 0. Until then all kinds of tokens are assumed to cost the same.
 MIN_TESTED_STEPS = 32
 _ERROR_OF_NOTHING = 1.0
 _HALF_LIFE_STEPS = 1000
@@ -54,10 +53,9 @@ class StepCost:
 
     Attributes:
         weights: The six coefficients, in the order of `FEATURES`.
-        num_steps: Steps learned from.
+        num_steps: Steps used in the fit.
         error_ratio: Mean of |predicted − measured| / measured over the last 128 steps, each
-            predicted before it was learned from; None until a fit has passed this test, while every
-            token counts the same.
+            predicted before it was added to the fit; None until a fit has passed this test.
     """
 
     weights: FloatArray
@@ -105,10 +103,10 @@ def features_of(entries: EntryArray) -> FloatArray:
 class StepCostModel:
     """Fits `StepCost` online, weighting recent steps more.
 
-    Least squares of the relative error: a step of 3 ms and one of 300 ms count the same, and a step
-    that something else on the machine stretched pulls little. The recursion keeps the normal
-    equations (A = Σ λⁿ x xᵀ / y², b = Σ λⁿ x / y); their non-negative minimum is exact, the best of
-    all sets of features that may be above 0.
+    Least squares of the relative error, so that a step of 3 ms and one of 300 ms count the same and
+    a step delayed by something else on the machine has little influence. The recursion keeps the
+    normal equations (A = Σ λⁿ x xᵀ / y², b = Σ λⁿ x / y); their non-negative minimum is exact: the
+    best over all sets of features that may be above 0.
     """
 
     def __init__(self) -> None:
@@ -123,9 +121,9 @@ class StepCostModel:
         self._weights = EQUAL_TOKENS.weights
 
     def observe(self, features: FloatArray, seconds: FloatArray) -> None:
-        """Learn from steps: one row of features each (`fixed` 1), and what each took.
+        """Update the fit with steps: one row of features (`fixed` is 1) and the duration of each.
 
-        Steps that took no time are ignored.
+        Steps of zero duration are ignored.
         """
         is_timed = seconds > 0
         features, seconds = features[is_timed], seconds[is_timed]
@@ -147,7 +145,7 @@ class StepCostModel:
         self._num_steps += len(seconds)
 
     def read(self) -> StepCost:
-        """Return the last fit, if it has passed its test."""
+        """Return the last fit; equal costs per token until a fit has passed its test."""
         self._refit()
         num_tested = len(self._errors)
         error_ratio = sum(self._errors) / num_tested if num_tested else _ERROR_OF_NOTHING
@@ -173,16 +171,16 @@ class StepCostModel:
 def solve_nonnegative(
     normal: FloatArray, moment: FloatArray, guess: NDArray[np.bool_] | None = None
 ) -> FloatArray:
-    """Return the w ≥ 0 with the least ½ wᵀ·normal·w − moment·w, exactly.
+    """Return the w ≥ 0 that minimises ½ wᵀ·normal·w − moment·w, exactly.
 
-    At the minimum some of w are 0, the others solve their own equations, and the gradient is not
-    negative anywhere. If the guess of those above 0 does that, it is the minimum; else every set is
-    tried (64 of them, solved together).
+    At the minimum some components are 0, the others solve their own equations, and the gradient is
+    nowhere negative. If the guessed set of positive components satisfies this, it is the minimum;
+    otherwise every set is tried (64 sets, solved together).
 
     Args:
-        normal: Symmetric, positive definite, at most a handful of rows.
-        moment: One value a row.
-        guess: Which of w are above 0, if the last solution says so.
+        normal: Symmetric, positive definite, with few rows.
+        moment: One value per row.
+        guess: Components assumed to be positive, usually from the last solution.
     """
     size = len(moment)
     if guess is not None:

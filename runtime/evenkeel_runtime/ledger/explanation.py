@@ -8,13 +8,13 @@ from typing import Any
 
 from evenkeel.times import to_datetime
 from evenkeel_runtime.ledger.charges import Ledger
-from evenkeel_runtime.ledger.prefix_story import PrefixStory
+from evenkeel_runtime.ledger.prefix_explanation import PrefixExplanation
 from evenkeel_runtime.ledger.rivals import Rival
 from evenkeel_runtime.wire.observation import Observation
 
 _UNTESTED = (
-    "cost model not yet fitted: steps of several requests are shared out by their tokens, "
-    "so the split between own work and others' is rough"
+    "cost model not yet fitted: shared steps are split by token counts, so the split between this "
+    "request's work and others' is approximate"
 )
 
 
@@ -23,7 +23,7 @@ class Explanation:
     """A request's ledger and its prefix-cache use."""
 
     ledger: Ledger
-    prefix: PrefixStory | None = None
+    prefix: PrefixExplanation | None = None
 
     def fill(self, record: Observation) -> None:
         """Write the explanation into the request's record."""
@@ -101,32 +101,32 @@ def _describe_rival(rival: Rival) -> dict[str, Any]:
         "prefill_tokens": rival.prefill_tokens,
         "decode_tokens": rival.decode_tokens,
         "spared_s": rival.cost_s,
-        "text": f"without the {' and '.join(work)} beside it: {rival.cost_s * 1e3:.0f} ms sooner",
+        "text": f"{rival.cost_s * 1e3:.0f} ms faster without the concurrent {' and '.join(work)}",
     }
 
 
-def _describe_prefix(seen: Observation, story: PrefixStory) -> dict[str, Any]:
-    use = story.use
+def _describe_prefix(seen: Observation, prefix: PrefixExplanation) -> dict[str, Any]:
+    use = prefix.use
     evicted = None
     if use.evicted_ns is not None:
         age_s = (seen.arrival_ns - use.evicted_ns) / 1e9
         evicted = {"before_arrival_s": age_s, "for_request": use.evicted_by}
     diverged = None
-    if story.diverged_at is not None:
+    if prefix.diverged_at is not None:
         diverged = {
-            "at_token": story.diverged_at,
-            "from_request": story.near_id,
-            "static_tokens_behind": story.unstable_tokens,
-            "own_tokens": list(story.own_around),
-            "its_tokens": list(story.near_around),
+            "at_token": prefix.diverged_at,
+            "from_request": prefix.near_id,
+            "static_tokens_behind": prefix.unstable_tokens,
+            "own_tokens": list(prefix.own_around),
+            "its_tokens": list(prefix.near_around),
         }
     return {
         "prompt_tokens": use.prompt_tokens,
         "hit_tokens": use.cached_tokens,
-        "missed_tokens": story.missed_tokens,
+        "missed_tokens": prefix.missed_tokens,
         "lost_tokens": use.lost_tokens,
-        "miss": story.miss.value,
-        "cost_s": story.cost_s,
+        "miss": prefix.miss.value,
+        "cost_s": prefix.cost_s,
         "evicted": evicted,
         "diverged": diverged,
     }

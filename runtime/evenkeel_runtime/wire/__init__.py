@@ -1,1 +1,1 @@
-"""Formats that cross a boundary between our processes, and nothing else."""
+"""Formats of the data that our processes exchange."""

@@ -1,4 +1,4 @@
-"""Who asked for a request, and in which trace, as it travels from the server to the exporter."""
+"""The caller of a request and its trace, as sent from the server to the exporter."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TraceParent:
-    """The caller's span, which the request's own span becomes a child of.
+    """The caller's span, the parent of the request's own span.
 
     Attributes:
         trace_id: 16 bytes, not all zero.
         span_id: 8 bytes, not all zero.
-        flags: The W3C trace flags; bit 0 says that the caller samples this trace.
+        flags: The W3C trace flags; bit 0 is set if the caller samples this trace.
     """
 
     trace_id: bytes
@@ -22,7 +22,7 @@ class TraceParent:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asked, as far as the headers say; None where they say nothing."""
+    """The caller according to the request's headers; None for what they do not contain."""
 
     tenant: str | None = None
     session_id: str | None = None

@@ -1,4 +1,4 @@
-"""The names of what a moment of a request was spent on."""
+"""Names of the causes that a request's time is charged to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Cause(StrEnum):
-    """What a moment of a request was spent on; docs/inside/ledger.md has the formulas."""
+    """A cause that a request's time is charged to; docs/inside/ledger.md has the formulas."""
 
     HOST_INPUT = "host.input"
     HOST_PROMPT = "host.prompt"

@@ -1,4 +1,4 @@
-"""Counters that the exporter process keeps and the server reads, in memory that both map."""
+"""Counters of the exporter process, in shared memory that the server reads."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LAYOUT = struct.Struct("=5q")
 
 @dataclass(frozen=True, slots=True)
 class ExporterCounts:
-    """What the exporter has done since it first started; each only grows.
+    """Counters of the exporter since its first start; each only grows.
 
     Attributes:
-        requests_done: Requests exported or given up.
+        requests_done: Requests exported or dropped.
         bytes_done: Their size in the queue.
-        spans_exported: Spans that the collector took.
-        spans_dropped: Spans that it refused, or that were given up at the end.
+        spans_exported: Spans that the collector accepted.
+        spans_dropped: Spans that it rejected, or that were dropped on exit.
         export_errors: Failed attempts to send a batch.
     """
 
@@ -32,10 +32,9 @@ class ExporterCounts:
 
 
 class SharedCounts:
-    """The shared memory behind `ExporterCounts`: one process writes, any may read.
+    """The shared memory of `ExporterCounts`: one process writes, any may read.
 
-    Each field is written whole before the next; a reader may see one batch half counted, and sees
-    it fully the next time.
+    Fields are written one by one, so a reader may briefly see a batch counted in only some of them.
     """
 
     def __init__(self, file_descriptor: int) -> None:
@@ -47,11 +46,11 @@ class SharedCounts:
         """Return new counters at zero, in an unnamed file."""
         with tempfile.TemporaryFile(buffering=0) as file:
             file.truncate(_LAYOUT.size)
-            # The file goes when its last descriptor is closed: this one, which a child inherits.
+            # The file disappears with its last descriptor: this one, which a child inherits.
             return cls(os.dup(file.fileno()))
 
     def read(self) -> ExporterCounts:
-        """Return the counts as they are now."""
+        """Return the current counts."""
         return ExporterCounts(*_LAYOUT.unpack_from(self._memory))
 
     def add(self, more: ExporterCounts) -> None:
@@ -68,6 +67,6 @@ class SharedCounts:
         )
 
     def close(self) -> None:
-        """Let go of the memory; other processes that map it keep it."""
+        """Unmap the memory; other processes keep their mapping."""
         self._memory.close()
         os.close(self.file_descriptor)

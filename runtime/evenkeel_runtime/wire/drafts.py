@@ -1,8 +1,8 @@
-"""What the engine tells the server of a request's drafts, and of speculation as a whole.
+"""The engine's report to the server on a request's drafts and on speculation as a whole.
 
-It travels as plain numbers in the `kv_transfer_params` of the request's last output: the one field
-of vLLM's that carries a dictionary from the scheduler to the server. The request hook takes it off
-again before vLLM's app sees the output, so no client does.
+It consists of plain numbers in the `kv_transfer_params` of the request's last output, vLLM's only
+field that carries a dictionary from the scheduler to the server. The request hook removes it before
+vLLM's app sees the output, so clients never do.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-# In `kv_transfer_params`, beside whatever a KV connector of vLLM's put there.
+# Key in `kv_transfer_params`, next to those of vLLM's KV connectors.
 REPORT_KEY = "evenkeel_speculation"
-# In a request's `SamplingParams.extra_args`: whose past answers it may be drafted from, and False
-# where it must not be drafted for at all.
+# Keys in `SamplingParams.extra_args`: the tenant whose past answers may be used for drafts, and
+# False if the request must not have any.
 TENANT_KEY = "evenkeel_tenant"
 SPECULATE_KEY = "evenkeel_speculate"
 
 
 @dataclass(slots=True)
 class DraftCounts:
-    """Drafts of one source for one request: element i counts the steps with more than i tokens."""
+    """Draft results of one source: element i counts the steps with more than i tokens."""
 
     drafted: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
@@ -44,7 +44,7 @@ class DraftCounts:
 
     @property
     def accepted_tokens(self) -> int:
-        """Those of them that were accepted."""
+        """All accepted tokens."""
         return sum(self.accepted)
 
     @property
@@ -64,14 +64,15 @@ def add_counts(known: DraftCounts | None, more: DraftCounts) -> DraftCounts:
 
 @dataclass(frozen=True, slots=True)
 class DraftReport:
-    """What came with a request's last output.
+    """The report in a request's last output.
 
     Attributes:
-        counts: Its drafts by source.
-        engine: Speculation as a whole, where it is new: `evenkeel_runtime.speculation.state`.
-        totals: All drafted and accepted tokens and verify steps of the engine so far, by source.
-            Not what is new: the server drops the last output of a request that it has given up.
-        engine_index: Which of several engines it is.
+        counts: The request's draft results by source.
+        engine: The state of speculation, if it changed (`evenkeel_runtime.speculation.state`).
+        totals: Drafted tokens, accepted tokens and verify steps of the engine so far, by source.
+            Totals and not differences, because the server drops the last output of an aborted
+            request.
+        engine_index: Index of the engine.
     """
 
     counts: Mapping[str, DraftCounts]
@@ -91,7 +92,7 @@ def encode_report(report: DraftReport) -> dict[str, Any]:
 
 
 def take_report(output: Any) -> DraftReport | None:
-    """Return the report on vLLM's output, and leave the output as vLLM would have made it."""
+    """Remove the report from vLLM's output and return it; None if there is none."""
     params = output.kv_transfer_params
     if not params or REPORT_KEY not in params:
         return None

@@ -1,4 +1,4 @@
-"""How the exporter process is fed: what it is told when it starts, then a frame a request."""
+"""The exporter's input: its configuration, then one frame per request."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ FRAME_HEAD = struct.Struct("=I")
 
 @dataclass(frozen=True, slots=True)
 class ExporterConfig:
-    """What the exporter is told when it starts.
+    """Configuration of the exporter process.
 
     Attributes:
-        target: Where spans go.
-        counters_fd: The inherited descriptor of the shared counters.
-        batch_requests: Most requests in one export.
+        target: Where to send spans.
+        counters_fd: Inherited descriptor of the shared counters.
+        batch_requests: Maximum number of requests per export.
         interval_s: How long the first request of a batch may wait for others.
-        flush_timeout_s: How long to go on sending after the input ended.
+        flush_timeout_s: How long to keep sending after the input has ended.
         max_emissions: Longest emission series kept on a span.
-        snapshot_fd: The inherited descriptor of the snapshot for `/metrics`; -1 without.
-        steps_address: Where the engine's step records come in; None without the step hook.
-        why_address: Where to answer questions about requests; None without the step hook.
-        model: The name the model is served under.
+        snapshot_fd: Inherited descriptor of the snapshot for `/metrics`; -1 for none.
+        steps_address: Address to receive step records on; None without the step hook.
+        why_address: Address to answer queries about requests on; None without the step hook.
+        model: The served model name.
     """
 
     target: OtlpTarget

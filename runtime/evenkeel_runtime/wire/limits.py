@@ -1,4 +1,4 @@
-"""What control allows the engine's process: two ratios in a file that both processes map."""
+"""Control's limits for the engine's process: two ratios in a file that both processes map."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LAYOUT = struct.Struct("=2d")
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """Shares of what vLLM is configured to do; 1 is all of it.
+    """Limits as fractions of vLLM's configuration; 1 means no limit.
 
     Attributes:
-        prefill_ratio: Of the tokens of a step, what one prompt may take.
-        draft_ratio: Of the draft length.
+        prefill_ratio: Fraction of a step's tokens that one prompt may take.
+        draft_ratio: Fraction of the draft length.
     """
 
     prefill_ratio: float = 1.0
@@ -29,7 +29,7 @@ class EngineLimits:
 
 
 def limits_path(folder: Path) -> Path:
-    """Return where this process keeps its limits, having removed those of processes that ended."""
+    """Return the path of this process's limits file; delete the files of processes that ended."""
     for left in folder.glob("limits-*"):
         owner = left.name.removeprefix("limits-")
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
@@ -38,10 +38,10 @@ def limits_path(folder: Path) -> Path:
 
 
 class LimitsFile:
-    """The mapped file; one process writes, the engine's reads it before each step.
+    """The mapped limits file; control writes it, the engine reads it before each step.
 
     Args:
-        path: The file, made by `create`.
+        path: The file, written by `create`.
 
     Raises:
         OSError: If it cannot be mapped.
@@ -53,20 +53,20 @@ class LimitsFile:
 
     @classmethod
     def create(cls, path: Path) -> LimitsFile:
-        """Return a new file that limits nothing."""
+        """Create a file without limits and return it."""
         with open(path, "wb", opener=open_private) as file:
             file.write(_LAYOUT.pack(1.0, 1.0))
         return cls(path)
 
     def read_bytes(self) -> bytes:
-        """Return the limits as they are now, encoded: whether they changed is seen without more."""
+        """Return the encoded limits, so that a change can be detected without decoding."""
         return self._memory[:]
 
     def write(self, limits: EngineLimits) -> None:
-        """Put new limits in force from the engine's next step on."""
+        """Set the limits for the engine's next step and later ones."""
         _LAYOUT.pack_into(self._memory, 0, limits.prefill_ratio, limits.draft_ratio)
 
 
 def decode_limits(data: bytes) -> EngineLimits:
-    """Return the limits that `LimitsFile.read_bytes` returned."""
+    """Return the limits encoded in the result of `LimitsFile.read_bytes`."""
     return EngineLimits(*_LAYOUT.unpack(data))

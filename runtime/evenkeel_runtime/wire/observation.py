@@ -1,4 +1,4 @@
-"""What the server tells the exporter process: requests that are over, and canaries' results."""
+"""Messages from the server to the exporter process: finished requests and canary results."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import msgspec
 from evenkeel.request_record import RequestRecord
 from evenkeel_runtime.wire.caller import Caller, TraceParent
 
-# Tokens of a prompt's beginning that are compared; more would cost the server's event loop.
+# Number of leading prompt tokens to compare; more would load the server's event loop.
 MAX_COMPARED_TOKENS = 8192
 
 
 class CanaryResult(msgspec.Struct, frozen=True, kw_only=True, tag="canary"):
-    """A greedy answer that was made again without drafts.
+    """The result of regenerating a greedy answer without drafts.
 
     Attributes:
-        of_request_id: The request whose answer it was.
+        of_request_id: The request that was repeated.
         unix_ns: When the second answer was complete.
         result: `match` or `mismatch`.
-        num_tokens: Tokens of the answer.
-        first_difference: Index of the first token that differs; None where none does.
+        num_tokens: Tokens in the answer.
+        first_difference: Index of the first token that differs; None if none does.
     """
 
     of_request_id: str
@@ -34,33 +34,33 @@ class CanaryResult(msgspec.Struct, frozen=True, kw_only=True, tag="canary"):
 
 
 class Observation(RequestRecord, kw_only=True, omit_defaults=True, tag="request"):
-    """The record of a request as far as the server knows it, and what the rest follows from.
+    """The record of a request with what the server observed; the exporter completes it.
 
-    The exporter process completes the record. Every `_ns` is on this machine's monotonic clock,
-    except one.
+    Every `_ns` is on this machine's monotonic clock, except `arrival_unix_ns`.
 
     Attributes:
-        arrival_unix_ns: The arrival on the wall clock; it places the others in calendar time.
-        end_ns: When the response was finished or given up.
-        reached_engine: Whether it was handed to the engine; False for what validation refused.
+        arrival_unix_ns: Arrival on the wall clock; converts the other times to calendar time.
+        end_ns: When the response was complete or aborted.
+        reached_engine: Whether it was submitted to the engine; False if validation rejected it.
         parent: The caller's span.
         num_sequences: `n` of the request.
-        client_left_ns: The connection was closed before the response was complete; None if not.
-        submitted_ns: It was handed to the engine; None if it never was.
-        holds: Seconds that each of our hooks kept it before that, by the ledger's cause.
-        prompt: Token ids of the prompt's beginning, 4 bytes each (ledger/prompt_memory.py); they
-            are compared, and never leave this machine.
-        cache_salt: What keeps its prefix apart from others' in vLLM's cache, if anything.
-        scheduled_ns: The engine first scheduled it; None if it never did.
+        client_left_ns: When the client disconnected before the response was complete; else None.
+        submitted_ns: When it was submitted to the engine; None if it never was.
+        holds: Time that each of our hooks held it before submission, in seconds, by ledger cause.
+        prompt: Token ids of the start of the prompt, 4 bytes each (ledger/prompt_memory.py); used
+            for comparison only, they never leave this machine.
+        cache_salt: Salt that separates its prefix from others' in vLLM's cache, if any.
+        scheduled_ns: When the engine first scheduled it; None if it never did.
         first_token_ns: The engine's own time of the first token; None without one.
         last_token_ns: The engine's own time of the last token.
-        emission_ns: When tokens left the engine's output, one entry per emission; empty where the
-            response is not streamed, because vLLM then hands over a single final output. Until the
-            record is complete, `emission_tokens` says how many tokens each held; 0 occurs.
-        delivered_tokens: Tokens handed to the connection before the client left; None if it stayed.
-        drafted_by_step: Drafted tokens per verify step, all sequences one after the other; None
-            without speculation.
-        accepted_by_step: Accepted ones; as long as `drafted_by_step`.
+        emission_ns: When tokens left the engine's output, one entry per emission; empty if the
+            response is not streamed, because vLLM then returns a single final output. Until the
+            record is complete, `emission_tokens` has the number of tokens in each, possibly 0.
+        delivered_tokens: Tokens written to the connection before the client disconnected; None if
+            it stayed.
+        drafted_by_step: Drafted tokens per verify step, one sequence after the other; None without
+            speculation.
+        accepted_by_step: Accepted tokens; as long as `drafted_by_step`.
     """
 
     arrival_unix_ns: int
@@ -85,11 +85,11 @@ class Observation(RequestRecord, kw_only=True, omit_defaults=True, tag="request"
 
     @property
     def max_spans(self) -> int:
-        """The most spans that it becomes: its own, and one per phase if the engine had it."""
+        """Maximum number of spans: its own, and one per phase if it reached the engine."""
         return 4 if self.reached_engine else 1
 
     def set_caller(self, caller: Caller) -> None:
-        """Take over what the caller said."""
+        """Copy the caller's fields into the record."""
         self.tenant = caller.tenant
         self.session_id = caller.session_id
         self.slo_class = caller.slo_class
@@ -121,9 +121,9 @@ def decode(data: bytes) -> Observation | CanaryResult:
 
 
 def pack_tokens(tokens: Iterable[int]) -> bytes:
-    """Return the beginning of a prompt, 4 bytes a token in this machine's order.
+    """Return the start of a prompt as 4 bytes per token, in native byte order.
 
-    Empty where an id is none that fits: such a prompt is compared with nothing.
+    Empty if an id does not fit: such a prompt is not compared.
     """
     try:
         return array("I", islice(tokens, MAX_COMPARED_TOKENS)).tobytes()

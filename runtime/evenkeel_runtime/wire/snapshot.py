@@ -1,4 +1,4 @@
-"""What the exporter process knows of the engines, in memory that the server reads when scraped."""
+"""The exporter's view of the engines, in shared memory that the server reads for `/metrics`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Self
 
 import msgspec
 
-# Upper bounds of the step-duration histogram, in seconds: a small model on a CPU to a long prefill.
+# Upper bounds of the step-duration histogram in seconds, from a small CPU model to a long prefill.
 STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _SIZE = 1 << 16
-# Which half holds the newest snapshot, and how long it is.
+# Write count, whose parity selects the half with the newest snapshot, and its length.
 _HEAD = struct.Struct("=QI")
 _HALF = (_SIZE - 64) // 2
 _ATTEMPTS = 8
@@ -23,10 +23,10 @@ _ATTEMPTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    """One request that fell into a bucket.
+    """One request counted in a bucket.
 
     Attributes:
-        value: What it was counted with.
+        value: The observed value.
         trace_id: Its trace, in hex.
         span_id: Its span, in hex.
         time_s: When, in Unix seconds.
@@ -44,9 +44,9 @@ class Histogram:
 
     Attributes:
         bounds: Upper bounds; one more bucket holds the rest.
-        counts: How many fell into each bucket; not cumulative.
+        counts: Requests per bucket; not cumulative.
         total: Sum of the values.
-        exemplars: The latest request of each bucket; None where there is none.
+        exemplars: The latest request of each bucket; None if there is none.
     """
 
     bounds: tuple[float, ...]
@@ -72,7 +72,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class EngineFigures:
-    """One engine: its last step, its sums since the start, its recent averages (None: no data)."""
+    """One engine's last step, sums since the start, and recent averages (None: no data)."""
 
     engine: int
     num_batched: int
@@ -99,21 +99,21 @@ class EngineFigures:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that the exporter tells the server's `/metrics`.
+    """The exporter's data for the server's `/metrics`.
 
     Attributes:
         engines: The engines.
-        lost_steps: Steps that an engine could not send, and batches of them that were lost.
+        lost_steps: Steps that an engine could not send, and lost batches.
         dropped_runs: Runs of steps that were not stored.
-        ledgers: Ledgers made.
-        unmatched: Requests without one, because the engine's records of them are missing.
-        errors: Errors of the explanations themselves.
+        ledgers: Ledgers built.
+        unmatched: Requests without a ledger, because the engine's records are missing.
+        errors: Internal errors while explaining requests.
         ledger_seconds: Seconds charged so far, by ledger key.
-        prefix_misses: Requests by why the prefix cache had not all of their prompt.
-        prefix_missed_tokens: Tokens missed, likewise.
-        unstable_prompts: Requests whose static part stood behind a changing piece.
-        ttft: TTFT of the requests exported, in seconds.
-        e2e: Likewise from arrival to end.
+        prefix_misses: Requests by reason for missing the prefix cache.
+        prefix_missed_tokens: Missed tokens, by the same reasons.
+        unstable_prompts: Requests whose static part followed a changing piece.
+        ttft: TTFT of the exported requests, in seconds.
+        e2e: Time from arrival to end, in seconds.
     """
 
     engines: Sequence[EngineFigures] = ()
@@ -135,10 +135,10 @@ _DECODER = msgspec.msgpack.Decoder(Snapshot)
 
 
 class SharedSnapshot:
-    """One snapshot in shared memory: one process writes, any may read, nobody waits.
+    """One snapshot in shared memory: one process writes, any may read, without locks.
 
-    The writer fills the half that is not the newest, then says that it is; a reader that was
-    overtaken reads again.
+    The writer fills the older half and then marks it as the newest; a reader that was overtaken
+    reads again.
     """
 
     def __init__(self, file_descriptor: int) -> None:
@@ -147,7 +147,7 @@ class SharedSnapshot:
 
     @classmethod
     def create(cls) -> Self:
-        """Return an empty one, in an unnamed file."""
+        """Return an empty snapshot in an unnamed file."""
         with tempfile.TemporaryFile(buffering=0) as file:
             file.truncate(_SIZE)
             return cls(os.dup(file.fileno()))
@@ -156,11 +156,11 @@ class SharedSnapshot:
         """Replace the snapshot; only the exporter process may call this.
 
         Raises:
-            ValueError: If it is too large; the one before stays.
+            ValueError: If it is too large; the previous one stays.
         """
         data = _ENCODER.encode(snapshot)
         if len(data) > _HALF:
-            raise ValueError(f"a snapshot of {len(data)} bytes is larger than {_HALF}")
+            raise ValueError(f"snapshot too large: {len(data)} bytes, the limit is {_HALF}")
         number = _HEAD.unpack_from(self._memory)[0] + 1
         start = 64 + number % 2 * _HALF
         self._memory[start : start + len(data)] = data
@@ -182,6 +182,6 @@ class SharedSnapshot:
         return None
 
     def close(self) -> None:
-        """Let go of the memory; other processes that map it keep it."""
+        """Unmap the memory; other processes keep their mapping."""
         self._memory.close()
         os.close(self.file_descriptor)

@@ -1,9 +1,9 @@
-"""How engine steps travel from the engine's process: fixed-size binary records in batches.
+"""Encode and decode engine steps as batches of fixed-size binary records.
 
-A batch is one message: a header, then all its steps, then the requests of each step in turn, then
-the notes. Steps and step requests have one size each, so that a reader maps a batch
-into two NumPy arrays without touching the single record. All numbers are little-endian; times are
-nanoseconds of the machine's monotonic clock, which all its processes share.
+A batch is one message: a header, all its steps, the requests of each step in turn, and the events.
+Step records have one size, request records another, so a reader maps a batch into two NumPy arrays
+without touching single records. All numbers are little-endian; times are nanoseconds of the
+machine's monotonic clock, which all its processes share.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 MAGIC = b"EKS3"
 
-# Of one engine step. `blocks_cached` counts blocks that a later prompt can reuse, in use or not.
+# One engine step. `blocks_cached` counts blocks that a later prompt can reuse, in use or not.
 _STEP_FIELDS = (
     ("step", "Q"),
     ("start_ns", "Q"),
@@ -42,8 +42,8 @@ _STEP_FIELDS = (
     ("num_entries", "I"),
     ("held_by", "B"),
 )
-# Of one request in one step. `context_tokens` are those computed before the step;
-# `recomputed_tokens` is the part of `prefill_tokens` that a preemption had thrown away.
+# One request in one step. `context_tokens` were computed before the step; `recomputed_tokens` is
+# the part of `prefill_tokens` that a preemption had discarded.
 _ENTRY_FIELDS = (
     ("request", "I"),
     ("context_tokens", "I"),
@@ -69,21 +69,21 @@ STEP_TYPE = np.dtype([(name, _NUMPY_TYPE[code]) for name, code in _STEP_FIELDS])
 ENTRY_TYPE = np.dtype([(name, _NUMPY_TYPE[code]) for name, code in _ENTRY_FIELDS])
 
 _COUNT = struct.Struct("<I")
-# Where `num_entries` is in a step.
+# Offset of `num_entries` in a step.
 _COUNT_AT = struct.calcsize("<" + "".join(code for _, code in _STEP_FIELDS[:-2]))
 
 _HEAD = struct.Struct("<4sHQQII")
-_NOTE_HEAD = struct.Struct("<BI")
+_EVENT_HEAD = struct.Struct("<BI")
 _ARRIVED = struct.Struct("<QIH")
 _ADMITTED = struct.Struct("<IIIQI")
-_NOBODY = 0xFFFFFFFF
+_UNKNOWN = 0xFFFFFFFF
 _LEFT = struct.Struct("<Q")
 _KIND_ARRIVED, _KIND_ADMITTED, _KIND_LEFT = 1, 2, 3
-# Longer ids are cut: such a request has no ledger, and every other one still has.
+# Longer ids are truncated, so that only such a request has no ledger.
 MAX_ID_BYTES = 1024
 MAX_BYTE = 255
-# `num_entries` of a step with the requests of the step before it in the batch, each of which
-# decodes one token again: their entries are not sent.
+# `num_entries` of a step that repeats the previous step of the batch, with each request decoding
+# one more token: its entries are not sent.
 REPEATED = 0xFFFFFFFF
 
 StepArray = NDArray[Any]
@@ -104,11 +104,11 @@ class Held(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A request reached the scheduler's queue; `request` is its number in this engine.
+    """A request was added to the scheduler's queue.
 
     Attributes:
-        request: The number by which step requests name it.
-        time_ns: When the scheduler took it in.
+        request: Its number in this engine, used in step records.
+        time_ns: When it was added.
         prompt_tokens: Length of its prompt.
         request_id: vLLM's internal id: the API's id with a random suffix.
     """
@@ -125,11 +125,11 @@ class Admitted:
 
     Attributes:
         request: Its number.
-        cached_tokens: Prompt tokens that the prefix cache held.
-        lost_tokens: Prompt tokens after those that it had held before and lost to eviction.
-        block_tokens: Tokens of one block of the prefix cache.
-        evicted_ns: When the first lost block was evicted; 0 where none was, or it is not known.
-        evicted_by: Number of the request that got its room; None where that is not known.
+        cached_tokens: Prompt tokens found in the prefix cache.
+        lost_tokens: Prompt tokens after those that were cached earlier and evicted.
+        block_tokens: Tokens per block of the prefix cache.
+        evicted_ns: When the first lost block was evicted; 0 if none was, or if unknown.
+        evicted_by: Number of the request that got the block; None if unknown.
     """
 
     request: int
@@ -142,27 +142,27 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A request is finished or aborted; no later step holds it."""
+    """A request was finished or aborted; no later step contains it."""
 
     request: int
     time_ns: int
 
 
-Note = Arrived | Admitted | Left
+RequestEvent = Arrived | Admitted | Left
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one message holds.
+    """A decoded batch, or several consecutive ones joined.
 
     Attributes:
         engine: The engine's number among data-parallel ones.
-        sequence: Number of the batch in this engine; a jump says that batches were lost.
+        sequence: Number of the batch in this engine; a gap means that batches were lost.
         lost_steps: Steps that the engine could not send so far.
-        steps: One `STEP_TYPE` row a step, in the order of their end.
-        entries: One `ENTRY_TYPE` row a request in a step, `steps["num_entries"]` of them each.
-        notes: What happened to requests, in order.
-        num_joined: How many batches this is, `sequence` being that of the first.
+        steps: One `STEP_TYPE` row per step, in the order of their end.
+        entries: One `ENTRY_TYPE` row per request in a step, `steps["num_entries"]` for each step.
+        events: The events of requests, in order.
+        num_joined: Number of batches joined; `sequence` is that of the first.
     """
 
     engine: int
@@ -170,7 +170,7 @@ class Batch:
     lost_steps: int
     steps: StepArray
     entries: EntryArray
-    notes: tuple[Note, ...]
+    events: tuple[RequestEvent, ...]
     num_joined: int = 1
 
 
@@ -180,45 +180,45 @@ def encode_batch(
     lost_steps: int,
     steps: Sequence[bytes],
     entries: Sequence[bytes],
-    notes: Sequence[Note],
+    events: Sequence[RequestEvent],
 ) -> bytes:
-    """Return one message of packed steps, packed step requests, and notes."""
+    """Return one message with packed steps, packed step requests, and events."""
     head = _HEAD.pack(MAGIC, engine, sequence, lost_steps, len(steps), len(entries))
-    return b"".join((head, *steps, *entries, *map(_encode_note, notes)))
+    return b"".join((head, *steps, *entries, *map(_encode_event, events)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """One message in its parts."""
+    """The parts of one message."""
 
     engine: int
     sequence: int
     lost_steps: int
     steps: bytes
     entries: bytes
-    notes: tuple[Note, ...]
+    events: tuple[RequestEvent, ...]
 
 
 def decode_batch(data: bytes) -> Batch:
     """Return the batch in one message.
 
     Raises:
-        ValueError: If `data` is not such a message.
+        ValueError: If `data` is not a valid message.
     """
-    return _read_messages([_take_apart(data)])
+    return _read_messages([_split(data)])
 
 
 def decode_batches(messages: Sequence[bytes]) -> tuple[list[Batch], list[ValueError]]:
-    """Return what messages hold, and why some could not be read.
+    """Return the batches in messages, and the errors of those that cannot be decoded.
 
-    Those of one engine that follow each other without a loss are read as one batch: it costs about
-    as much as a single one.
+    Consecutive messages of one engine are joined to one batch, which costs about as much as a
+    single one.
     """
     errors: list[ValueError] = []
     parts: list[_Message] = []
     for data in messages:
         try:
-            parts.append(_take_apart(data))
+            parts.append(_split(data))
         except ValueError as error:
             errors.append(error)
     batches: list[Batch] = []
@@ -236,56 +236,56 @@ def decode_batches(messages: Sequence[bytes]) -> tuple[list[Batch], list[ValueEr
 
 
 def _series(place: int, message: _Message) -> tuple[int, int, int]:
-    """What messages have in common that can be joined: their numbers grow as their places do."""
+    """Return a key that is equal for consecutive messages of one engine without a loss between."""
     return message.engine, message.lost_steps, message.sequence - place
 
 
-def _take_apart(data: bytes) -> _Message:
+def _split(data: bytes) -> _Message:
     if len(data) < _HEAD.size:
-        raise ValueError(f"a batch of {len(data)} bytes is shorter than its head")
+        raise ValueError(f"batch of {len(data)} bytes is shorter than its header ({_HEAD.size})")
     magic, engine, sequence, lost_steps, num_steps, num_entries = _HEAD.unpack_from(data)
     if magic != MAGIC:
-        raise ValueError(f"a batch begins with {magic!r}, expected {MAGIC!r}")
+        raise ValueError(f"batch starts with {magic!r}, expected {MAGIC!r}")
     entries_at = _HEAD.size + num_steps * STEP.size
-    notes_at = entries_at + num_entries * ENTRY.size
-    if len(data) < notes_at:
-        raise ValueError(f"a batch of {len(data)} bytes announces at least {notes_at}")
+    events_at = entries_at + num_entries * ENTRY.size
+    if len(data) < events_at:
+        raise ValueError(f"batch of {len(data)} bytes is truncated, expected at least {events_at}")
     if num_steps and _COUNT.unpack_from(data, _HEAD.size + _COUNT_AT) == (REPEATED,):
-        raise ValueError("a batch begins with a repeated step")
+        raise ValueError("batch starts with a repeated step")
     try:
-        notes = _decode_notes(data, notes_at)
+        events = _decode_events(data, events_at)
     except (struct.error, UnicodeDecodeError) as error:
-        raise ValueError(f"a batch's notes cannot be read: {error}") from error
-    steps, entries = data[_HEAD.size : entries_at], data[entries_at:notes_at]
-    return _Message(engine, sequence, lost_steps, steps, entries, notes)
+        raise ValueError(f"batch has undecodable events: {error}") from error
+    steps, entries = data[_HEAD.size : entries_at], data[entries_at:events_at]
+    return _Message(engine, sequence, lost_steps, steps, entries, events)
 
 
 def _read_messages(messages: Sequence[_Message]) -> Batch:
-    """Return messages that follow each other as one batch.
+    """Return consecutive messages as one batch.
 
     Raises:
-        ValueError: If they hold other requests than their steps announce.
+        ValueError: If the number of entries does not match the steps.
     """
     first = messages[0]
     steps = np.frombuffer(b"".join(m.steps for m in messages), STEP_TYPE)
     entries = np.frombuffer(b"".join(m.entries for m in messages), ENTRY_TYPE)
-    steps, entries = _spell_out(steps, entries)
-    notes = tuple(note for m in messages for note in m.notes)
+    steps, entries = _expand_repeats(steps, entries)
+    events = tuple(event for m in messages for event in m.events)
     return Batch(
-        first.engine, first.sequence, first.lost_steps, steps, entries, notes, len(messages)
+        first.engine, first.sequence, first.lost_steps, steps, entries, events, len(messages)
     )
 
 
-def _spell_out(steps: StepArray, entries: EntryArray) -> tuple[StepArray, EntryArray]:
-    """Return steps and entries with each repeated step's requests written out.
+def _expand_repeats(steps: StepArray, entries: EntryArray) -> tuple[StepArray, EntryArray]:
+    """Return steps and entries with the entries of repeated steps filled in.
 
     Raises:
-        ValueError: If the entries are not those of the steps.
+        ValueError: If the number of entries does not match the steps.
     """
     is_repeated = steps["num_entries"] == REPEATED
     num_sent = np.where(is_repeated, 0, steps["num_entries"]).astype(np.int64)
     if int(num_sent.sum()) != len(entries):
-        raise ValueError("a batch's steps announce other requests than it holds")
+        raise ValueError(f"batch has {len(entries)} entries, its steps need {int(num_sent.sum())}")
     if not is_repeated.any():
         return steps, entries
     places = np.arange(len(steps))
@@ -293,49 +293,49 @@ def _spell_out(steps: StepArray, entries: EntryArray) -> tuple[StepArray, EntryA
     num_entries = num_sent[source]
     starts = np.cumsum(num_sent) - num_sent
     shift = starts[source] - (np.cumsum(num_entries) - num_entries)
-    spelled = entries[np.arange(int(num_entries.sum())) + np.repeat(shift, num_entries)]
-    spelled["context_tokens"] += np.repeat(places - source, num_entries).astype(np.uint32)
+    expanded = entries[np.arange(int(num_entries.sum())) + np.repeat(shift, num_entries)]
+    expanded["context_tokens"] += np.repeat(places - source, num_entries).astype(np.uint32)
     steps = steps.copy()
     steps["num_entries"] = num_entries
-    return steps, spelled
+    return steps, expanded
 
 
-def _encode_note(note: Note) -> bytes:
-    match note:
+def _encode_event(event: RequestEvent) -> bytes:
+    match event:
         case Arrived(request, time_ns, prompt_tokens, request_id):
             name = request_id.encode("utf-8", "replace")[:MAX_ID_BYTES]
-            head = _NOTE_HEAD.pack(_KIND_ARRIVED, request)
+            head = _EVENT_HEAD.pack(_KIND_ARRIVED, request)
             return head + _ARRIVED.pack(time_ns, prompt_tokens, len(name)) + name
         case Admitted(request, cached_tokens, lost_tokens, block_tokens, evicted_ns, evicted_by):
-            head = _NOTE_HEAD.pack(_KIND_ADMITTED, request)
-            by = _NOBODY if evicted_by is None else evicted_by
+            head = _EVENT_HEAD.pack(_KIND_ADMITTED, request)
+            by = _UNKNOWN if evicted_by is None else evicted_by
             return head + _ADMITTED.pack(cached_tokens, lost_tokens, block_tokens, evicted_ns, by)
         case Left(request, time_ns):
-            return _NOTE_HEAD.pack(_KIND_LEFT, request) + _LEFT.pack(time_ns)
+            return _EVENT_HEAD.pack(_KIND_LEFT, request) + _LEFT.pack(time_ns)
 
 
-def _decode_notes(data: bytes, at: int) -> tuple[Note, ...]:
-    notes: list[Note] = []
+def _decode_events(data: bytes, at: int) -> tuple[RequestEvent, ...]:
+    events: list[RequestEvent] = []
     while at < len(data):
-        kind, request = _NOTE_HEAD.unpack_from(data, at)
-        at += _NOTE_HEAD.size
+        kind, request = _EVENT_HEAD.unpack_from(data, at)
+        at += _EVENT_HEAD.size
         if kind == _KIND_ARRIVED:
             time_ns, prompt_tokens, length = _ARRIVED.unpack_from(data, at)
             at += _ARRIVED.size
             name = data[at : at + length]
             if len(name) < length:
-                raise ValueError("a batch ends within a request id")
-            # A cut id may end within a character.
-            notes.append(Arrived(request, time_ns, prompt_tokens, name.decode("utf-8", "replace")))
+                raise ValueError("batch ends within a request id")
+            # A truncated id may end within a character.
+            events.append(Arrived(request, time_ns, prompt_tokens, name.decode("utf-8", "replace")))
             at += length
         elif kind == _KIND_ADMITTED:
             cached, lost, block, evicted_ns, by = _ADMITTED.unpack_from(data, at)
-            evicted_by = None if by == _NOBODY else by
-            notes.append(Admitted(request, cached, lost, block, evicted_ns, evicted_by))
+            evicted_by = None if by == _UNKNOWN else by
+            events.append(Admitted(request, cached, lost, block, evicted_ns, evicted_by))
             at += _ADMITTED.size
         elif kind == _KIND_LEFT:
-            notes.append(Left(request, *_LEFT.unpack_from(data, at)))
+            events.append(Left(request, *_LEFT.unpack_from(data, at)))
             at += _LEFT.size
         else:
-            raise ValueError(f"a batch holds a note of unknown kind {kind}")
-    return tuple(notes)
+            raise ValueError(f"batch has an event of unknown kind {kind}")
+    return tuple(events)

@@ -70,7 +70,7 @@ def test_a_request_is_followed_from_arrival_to_end(build: Build, records: Record
         box.step()
     seen = everything(records.read())
 
-    arrived, admitted, left = seen.notes
+    arrived, admitted, left = seen.events
     assert isinstance(arrived, Arrived)
     assert (arrived.request_id, arrived.prompt_tokens) == ("a-deadbeef", 200)
     assert admitted == Admitted(arrived.request, 0, 0, block_tokens=16)
@@ -142,7 +142,7 @@ def test_steps_that_repeat_the_one_before_are_told_as_exactly_as_steps_alone(
 
     (alone, bytes_alone), (together, bytes_together) = run("0"), run("10")
     assert without_times(together.steps) == without_times(alone.steps)
-    assert [type(note) for note in together.notes] == [type(note) for note in alone.notes]
+    assert [type(event) for event in together.events] == [type(event) for event in alone.events]
     assert bytes_together < bytes_alone
 
 
@@ -250,8 +250,8 @@ def test_a_prefix_that_was_evicted_is_lost_and_a_new_one_is_not(
     def admitted(request_id: str, prompt: list[int]) -> Admitted:
         box.add(request_id, prompt, max_tokens=1)
         box.step()
-        (note,) = [n for n in everything(records.read()).notes if isinstance(n, Admitted)]
-        return note
+        (event,) = [n for n in everything(records.read()).events if isinstance(n, Admitted)]
+        return event
 
     first = admitted("a-deadbeef", PROMPT)
     again = admitted("b-deadbeef", PROMPT)
@@ -272,8 +272,8 @@ def test_an_aborted_request_has_left(build: Build, records: Records) -> None:
     box.step()
     records.read()
     box.scheduler.finish_requests("a-deadbeef", RequestStatus.FINISHED_ABORTED)
-    (note,) = everything(records.read()).notes
-    assert isinstance(note, Left)
+    (event,) = everything(records.read()).events
+    assert isinstance(event, Left)
 
 
 def test_a_long_answer_is_told_while_it_goes_on(

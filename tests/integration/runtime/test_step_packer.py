@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenkeel_runtime.engine.packer import (
-    NOBODY_HELD,
+    NONE_HELD,
     EngineStep,
     HeldRequests,
     Scheduled,
@@ -72,7 +72,7 @@ def make_step(
     num_again: int,
     end_ns: int,
     emitted: dict[str, int] | None = None,
-    held: HeldRequests = NOBODY_HELD,
+    held: HeldRequests = NONE_HELD,
 ) -> EngineStep:
     start_ns = 10_000 * MS + end_ns - 1000
     state = (*STATE[:-1], number)
@@ -107,7 +107,7 @@ def step_series(draw: st.DrawFn) -> list[EngineStep]:
         emitted = draw(
             st.none() | st.dictionaries(st.sampled_from(["r0", "r1", "r2"]), st.integers(0, 300))
         )
-        held = NOBODY_HELD
+        held = NONE_HELD
         if draw(st.booleans()) or not scheduled:
             held = HeldRequests(int(Held.KV), (1, 0, 0), (pack_held(9, int(Held.GRAMMAR)),))
         steps.append(make_step(number, scheduled, 0, end_ns, emitted, held))

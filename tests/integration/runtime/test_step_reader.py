@@ -63,7 +63,7 @@ TIMES = RequestTimes(0, 20 * MS, 10 * MS, 20 * MS)
 
 
 def test_a_ledger_is_made_of_what_was_sent(sender: StepSender, reader: StepReader) -> None:
-    sender.add_note(Arrived(0, 0, 5, "cmpl-a-deadbeef"))
+    sender.add_event(Arrived(0, 0, 5, "cmpl-a-deadbeef"))
     send_step(sender, 0, prefill=5)
     send_step(sender, 1, prefill=0)
     wait_for_steps(reader, 2)
@@ -79,7 +79,7 @@ def test_a_ledger_is_made_of_what_was_sent(sender: StepSender, reader: StepReade
 def test_an_answer_comes_with_the_last_record_and_not_before(
     sender: StepSender, reader: StepReader
 ) -> None:
-    sender.add_note(Arrived(0, 0, 5, "cmpl-a-deadbeef"))
+    sender.add_event(Arrived(0, 0, 5, "cmpl-a-deadbeef"))
     send_step(sender, 0, prefill=5)
     wait_for_steps(reader, 1)
     answer = reader.ask_ledger("cmpl-a", TIMES, wait_s=10 * WAIT_S)
@@ -89,7 +89,7 @@ def test_an_answer_comes_with_the_last_record_and_not_before(
     assert not answer.done()
 
     send_step(sender, 1, prefill=0)
-    sender.add_note(Left(0, 20 * MS))
+    sender.add_event(Left(0, 20 * MS))
     sender.flush()
     ledger = answer.result(WAIT_S)
     assert ledger is not None
@@ -100,7 +100,7 @@ def test_an_answer_comes_with_the_last_record_and_not_before(
 def test_a_request_that_never_leaves_is_answered_all_the_same(
     sender: StepSender, reader: StepReader
 ) -> None:
-    sender.add_note(Arrived(0, 0, 5, "cmpl-a-deadbeef"))
+    sender.add_event(Arrived(0, 0, 5, "cmpl-a-deadbeef"))
     send_step(sender, 0, prefill=5)
     ledger = reader.ask_ledger("cmpl-a", TIMES, wait_s=0.2).result(WAIT_S)
     assert ledger is not None
@@ -202,7 +202,7 @@ def test_nonsense_on_the_socket_is_counted_and_passed_over(
 def test_engines_are_kept_apart(address: str, reader: StepReader) -> None:
     senders = [StepSender(address, engine, interval_s=0, queue_batches=10) for engine in (0, 1)]
     for engine, sender in enumerate(senders):
-        sender.add_note(Arrived(0, 0, 5, f"cmpl-{engine}-deadbeef"))
+        sender.add_event(Arrived(0, 0, 5, f"cmpl-{engine}-deadbeef"))
         send_step(sender, 0, prefill=5 + engine)
     wait_for_steps(reader, 2)
     states = reader.read_states()

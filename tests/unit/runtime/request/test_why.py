@@ -12,7 +12,7 @@ from msgspec.structs import replace as with_fields
 from evenkeel_runtime.exporter.why_answers import WhyStore
 from evenkeel_runtime.ledger.charges import Aftermath, Ledger, PrefixUse
 from evenkeel_runtime.ledger.explanation import Explanation, describe
-from evenkeel_runtime.ledger.prefix_story import Miss, PrefixStory
+from evenkeel_runtime.ledger.prefix_explanation import Miss, PrefixExplanation
 from evenkeel_runtime.ledger.rivals import Rival
 from evenkeel_runtime.wire.observation import Observation
 
@@ -36,7 +36,7 @@ LEDGER = Ledger(
     USE,
     aftermath=Aftermath(0, 2, 0.004),
 )
-STORY = PrefixStory(
+STORY = PrefixExplanation(
     USE, Miss.EVICTED, 256, 0.01, 300, "chatcmpl-0", own_around=(1, 2), near_around=(1, 3)
 )
 
@@ -67,7 +67,7 @@ def test_the_answer_says_what_it_would_have_been_without_whom() -> None:
         "prefill_tokens": 2000,
         "decode_tokens": 0,
         "spared_s": 0.18,
-        "text": "without the 2,000-token prompt beside it: 180 ms sooner",
+        "text": "180 ms faster without the concurrent 2,000-token prompt",
     }
     assert found["prefix_cache"]["evicted"] == {
         "before_arrival_s": 1.0,

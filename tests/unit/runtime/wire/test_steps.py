@@ -61,7 +61,7 @@ def batches(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[tuple[int, ...
 @given(batches(), st.lists(NOTES, max_size=5), st.integers(0, 2**16 - 1), U64, U64)
 def test_a_batch_survives_the_journey(
     content: tuple[list[tuple[int, ...]], list[tuple[int, ...]]],
-    notes: list[Arrived | Admitted | Left],
+    events: list[Arrived | Admitted | Left],
     engine: int,
     sequence: int,
     lost_steps: int,
@@ -74,13 +74,13 @@ def test_a_batch_survives_the_journey(
             lost_steps,
             [STEP.pack(*step) for step in steps],
             [ENTRY.pack(*entry) for entry in entries],
-            notes,
+            events,
         )
     )
     assert (batch.engine, batch.sequence, batch.lost_steps) == (engine, sequence, lost_steps)
     assert [tuple(map(int, row)) for row in batch.steps.tolist()] == steps
     assert [tuple(map(int, row)) for row in batch.entries.tolist()] == entries
-    assert list(batch.notes) == notes
+    assert list(batch.events) == events
 
 
 DECODE = st.tuples(U32, st.integers(0, 2**31), *(st.just(n) for n in (0, 0, 1, 0, 0, 1, 0, 0)))
@@ -125,7 +125,7 @@ def test_joined_batches_hold_what_the_single_ones_held(kinds: list[tuple[int, in
     numbers = [n for batch in joined for n in batch.steps["step"].tolist()]
     assert numbers == list(range(len(kinds)))
     assert [n for batch in joined for n in batch.entries["request"].tolist()] == numbers
-    assert [note.request for batch in joined for note in batch.notes] == numbers
+    assert [event.request for batch in joined for event in batch.events] == numbers
     assert sum(batch.num_joined for batch in joined) == len(kinds)
     at = 0
     for batch in joined:
@@ -146,9 +146,9 @@ def test_a_batch_cut_short_is_refused_or_lacks_whole_notes_only(
     content: tuple[list[tuple[int, ...]], list[tuple[int, ...]]], data: st.DataObject
 ) -> None:
     steps, entries = content
-    notes = [Arrived(1, 2, 3, "cmpl-1"), Left(1, 9)]
+    events = [Arrived(1, 2, 3, "cmpl-1"), Left(1, 9)]
     whole = encode_batch(
-        0, 0, 0, [STEP.pack(*s) for s in steps], [ENTRY.pack(*e) for e in entries], notes
+        0, 0, 0, [STEP.pack(*s) for s in steps], [ENTRY.pack(*e) for e in entries], events
     )
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     batch: Batch | None = None
@@ -157,7 +157,7 @@ def test_a_batch_cut_short_is_refused_or_lacks_whole_notes_only(
     except ValueError:
         return
     assert len(batch.steps) == len(steps)
-    assert list(batch.notes) == notes[: len(batch.notes)]
+    assert list(batch.events) == events[: len(batch.events)]
 
 
 MALFORMED = {
@@ -165,7 +165,7 @@ MALFORMED = {
         0, 0, 0, [STEP.pack(*(0,) * (len(STEP_TYPE) - 2), REPEATED, 0)], [], []
     ),
     "another magic": b"EKS0" + b"\0" * 40,
-    "an unknown kind of note": encode_batch(0, 0, 0, [], [], []) + struct.pack("<BI", 9, 0),
+    "an unknown kind of event": encode_batch(0, 0, 0, [], [], []) + struct.pack("<BI", 9, 0),
     "a request id that is missing": encode_batch(0, 0, 0, [], [], [])
     + struct.pack("<BIQIH", 1, 0, 0, 0, 50),
     "more entries than its steps announce": encode_batch(0, 0, 0, [], [ENTRY.pack(*(0,) * 10)], []),
@@ -179,11 +179,11 @@ def test_a_malformed_batch_is_refused(data: bytes) -> None:
 
 
 def test_an_endless_request_id_is_cut_and_the_rest_survives() -> None:
-    notes = [Arrived(1, 2, 3, "ü" * MAX_ID_BYTES), Left(1, 4)]
-    read = decode_batch(encode_batch(0, 0, 0, [], [], notes)).notes
+    events = [Arrived(1, 2, 3, "ü" * MAX_ID_BYTES), Left(1, 4)]
+    read = decode_batch(encode_batch(0, 0, 0, [], [], events)).events
     assert isinstance(read[0], Arrived)
     assert read[0].request_id == "ü" * (MAX_ID_BYTES // 2)
-    assert read[1] == notes[1]
+    assert read[1] == events[1]
 
 
 def test_the_sizes_of_records_are_what_the_docs_say() -> None:

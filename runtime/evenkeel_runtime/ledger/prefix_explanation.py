@@ -40,7 +40,7 @@ class Miss(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PrefixStory:
+class PrefixExplanation:
     """Prefix-cache hits and misses of one prompt.
 
     Attributes:
@@ -66,7 +66,7 @@ class PrefixStory:
     near_around: tuple[int, ...] = ()
 
     def fill(self, record: Observation) -> None:
-        """Write the story into the request's record."""
+        """Write the explanation into the request's record."""
         use = self.use
         record.prefix_miss = self.miss.value
         record.prefix_missed_tokens = self.missed_tokens
@@ -79,7 +79,7 @@ class PrefixStory:
         record.prefix_unstable_tokens = self.unstable_tokens or None
 
 
-class PrefixTeller:
+class PrefixExplainer:
     """Explains the cache misses of prompts, in the order in which requests end.
 
     Args:
@@ -93,24 +93,24 @@ class PrefixTeller:
         self.missed_tokens_by_miss: Counter[str] = Counter()
         self.num_unstable = 0
 
-    def tell(self, seen: Observation, ledger: Ledger) -> PrefixStory | None:
-        """Return the story of a request; None if the engine never scheduled it."""
+    def explain(self, seen: Observation, ledger: Ledger) -> PrefixExplanation | None:
+        """Return the explanation of a request; None if the engine never scheduled it."""
         use = ledger.prefix
         if use is None or not seen.prompt or not use.prompt_tokens:
             return None
         prompt = read_tokens(seen.prompt)
         same, other = self._memory.find_nearest(seen.cache_salt, prompt)
-        story = _judge(seen, use, ledger, prompt, same, other)
+        found = _explain(seen, use, ledger, prompt, same, other)
         self._memory.add(seen.request_id, seen.tenant, seen.cache_salt, prompt)
-        self.num_by_miss[story.miss] += 1
-        self.missed_tokens_by_miss[story.miss] += story.missed_tokens
-        self._watch_stability(seen.prompt_name or seen.model, story)
-        return story
+        self.num_by_miss[found.miss] += 1
+        self.missed_tokens_by_miss[found.miss] += found.missed_tokens
+        self._watch_stability(seen.prompt_name or seen.model, found)
+        return found
 
-    def _watch_stability(self, family: str, story: PrefixStory) -> None:
+    def _watch_stability(self, family: str, found: PrefixExplanation) -> None:
         """Count prompts whose static part moves, and log it once per family."""
-        if not story.unstable_tokens:
-            if story.miss is not Miss.EVICTED:
+        if not found.unstable_tokens:
+            if found.miss is not Miss.EVICTED:
                 self._in_a_row.pop(family, None)
             return
         self.num_unstable += 1
@@ -118,22 +118,22 @@ class PrefixTeller:
             self._in_a_row[family] += 1
         if self._in_a_row[family] == _UNSTABLE_IN_A_ROW:
             logger.warning(
-                "prompts of %r change at token %s and repeat %d tokens behind it: put what changes "
-                "last, and the prefix cache serves the rest",
+                "prompts of %r change at token %s and repeat %d tokens after it: move the changing "
+                "part to the end so that the prefix cache can serve the rest",
                 family,
-                story.diverged_at,
-                story.unstable_tokens,
+                found.diverged_at,
+                found.unstable_tokens,
             )
 
 
-def _judge(
+def _explain(
     seen: Observation,
     use: PrefixUse,
     ledger: Ledger,
     prompt: Tokens,
     same: Earlier | None,
     other: Earlier | None,
-) -> PrefixStory:
+) -> PrefixExplanation:
     missed = max(0, use.cacheable_tokens - use.cached_tokens)
     computed = max(1, use.prompt_tokens - use.cached_tokens)
     prefill_s = sum(
@@ -142,9 +142,9 @@ def _judge(
     )
     cost_s = prefill_s * missed / computed
     if not use.block_tokens:
-        return PrefixStory(use, Miss.OFF, 0, 0.0)
+        return PrefixExplanation(use, Miss.OFF, 0, 0.0)
     if not missed:
-        return PrefixStory(use, Miss.NONE, 0, 0.0)
+        return PrefixExplanation(use, Miss.NONE, 0, 0.0)
     known = use.cached_tokens + use.lost_tokens
     common = 0 if same is None else same.common_tokens
     diverged_at = None
@@ -159,9 +159,9 @@ def _judge(
     else:
         miss = Miss.NEVER_SEEN
     if miss is Miss.OTHER_SALT or diverged_at is None or same is None:
-        return PrefixStory(use, miss, missed, cost_s)
+        return PrefixExplanation(use, miss, missed, cost_s)
     is_own = same.tenant == seen.tenant
-    return PrefixStory(
+    return PrefixExplanation(
         use,
         miss,
         missed,
