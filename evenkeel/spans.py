@@ -141,6 +141,7 @@ HEADER_SLO_CLASS = "x-evenkeel-slo-class"
 HEADER_ROUTE = "x-evenkeel-route"
 # On a response: which layer of the response cache served it.
 HEADER_CACHE = "x-evenkeel-cache"
+HEADER_KNOWLEDGE = "x-evenkeel-knowledge"  # name@version, name@version
 
 AttributeValue = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 

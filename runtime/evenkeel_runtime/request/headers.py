@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from evenkeel.spans import (
+    HEADER_KNOWLEDGE,
     HEADER_PROMPT,
     HEADER_ROUTE,
     HEADER_SESSION,
@@ -43,7 +44,13 @@ _FIELD_OF_HEADER = {
 
 _KNOWN = {
     name.encode(): name
-    for name in (*_FIELD_OF_HEADER, HEADER_PROMPT, HEADER_TRACE_PARENT, HEADER_TRACE_STATE)
+    for name in (
+        *_FIELD_OF_HEADER,
+        HEADER_KNOWLEDGE,
+        HEADER_PROMPT,
+        HEADER_TRACE_PARENT,
+        HEADER_TRACE_STATE,
+    )
 }
 
 
@@ -75,8 +82,8 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> ReadHeaders:
             seen[name] = f"{seen[name]},{value}"
         else:
             seen.setdefault(name, value)
-    if not seen:
-        return ReadHeaders(Caller(), tuple(malformed))
+    if not seen and not malformed:
+        return ReadHeaders(Caller())
 
     fields = {field: seen.get(header) for header, field in _FIELD_OF_HEADER.items()}
     if HEADER_PROMPT in seen:
@@ -91,8 +98,23 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> ReadHeaders:
         if parent is None:
             malformed.append(HEADER_TRACE_PARENT)
     trace_state = seen.get(HEADER_TRACE_STATE, "") if parent is not None else ""
-    caller = Caller(**fields, parent=parent, trace_state=trace_state)
+    knowledge: tuple[str, ...] | None = None if HEADER_KNOWLEDGE in malformed else ()
+    if HEADER_KNOWLEDGE in seen and knowledge is not None:
+        knowledge = parse_knowledge(seen[HEADER_KNOWLEDGE])
+        if knowledge is None:
+            malformed.append(HEADER_KNOWLEDGE)
+    caller = Caller(**fields, parent=parent, trace_state=trace_state, knowledge=knowledge)
     return ReadHeaders(caller, tuple(malformed))
+
+
+def parse_knowledge(value: str) -> tuple[str, ...] | None:
+    """Return the sources in `name@version, name@version`, sorted; None if malformed."""
+    versions: dict[str, str] = {}
+    for item in value.split(","):
+        name, _, version = item.strip().rpartition("@")
+        if not name or not version or versions.setdefault(name, version) != version:
+            return None
+    return tuple(sorted(f"{name}@{version}" for name, version in versions.items()))
 
 
 def parse_trace_parent(value: str) -> TraceParent | None:

@@ -59,6 +59,10 @@ class Backend(Protocol):
         """Return the ids of the entries that were written with this tag."""
         ...
 
+    async def find_all(self) -> list[str]:
+        """Return the ids of all entries."""
+        ...
+
     async def read_changes(self) -> Changes:
         """Return the changes by other runtimes."""
         ...

@@ -16,6 +16,7 @@ from evenkeel.error_guard import ErrorGuard
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import Backend, BackendError, Size
 from evenkeel_runtime.response_cache.counts import CacheCounts
+from evenkeel_runtime.response_cache.deletions import Deletions
 from evenkeel_runtime.response_cache.embedder import Embedder, Vector
 from evenkeel_runtime.response_cache.entry import (
     CacheEntry,
@@ -30,7 +31,7 @@ from evenkeel_runtime.response_cache.neighbours import (
     Neighbour,
     Neighbours,
 )
-from evenkeel_runtime.response_cache.question import Question, subject_tag, tenant_tag
+from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.route_modes import RouteModes
 from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeControl
 from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
@@ -77,6 +78,7 @@ class ResponseCache:
         clock: Callable[[], float] = time,
     ) -> None:
         self.policy = policy
+        self.needs_restart: tuple[str, ...] = ()
         self.counts = CacheCounts()
         self.audit = audit
         self.modes = RouteModes(policy, audit)
@@ -84,6 +86,7 @@ class ResponseCache:
         self.controls: dict[str, ServeControl] = {}
         self.index = Neighbours()
         self._backend = backend
+        self.deletions = Deletions(backend, self.index, self.counts, audit)
         self._encoder = encoder
         self._clock = clock
         self._embedder = (
@@ -101,6 +104,20 @@ class ResponseCache:
             "are only counted: %s",
             expected=CorruptEntryError,
         )
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether questions in other words can be compared."""
+        return self._encoder is not None
+
+    def configure(self, policy: CachePolicy) -> None:
+        """Apply a changed file; the backend and the encoder stay as they are."""
+        self.policy = policy
+        self.modes.configure(policy)
+        for route, control in self.controls.items():
+            change = control.configure(policy.find_route(route))
+            if change is not None:
+                self._record_change(change)
 
     def control(self, policy: RoutePolicy) -> ServeControl:
         """Return the evidence of a route."""
@@ -217,20 +234,23 @@ class ResponseCache:
         self.counts.verdicts["semantic", "same" if is_same else "different"] += 1
         change = self.control(question.policy).record(near.similarity, not is_same)
         if change is not None:
-            self.counts.changes[change.reason] += 1
-            logger.info("cache route %s: %s", change.route, change.describe())
-            self.audit.write(
-                "control",
-                route=change.route,
-                before=change.before,
-                after=change.after,
-                reason=change.reason,
-                bound=change.bound,
-                limit=change.limit,
-                seen=change.seen,
-                wrong=change.wrong,
-            )
+            self._record_change(change)
         return change
+
+    def _record_change(self, change: ControlChange) -> None:
+        self.counts.changes[change.reason] += 1
+        logger.info("cache route %s: %s", change.route, change.describe())
+        self.audit.write(
+            "control",
+            route=change.route,
+            before=change.before,
+            after=change.after,
+            reason=change.reason,
+            bound=change.bound,
+            limit=change.limit,
+            seen=change.seen,
+            wrong=change.wrong,
+        )
 
     async def keep(
         self, question: Question, entry: CacheEntry, vector: Vector | None = None
@@ -247,9 +267,15 @@ class ResponseCache:
         if len(data) > self.policy.max_entry_bytes:
             self.counts.not_kept["too_large"] += 1
             return False
+        num_deletions = self.deletions.count
         write = self._backend.write(entry.id, data, question.ttl_s, question.tags)
         evicted = await self._guard(write, None)
         if evicted is None:
+            return False
+        if num_deletions != self.deletions.count:
+            # A deletion may have listed the entries before this one was there.
+            await self._guard(self._backend.delete([entry.id]), 0)
+            self.counts.not_kept["deleted_meanwhile"] += 1
             return False
         if sketch is not None:
             self._add_to_index(entry, sketch)
@@ -257,32 +283,6 @@ class ResponseCache:
             self.index.remove(entry_id)
         self.counts.stored += 1
         return entry.id not in evicted
-
-    async def delete_subject(self, tenant: str, subject: str) -> int:
-        """Delete all answers to one end user's requests; return how many.
-
-        Raises:
-            BackendError: If the backend does not respond; possibly nothing was deleted.
-        """
-        return await self._delete_tagged("subject", subject_tag(tenant, subject))
-
-    async def delete_tenant(self, tenant: str) -> int:
-        """Delete all answers of a tenant; return how many.
-
-        Raises:
-            BackendError: If the backend does not respond; possibly nothing was deleted.
-        """
-        return await self._delete_tagged("tenant", tenant_tag(tenant))
-
-    async def _delete_tagged(self, kind: str, tag: str) -> int:
-        ids = await self._backend.find_tagged(tag)
-        num_deleted = await self._backend.delete(ids)
-        for entry_id in ids:
-            self.index.remove(entry_id)
-        self.counts.deleted += num_deleted
-        # The hash, not the user: the log outlives the deleted answers.
-        self.audit.write("deleted", kind=kind, tag=tag, entries=num_deleted)
-        return num_deleted
 
     async def follow_others(self) -> None:
         """Apply the changes by other runtimes to a shared backend."""

@@ -31,11 +31,12 @@ from evenkeel_runtime.response_cache.lookup import (
     verdict_word,
 )
 from evenkeel_runtime.response_cache.neighbours import NearHit
+from evenkeel_runtime.response_cache.policy_file import PolicyFile, follow
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
 from evenkeel_runtime.response_cache.replays import REPLAY_CLASS, PendingReplay, Replays
 from evenkeel_runtime.response_cache.settings_file import HitMode
-from evenkeel_runtime.response_cache.vllm_outputs import Gathered
+from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_entry
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.cause import Cause
 
@@ -45,7 +46,6 @@ Outputs = AsyncGenerator[Any, None]
 T = TypeVar("T")
 U = TypeVar("U")
 _KEPT_FINISHES = ("stop", "length")
-_FOLLOW_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class CachedEngine:
         hook: The request hook; records replays, counts failures.
         engine: vLLM's engine client.
         random_share: Returns a random number in [0, 1), to choose what to compare.
+        file: The cache's file, if it is watched.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class CachedEngine:
         hook: RequestHook,
         engine: Any,
         random_share: Callable[[], float] = random.random,
+        file: PolicyFile | None = None,
     ) -> None:
         self.cache = cache
         self._hook = hook
@@ -85,6 +87,7 @@ class CachedEngine:
         self._num_running = 0
         self.replays = Replays(self._replay, lambda: self._num_running == 0)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._file = file
         self._follower: asyncio.Task[None] | None = None
 
     @property
@@ -92,13 +95,18 @@ class CachedEngine:
         """Number of answers being compared or stored."""
         return len(self._tasks)
 
+    def start(self) -> None:
+        """Follow the cache's file and other runtimes until the server stops."""
+        if self._follower is None:
+            upkeep = follow(self.cache, self._file, self._record_error)
+            self._follower = asyncio.get_running_loop().create_task(upkeep)
+
     def answer(
         self, run: EngineRun, prompt: Any, params: Any, request_id: str, options: dict[str, Any]
     ) -> Outputs:
         """Return the outputs of one run, from the engine or the cache."""
         call = _Call(run, prompt, params, request_id, options)
-        if self.cache.policy.backend == "redis" and self._follower is None:
-            self._follower = asyncio.get_running_loop().create_task(self._follow())
+        self.start()
         try:
             question = self._read(call)
         except Exception as error:
@@ -130,7 +138,7 @@ class CachedEngine:
 
     async def _answer(self, call: _Call, question: Question) -> Outputs:
         looking: asyncio.Task[Lookup] | None = None
-        found = Lookup()
+        found, num_deletions = Lookup(), self.cache.deletions.count
         if question.policy.mode is HitMode.SHADOW:
             # Concurrently with the model: observation must not add latency.
             looking = asyncio.get_running_loop().create_task(self._look_up(question))
@@ -162,7 +170,7 @@ class CachedEngine:
         # The response finishes meanwhile; the request's record waits for the result.
         learning = self._in_background(self._learn(call.run, question, looking or found, gathered))
         call.run.learning = learning
-        self._in_background(self._keep(question, gathered, generation_s, learning))
+        self._in_background(self._keep(question, gathered, generation_s, learning, num_deletions))
 
     async def _learn(
         self,
@@ -191,7 +199,7 @@ class CachedEngine:
     async def _choose(self, call: _Call, question: Question, found: Lookup) -> Any:
         """Return the cached output to serve, if any; else pass the engine a draft, if allowed."""
         call.run.cache.update(describe_lookup(question, found))
-        if question.policy.mode is HitMode.SHADOW:
+        if question.policy.mode in (HitMode.SHADOW, HitMode.OFF):
             return None
         control = self.cache.control(question.policy)
         entry, near = found.exact, found.near
@@ -267,27 +275,20 @@ class CachedEngine:
         gathered: Gathered,
         generation_s: float,
         learning: asyncio.Task[Lookup | None],
+        num_deletions: int,
     ) -> None:
         found = await learning
         counts, text = self.cache.counts, gathered.text
+        is_off = self.cache.modes.as_now(question).policy.mode is HitMode.OFF
         if gathered.finish_reason not in _KEPT_FINISHES or not text:
             counts.not_kept["unfinished"] += 1
+        elif is_off or num_deletions != self.cache.deletions.count:
+            # It began before the deletion, perhaps from what was to be deleted.
+            counts.not_kept["route_off" if is_off else "deleted_meanwhile"] += 1
         elif self._private.find_personal(text) is not None:
             counts.not_kept["personal_data"] += 1
         else:
-            entry = CacheEntry(
-                id=question.id,
-                scope=question.scope,
-                tenant=question.tenant,
-                subjects=question.subjects,
-                question=question.text,
-                text=text,
-                token_ids=tuple(gathered.token_ids),
-                finish_reason=gathered.finish_reason,
-                stop_reason=gathered.stop_reason,
-                generation_s=generation_s,
-                expires_at_s=0.0,
-            )
+            entry = make_entry(question, gathered, generation_s)
             await self.cache.keep(question, entry, None if found is None else found.vector)
 
     def _queue_replay(self, call: _Call, question: Question, near: NearHit) -> None:
@@ -359,15 +360,6 @@ class CachedEngine:
         finally:
             self._num_running -= 1
             await outputs.aclose()
-
-    async def _follow(self) -> None:
-        """Apply other runtimes' changes until the server stops."""
-        try:
-            while True:
-                await self._guard(self.cache.follow_others(), None)
-                await asyncio.sleep(_FOLLOW_EVERY_S)
-        finally:
-            await self.cache.close()
 
     def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T | None]:
         guarded: Coroutine[Any, Any, T | None] = self._guard(work, None)

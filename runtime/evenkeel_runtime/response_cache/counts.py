@@ -26,6 +26,7 @@ class CacheCounts:
         lookup_s: Lookup time in seconds, embeddings included.
         stored: Answers stored.
         deleted: Entries deleted on request.
+        reloads: Versions of the cache's file since the start: `applied` or `rejected`.
     """
 
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -42,6 +43,7 @@ class CacheCounts:
     lookup_s: float = 0.0
     stored: int = 0
     deleted: int = 0
+    reloads: Counter[str] = field(default_factory=Counter)
 
     def record_saved(self, layer: str, tokens: int, seconds: float) -> None:
         """Count what one hit saved the engine."""

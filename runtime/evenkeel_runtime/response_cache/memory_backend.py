@@ -80,6 +80,10 @@ class MemoryBackend:
         """Return the ids of the entries that were written with this tag."""
         return sorted(self._tagged.get(tag, ()))
 
+    async def find_all(self) -> list[str]:
+        """Return the ids of all entries."""
+        return list(self._kept)
+
     async def read_changes(self) -> Changes:
         """Return no changes: this memory is not shared."""
         return Changes()

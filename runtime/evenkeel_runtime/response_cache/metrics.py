@@ -19,7 +19,7 @@ class CacheMetrics(ScrapedMetrics):
 
     def collect(self) -> Iterator[Metric]:
         """Return the cache's counters and the state of its serve control."""
-        counts = self._cache.counts
+        cache, counts = self._cache, self._cache.counts
         yield self.counters("requests", "Requests by cache outcome", "outcome", counts.outcomes)
         yield self.counters(
             "bypasses", "Requests that bypassed the cache, by reason", "reason", counts.bypasses
@@ -50,7 +50,10 @@ class CacheMetrics(ScrapedMetrics):
         )
         yield self.counter("stored", "Answers stored", counts.stored)
         yield self.counter("deleted", "Entries deleted", counts.deleted)
-        yield self.gauge("indexed", "Questions that can be compared", len(self._cache.index))
+        reloads = {"applied": 0, "rejected": 0} | dict(counts.reloads)
+        yield self.counters("file_reloads", "Changes of the cache's file", "outcome", reloads)
+        yield self.gauge("enabled", "Whether the cache's file enables it", cache.policy.enabled)
+        yield self.gauge("indexed", "Questions that can be compared", len(cache.index))
         yield from self._collect_control()
 
     def _collect_control(self) -> Iterator[Metric]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenkeel.embedding import MAX_TOKENS
+from evenkeel_runtime.response_cache.knowledge import find_knowledge
 from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.settings_file import (
     CachePolicy,
@@ -76,6 +77,9 @@ class Question:
         policy: The route's.
         ttl_s: How long its answer may live.
         tags: Tags to find its answer by, for deletion.
+        route: Value of its route header; empty if none.
+        prompt: Name and version of its prompt, if it names one.
+        knowledge: `name@version` of each source of its answer.
     """
 
     id: str
@@ -86,11 +90,21 @@ class Question:
     policy: RoutePolicy
     ttl_s: float
     subjects: tuple[str, ...]
+    route: str = ""
+    prompt: tuple[str, str] | None = None
+    knowledge: tuple[str, ...] = ()
 
     @property
     def tags(self) -> list[str]:
         """Tags to find its answer by."""
-        return [tenant_tag(self.tenant), *self.subjects]
+        tags = [tenant_tag(self.tenant), *self.subjects]
+        # The route's own name, and the one it goes by in the cache's file.
+        tags += [route_tag(name) for name in sorted({self.route, self.policy.route}) if name]
+        versioned = [("prompt", "@".join(self.prompt))] if self.prompt else []
+        versioned += [("knowledge", item) for item in self.knowledge]
+        for kind, item in versioned:
+            tags += [source_tag(kind, item.rpartition("@")[0]), source_tag(kind, item)]
+        return tags
 
 
 def subject_tag(tenant: str, subject: str) -> str:
@@ -101,6 +115,16 @@ def subject_tag(tenant: str, subject: str) -> str:
 def tenant_tag(tenant: str) -> str:
     """Return the hashed tag of a tenant."""
     return f"tenant-{_hash(['tenant', tenant])}"
+
+
+def route_tag(route: str) -> str:
+    """Return the hashed tag of a route, by its header or as in the cache's file."""
+    return f"route-{_hash(['route', route])}"
+
+
+def source_tag(kind: str, name: str) -> str:
+    """Return the hashed tag of a `prompt` or of `knowledge`: `name`, or `name@version`."""
+    return f"{kind}-{_hash([kind, name])}"
 
 
 def read_question(
@@ -143,7 +167,14 @@ def read_question(
     if any(private.is_about_asker(part) for part in users_text.split("\n")):
         return Bypass("about_asker")
 
+    knowledge = find_knowledge(route, caller)
+    if knowledge is None:
+        return Bypass("unknown_knowledge")
+
     tenant = caller.tenant or ""
+    prompt = None
+    if caller.prompt_name is not None and caller.prompt_version is not None:
+        prompt = (caller.prompt_name, caller.prompt_version)
     common = {
         "tenant": tenant,
         "prompt": [caller.prompt_name, caller.prompt_version],
@@ -153,6 +184,8 @@ def read_question(
         "context": context,
         "last": {k: v for k, v in last.items() if k != "content"},
     }
+    if knowledge:
+        common["knowledge"] = knowledge
     persons = (asked.get("user"), asked.get("safety_identifier"), caller.session_id)
     return Question(
         id=_hash(["entry", common, last["content"]]),
@@ -163,6 +196,9 @@ def read_question(
         policy=route,
         ttl_s=_find_ttl(route, policy, last["content"]),
         subjects=tuple(sorted({subject_tag(tenant, p) for p in persons if isinstance(p, str)})),
+        route=caller.route or "",
+        prompt=prompt,
+        knowledge=knowledge,
     )
 
 

@@ -108,6 +108,11 @@ class RedisBackend:
         async with self._asking():
             return sorted(map(_text, await self._client.smembers(self._key("tag", tag))))
 
+    async def find_all(self) -> list[str]:
+        """Return the ids of all entries, including expired ones not evicted yet."""
+        async with self._asking():
+            return [_text(i) for i in await self._client.zrange(self._key("recency"), 0, -1)]
+
     async def read_changes(self) -> Changes:
         """Return the changes since the last call; all entries at first and after a gap."""
         feed = self._key("feed")

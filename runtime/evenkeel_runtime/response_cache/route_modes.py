@@ -31,7 +31,23 @@ class RouteModes:
     def __init__(self, policy: CachePolicy, audit: AuditLog) -> None:
         self._file = policy
         self._audit = audit
+        self._in_shadow: set[str] = set()
         self.policy = policy
+
+    def configure(self, policy: CachePolicy) -> None:
+        """Apply a changed file; routes that were put into shadow stay there."""
+        self._file = policy
+        self._in_shadow &= {route.route for route in policy.routes}
+        self._apply()
+
+    def _apply(self) -> None:
+        routes = tuple(
+            route.model_copy(update={"mode": HitMode.SHADOW})
+            if route.route in self._in_shadow and route.mode is not HitMode.OFF
+            else route
+            for route in self._file.routes
+        )
+        self.policy = self._file.model_copy(update={"routes": routes})
 
     def set(self, route: str, mode: HitMode) -> tuple[HitMode, HitMode]:
         """Put a route into shadow, or restore its mode from the file; return the old and new mode.
@@ -48,17 +64,19 @@ class RouteModes:
             known = ", ".join(declared) or "none"
             raise UnknownRouteError(f"the cache file has no route {route[:100]!r}; known: {known}")
         says = declared[route]
+        if not self._file.enabled:
+            raise FixedModeError("the cache file has enabled = false; change it there")
         if says is HitMode.OFF or (mode is HitMode.SERVE and says is HitMode.SHADOW):
             raise FixedModeError(
                 f"the cache file sets mode {says.value} for route {route}; change it there"
             )
         before = self.describe()[route]
-        now = HitMode.SHADOW if mode is HitMode.SHADOW else says
-        routes = tuple(
-            policy.model_copy(update={"mode": now}) if policy.route == route else policy
-            for policy in self.policy.routes
-        )
-        self.policy = self.policy.model_copy(update={"routes": routes})
+        if mode is HitMode.SHADOW:
+            self._in_shadow.add(route)
+        else:
+            self._in_shadow.discard(route)
+        self._apply()
+        now = self.describe()[route]
         if now is not before:
             logger.warning("cache route %s: %s -> %s, by request", route, before.value, now.value)
             self._audit.write("mode", route=route, before=before.value, after=now.value)
@@ -71,4 +89,5 @@ class RouteModes:
 
     def describe(self) -> dict[str, HitMode]:
         """Return the mode of each route of the file."""
-        return {policy.route: policy.mode for policy in self.policy.routes}
+        find = self.policy.find_route
+        return {route.route: find(route.route).mode for route in self.policy.routes}

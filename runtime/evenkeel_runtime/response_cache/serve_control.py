@@ -38,8 +38,9 @@ class ControlChange:
     """A change of the minimum cosine for serving near hits; None serves drafts only.
 
     Attributes:
-        reason: `certified`, `bound` (the evidence no longer supports the limit) or `risen` (the
-            latest verdicts exceed the limit; all evidence is reset).
+        reason: `certified`, `bound` (the evidence no longer supports the limit), `risen` (the
+            latest verdicts exceed the limit; all evidence is reset) or `file` (the file declares
+            other terms; all evidence is reset).
         bound: Bound at the new cosine, else at the one given up.
     """
 
@@ -81,6 +82,21 @@ class ServeControl:
     def _start(self) -> None:
         self.rungs = [Rung(similarity) for similarity in self._policy.similarities]
         self._detector = RiseDetector(self._policy.wrong_hit_limit, _MEAN_RUN)
+
+    def configure(self, policy: RoutePolicy) -> ControlChange | None:
+        """Apply a changed policy; return what it changes in serving, if anything.
+
+        Evidence collected for other similarities, another limit or another `alpha` is discarded.
+        """
+        before, given_up = self.threshold, self.current
+        keeps = _find_terms(policy) == _find_terms(self._policy)
+        self._policy = policy
+        if keeps:
+            return None
+        self._alpha = policy.alpha / len(policy.similarities)
+        self._start()
+        self.threshold = None
+        return None if before is None else self._describe(before, given_up, "file")
 
     def may_serve(self, similarity: float) -> bool:
         """Whether a near hit with this cosine may be served now."""
@@ -145,3 +161,8 @@ class ServeControl:
             seen=rung.seen,
             wrong=rung.wrong,
         )
+
+
+def _find_terms(policy: RoutePolicy) -> tuple[object, ...]:
+    """Return what evidence is collected for."""
+    return policy.similarities, policy.wrong_hit_limit, policy.alpha

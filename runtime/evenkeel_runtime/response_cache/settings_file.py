@@ -12,6 +12,8 @@ from evenkeel.toml_file import read_toml_file
 
 OTHER_ROUTES = "*"
 _Ratio = Annotated[float, Field(ge=0, le=1)]
+_SourceName = Annotated[str, Field(pattern=r"^[^\s@,]+$", max_length=100)]
+_Version = Annotated[str, Field(pattern=r"^(@.+|[^\s@,]+)$", max_length=1000)]
 
 
 class HitMode(StrEnum):
@@ -50,6 +52,8 @@ class RoutePolicy(_Model):
         replay_ratio: Share of served near hits that are replayed on the model for comparison.
         ttl: How fast answers expire.
         max_temperature: Highest temperature that is cached; requests with a seed always are.
+        knowledge: Version of each source of the answers, by name; `@PATH` stands for the content of
+            a file.
     """
 
     route: str = OTHER_ROUTES
@@ -62,6 +66,7 @@ class RoutePolicy(_Model):
     replay_ratio: float = Field(default=0.1, gt=0, le=1)
     ttl: TimeToLive = TimeToLive.AUTO
     max_temperature: float = Field(default=0.0, ge=0, le=2)
+    knowledge: dict[_SourceName, _Version] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_ladder(self) -> RoutePolicy:
@@ -76,6 +81,7 @@ class CachePolicy(_Model):
     """The whole file.
 
     Attributes:
+        enabled: The kill switch: false sends every request to the model and stores nothing.
         backend: `memory`, in this process, or `redis`, shared by several runtimes.
         redis_url: Address of Redis, password included; `@PATH` reads it from a file.
         redis_prefix: Prefix of the cache's keys in Redis.
@@ -92,6 +98,7 @@ class CachePolicy(_Model):
         routes: The policies; without any, every route is in shadow.
     """
 
+    enabled: bool = True
     backend: Annotated[str, Field(pattern="^(memory|redis)$")] = "memory"
     redis_url: SecretStr | None = None
     redis_prefix: str = Field(default="evenkeel:cache", pattern=r"^[\w:.-]+$")
@@ -118,7 +125,8 @@ class CachePolicy(_Model):
     def find_route(self, route: str | None) -> RoutePolicy:
         """Return the policy of a route; falls back to `*`, then to the defaults."""
         by_name = {policy.route: policy for policy in self.routes}
-        return by_name.get(route or OTHER_ROUTES) or by_name.get(OTHER_ROUTES) or RoutePolicy()
+        found = by_name.get(route or OTHER_ROUTES) or by_name.get(OTHER_ROUTES) or RoutePolicy()
+        return found if self.enabled else found.model_copy(update={"mode": HitMode.OFF})
 
     @property
     def needs_embeddings(self) -> bool:

@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from evenkeel.embedding import Encoder, load_encoder
 from evenkeel.errors import MissingPartError
 from evenkeel.secret_text import read_secret
+from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.response_cache.audit import AuditLog
 from evenkeel_runtime.response_cache.backend import Backend
 from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.knowledge import KnowledgeFiles
 from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
-from evenkeel_runtime.response_cache.settings_file import CachePolicy
+from evenkeel_runtime.response_cache.policy_file import PolicyFile
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, read_policy
+
+logger = logging.getLogger(__name__)
 
 
-def open_cache(policy: CachePolicy, data_dir: Path) -> ResponseCache:
-    """Return the cache; does not contact Redis yet, which may be down.
+@dataclass(frozen=True, slots=True)
+class OpenedCache:
+    """A cache, and the watched file that it follows."""
+
+    cache: ResponseCache
+    file: PolicyFile
+
+
+def open_cache(path: Path, data_dir: Path) -> OpenedCache:
+    """Return the cache of a file; does not contact a shared backend yet, which may be down.
 
     Raises:
-        MissingPartError: If a package needed by the policy is missing.
-        ConfigurationError: If the file that holds the address of Redis cannot be read.
+        MissingPartError: If a package needed by the file is missing.
+        ConfigurationError: If the file, or the one with the backend's address, is wrong.
     """
+    rejections: list[Callable[[], None]] = []
+    file = WatchedFile(path, read_policy, logger, lambda: rejections[0]())
+    knowledge = KnowledgeFiles(path.parent)
+    policy = knowledge.resolve(file.current)
     encoder = load_index() if policy.needs_embeddings else None
-    return ResponseCache(
-        policy, _open_backend(policy), encoder, AuditLog(data_dir / policy.audit_log)
-    )
+    audit = AuditLog(data_dir / policy.audit_log)
+    cache = ResponseCache(policy, _open_backend(policy), encoder, audit)
+    watched = PolicyFile(file, cache, knowledge)
+    rejections.append(watched.record_rejection)
+    return OpenedCache(cache, watched)
 
 
 def load_index() -> Encoder:

@@ -25,6 +25,8 @@ class CacheState:
     """The state of one server's cache.
 
     Attributes:
+        enabled: Whether the cache's file enables it.
+        needs_restart: Keys whose change in the file takes effect at the next start only.
         size: The backend's size; null if it does not respond.
         indexed: Questions that can be compared.
         modes: Current mode of each route in the cache file.
@@ -33,6 +35,8 @@ class CacheState:
         near_misses: The latest near hits rejected by a guard.
     """
 
+    enabled: bool
+    needs_restart: list[str]
     size: Size | None
     indexed: int
     modes: dict[str, HitMode]
@@ -48,6 +52,8 @@ async def describe(cache: ResponseCache) -> CacheState:
         f"{layer} {word}": n for (layer, word), n in cache.counts.verdicts.items()
     }
     return CacheState(
+        enabled=cache.policy.enabled,
+        needs_restart=list(cache.needs_restart),
         size=await cache.measure(),
         indexed=len(cache.index),
         modes=cache.modes.describe(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenkeel_runtime.response_cache.entry import CacheEntry
-from evenkeel_runtime.response_cache.question import Sampling
+from evenkeel_runtime.response_cache.question import Question, Sampling
 
 # Where the speculation hook looks for the cache's draft.
 DRAFT_ARGUMENT = "evenkeel_draft"
@@ -99,6 +99,23 @@ def gather(gathered: Gathered, output: Any) -> None:
         if completion.finish_reason is not None:
             gathered.finish_reason = completion.finish_reason
             gathered.stop_reason = completion.stop_reason
+
+
+def make_entry(question: Question, gathered: Gathered, generation_s: float) -> CacheEntry:
+    """Return the entry of a complete answer; the cache sets when it expires."""
+    return CacheEntry(
+        id=question.id,
+        scope=question.scope,
+        tenant=question.tenant,
+        subjects=question.subjects,
+        question=question.text,
+        text=gathered.text,
+        token_ids=tuple(gathered.token_ids),
+        finish_reason=gathered.finish_reason or "stop",
+        stop_reason=gathered.stop_reason,
+        generation_s=generation_s,
+        expires_at_s=0.0,
+    )
 
 
 def hand_draft(params: Any, token_ids: tuple[int, ...]) -> None:

@@ -20,7 +20,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.security import HTTPBearer
 from prometheus_client import REGISTRY
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route
 
@@ -32,6 +32,7 @@ from evenkeel_runtime.request.headers import read_headers
 from evenkeel_runtime.request.why import NoAnswerError, RequestExplanation, WhyClient
 from evenkeel_runtime.response_cache.backend import BackendError
 from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.deletions import Deletions
 from evenkeel_runtime.response_cache.route_modes import FixedModeError, UnknownRouteError
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.state import CacheState, describe
@@ -153,12 +154,33 @@ class ModeChange(_Parameters):
 
 
 class Deletion(_Parameters):
-    """Whose cached answers to delete."""
+    """Which cached answers to delete: exactly one selection."""
 
-    tenant: str = Field(description="Empty for requests without a tenant.")
-    subject: str | None = Field(
-        default=None, description="One end user; if omitted, all of the tenant's answers."
+    tenant: str | None = Field(
+        default=None, description="A tenant's; empty for requests without a tenant."
     )
+    subject: str | None = Field(
+        default=None, description="Of the tenant's answers, those of one end user."
+    )
+    route: str | None = Field(
+        default=None, description="A route's, or those under `*` in the cache file."
+    )
+    prompt: str | None = Field(
+        default=None, description="A prompt's: `name`, or `name@version` for one version."
+    )
+    knowledge: str | None = Field(
+        default=None, description="A source's: `name`, or `name@version` for one version."
+    )
+    all: Literal["true"] | None = Field(default=None, description="`true` deletes every answer.")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Deletion:
+        selected = self.model_dump(exclude={"subject"}, exclude_none=True)
+        if len(selected) != 1:
+            raise ValueError("expected one of tenant, route, prompt, knowledge, all=true")
+        if self.subject is not None and self.tenant is None:
+            raise ValueError("subject needs the tenant")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,15 +241,27 @@ async def show_cache(cache: Annotated[ResponseCache, Depends(_find_cache)]) -> C
 async def delete_answers(
     wanted: Annotated[Deletion, Query()], cache: Annotated[ResponseCache, Depends(_find_cache)]
 ) -> Deleted:
-    """Delete the cached answers of a tenant, or of one of its end users."""
+    """Delete the cached answers of a tenant, end user, route, prompt or source, or all of them."""
     try:
-        if wanted.subject is None:
-            return Deleted(await cache.delete_tenant(wanted.tenant))
-        return Deleted(await cache.delete_subject(wanted.tenant, wanted.subject))
+        return Deleted(await _delete(cache.deletions, wanted))
     except BackendError as error:
         raise HTTPException(
             503, f"the answers may not have been deleted; try again: {error}"
         ) from error
+
+
+async def _delete(deletions: Deletions, wanted: Deletion) -> int:
+    if wanted.tenant is not None:
+        if wanted.subject is not None:
+            return await deletions.delete_subject(wanted.tenant, wanted.subject)
+        return await deletions.delete_tenant(wanted.tenant)
+    if wanted.route is not None:
+        return await deletions.flush("route", wanted.route)
+    if wanted.prompt is not None:
+        return await deletions.flush("prompt", wanted.prompt)
+    if wanted.knowledge is not None:
+        return await deletions.flush("knowledge", wanted.knowledge)
+    return await deletions.flush("all")
 
 
 @_keyed.post(_CACHE_PATH, dependencies=[Depends(_refuse_browsers), Depends(_refuse_ambiguous)])

@@ -39,7 +39,7 @@ from evenkeel_runtime.speculation.settings import SpeculationSettings
 if TYPE_CHECKING:
     from evenkeel_runtime.adapter.vllm import Probe
     from evenkeel_runtime.compression.settings_file import CompressionPolicy
-    from evenkeel_runtime.response_cache.cache import ResponseCache
+    from evenkeel_runtime.response_cache.setup import OpenedCache
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class ServePlan:
     model: ModelSource
     target: OtlpTarget | None
     flags: tuple[str, ...]
-    cache: ResponseCache | None = None
+    cache: OpenedCache | None = None
     compression: CompressionPolicy | None = None
     speculates: bool = False
 
@@ -150,7 +150,7 @@ def read_compression(settings: RuntimeSettings) -> CompressionPolicy | None:
     return settings_file.read_compression(settings.compression)
 
 
-def open_cache(settings: RuntimeSettings) -> ResponseCache | None:
+def open_cache(settings: RuntimeSettings) -> OpenedCache | None:
     """Return the response cache; None if it is not enabled.
 
     Raises:
@@ -158,10 +158,9 @@ def open_cache(settings: RuntimeSettings) -> ResponseCache | None:
     """
     if settings.cache is None:
         return None
-    from evenkeel_runtime.response_cache import settings_file
     from evenkeel_runtime.response_cache.setup import open_cache
 
-    return open_cache(settings_file.read_policy(settings.cache), settings.data_dir)
+    return open_cache(settings.cache, settings.data_dir)
 
 
 def refuse_taken_port(host: str, port: int) -> None:

@@ -35,8 +35,8 @@ from evenkeel_runtime.wire.snapshot import SharedSnapshot
 
 if TYPE_CHECKING:
     from evenkeel_runtime.compression.settings_file import CompressionPolicy
-    from evenkeel_runtime.response_cache.cache import ResponseCache
     from evenkeel_runtime.response_cache.cached_engine import CachedEngine
+    from evenkeel_runtime.response_cache.setup import OpenedCache
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Telemetry:
         target: OtlpTarget,
         args: argparse.Namespace,
         joined: Joined | None = None,
-        cache: ResponseCache | None = None,
+        cache: OpenedCache | None = None,
         compression: CompressionPolicy | None = None,
     ) -> None:
         if joined is None:
@@ -156,9 +156,11 @@ class Telemetry:
         from evenkeel_runtime.response_cache.cached_engine import CachedEngine
         from evenkeel_runtime.response_cache.metrics import CacheMetrics
 
-        REGISTRY.register(CacheMetrics(self._cache))
+        REGISTRY.register(CacheMetrics(self._cache.cache))
         hook.has_cache = True
-        return CachedEngine(self._cache, hook, engine)
+        cached = CachedEngine(self._cache.cache, hook, engine, file=self._cache.file)
+        cached.start()
+        return cached
 
     def close(self) -> None:
         """Send the remaining spans within the flush timeout, and stop the exporter."""

@@ -22,7 +22,12 @@ class TraceParent:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller according to the request's headers; None for what they do not contain."""
+    """The caller according to the request's headers; None for what they do not contain.
+
+    Attributes:
+        knowledge: `name@version` of each source that the answer is made from, sorted by name; None
+            if the header cannot be read.
+    """
 
     tenant: str | None = None
     session_id: str | None = None
@@ -32,3 +37,4 @@ class Caller:
     prompt_version: str | None = None
     parent: TraceParent | None = None
     trace_state: str = ""
+    knowledge: tuple[str, ...] | None = ()

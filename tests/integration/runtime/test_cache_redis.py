@@ -89,7 +89,7 @@ async def test_what_one_runtime_learns_the_others_know(redis: RedisProcess) -> N
     near = (await second.find_near(asked, sketch)).hit
     assert near is not None and near.entry.text == "Send it back."
     # Deleted by one, gone for the other: at once as an answer, then from its index.
-    assert await first.delete_tenant("acme") == 2
+    assert await first.deletions.delete_tenant("acme") == 2
     assert (await second.find_near(asked, sketch)).hit is None
     await second.follow_others()
     assert len(second.index) == 0
@@ -125,5 +125,5 @@ async def test_a_redis_that_is_gone_is_said_once_and_not_waited_for(
     assert cache.counts.errors == {"backend": 101}
     assert len(caplog.records) == 1
     with pytest.raises(BackendError):
-        await cache.delete_tenant("acme")
+        await cache.deletions.delete_tenant("acme")
     await cache.close()

@@ -57,6 +57,25 @@ def test_a_malformed_header_is_named_and_ignored(pairs: dict[str, str], malforme
     assert read.caller == Caller(route="kept")
 
 
+@pytest.mark.parametrize(
+    ("value", "knowledge"),
+    [
+        pytest.param("prices@7, docs@2026-11-24", ("docs@2026-11-24", "prices@7"), id="sorted"),
+        pytest.param("docs@1,docs@1", ("docs@1",), id="one twice"),
+        pytest.param("docs@1, docs@2", None, id="two versions of one"),
+        pytest.param("docs", None, id="no version"),
+        pytest.param("docs@1,", None, id="an empty item"),
+        pytest.param("docs@" + "1" * 300, None, id="too long"),
+    ],
+)
+def test_knowledge_is_sorted_and_unknown_if_it_cannot_be_read(
+    value: str, knowledge: tuple[str, ...] | None
+) -> None:
+    read = read_headers(headers(x_evenkeel_knowledge=value))
+    assert read.caller == Caller(knowledge=knowledge)
+    assert read.malformed == (("x-evenkeel-knowledge",) if knowledge is None else ())
+
+
 def test_bytes_that_are_not_utf8_are_malformed() -> None:
     assert read_headers([(b"x-evenkeel-tenant", b"\xff")]).malformed == ("x-evenkeel-tenant",)
 
@@ -96,6 +115,7 @@ NAMES = [
     b"x-evenkeel-prompt",
     b"x-evenkeel-slo-class",
     b"x-evenkeel-route",
+    b"x-evenkeel-knowledge",
     b"traceparent",
     b"tracestate",
     b"other",

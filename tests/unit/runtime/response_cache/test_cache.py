@@ -198,12 +198,12 @@ async def test_deletion_reaches_a_person_and_a_tenant_and_is_audited(
     other = question(caller=Caller(tenant="other"), user="ann")
     for asked in (ann, bob, other):
         await keep(cache, asked)
-    assert await cache.delete_subject("acme", "ann") == 1
+    assert await cache.deletions.delete_subject("acme", "ann") == 1
     assert await cache.find_exact(ann) is None
     assert await cache.find_exact(bob) is not None
     assert await cache.find_exact(other) is not None
-    assert await cache.delete_tenant("acme") == 1
-    assert await cache.delete_tenant("acme") == 0
+    assert await cache.deletions.delete_tenant("acme") == 1
+    assert await cache.deletions.delete_tenant("acme") == 0
     assert len(cache.index) == 1
     lines = (tmp_path / "audit.jsonl").read_text().splitlines()
     assert [json.loads(line)["entries"] for line in lines] == [1, 1, 0]
@@ -228,13 +228,14 @@ async def test_a_verdict_that_changes_what_is_served_is_an_event(
 
 
 async def test_an_audit_log_that_cannot_be_written_stops_nothing(
-    cache: ResponseCache, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "folder").mkdir()
-    cache.audit = AuditLog(tmp_path / "folder")
+    audit = AuditLog(tmp_path / "folder")
+    cache = ResponseCache(SERVING, MemoryBackend(1 << 20), None, audit)
     await keep(cache, question())
     with caplog.at_level(logging.WARNING):
-        assert await cache.delete_tenant("acme") == 1
-        assert await cache.delete_tenant("acme") == 0
+        assert await cache.deletions.delete_tenant("acme") == 1
+        assert await cache.deletions.delete_tenant("acme") == 0
     assert cache.audit.failures.num_errors == 2
     assert len(caplog.records) == 1

@@ -1,0 +1,82 @@
+"""Delete answers on request: a person's, a tenant's, a route's, a prompt's, a source's, or all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.backend import Backend
+from evenkeel_runtime.response_cache.counts import CacheCounts
+from evenkeel_runtime.response_cache.neighbours import Neighbours
+from evenkeel_runtime.response_cache.question import (
+    route_tag,
+    source_tag,
+    subject_tag,
+    tenant_tag,
+)
+
+FlushKind = Literal["route", "prompt", "knowledge", "all"]
+
+
+class Deletions:
+    """Deletes answers from a cache; each method raises BackendError if the backend fails.
+
+    Possibly nothing, or only a part, was deleted then.
+
+    Args:
+        backend: Storage of the entries.
+        index: The questions that can be compared.
+        counts: The cache's counters.
+        audit: The audit log.
+
+    Attributes:
+        count: Deletions so far. An answer whose generation began at another count must not be
+            stored: it may be one of those that were to be deleted.
+    """
+
+    def __init__(
+        self, backend: Backend, index: Neighbours, counts: CacheCounts, audit: AuditLog
+    ) -> None:
+        self._backend = backend
+        self._index = index
+        self._counts = counts
+        self._audit = audit
+        self.count = 0
+
+    async def delete_subject(self, tenant: str, subject: str) -> int:
+        """Delete all answers to one end user's requests; return how many."""
+        # The hash, not the user: the log outlives the deleted answers.
+        tag = subject_tag(tenant, subject)
+        return await self._delete_tagged(tag, "deleted", "subject", tag)
+
+    async def delete_tenant(self, tenant: str) -> int:
+        """Delete all answers of a tenant; return how many."""
+        tag = tenant_tag(tenant)
+        return await self._delete_tagged(tag, "deleted", "tenant", tag)
+
+    async def flush(self, kind: FlushKind, name: str = "") -> int:
+        """Delete the answers of a route, a prompt or a source, or all; return how many.
+
+        Args:
+            kind: What `name` is.
+            name: A route; a prompt or a source as `name` or `name@version`; unused for `all`.
+        """
+        if kind == "all":
+            self.count += 1
+            return await self._delete(await self._backend.find_all(), "flushed", kind, "")
+        tag = route_tag(name) if kind == "route" else source_tag(kind, name)
+        return await self._delete_tagged(tag, "flushed", kind, name)
+
+    async def _delete_tagged(self, tag: str, event: str, kind: str, name: str) -> int:
+        # Before the search: what is stored from here on began before the deletion.
+        self.count += 1
+        return await self._delete(await self._backend.find_tagged(tag), event, kind, name)
+
+    async def _delete(self, ids: Sequence[str], event: str, kind: str, name: str) -> int:
+        num_deleted = await self._backend.delete(ids)
+        for entry_id in ids:
+            self._index.remove(entry_id)
+        self._counts.deleted += num_deleted
+        self._audit.write(event, kind=kind, tag=name, entries=num_deleted)
+        return num_deleted

@@ -1,0 +1,130 @@
+"""Answers are deleted by what they belong to; what was under way is not stored afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evenkeel_runtime.response_cache.audit import AuditLog
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.cached_engine import CachedEngine
+from evenkeel_runtime.response_cache.memory_backend import MemoryBackend
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.wire.caller import Caller
+from tests.unit.runtime.response_cache.questions import entry, question
+from tests.unit.runtime.response_cache.test_slow_embedding import Model, Server, SlowEncoder
+from tests.unit.runtime.serve.pages_client import make_client
+
+POLICY = CachePolicy(
+    routes=(RoutePolicy(route="faq", mode=HitMode.SERVE), RoutePolicy(mode=HitMode.SERVE))
+)
+CALLERS = {
+    "faq, docs@1": Caller(tenant="acme", route="faq", knowledge=("docs@1",)),
+    "faq, docs@2": Caller(tenant="acme", route="faq", knowledge=("docs@2", "prices@7")),
+    "help, prompt 1": Caller(
+        tenant="acme", route="help", prompt_name="support", prompt_version="1"
+    ),
+    "prompt 2": Caller(tenant="other", prompt_name="support", prompt_version="2"),
+}
+
+
+@pytest.fixture
+async def cache(tmp_path: Path) -> AsyncIterator[ResponseCache]:
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    cache = ResponseCache(POLICY, MemoryBackend(1 << 20), None, audit)
+    for caller in CALLERS.values():
+        asked = question(caller=caller, policy=POLICY)
+        assert await cache.keep(asked, entry(asked))
+    yield cache
+    await cache.close()
+
+
+async def delete(cache: ResponseCache, query: str, **headers: str) -> tuple[int, Any]:
+    async with make_client(cache=SimpleNamespace(cache=cache)) as client:
+        answer = await client.delete(f"/v1/evenkeel/cache?{query}", headers=headers)
+    return answer.status_code, answer.json()
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        pytest.param("route=faq", {"help, prompt 1", "prompt 2"}, id="route"),
+        pytest.param("route=help", CALLERS.keys() - {"help, prompt 1"}, id="of no own policy"),
+        pytest.param("route=*", {"faq, docs@1", "faq, docs@2"}, id="the file's rest"),
+        pytest.param("prompt=support", {"faq, docs@1", "faq, docs@2"}, id="prompt"),
+        pytest.param("prompt=support@2", CALLERS.keys() - {"prompt 2"}, id="version"),
+        pytest.param("prompt=support@3", set(CALLERS), id="unknown version"),
+        pytest.param("knowledge=docs", {"help, prompt 1", "prompt 2"}, id="source"),
+        pytest.param("knowledge=docs@1", CALLERS.keys() - {"faq, docs@1"}, id="its version"),
+        pytest.param("tenant=other", CALLERS.keys() - {"prompt 2"}, id="tenant"),
+        pytest.param("all=true", set(), id="everything"),
+    ],
+)
+async def test_what_is_named_goes_and_the_rest_stays(
+    query: str, left: set[str], cache: ResponseCache, tmp_path: Path
+) -> None:
+    status, said = await delete(cache, query)
+    assert (status, said) == (200, {"deleted": len(CALLERS) - len(left)})
+    for name, caller in CALLERS.items():
+        found = await cache.find_exact(question(caller=caller, policy=POLICY))
+        assert (found is not None) is (name in left), name
+    (line,) = (tmp_path / "audit.jsonl").read_text().splitlines()
+    event = json.loads(line)
+    assert event["event"] == ("deleted" if "tenant" in query else "flushed")
+    assert event["entries"] == said["deleted"]
+    assert cache.counts.deleted == said["deleted"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "all=false", "all", "route=faq&all=true", "subject=ann", "route=faq&subject=ann", "x=1"],
+)
+async def test_what_names_nothing_or_too_much_deletes_nothing(
+    query: str, cache: ResponseCache
+) -> None:
+    status, said = await delete(cache, query)
+    assert (status, said["status"]) == (400, 400), said
+    assert cache.counts.deleted == 0
+
+
+async def test_only_with_a_key(cache: ResponseCache) -> None:
+    status, _ = await delete(cache, "all=true", authorization="Bearer other")
+    assert (status, cache.counts.deleted) == (401, 0)
+
+
+class PausedModel(Model):
+    """A model that answers once it is released."""
+
+    def __init__(self) -> None:
+        self.has_begun, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def generate(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
+        self.has_begun.set()
+        await self.goes_on.wait()
+        async for output in super().generate(*args, **options):
+            yield output
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["flushed", "switched off"])
+async def test_an_answer_that_was_under_way_is_not_stored(kill: bool) -> None:
+    server = Server(HitMode.SERVE, SlowEncoder(), 10)
+    model = PausedModel()
+    server.engine = CachedEngine(server.cache, server.hook, model)
+    asking = asyncio.create_task(server.ask("How do I return an item?"))
+    await model.has_begun.wait()
+    if kill:
+        server.cache.configure(server.cache.policy.model_copy(update={"enabled": False}))
+    else:
+        await server.cache.deletions.flush("route", "*")
+    model.goes_on.set()
+    await asking
+    await server.settle()
+    assert server.cache.counts.stored == 0
+    assert server.cache.counts.not_kept == {"route_off" if kill else "deleted_meanwhile": 1}
+    await server.cache.close()
