@@ -34,6 +34,7 @@ _IN_A_CHECKOUT = {
 # Each part provides its own commands; these are all of them.
 EXTRA_OF_COMMAND = {
     "alerts": "collector",
+    "cache": "cache",
     "collect": "collector",
     "dashboard": "dashboard",
     "demo": "demo",

@@ -1,0 +1,113 @@
+"""`evenkeel cache`: delete answers from a running server's response cache."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from evenkeel.cli import Command
+from evenkeel.errors import CannotMeasureError, ConfigurationError
+
+_EXAMPLES = """\
+examples:
+  evenkeel cache flush --route faq
+  evenkeel cache flush --prompt support@3           one version; `support`: all of them
+  evenkeel cache flush --knowledge docs@2026-11-24
+  evenkeel cache flush --tenant acme --subject ann
+  evenkeel cache flush --url http://10.0.0.7:8000 --api-key @key --all
+
+Exit codes: 0 deleted, 2 wrong flag, address or key, 3 the server did not delete them.
+"""
+_KEY_VARIABLE = "VLLM_API_KEY"
+_TIMEOUT_S = 60.0
+_SELECTIONS = ("route", "prompt", "knowledge", "tenant")
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _EXAMPLES
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    flush = verbs.add_parser(
+        "flush", help="delete the answers of a route, prompt or source, or all"
+    )
+    which = flush.add_mutually_exclusive_group(required=True)
+    which.add_argument("--route", help="a route, or `*` for those under `*` in the cache's file")
+    which.add_argument("--prompt", metavar="NAME[@VERSION]", help="a prompt, or one version")
+    which.add_argument("--knowledge", metavar="NAME[@VERSION]", help="a source, or one version")
+    which.add_argument("--tenant", help="a tenant; '' for requests without one")
+    which.add_argument("--all", action="store_true", help="every answer")
+    flush.add_argument("--subject", help="of the tenant's answers, those of one end user")
+    flush.add_argument(
+        "--url",
+        default="http://127.0.0.1:8000",
+        help="the server (default %(default)s); runtimes with their own memory need one call each",
+    )
+    flush.add_argument(
+        "--api-key", metavar="KEY", help=f"one of its keys, or @FILE (also {_KEY_VARIABLE})"
+    )
+    flush.add_argument("--json", action="store_true", help="print JSON")
+    flush.set_defaults(run=_run_flush)
+
+
+def _run_flush(args: argparse.Namespace) -> int:
+    if args.subject is not None and args.tenant is None:
+        raise ConfigurationError("--subject needs --tenant")
+    query = {name: value for name in _SELECTIONS if (value := getattr(args, name)) is not None}
+    if args.subject is not None:
+        query["subject"] = args.subject
+    if args.all:
+        query["all"] = "true"
+    deleted = _delete(args.url.rstrip("/"), query, _read_key(args.api_key))
+    noun = "answer" if deleted == 1 else "answers"
+    print(json.dumps({"deleted": deleted}) if args.json else f"{deleted} {noun} deleted")
+    return 0
+
+
+def _read_key(flag: str | None) -> str | None:
+    from evenkeel.secret_text import read_secret, warn_of_command_line
+    from evenkeel.settings import read_environment
+
+    if flag is not None:
+        warn_of_command_line("--api-key", flag, is_address=False, variable=_KEY_VARIABLE)
+    key = flag if flag is not None else read_environment(_KEY_VARIABLE)
+    return None if key is None else read_secret(key)
+
+
+def _delete(url: str, query: dict[str, str], key: str | None) -> int:
+    import httpx
+
+    from evenkeel.secret_text import hide_password
+
+    shown = hide_password(url)
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    try:
+        with httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as client:
+            answer = client.delete(f"{url}/v1/evenkeel/cache", params=query, headers=headers)
+    except httpx.InvalidURL as error:
+        raise ConfigurationError(f"--url {shown}: {error}") from error
+    except httpx.HTTPError as error:
+        what = str(error) or type(error).__name__
+        raise CannotMeasureError(f"{shown} did not answer: {what}; is the server up?") from error
+    said = _read(answer)
+    if answer.is_client_error:
+        raise ConfigurationError(f"{shown}: {said.get('detail', answer.reason_phrase)}"[:500])
+    if answer.is_error or not isinstance(said.get("deleted"), int):
+        what = f"{said.get('detail', answer.reason_phrase)} (status {answer.status_code})"
+        raise CannotMeasureError(f"{shown}: {what}"[:500])
+    return int(said["deleted"])
+
+
+def _read(answer: Any) -> dict[str, Any]:
+    try:
+        said = answer.json()
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+CACHE = Command(
+    name="cache",
+    summary="delete answers from a running server's response cache",
+    configure=_configure,
+    extra="cache",
+)

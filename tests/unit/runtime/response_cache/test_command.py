@@ -1,0 +1,125 @@
+"""`evenkeel cache flush` against a server that says what it was asked for."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from evenkeel.cli import main
+from evenkeel_runtime.response_cache.command import CACHE
+
+
+class Asked(HTTPServer):
+    """Answers each DELETE alike, and keeps what was asked."""
+
+    status, said = 200, '{"deleted": 3}'
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.queries: list[dict[str, str]] = []
+        self.keys: list[str | None] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Asked
+
+    def do_DELETE(self) -> None:
+        query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
+        self.server.queries.append({name: values[0] for name, values in query.items()})
+        self.server.keys.append(self.headers.get("authorization"))
+        data = self.server.said.encode()
+        self.send_response(self.server.status)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Asked]:
+    asked = Asked()
+    thread = threading.Thread(target=asked.serve_forever)
+    thread.start()
+    yield asked
+    asked.shutdown()
+    thread.join()
+    asked.server_close()
+
+
+def run(*argv: str) -> int:
+    return main(["cache", "flush", *argv], [CACHE])
+
+
+@pytest.mark.parametrize(
+    ("flags", "query"),
+    [
+        (["--route", "*"], {"route": "*"}),
+        (["--prompt", "support@3"], {"prompt": "support@3"}),
+        (["--knowledge", "docs"], {"knowledge": "docs"}),
+        (["--tenant", ""], {"tenant": ""}),
+        (["--tenant", "acme", "--subject", "ann"], {"tenant": "acme", "subject": "ann"}),
+        (["--all"], {"all": "true"}),
+    ],
+)
+def test_what_is_named_is_asked_for(
+    flags: list[str], query: dict[str, str], server: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*flags, "--url", server.url + "/") == 0
+    assert server.queries == [query]
+    assert capsys.readouterr().out == "3 answers deleted\n"
+
+
+def test_json_and_a_key(
+    server: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    assert run("--all", "--json", "--url", server.url) == 0
+    assert json.loads(capsys.readouterr().out) == {"deleted": 3}
+    assert server.keys == ["Bearer secret"]
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "code"),
+    [
+        (404, '{"detail": "the response cache is not enabled"}', 2),
+        (401, '{"detail": "an API key is required"}', 2),
+        (503, '{"detail": "the answers may not have been deleted"}', 3),
+        (200, "<html>", 3),
+    ],
+)
+def test_a_refusal_is_one_line_and_an_exit_code(
+    status: int, said: str, code: int, server: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.status, server.said = status, said
+    assert run("--all", "--url", server.url) == code
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert "detail" not in said or json.loads(said)["detail"] in shown
+
+
+def test_no_server_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--all", "--url", "http://127.0.0.1:9") == 3
+    assert "did not answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flags", [[], ["--all", "--route", "faq"], ["--route", "a", "--tenant", "b"]]
+)
+def test_exactly_one_selection(flags: list[str]) -> None:
+    assert run(*flags) == 2
+
+
+def test_a_subject_needs_its_tenant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--all", "--subject", "ann") == 2
+    assert "--tenant" in capsys.readouterr().err
