@@ -184,7 +184,7 @@ def _deliver_rest(
 
 
 def _is_owing(book: AlertBook) -> bool:
-    return bool(Grouper(book).num_untold() or set(book.owed_receivers()) - {"a-down"})
+    return bool(Grouper(book).num_pending() or set(book.waiting_receivers()) - {"a-down"})
 
 
 def _check_transitions(states: list[str]) -> list[str]:

@@ -1,1 +1,1 @@
-"""What fires and what receivers are owed, in a book that survives a crash."""
+"""Alert states and pending notifications, in a crash-safe database."""

@@ -1,4 +1,4 @@
-"""An alert as it is stored, and one change of its state."""
+"""Stored alerts and their state transitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenkeel_collector.alerts.state import Life, State
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What is told of an alert: who it is, what people read, the figures behind it."""
+    """An alert's identifying labels, its annotations for people, and the figures behind it."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -20,7 +20,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert as it is stored; `alert_id` names one firing and is '' before the first."""
+    """One stored alert; `alert_id` identifies one firing and is '' before the first."""
 
     slo: str
     severity: str
@@ -32,7 +32,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One change of an alert's state; `id` never changes and is unique."""
+    """One change of an alert's state; `id` is unique and stable."""
 
     id: str
     time_ns: int
@@ -48,9 +48,9 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One alert's new state, with the transition and the notifications that belong to it.
+    """One alert's new state, with its transition and notifications.
 
-    With `awaits_evidence` its evidence is still to come, and the history waits for it.
+    With `awaits_evidence` the transition is not stored in the history until evidence is added.
     """
 
     alert: Alert

@@ -1,7 +1,7 @@
 """Alert states, the outbox and silences, in one SQLite file that survives a kill at any moment.
 
-A state and what it owes the receivers change in one transaction: whatever is lost in a crash is
-lost whole, and the next evaluation finds it again.
+A state and its notifications change in one transaction, so a crash loses both or neither, and the
+next evaluation makes up for a lost change.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _WITHHELD = select(withheld.c.alert_id)
 
 
 class AlertBook(Outbox):
-    """Everything that is known of alerts; belongs to the thread that opened it."""
+    """All alert data; use it only in the thread that opened it."""
 
     def alerts(self) -> list[Alert]:
-        """Return every alert that ever left inactive, by SLO and severity."""
+        """Return every alert that was ever pending or firing, by SLO and severity."""
         rows = self.connection.execute(select(alerts).order_by(alerts.c.slo, alerts.c.severity))
         return [
             Alert(
@@ -97,22 +97,22 @@ class AlertBook(Outbox):
         self.connection.execute(_WRITE_ALERT, values)
 
     def _add(self, table: Table, *rows: Mapping[str, object]) -> None:
-        """Add rows, but those that are there."""
+        """Add rows; existing ones are kept."""
         if rows:
             self.connection.execute(insert(table).on_conflict_do_nothing(), rows)
 
     def add_notifications(self, notifications: Sequence[Notification], now_ns: int) -> int:
-        """Owe the receivers more of a known alert; return how many were not owed before."""
+        """Queue further notifications of a known alert; return how many are new."""
         with self.transaction():
             return self.write_notifications(notifications, now_ns, or_ignore=True)
 
     def acknowledge(self, alert_id: str, author: str, comment: str, now_ns: int) -> None:
-        """Record who took a firing on; the first one stays."""
+        """Record who acknowledged a firing; a later acknowledgement does not replace the first."""
         row = {"alert_id": alert_id, "author": author, "comment": comment, "time_ns": now_ns}
         self._add(acknowledgements, row)
 
     def acknowledged(self) -> dict[str, str]:
-        """Return who took on which firing, by its alert id."""
+        """Return who acknowledged each firing, by alert id."""
         rows = self.connection.execute(_ACKNOWLEDGED)
         return {alert_id: author for alert_id, author in rows}
 
@@ -124,7 +124,7 @@ class AlertBook(Outbox):
         return [Transition(*row) for row in self.connection.execute(newest.limit(limit))]
 
     def transitions_to_store(self, limit: int = 100) -> list[Transition]:
-        """Return the oldest transitions that the store lacks and that have their evidence."""
+        """Return the oldest transitions with complete evidence that the store does not have yet."""
         is_gathered = ~exists().where(
             evidence.c.alert_id == transitions.c.alert_id, evidence.c.facts.is_(None)
         )
@@ -136,13 +136,13 @@ class AlertBook(Outbox):
         return [Transition(*row) for row in self.connection.execute(oldest.limit(limit))]
 
     def mark_stored(self, transition_id: str) -> None:
-        """Remember that the store has a transition."""
+        """Record that the store has a transition."""
         self.connection.execute(
             update(transitions).where(transitions.c.id == transition_id).values(is_stored=True)
         )
 
-    def use_withheld(self, alert_ids: Collection[str], among: Collection[str]) -> None:
-        """Keep which of these firings are silenced or inhibited now; forget what has ended."""
+    def set_withheld(self, alert_ids: Collection[str], among: Collection[str]) -> None:
+        """Replace, among these firings, the set of silenced or inhibited ones; drop ended ones."""
         firing = select(alerts.c.alert_id).where(alerts.c.state == State.FIRING)
         with self.transaction():
             for alert_id in among:
@@ -154,22 +154,22 @@ class AlertBook(Outbox):
         """Return the ids of firings that are silenced or inhibited now."""
         return set(self.connection.scalars(_WITHHELD))
 
-    def use_subjects(self, names: Collection[str]) -> None:
-        """Keep the names of the SLOs and rules in force."""
+    def set_subjects(self, names: Collection[str]) -> None:
+        """Replace the names of the SLOs and rules in force."""
         with self.transaction():
             self.connection.execute(delete(subjects))
             self._add(subjects, *({"name": name} for name in names))
 
     def subjects(self) -> list[str]:
-        """Return the names of the SLOs and rules in force, and of what still alerts."""
+        """Return the names of the SLOs and rules in force, and of those with active alerts."""
         alerting = select(alerts.c.slo).where(alerts.c.state.in_([State.PENDING, State.FIRING]))
         return sorted(self.connection.scalars(union(select(subjects.c.name), alerting)))
 
     def check_subject(self, name: str) -> None:
-        """Refuse a name that nothing in force has: a silence of it would keep nothing quiet.
+        """Check that a silence of this name would have an effect.
 
         Raises:
-            ConfigurationError: If no SLO or rule has it; names those there are.
+            ConfigurationError: If no SLO or rule has the name; lists the existing ones.
         """
         known = self.subjects()
         if name not in known:
@@ -177,19 +177,19 @@ class AlertBook(Outbox):
             raise ConfigurationError(f"no SLO or rule is named {name!r}; {there}")
 
     def silences(self, now_ns: int) -> list[Silence]:
-        """Return the silences in force, the first to end first."""
+        """Return the active silences, earliest end first."""
         return [s for s in self.silences_until(now_ns) if s.from_ns <= now_ns]
 
     def silences_until(self, now_ns: int) -> list[Silence]:
-        """Return the silences in force and those to come, the first to end first."""
+        """Return the active and future silences, earliest end first."""
         rows = self.connection.execute(_SILENCES_UNTIL, {"now_ns": now_ns})
         return [Silence(**row) for row in rows.mappings()]
 
     def add_silence(self, silence: Silence, now_ns: int = 0) -> None:
-        """Put a silence in force.
+        """Add a silence.
 
         Raises:
-            ConfigurationError: If 1,000 are in force or to come.
+            ConfigurationError: If there are already 1,000 active or future silences.
         """
         with self.transaction():
             num = self.connection.scalar(
@@ -200,13 +200,13 @@ class AlertBook(Outbox):
             self.connection.execute(insert(silences).values(as_row(silence)))
 
     def end_silence(self, silence_id: str, now_ns: int) -> bool:
-        """End a silence now; return whether it was in force or to come."""
+        """End a silence now; return whether it was active or in the future."""
         is_open = (silences.c.id == silence_id) & (silences.c.until_ns > now_ns)
         ended = self.connection.execute(update(silences).where(is_open).values(until_ns=now_ns))
         return ended.rowcount > 0
 
     def forget_before(self, time_ns: int) -> None:
-        """Delete what ended before: notifications, stored transitions and silences."""
+        """Delete notifications, stored transitions and silences that ended before this time."""
         over: tuple[Executable, ...] = (
             delete(outbox).where(~IS_WAITING, outbox.c.ended_ns < time_ns),
             delete(transitions).where(transitions.c.is_stored, transitions.c.time_ns < time_ns),

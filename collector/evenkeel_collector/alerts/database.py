@@ -22,21 +22,21 @@ _OLDEST = 6
 
 
 class AlertDatabase:
-    """One connection to the file; belongs to the thread that opened it.
+    """One connection to the file; use it only in the thread that opened it.
 
     Args:
         path: The SQLite file.
         create: Whether to create it if it is missing.
 
     Raises:
-        ConfigurationError: If the file is missing, unreadable or of another version.
+        ConfigurationError: If the file is missing, unreadable or of an unsupported version.
     """
 
     def __init__(self, path: Path, create: bool = True) -> None:
         if not create and not path.exists():
             raise ConfigurationError(f"{path} does not exist; is this the collector's data folder?")
         try:
-            # SQLite gives the files beside it the same rights.
+            # SQLite gives its journal files the same permissions.
             path.touch(mode=FILE_MODE)
             engine = create_engine(
                 URL.create("sqlite", database=str(path)),
@@ -47,7 +47,7 @@ class AlertDatabase:
             event.listen(engine, "handle_error", _shorten)
             self.connection = engine.connect()
             self.connection.exec_driver_sql("PRAGMA journal_mode = WAL")
-            # FULL: a commit is on the disk when it returns, so a power cut loses nothing either.
+            # FULL: a commit is on disk when it returns, so even a power failure loses nothing.
             self.connection.exec_driver_sql("PRAGMA synchronous = FULL")
             with self.transaction():
                 _upgrade(self.connection, path)
@@ -56,7 +56,7 @@ class AlertDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit what happens inside, all of it or, on an exception, none."""
+        """Commit all changes made inside, or none on an exception."""
         self.connection.exec_driver_sql("BEGIN IMMEDIATE")
         try:
             yield
@@ -71,25 +71,25 @@ class AlertDatabase:
 
 
 def _shorten(context: ExceptionContext) -> None:
-    """Leave of an error the line that says what happened, for logs: no statement, no values."""
+    """Reduce an error to its message, without the statement and its values, for logs."""
     if isinstance(context.sqlalchemy_exception, StatementError):
         context.sqlalchemy_exception.statement = None
         context.sqlalchemy_exception.code = None
 
 
 def _upgrade(connection: Connection, path: Path) -> None:
-    """Create the tables, or bring those of version 6 to this one."""
+    """Create the tables, or convert those of version 6."""
     version = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
     if version == VERSION:
         return
     if version > VERSION:
         raise ConfigurationError(
-            f"{path} has version {version}, this program knows {VERSION}: upgrade it"
+            f"{path} has version {version}, this program reads up to {VERSION}: upgrade evenkeel"
         )
     if 0 < version < _OLDEST:
         raise ConfigurationError(
             f"{path} has version {version}, this program reads {_OLDEST} to {VERSION}:"
-            " move it away, and the collector begins a new one"
+            " move it away, and the collector creates a new one"
         )
     if version:
         _set_aside(connection)
@@ -107,7 +107,7 @@ def _set_aside(connection: Connection) -> None:
 
 
 def _take_over(connection: Connection) -> None:
-    """Read the notifications of version 6, which were kept as Alertmanager's JSON."""
+    """Convert the notifications of version 6, which were stored as Alertmanager JSON."""
     for table in (outbox, group_members):
         names = set(table.c.keys())
         for old in connection.exec_driver_sql(f"SELECT * FROM {table.name}_6").mappings():

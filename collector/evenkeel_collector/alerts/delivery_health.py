@@ -1,4 +1,4 @@
-"""The alert that a receiver takes no notifications: nobody else would hear of it."""
+"""Alert through the other receivers when one receiver does not accept notifications."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from evenkeel.slo.receiver import Receiver
 from evenkeel.times import rfc3339
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import DELIVERY_ALERT
-from evenkeel_collector.alerts.outbox import Failing
+from evenkeel_collector.alerts.outbox import FailingReceiver
 from evenkeel_collector.alerts.state import Condition, Delays
 
-# Errors that may pass by themselves count after so long.
-PATIENCE_NS = 600 * 10**9
+# Temporary errors count after this time.
+FAILING_AFTER_NS = 600 * 10**9
 
 
 def delivery_key(receiver: str) -> tuple[str, str]:
-    """Return what identifies the alert about a receiver."""
+    """Return the name and severity of the alert about a receiver."""
     return f"delivery/{receiver}", Severity.PAGE.value
 
 
 def delivery_conditions(
     book: AlertBook, receivers: Sequence[Receiver], now_ns: int
 ) -> list[Condition]:
-    """Return for each receiver whether it refuses, or took nothing for ten minutes.
+    """Return, per receiver, whether it rejects notifications or has accepted none for ten minutes.
 
-    It holds while something waits that was refused, so it ends when deliveries work again.
+    The condition holds while a rejected notification is waiting, so it ends once deliveries work.
     """
-    failing = book.failing(now_ns, PATIENCE_NS)
+    failing = book.failing(now_ns, FAILING_AFTER_NS)
     return [_condition(receiver.name, failing.get(receiver.name)) for receiver in receivers]
 
 
-def _condition(receiver: str, failing: Failing | None) -> Condition:
+def _condition(receiver: str, failing: FailingReceiver | None) -> Condition:
     name, severity = delivery_key(receiver)
     return Condition(
         slo=name,
@@ -52,15 +52,15 @@ def _condition(receiver: str, failing: Failing | None) -> Condition:
     )
 
 
-def _describe(receiver: str, failing: Failing | None) -> dict[str, str]:
+def _describe(receiver: str, failing: FailingReceiver | None) -> dict[str, str]:
     if failing is None:
         return {}
     return {
-        "summary": f"receiver {receiver} gets no notifications: {failing.error}",
+        "summary": f"receiver {receiver} does not accept notifications: {failing.error}",
         "description": (
-            f"{failing.num_notifications} notifications to {receiver} are not delivered, "
-            f"the oldest of {rfc3339(failing.since_ns)}. "
-            "They are tried again while their alerts fire."
+            f"{failing.num_notifications} notifications to {receiver} are undelivered, "
+            f"the oldest since {rfc3339(failing.since_ns)}. "
+            "They are retried while their alerts fire."
         ),
         "silence": silence_command(f"delivery/{receiver}"),
     }

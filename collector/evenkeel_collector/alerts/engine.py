@@ -1,4 +1,4 @@
-"""Turns conditions that hold or do not into alert states, history and notifications."""
+"""Turn evaluated conditions into alert states, history and notifications."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.evidence import (
     ANNOTATION,
     GATHERING,
-    EvidenceDesk,
+    EvidenceQueue,
     complete,
     hold_ns,
 )
@@ -30,36 +30,36 @@ from evenkeel_collector.alerts.state import Condition, Life, State, step
 logger = logging.getLogger(__name__)
 
 
-# It is told of a receiver, through all the others.
+# The alert about a failing receiver; it is sent to all other receivers.
 DELIVERY_ALERT = "SloDeliveryFailing"
 
 
 class AlertEngine:
-    """Steps alerts and writes each change, with what it owes the receivers, in one transaction.
+    """Updates alerts and commits each change together with its notifications.
 
     Args:
-        book: Where alerts are kept; of the calling thread.
-        dashboard_url: Where notifications lead, or None.
-        desk: Where the evidence of what fires is asked for; without one it is not gathered.
-        owns: Which alerts are its own, by their `slo`; the others are another engine's.
+        book: The alert book, opened by the calling thread.
+        dashboard_url: Link target of notifications, or None.
+        evidence_queue: Queue for evidence of firing alerts; None gathers no evidence.
+        owns: Returns whether an alert belongs to this engine, by its `slo`.
     """
 
     def __init__(
         self,
         book: AlertBook,
         dashboard_url: str | None = None,
-        desk: EvidenceDesk | None = None,
+        evidence_queue: EvidenceQueue | None = None,
         owns: Callable[[str], bool] = lambda slo: True,
     ) -> None:
         self._book = book
-        self._desk = desk
+        self._evidence_queue = evidence_queue
         self._dashboard_url = dashboard_url
         self._inhibitions: tuple[InhibitRule, ...] = ()
         self._maintenance: tuple[Maintenance, ...] = ()
-        # The firings that these receivers were told of, as far as they want them.
+        # The firings that were offered to these receivers.
         self._receivers: list[Receiver] = []
         self._offered: set[str] = set()
-        # What is silenced or inhibited, as the last observation saw it.
+        # The alerts that were silenced or inhibited at the last observation.
         self._withheld: set[tuple[str, str]] = set()
         self._alerts = {
             (alert.slo, alert.severity): alert for alert in book.alerts() if owns(alert.slo)
@@ -67,25 +67,25 @@ class AlertEngine:
 
     @property
     def alerts(self) -> Mapping[tuple[str, str], Alert]:
-        """Every alert that ever left inactive, by SLO and severity."""
+        """Every alert that was ever pending or firing, by SLO and severity."""
         return self._alerts
 
-    def use_inhibitions(
+    def set_inhibitions(
         self, inhibitions: Sequence[InhibitRule], maintenance: Sequence[Maintenance] = ()
     ) -> None:
-        """Put other inhibitions and maintenance windows in force."""
+        """Replace the inhibitions and maintenance windows."""
         self._inhibitions = tuple(inhibitions)
         self._maintenance = tuple(maintenance)
 
     def repeat(self, receivers: Sequence[Receiver], now_ns: int) -> int:
-        """Tell those who want it again of alerts that nobody took on; return how many.
+        """Queue repetitions of unacknowledged alerts; return how many notifications were queued.
 
-        At most one repetition waits for a receiver and alert: `repeat` counts from the last
-        notification that was delivered. Those that wait are withdrawn when nobody wants them:
-        the alert ended, was taken on, is silenced or inhibited. Receivers that came into the
-        file since an alert fired are told of it for the first time.
+        At most one repetition waits per receiver and alert: `repeat` counts from the last delivered
+        notification. Waiting repetitions are withdrawn if the alert has ended or is acknowledged,
+        silenced or inhibited. Receivers added to the file after an alert fired get their first
+        notification of it.
         """
-        taken_on = self._book.acknowledged()
+        acknowledged = self._book.acknowledged()
         silences = self._book.silences(now_ns)
         firing = [a for a in self._alerts.values() if a.life.state is State.FIRING]
         withheld = {
@@ -94,24 +94,24 @@ class AlertEngine:
             if (a.slo, a.severity) in self._withheld
             or self._is_silenced(silences, a.slo, a.details.labels, now_ns)
         }
-        # The book has another engine's alerts too.
+        # The book also contains another engine's alerts.
         own = {a.alert_id for a in self._alerts.values()}
         if withheld != self._book.withheld() & own:
-            self._book.use_withheld(withheld, own)
+            self._book.set_withheld(withheld, own)
         wanted = [
             a
             for a in firing
-            if a.is_notified and a.alert_id not in withheld and a.alert_id not in taken_on
+            if a.is_notified and a.alert_id not in withheld and a.alert_id not in acknowledged
         ]
-        # Groups are repeated as a whole: see alert_groups.
-        wanting = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
+        # Groups are repeated as a whole: see groups.py.
+        repeated = [receiver for receiver in receivers if receiver.repeat_s and not receiver.group]
         with self._book.transaction():
             unwanted = own - {a.alert_id for a in wanted}
             self._book.withdraw_repetitions(unwanted, now_ns)
         notifications = [
             again
             for alert in wanted
-            for receiver in wanting
+            for receiver in repeated
             if self._is_to_repeat(alert, receiver, now_ns)
             for again in self._repetitions(alert, receiver, now_ns)
         ]
@@ -120,17 +120,19 @@ class AlertEngine:
             first
             for alert in wanted
             if alert.alert_id not in offered
-            for first in self._book.not_told(self._notifications(alert, receivers, None), now_ns)
+            for first in self._book.select_unqueued(
+                self._notifications(alert, receivers, None), now_ns
+            )
         ]
-        num_owed = self._book.add_notifications(notifications, now_ns) if notifications else 0
+        num_queued = self._book.add_notifications(notifications, now_ns) if notifications else 0
         self._receivers, self._offered = list(receivers), {a.alert_id for a in wanted}
-        return num_owed
+        return num_queued
 
     def _is_to_repeat(self, alert: Alert, receiver: Receiver, now_ns: int) -> bool:
         labels = fingerprint(alert.details.labels)
-        told = self._book.last_told(receiver.name, labels)
-        is_waiting, told_ns = told or (False, 0)
-        since_ns = max(told_ns, alert.life.since_ns)
+        last = self._book.find_last(receiver.name, labels)
+        is_waiting, last_ns = last or (False, 0)
+        since_ns = max(last_ns, alert.life.since_ns)
         return not is_waiting and now_ns - since_ns >= int(receiver.repeat_s * 10**9)
 
     def _repetitions(
@@ -149,9 +151,9 @@ class AlertEngine:
     def observe(
         self, conditions: Sequence[Condition], receivers: Sequence[Receiver], now_ns: int
     ) -> list[Transition]:
-        """Step the alert of each condition; return the transitions, all committed.
+        """Update the alert of each condition; return the transitions, which are committed.
 
-        A condition that cannot be stepped is logged and leaves its alert as it is.
+        If an alert cannot be updated, the error is logged and the alert stays unchanged.
         """
         self._take_evidence(now_ns)
         silences = self._book.silences(now_ns)
@@ -174,18 +176,18 @@ class AlertEngine:
             try:
                 update = self._step(condition, receivers, now_ns, is_withheld)
             except Exception:
-                # One alert that cannot be made must not keep the others from being told.
-                logger.exception("alert cannot be made slo=%s", condition.slo)
+                # An error in one alert must not affect the others.
+                logger.exception("cannot update alert slo=%s", condition.slo)
                 continue
             if update is not None:
                 updates.append(update)
         transitions = self._commit(updates, now_ns)
-        self._ask_for_evidence(conditions)
+        self._request_evidence(conditions)
         return transitions
 
     def _take_evidence(self, now_ns: int) -> None:
-        """Take over the evidence that the book has been given meanwhile."""
-        found = self._desk.take() if self._desk is not None else {}
+        """Add newly gathered evidence to the alerts; the book already has it."""
+        found = self._evidence_queue.take() if self._evidence_queue is not None else {}
         updates = []
         for alert in self._alerts.values():
             facts = found.get(alert.alert_id)
@@ -195,15 +197,15 @@ class AlertEngine:
                 updates.append(Update(replace(alert, details=details)))
         self._commit(updates, now_ns)
 
-    def _ask_for_evidence(self, conditions: Sequence[Condition]) -> None:
-        """Ask for what fires and has none: also for what fired before a restart."""
-        if self._desk is None:
+    def _request_evidence(self, conditions: Sequence[Condition]) -> None:
+        """Request evidence for firing alerts without any, including those from before a restart."""
+        if self._evidence_queue is None:
             return
         for condition in conditions:
             alert = self._alerts.get((condition.slo, condition.severity))
             if alert is None or condition.gather is None or not _awaits_evidence(alert):
                 continue
-            self._desk.ask(alert.alert_id, alert.severity, condition.gather)
+            self._evidence_queue.request(alert.alert_id, alert.severity, condition.gather)
 
     def _record_withheld(self, key: tuple[str, str], is_withheld: bool) -> None:
         if is_withheld:
@@ -224,7 +226,7 @@ class AlertEngine:
         receivers: Sequence[Receiver],
         now_ns: int,
     ) -> list[Transition]:
-        """End alerts whose SLO is no longer in the file, so that nobody waits for a resolve."""
+        """Resolve alerts whose SLO is no longer in the file, so that none stays open forever."""
         updates = []
         for key, alert in self._alerts.items():
             if key in present or alert.life.state not in (State.PENDING, State.FIRING):
@@ -256,11 +258,11 @@ class AlertEngine:
             return self._hold(alert, life, receivers, is_withheld)
         if life.state is State.FIRING:
             annotations = dict(condition.describe())
-            if condition.gather is not None and self._desk is not None:
+            if condition.gather is not None and self._evidence_queue is not None:
                 annotations[ANNOTATION] = GATHERING
             details = Details(condition.labels, annotations, condition.figures)
         elif life.state is State.RESOLVED:
-            # The labels and the evidence of the firing: they say what has ended.
+            # Keep the labels and evidence of the firing: they describe what has ended.
             details = replace(alert.details, figures=condition.figures)
         else:
             details = Details(condition.labels, {}, condition.figures)
@@ -269,7 +271,7 @@ class AlertEngine:
     def _hold(
         self, alert: Alert, life: Life, receivers: Sequence[Receiver], is_withheld: bool
     ) -> Update | None:
-        """Keep the state; tell receivers late of an alert whose silence has ended."""
+        """Keep the state; notify receivers of a firing alert whose silence has ended."""
         if life.state is State.FIRING and not alert.is_notified and not is_withheld:
             alert = replace(alert, life=life, is_notified=True)
             return Update(alert, None, self._notifications(alert, receivers, None))
@@ -309,7 +311,7 @@ class AlertEngine:
         if life.state is State.FIRING and after.is_notified:
             notifications = self._notifications(after, receivers, None)
         elif life.state is State.RESOLVED and alert.is_notified:
-            # Also while silenced: who was told of the firing must hear of its end.
+            # Even while silenced: a receiver notified of the firing must get its end.
             notifications = self._notifications(after, receivers, now_ns)
         return Update(after, transition, notifications, _awaits_evidence(after))
 
@@ -319,33 +321,33 @@ class AlertEngine:
         labels = _identity(alert.slo, alert.severity, alert.details.labels)
         annotations = alert.details.annotations
         if ends_at_ns is not None:
-            # An end does not wait for the evidence of its beginning.
+            # The end of an alert does not wait for evidence.
             annotations = complete(annotations, {})
-        told = NotifiedAlert(alert.details.labels, annotations, alert.life.since_ns, ends_at_ns)
+        notified = NotifiedAlert(alert.details.labels, annotations, alert.life.since_ns, ends_at_ns)
         return tuple(
             Notification(
-                notification_id=f"{alert.alert_id}-{told.status}",
+                notification_id=f"{alert.alert_id}-{notified.status}",
                 receiver=receiver.name,
                 alert_id=alert.alert_id,
-                fingerprint=fingerprint(told.labels),
-                alerts=(told,),
-                group=_group(receiver, told),
+                fingerprint=fingerprint(notified.labels),
+                alerts=(notified,),
+                group=_group(receiver, notified),
                 dashboard_url=self._dashboard_url or "",
                 hold_ns=hold_ns(receiver) if _awaits_evidence(alert) else 0,
             )
             for receiver in receivers
-            if _is_told(receiver, alert, labels, receivers)
-            # A group hears of the end: what has ended leaves it, and is not told.
+            if _is_notified(receiver, alert, labels, receivers)
+            # A group always gets the end, so that the alert leaves it, even if it is not sent.
             and (ends_at_ns is None or receiver.sends_resolved or receiver.group is not None)
         )
 
 
-def _is_told(
+def _is_notified(
     receiver: Receiver, alert: Alert, labels: Mapping[str, str], receivers: Sequence[Receiver]
 ) -> bool:
     if alert.details.labels.get("alertname") != DELIVERY_ALERT:
         return receiver.wants(alert.severity, labels)
-    # Through every other one, once, whatever it is told of otherwise.
+    # Send it once per other receiver, regardless of that receiver's filters.
     about = next((r for r in receivers if r.name == alert.details.labels.get("receiver")), None)
     place = receiver.base or receiver.name
     first = next(r for r in receivers if (r.base or r.name) == place)
@@ -353,7 +355,7 @@ def _is_told(
 
 
 def _identity(slo: str, severity: str, labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of an alert, which an SLO and a severity are always of."""
+    """Return the labels of an alert, always including its SLO and severity."""
     return {"slo": slo, "severity": severity, **labels}
 
 

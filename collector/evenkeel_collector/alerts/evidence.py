@@ -1,8 +1,8 @@
-"""Evidence that follows a firing: asked for when it fires, added to it when it is there.
+"""Request evidence when an alert fires, and add it once it has been gathered.
 
-An alert is committed and sent with what is known without a query. Its evidence completes the state,
-the history, and every notification that was not sent yet; receivers that keep one record of an
-alert get the same notification again, under its id.
+An alert is committed and sent with what is known without a query. Evidence later completes its
+state, its history and all notifications not sent yet. Receivers that keep one record per alert get
+the notification again, under the same id.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from evenkeel_collector.alerts.tables import (
 
 ANNOTATION = "evidence"
 GATHERING = "is being gathered"
-# These keep one record of an alert, and a second notification under the same id changes it. To
-# anybody else it would be a second message, or a second page.
+# These keep one record per alert, and a second notification with the same id updates it. For all
+# others it would be a second message or page.
 _UPDATED = (ReceiverType.WEBHOOK, ReceiverType.GENERIC, ReceiverType.ALERTMANAGER)
-# An attempt that was under way when the evidence came ends within this time.
+# An attempt that was in flight when the evidence arrived ends within this time.
 _SETTLE_NS = 60 * 10**9
 _URGENCY = {"page": 0}
 
 
 def is_updated(receiver: Receiver) -> bool:
-    """Return whether a receiver gets late evidence as an update of what it was sent."""
+    """Return whether a receiver gets late evidence as an update of an earlier notification."""
     return receiver.type in _UPDATED and receiver.group is None
 
 
@@ -51,14 +51,14 @@ def hold_ns(receiver: Receiver) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class EvidenceRequest:
-    """Wanted: the evidence of one firing. Pages come first, then the older one.
+    """A request for the evidence of one firing; sorts pages first, then by age.
 
     Attributes:
-        urgency: 0 for a page.
-        number: In the order in which they were asked for.
+        urgency: 0 for a page, 1 otherwise.
+        number: Sequence number.
         alert_id: The firing.
-        asked_s: When it was asked for, by the monotonic clock.
-        gather: Reads the evidence from a store of the calling thread.
+        asked_s: When it was requested, on the monotonic clock.
+        gather: Reads the evidence from a store opened by the calling thread.
     """
 
     urgency: int
@@ -68,8 +68,8 @@ class EvidenceRequest:
     gather: Callable[[Any], Mapping[str, str]] = field(compare=False)
 
 
-class EvidenceDesk:
-    """Where evidence is asked for and handed in; safe to use from several threads."""
+class EvidenceQueue:
+    """A priority queue of evidence requests, and their results; thread-safe."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -78,8 +78,10 @@ class EvidenceDesk:
         self._found: queue.SimpleQueue[tuple[str, Mapping[str, str]]] = queue.SimpleQueue()
         self._open: set[str] = set()
 
-    def ask(self, alert_id: str, severity: str, gather: Callable[[Any], Mapping[str, str]]) -> None:
-        """Ask for the evidence of a firing, once however often it is asked for."""
+    def request(
+        self, alert_id: str, severity: str, gather: Callable[[Any], Mapping[str, str]]
+    ) -> None:
+        """Request the evidence of a firing, unless it was requested before."""
         if alert_id in self._open:
             return
         self._open.add(alert_id)
@@ -89,22 +91,22 @@ class EvidenceDesk:
         )
 
     def next(self, timeout_s: float) -> EvidenceRequest | None:
-        """Return the most urgent request; None if none comes in time."""
+        """Return the most urgent request; None if there is none within the timeout."""
         try:
             return self._wanted.get(timeout=timeout_s) if timeout_s else self._wanted.get_nowait()
         except queue.Empty:
             return None
 
-    def hand_in(self, alert_id: str, facts: Mapping[str, str]) -> None:
-        """Answer a request."""
+    def submit(self, alert_id: str, facts: Mapping[str, str]) -> None:
+        """Submit the evidence for a request."""
         self._found.put((alert_id, facts))
 
     def num_waiting(self) -> int:
-        """Return about how many requests nobody has begun."""
+        """Return the approximate number of requests not yet started."""
         return self._wanted.qsize()
 
     def take(self) -> dict[str, Mapping[str, str]]:
-        """Return the answers since the last call, by alert id."""
+        """Return the evidence submitted since the last call, by alert id."""
         found: dict[str, Mapping[str, str]] = {}
         while True:
             try:
@@ -116,27 +118,27 @@ class EvidenceDesk:
 
 
 def complete(annotations: Mapping[str, str], facts: Mapping[str, str]) -> dict[str, str]:
-    """Return the annotations with the evidence in the place of the note that it is to come."""
+    """Return the annotations with the evidence in place of the "being gathered" placeholder."""
     kept = {name: text for name, text in annotations.items() if text != GATHERING}
     return {**kept, **facts}
 
 
 class EvidenceBook:
-    """The evidence of an alert book; belongs to the thread that opened the book."""
+    """The evidence of an alert book; use it only in the thread that opened the book."""
 
     def __init__(self, book: AlertBook) -> None:
         self._book = book
         self._connection = book.connection
 
     def awaited(self) -> dict[str, int]:
-        """Return the firings that wait for their evidence, with the moment at which they fired."""
+        """Return when each firing without evidence fired, by alert id."""
         rows = self._connection.execute(
             select(evidence.c.alert_id, evidence.c.fired_ns).where(evidence.c.facts.is_(None))
         )
         return {alert_id: fired_ns for alert_id, fired_ns in rows}
 
     def add(self, alert_id: str, facts: Mapping[str, str], now_ns: int) -> None:
-        """Complete a firing: its state, its history, and the notifications that wait."""
+        """Add evidence to a firing: its state, its history and its waiting notifications."""
         is_waiting = IS_WAITING & ~outbox.c.is_repetition
         with self._book.transaction():
             self._connection.execute(
@@ -148,7 +150,7 @@ class EvidenceBook:
                 self._complete(table, table.c.details, table.c.alert_id == alert_id, facts)
             for table, which in ((group_members, true()), (outbox, is_waiting)):
                 self._complete(table, table.c.alerts, which & (table.c.alert_id == alert_id), facts)
-            # What was held back for the evidence need not wait any longer.
+            # Release the notifications that were held back for the evidence.
             self._connection.execute(
                 update(outbox)
                 .where(outbox.c.alert_id == alert_id, is_waiting, outbox.c.num_attempts == 0)
@@ -169,22 +171,22 @@ class EvidenceBook:
             self._connection.execute(update(table).where(*same_row).values(completed))
 
     def update_receivers(self, receivers: Mapping[str, Receiver], now_ns: int) -> int:
-        """Owe an update to those that were sent a firing without its evidence; return how many.
+        """Queue updates for receivers that got a firing without its evidence; return how many.
 
-        Nobody hears of a firing that has ended, or of which another notification is owed or sent.
+        There is no update if the firing has ended or a later notification is queued or sent.
         """
         gathered = select(evidence).where(evidence.c.facts.is_not(None))
-        num_owed = 0
+        num_queued = 0
         for row in self._connection.execute(gathered).all():
             with self._book.transaction():
-                # That there is no evidence is worth no notification.
+                # FailingReceiver to find evidence is not worth a notification.
                 if set(row.facts) - {ANNOTATION}:
-                    num_owed += self._update(row.alert_id, row.facts, receivers)
+                    num_queued += self._update(row.alert_id, row.facts, receivers)
                 if now_ns - row.gathered_ns >= _SETTLE_NS:
                     self._connection.execute(
                         delete(evidence).where(evidence.c.alert_id == row.alert_id)
                     )
-        return num_owed
+        return num_queued
 
     def _update(
         self, alert_id: str, facts: Mapping[str, str], receivers: Mapping[str, Receiver]
@@ -200,10 +202,10 @@ class EvidenceBook:
                 ~exists().where(IS_OVERTAKEN),
             )
         ).all()
-        num_owed = 0
-        for number, name, told in sent:
-            receiver, completed = receivers.get(name), _completed(told, facts)
-            if receiver is None or not is_updated(receiver) or completed == told:
+        num_queued = 0
+        for number, name, reported in sent:
+            receiver, completed = receivers.get(name), _completed(reported, facts)
+            if receiver is None or not is_updated(receiver) or completed == reported:
                 continue
             self._connection.execute(
                 update(outbox)
@@ -216,12 +218,12 @@ class EvidenceBook:
                     ended_ns=None,
                 )
             )
-            num_owed += 1
-        return num_owed
+            num_queued += 1
+        return num_queued
 
 
 def _completed(found: Any, facts: Mapping[str, str]) -> Any:
-    """Return the details, or the alerts of a notification, with the evidence that they await."""
+    """Return the details, or the alerts of a notification, with the missing evidence added."""
     if isinstance(found, Details):
         return replace(found, annotations=complete(found.annotations, facts))
     if any(alert.annotations.get(ANNOTATION) != GATHERING for alert in found):

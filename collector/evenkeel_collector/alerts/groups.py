@@ -1,8 +1,8 @@
-"""Tells a receiver of several alerts at once: puts the members of a group into one notification.
+"""Combine the alerts of a group into one notification.
 
-A flush moves what a group has to say into the outbox in one transaction: killed before, it is made
-again; killed after, it is delivered under the id it got. While an earlier notification of a group
-waits to be delivered, the group collects.
+A flush moves the pending changes of a group into the outbox in one transaction: if killed before,
+it is repeated; if killed after, the notification is delivered under the id it got. While an earlier
+notification of a group waits for delivery, the group collects changes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from evenkeel_collector.alerts.state import State
 from evenkeel_collector.alerts.tables import alerts, group_members, outbox
 
 GROUP_ID = "group"
-# More alerts than this are counted and not listed.
+# Further alerts are only counted.
 _MOST_ALERTS = 100
 _SECOND_NS = 10**9
 _NUMBER = group_members.c.number
@@ -41,8 +41,8 @@ _MEMBERS = (
     .where(_OF_GROUP)
     .order_by(_NUMBER)
 )
-_TOLD = select(_NUMBER, group_members.c.alerts).where(_OF_GROUP)
-# The newest notification of a group, but for what it says.
+_MEMBER_ALERTS = select(_NUMBER, group_members.c.alerts).where(_OF_GROUP)
+# The newest notification of a group, without its content.
 _LAST = (
     select(*(column for column in outbox.c if column.name not in ("alerts", "group")))
     .where(
@@ -54,31 +54,30 @@ _LAST = (
 
 
 class Grouper:
-    """The groups of an alert book; belongs to the thread that opened the book."""
+    """The groups of an alert book; use it only in the thread that opened the book."""
 
     def __init__(self, book: AlertBook) -> None:
         self._book = book
         self._connection = book.connection
 
     def flush(self, receivers: Mapping[str, Receiver], now_ns: int) -> int:
-        """Owe the receivers what is due of their groups; return how many notifications.
+        """Queue the due notifications of all groups; return how many.
 
-        New changes of a group are told `wait` after the first of them, and not before `interval`
-        has passed since the group was told, while anything in it fires. Of one alert the newest
-        state is told: one that fired and ended in between is told once, as resolved. Alerts of
-        the group that still fire are told along. Without changes a group that fires is told
-        again after the receiver's `repeat`, unless everything that fires in it was taken on or is
-        silenced.
+        New changes of a group are sent `wait` after the first of them, and while the group fires
+        no sooner than `interval` after its last notification. Each alert is reported with its
+        newest state, so one that fired and ended in between is reported once, as resolved. Alerts
+        of the group that still fire are included. Without changes, a firing group is repeated after
+        the receiver's `repeat`, unless all its firing alerts are acknowledged or silenced.
         """
         groups = self._connection.execute(_GROUPS).all()
         return sum(
             self._flush(name, labels, receivers.get(name), now_ns) for name, labels in groups
         )
 
-    def num_untold(self) -> int:
-        """Return how many changes wait in groups."""
-        untold = select(func.count()).where(~group_members.c.is_told)
-        return self._connection.scalar(untold) or 0
+    def num_pending(self) -> int:
+        """Return how many changes are pending in groups."""
+        pending = select(func.count()).where(~group_members.c.is_told)
+        return self._connection.scalar(pending) or 0
 
     def _flush(
         self, name: str, labels: dict[str, str], receiver: Receiver | None, now_ns: int
@@ -98,20 +97,20 @@ class Grouper:
         newest = {member.fingerprint: member for member in members}
         is_waiting = last is not None and last.state == "waiting"
         if last is not None and is_waiting and last.status == "firing":
-            # What ends is no member of a group that the file has no more: the book knows it.
+            # Ends are not members of a group that is no longer in the file: ask the book.
             is_kept = any(member.status == "firing" for member in newest.values())
             if grouping is None:
                 is_kept = self._is_any_firing(members)
             if last.is_repetition:
-                is_kept = is_kept and self._is_anybody_wanted(members, now_ns)
-            # Of a group that the file has no more the end is told elsewhere, maybe before this.
+                is_kept = is_kept and self._has_unhandled(members, now_ns)
+            # The end of a removed group is sent separately, maybe before this one.
             grace_ns = self._grace_ns(last.number) if grouping is not None else 0
-            self._book.settle_group(last.number, is_kept, now_ns, grace_ns)
-        # Last of all: without members nobody would look at what waits again.
+            self._book.limit_retries(last.number, is_kept, now_ns, grace_ns)
+        # Last: a group without members is not flushed again.
         for number in ended:
             self._connection.execute(delete(group_members).where(_NUMBER == number))
         if grouping is None and all(member.is_told for member in members):
-            # The file has no such group any more: what ends is told elsewhere.
+            # The group is no longer in the file: ends are sent separately.
             if not is_waiting:
                 self._keep_what_fires(members, {})
             return 0
@@ -120,13 +119,13 @@ class Grouper:
             grouping is None or not self._is_to_repeat(members, last, receiver, now_ns)
         ):
             return 0
-        told = self._told(list(newest.values()))
+        reported = self._read_alerts(list(newest.values()))
         notification = replace(
-            group_notification(name, labels, told),
+            group_notification(name, labels, reported),
             dashboard_url=members[0].dashboard_url,
             is_repetition=not is_due,
         )
-        # Members that come in meanwhile are not among those that were read, and stay untold.
+        # Members added meanwhile were not read, so they stay pending.
         with self._book.transaction():
             self._book.queue(notification, now_ns)
             self._keep_what_fires(members, newest)
@@ -136,19 +135,20 @@ class Grouper:
         group = {"receiver": receiver, "labels": labels}
         return list(self._connection.execute(_MEMBERS, group))
 
-    def _told(self, members: Sequence[Row[Any]]) -> list[NotifiedAlert]:
-        """Return what members of one group report; it is not read before it is wanted."""
+    def _read_alerts(self, members: Sequence[Row[Any]]) -> list[NotifiedAlert]:
+        """Return the alerts of members of one group."""
         group = {"receiver": members[0].receiver, "labels": members[0].group_labels}
-        told = {number: alert for number, (alert,) in self._connection.execute(_TOLD, group)}
-        return [told[member.number] for member in members]
+        rows = self._connection.execute(_MEMBER_ALERTS, group)
+        reported = {number: alert for number, (alert,) in rows}
+        return [reported[member.number] for member in members]
 
     def _grace_ns(self, number: int) -> int:
-        """Return how long a group's notification is tried when nothing in it fires any more.
+        """Return how long to retry a group's notification once nothing in it fires.
 
-        What it says of ends is said nowhere else, so it is tried as long as any end.
+        Resolved alerts in it are reported nowhere else, so then it is retried as long as any end.
         """
-        told = self._connection.scalar(select(outbox.c.alerts).where(outbox.c.number == number))
-        return LONGEST_NS if any(a.status == "resolved" for a in told or ()) else GRACE_NS
+        reported = self._connection.scalar(select(outbox.c.alerts).where(outbox.c.number == number))
+        return LONGEST_NS if any(a.status == "resolved" for a in reported or ()) else GRACE_NS
 
     def _is_any_firing(self, members: Sequence[Row[Any]]) -> bool:
         firing = select(alerts.c.alert_id).where(alerts.c.state == State.FIRING)
@@ -161,16 +161,16 @@ class Grouper:
         grouping: AlertGrouping | None,
         now_ns: int,
     ) -> bool:
-        untold = [member for member in members if not member.is_told]
-        if not untold or (last is not None and last.state == "waiting"):
+        pending = [member for member in members if not member.is_told]
+        if not pending or (last is not None and last.state == "waiting"):
             return False
-        # What has no group any more is told at once: nothing is kept back.
+        # Changes of a removed group are sent at once.
         grouping = grouping or AlertGrouping(())
-        due_ns = int(untold[0].created_ns + grouping.wait_s * _SECOND_NS)
+        due_ns = int(pending[0].created_ns + grouping.wait_s * _SECOND_NS)
         if last is not None and last.status == "firing":
             due_ns = max(due_ns, last.created_ns + int(grouping.interval_s * _SECOND_NS))
         longest_ns = int(max(grouping.wait_s, grouping.interval_s) * _SECOND_NS)
-        # What lies further ahead was written by a clock that has been set back.
+        # A due time further ahead comes from a clock that has been set back.
         return now_ns >= due_ns or due_ns - now_ns > longest_ns
 
     def _is_to_repeat(
@@ -184,32 +184,32 @@ class Grouper:
             return False
         if not all(member.is_told for member in members):
             return False
-        told_ns = max(int(last.created_ns), int(last.ended_ns or 0))
-        is_time = now_ns - told_ns >= int(receiver.repeat_s * _SECOND_NS)
-        return is_time and self._is_anybody_wanted(members, now_ns)
+        last_ns = max(int(last.created_ns), int(last.ended_ns or 0))
+        is_time = now_ns - last_ns >= int(receiver.repeat_s * _SECOND_NS)
+        return is_time and self._has_unhandled(members, now_ns)
 
-    def _is_anybody_wanted(self, members: Sequence[Row[Any]], now_ns: int) -> bool:
-        """Return whether an alert fires that nobody took on and that is not silenced."""
+    def _has_unhandled(self, members: Sequence[Row[Any]], now_ns: int) -> bool:
+        """Return whether a firing alert is neither acknowledged nor silenced."""
         unwanted = self._book.acknowledged().keys() | self._book.withheld()
         silences = self._book.silences(now_ns)
         wanted = [member for member in members if member.alert_id not in unwanted]
         return any(
             not is_silenced(silences, alert.labels.get("slo", ""), alert.labels)
-            for alert in (self._told(wanted) if wanted else ())
+            for alert in (self._read_alerts(wanted) if wanted else ())
         )
 
     def _keep_what_fires(self, members: Sequence[Row[Any]], newest: Mapping[str, Row[Any]]) -> None:
         kept = {member.number for member in newest.values() if member.status == "firing"}
         for member in members:
             if member.number in kept:
-                told = update(group_members).values(is_told=True)
-                self._connection.execute(told.where(_NUMBER == member.number))
+                sent = update(group_members).values(is_told=True)
+                self._connection.execute(sent.where(_NUMBER == member.number))
             else:
                 self._connection.execute(delete(group_members).where(_NUMBER == member.number))
 
 
 def _ended(members: Sequence[Row[Any]]) -> set[int]:
-    """Return what is about alerts that have ended, for a receiver that is not told of ends."""
+    """Return the members of ended alerts, for a receiver that does not get resolved alerts."""
     newest = {member.fingerprint: member.status for member in members}
     return {m.number for m in members if newest[m.fingerprint] == "resolved"}
 
@@ -219,10 +219,10 @@ def _group_id(labels: Mapping[str, str]) -> str:
 
 
 def group_notification(
-    receiver: str, labels: Mapping[str, str], told: Sequence[NotifiedAlert]
+    receiver: str, labels: Mapping[str, str], reported: Sequence[NotifiedAlert]
 ) -> Notification:
-    """Return what a group has to say, those that fire first."""
-    ordered = sorted(told, key=lambda alert: (alert.status != "firing", alert.starts_at_ns))
+    """Return the notification of a group, firing alerts first."""
+    ordered = sorted(reported, key=lambda alert: (alert.status != "firing", alert.starts_at_ns))
     group = NotifiedGroup(
         labels,
         _common([alert.labels for alert in ordered]),

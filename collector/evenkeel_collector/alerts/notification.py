@@ -1,4 +1,4 @@
-"""What a receiver is owed, whatever form it will be sent in: one alert, or a group of them."""
+"""A notification of one alert or a group of alerts, independent of the format it is sent in."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hashlib import blake2b
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:
-    """Return 16 hexadecimal digits that are the same for the same labels, and for no others."""
+    """Return a hash of the labels, as 16 hexadecimal digits."""
     text = json.dumps(sorted(labels.items()), separators=(",", ":"))
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class NotifiedAlert:
-    """One alert as a notification reports it; `ends_at_ns` is None while it fires."""
+    """One alert in a notification; `ends_at_ns` is None while it fires."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -31,13 +31,13 @@ class NotifiedAlert:
 
 @dataclass(frozen=True, slots=True)
 class NotifiedGroup:
-    """What a notification reports of its group as a whole.
+    """The group of a notification.
 
     Attributes:
-        labels: Those that make the group.
-        common_labels: Those that all its alerts have alike.
-        common_annotations: Likewise.
-        num_left_out: Alerts that are counted and not listed.
+        labels: The labels that define the group.
+        common_labels: Labels with the same value in all its alerts.
+        common_annotations: Annotations with the same value in all its alerts.
+        num_left_out: Number of alerts that are not listed.
     """
 
     labels: Mapping[str, str]
@@ -48,22 +48,22 @@ class NotifiedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What one receiver is owed.
+    """One notification to one receiver.
 
     Attributes:
-        notification_id: The same on every attempt: receivers may deduplicate by it.
+        notification_id: The same on every attempt, so that receivers can deduplicate.
         receiver: The receiver's name.
-        alert_id: Names the firing, or the group, in every notification about it.
-        fingerprint: Notifications with the same one reach their receiver in order.
-        alerts: What it reports, those that fire first.
-        group: The group; None for an alert on its own.
-        dashboard_url: Where it leads; empty without a dashboard.
-        is_repetition: It reports nothing new.
-        number: Its place in the outbox.
-        created_ns: When it was put there.
-        num_attempts: Attempts that failed.
-        last_error: Why the last one failed.
-        hold_ns: How long it is first held back, for its evidence.
+        alert_id: Identifies the firing, or the group, in all notifications about it.
+        fingerprint: Notifications with the same fingerprint are delivered in order.
+        alerts: The reported alerts, firing ones first.
+        group: The group; None for a single alert.
+        dashboard_url: Link target; empty without a dashboard.
+        is_repetition: Whether it only repeats an earlier notification.
+        number: Its number in the outbox.
+        created_ns: When it was queued.
+        num_attempts: Failed attempts.
+        last_error: Error of the last attempt.
+        hold_ns: How long to hold it back for evidence.
     """
 
     notification_id: str
@@ -82,10 +82,10 @@ class Notification:
 
     @property
     def num_left_out(self) -> int:
-        """Return how many alerts of the group it does not list."""
+        """Return the number of alerts of the group that it does not list."""
         return 0 if self.group is None else self.group.num_left_out
 
     @property
     def status(self) -> str:
-        """Return firing while any of its alerts fires, then resolved."""
+        """Return firing if any of its alerts fires, else resolved."""
         return "firing" if any(a.ends_at_ns is None for a in self.alerts) else "resolved"

@@ -1,4 +1,4 @@
-"""What receivers are still owed, and what became of it."""
+"""The notifications to deliver, and the results of their delivery."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from evenkeel_collector.alerts.tables import (
 )
 
 _S = 10**9
-# A receiver may ask for an hour.
+# The longest Retry-After that is followed.
 _LONGEST_WAIT_NS = 3600 * _S
-# What cannot be updated later may wait this long for its evidence.
+# How long a notification that cannot be updated later waits for evidence.
 HOLD_NS = 5 * _S
-# A firing that is not delivered yet is still tried for so long after its alert has ended: through
-# a short outage a receiver hears of every change, after a long one only how things stand.
+# An undelivered firing is retried for this long after its alert has ended: after a short outage a
+# receiver gets every change, after a long one only the current state.
 GRACE_NS = 300 * _S
-# What is no longer about something that fires is tried for so long after its first failure.
+# Any other notification is retried for this long after its first failure.
 LONGEST_NS = 24 * 3600 * _S
 
 _NOTIFICATION = [outbox.c[f.name] for f in fields(Notification) if f.name in outbox.c]
@@ -59,14 +59,15 @@ _AGAIN: Mapping[str, Any] = {
     "ended_ns": None,
 }
 _later = outbox.alias("later")
-# Nobody shall hear of a firing after its end.
+# A later notification of the same alert to the same receiver exists: an end must not be followed
+# by an earlier firing.
 IS_OVERTAKEN = (_later.c.receiver == outbox.c.receiver) & (
     (_later.c.fingerprint == outbox.c.fingerprint) & (_later.c.number > outbox.c.number)
 )
 
 
 def _due(*which: ColumnElement[bool]) -> Select[Any]:
-    """Return what may be sent of the first that waits of each alert and receiver."""
+    """Return the query for due notifications: only the first waiting one per alert and receiver."""
     first = (
         select(func.min(outbox.c.number))
         .where(IS_WAITING, *which)
@@ -82,7 +83,7 @@ def _due(*which: ColumnElement[bool]) -> Select[Any]:
 
 _DUE = _due()
 _DUE_TO_ONE = _due(outbox.c.receiver == bindparam("receiver"))
-_LAST_TOLD = (
+_LAST = (
     select(outbox.c.state, func.coalesce(outbox.c.ended_ns, outbox.c.created_ns))
     .where(
         outbox.c.receiver == bindparam("receiver"),
@@ -105,8 +106,8 @@ _REPETITIONS = select(outbox.c.number, outbox.c.alert_id).where(IS_WAITING, outb
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
-    """What one receiver does not take; `since_ns` is when the oldest of it was written."""
+class FailingReceiver:
+    """Undelivered notifications of a failing receiver; `since_ns` is the age of the oldest."""
 
     num_notifications: int
     since_ns: int
@@ -119,9 +120,9 @@ class Outbox(AlertDatabase):
     def write_notifications(
         self, notifications: Sequence[Notification], now_ns: int, or_ignore: bool = False
     ) -> int:
-        """Owe receivers these, within a transaction of the caller's; return how many are new.
+        """Add notifications, within the caller's transaction; return how many are new.
 
-        What belongs to a group waits in it, and is told with its other members.
+        Those of a group become members of it and are sent with the others.
         """
         return sum(
             self._write(outbox if n.group is None else group_members, n, now_ns, or_ignore)
@@ -129,7 +130,7 @@ class Outbox(AlertDatabase):
         )
 
     def queue(self, notification: Notification, now_ns: int) -> None:
-        """Owe a receiver this at once, within a transaction of the caller's."""
+        """Add a notification directly to the outbox, within the caller's transaction."""
         self._write(outbox, notification, now_ns)
 
     def _write(self, table: Table, n: Notification, now_ns: int, or_ignore: bool = False) -> int:
@@ -143,20 +144,22 @@ class Outbox(AlertDatabase):
         statement = _INSERT[table].on_conflict_do_nothing() if or_ignore else _INSERT[table]
         return self.connection.execute(statement, values).rowcount
 
-    def not_told(self, notifications: Sequence[Notification], now_ns: int) -> list[Notification]:
-        """Return those of one firing whose receiver neither got them nor is owed them.
+    def select_unqueued(
+        self, notifications: Sequence[Notification], now_ns: int
+    ) -> list[Notification]:
+        """Return the notifications of one firing that were neither delivered nor queued.
 
-        What is dead because its receiver was not in the file for a while is made due again.
+        A dead letter is made due again: its receiver may have been missing from the file.
         """
-        told: set[str] = set()
+        queued: set[str] = set()
         for notification_id in {n.notification_id for n in notifications}:
-            for table, is_told in ((outbox, ~IS_DEAD), (group_members, true())):
+            for table, is_queued in ((outbox, ~IS_DEAD), (group_members, true())):
                 names = select(table.c.receiver).where(
-                    table.c.notification_id == notification_id, is_told
+                    table.c.notification_id == notification_id, is_queued
                 )
-                told |= {place_of(name) for name in self.connection.scalars(names)}
-        untold = [n for n in notifications if place_of(n.receiver) not in told]
-        for n in untold:
+                queued |= {place_of(name) for name in self.connection.scalars(names)}
+        missing = [n for n in notifications if place_of(n.receiver) not in queued]
+        for n in missing:
             self.connection.execute(
                 update(outbox)
                 .where(
@@ -166,21 +169,21 @@ class Outbox(AlertDatabase):
                 )
                 .values(**_AGAIN, next_attempt_ns=now_ns)
             )
-        return untold
+        return missing
 
     def due(self, now_ns: int, limit: int = 100, receiver: str | None = None) -> list[Notification]:
-        """Return what may be sent now, oldest first: to one receiver, or to all.
+        """Return the notifications to send now, oldest first, to one receiver or to all.
 
-        Of one alert and receiver only the oldest waiting notification is due, so that nobody
-        hears «resolved» before «firing». What lies further ahead than anything ever waits was
-        written by a clock that has been set back, and is due.
+        Only the oldest waiting notification per alert and receiver is due, so that "resolved" never
+        arrives before "firing". A due time further ahead than any wait comes from a clock that has
+        been set back and counts as due.
         """
         if receiver is None:
             return self._read(_DUE, now_ns=now_ns, limit=limit)
         return self._read(_DUE_TO_ONE, now_ns=now_ns, limit=limit, receiver=receiver)
 
     def overdue(self, receiver: str, now_ns: int) -> list[Notification]:
-        """Return what is not tried any more: what fired has ended, or the time is over."""
+        """Return the waiting notifications whose retries have expired."""
         return self._read(_OVERDUE, receiver=receiver, now_ns=now_ns)
 
     def dead(self) -> list[Notification]:
@@ -190,21 +193,21 @@ class Outbox(AlertDatabase):
     def _read(self, query: Select[Any], **values: object) -> list[Notification]:
         return [Notification(*row) for row in self.connection.execute(query, values)]
 
-    def owed_receivers(self) -> list[str]:
-        """Return the names of those who are owed something."""
+    def waiting_receivers(self) -> list[str]:
+        """Return the names of the receivers with waiting notifications."""
         return list(self.connection.scalars(select(outbox.c.receiver).where(IS_WAITING).distinct()))
 
     def _change(self, number: int, **values: Any) -> None:
-        """Change one notification, unless it was ended meanwhile."""
+        """Change one notification if it is still waiting."""
         self.connection.execute(
             update(outbox).where(outbox.c.number == number, IS_WAITING).values(**values)
         )
 
     def mark_delivered(
-        self, number: int, now_ns: int, told: tuple[NotifiedAlert, ...] | None = None
+        self, number: int, now_ns: int, sent: tuple[NotifiedAlert, ...] | None = None
     ) -> None:
-        """The receiver accepted it, as `told`: evidence may have completed it since."""
-        values = {} if told is None else {"alerts": told}
+        """Record a delivery, with the alerts as sent: evidence may have been added since."""
+        values = {} if sent is None else {"alerts": sent}
         self.connection.execute(
             update(outbox)
             .where(outbox.c.number == number)
@@ -219,9 +222,9 @@ class Outbox(AlertDatabase):
         now_ns: int | None = None,
         is_refused: bool = False,
     ) -> None:
-        """An attempt failed; another follows, unless it was withdrawn meanwhile.
+        """Record a failed attempt and schedule the next, unless it was withdrawn meanwhile.
 
-        What is about no firing alert (any more) is tried for a day from its first failure on.
+        A notification not about a firing alert is retried for a day after its first failure.
         """
         is_firing = exists().where(
             alerts.c.alert_id == outbox.c.alert_id, alerts.c.state == State.FIRING
@@ -244,37 +247,37 @@ class Outbox(AlertDatabase):
         )
 
     def mark_dead(self, number: int, error: str, now_ns: int) -> None:
-        """No further attempt: it stays as a dead letter until it is replayed."""
+        """Make it a dead letter: it is not attempted again until it is replayed."""
         num_attempts = outbox.c.num_attempts + 1
         self._change(
             number, state="dead", num_attempts=num_attempts, last_error=error, ended_ns=now_ns
         )
 
     def give_up(self, notification: Notification, now_ns: int) -> str:
-        """End what is overdue; return the state it ends in.
+        """End an overdue notification; return its final state.
 
-        A firing is withdrawn, for its end is told; anything else is a dead letter.
+        A firing is withdrawn, because its end is sent; anything else becomes a dead letter.
         """
         state = "withdrawn" if notification.status == "firing" else "dead"
         self._change(notification.number, state=state, ended_ns=now_ns)
         return state
 
-    def hasten(self, receiver: str, now_ns: int) -> None:
-        """Make due what waits for a receiver that works again."""
+    def make_due(self, receiver: str, now_ns: int) -> None:
+        """Make all waiting notifications of a receiver due now."""
         self.connection.execute(
             update(outbox)
             .where(IS_WAITING, outbox.c.receiver == receiver, outbox.c.next_attempt_ns > now_ns)
             .values(next_attempt_ns=now_ns)
         )
 
-    def failing(self, now_ns: int, patience_ns: int) -> dict[str, Failing]:
-        """Return the receivers that refuse, or that did not take something for long, by name."""
+    def failing(self, now_ns: int, failing_after_ns: int) -> dict[str, FailingReceiver]:
+        """Return the receivers that reject notifications, or accept none for too long, by name."""
         works_again = exists().where(
             _later.c.receiver == outbox.c.receiver,
             _later.c.state == "delivered",
             _later.c.ended_ns >= outbox.c.ended_ns,
         )
-        is_late = outbox.c.is_refused | (outbox.c.created_ns <= now_ns - patience_ns)
+        is_late = outbox.c.is_refused | (outbox.c.created_ns <= now_ns - failing_after_ns)
         query = (
             select(
                 outbox.c.receiver,
@@ -288,29 +291,29 @@ class Outbox(AlertDatabase):
             )
             .group_by(outbox.c.receiver)
         )
-        return {name: Failing(*found) for name, *found in self.connection.execute(query)}
+        return {name: FailingReceiver(*found) for name, *found in self.connection.execute(query)}
 
     def replay(self, now_ns: int, number: int | None = None) -> int:
-        """Make one or all dead letters due again, ids unchanged; return how many there were.
+        """Make one or all dead letters due again, with unchanged ids; return how many.
 
-        Those stay dead whose receiver has heard a later one of the same alert: nobody shall hear
-        «firing» after «resolved».
+        A dead letter stays dead if its receiver got a later notification of the same alert, so that
+        "firing" never arrives after "resolved".
         """
-        has_heard_later = exists().where(_later.c.state == "delivered", IS_OVERTAKEN)
-        statement = update(outbox).where(IS_DEAD, ~has_heard_later)
+        has_later = exists().where(_later.c.state == "delivered", IS_OVERTAKEN)
+        statement = update(outbox).where(IS_DEAD, ~has_later)
         if number is not None:
             statement = statement.where(outbox.c.number == number)
         return self.connection.execute(statement.values(**_AGAIN, next_attempt_ns=now_ns)).rowcount
 
     def count_by_state(self) -> Mapping[str, int]:
-        """Return how many notifications are waiting, delivered, dead, and withdrawn if any are."""
+        """Return the number of notifications by state: waiting, delivered, dead or withdrawn."""
         rows = self.connection.execute(
             select(outbox.c.state, func.count()).group_by(outbox.c.state)
         )
         return {"waiting": 0, "delivered": 0, "dead": 0} | {state: num for state, num in rows}
 
     def end_firing(self, alert_id: str, now_ns: int) -> None:
-        """A firing has ended: repetitions are withdrawn, the rest has little time left."""
+        """Withdraw repetitions of an ended firing; retry its other notifications only briefly."""
         of_alert = update(outbox).where(IS_WAITING, outbox.c.alert_id == alert_id)
         self.connection.execute(
             of_alert.where(outbox.c.is_repetition).values(state="withdrawn", ended_ns=now_ns)
@@ -322,19 +325,19 @@ class Outbox(AlertDatabase):
         )
 
     def withdraw_repetitions(self, unwanted: Collection[str], now_ns: int) -> None:
-        """Withdraw the waiting repetitions of these alerts; groups withdraw their own."""
+        """Withdraw waiting repetitions of these alerts, except those of groups."""
         for number, alert_id in self.connection.execute(_REPETITIONS).all():
             if alert_id in unwanted:
                 self._change(number, state="withdrawn", ended_ns=now_ns)
 
-    def settle_group(self, number: int, is_firing: bool, now_ns: int, grace_ns: int) -> None:
-        """Give a group's waiting notification of a firing time while anything in it fires."""
+    def limit_retries(self, number: int, is_firing: bool, now_ns: int, grace_ns: int) -> None:
+        """Retry a group's waiting firing without limit while it fires, then for `grace_ns`."""
         end_ns = case((outbox.c.is_repetition, now_ns), else_=now_ns + grace_ns)
         give_up_ns = None if is_firing else func.coalesce(outbox.c.give_up_ns, end_ns)
         self._change(number, give_up_ns=give_up_ns)
 
-    def last_told(self, receiver: str, fingerprint: str) -> tuple[bool, int] | None:
-        """Return whether an alert's newest notification waits, and when it was made or ended."""
-        told = {"receiver": receiver, "fingerprint": fingerprint}
-        row = self.connection.execute(_LAST_TOLD, told).first()
+    def find_last(self, receiver: str, fingerprint: str) -> tuple[bool, int] | None:
+        """Return whether an alert's newest notification waits, and when it was queued or ended."""
+        values = {"receiver": receiver, "fingerprint": fingerprint}
+        row = self.connection.execute(_LAST, values).first()
         return None if row is None else (row[0] == "waiting", int(row[1]))

@@ -1,4 +1,4 @@
-"""A silence: which alerts are kept from the receivers, from when until when, by whom and why."""
+"""Silences: which alerts are not sent, from when until when, by whom and why."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from evenkeel.slo.matchers import Matcher, Operator
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Keeps alerts from the receivers for a while.
+    """Suppresses notifications of matching alerts for a while.
 
     Attributes:
-        id: Names it; unique.
-        slo: The name of the SLO or rule; '' where `matchers` say more.
-        from_ns: When it begins, Unix nanoseconds.
-        until_ns: When it ends, exclusive.
-        comment: Why.
-        matchers: What the labels of an alert must be; without any, `slo` is what counts.
-        author: Who set it; '' of those set before authors were kept.
+        id: Unique id.
+        slo: Name of the SLO or rule; '' if `matchers` are more specific.
+        from_ns: Start, Unix nanoseconds.
+        until_ns: End, exclusive.
+        comment: Reason.
+        matchers: Conditions on the labels of an alert; without any, `slo` is matched.
+        author: Who set it; '' for silences from before authors were stored.
     """
 
     id: str
@@ -31,14 +31,14 @@ class Silence:
     author: str = ""
 
     def conditions(self) -> tuple[Matcher, ...]:
-        """Return the matchers, also of a silence by the SLO's name."""
+        """Return the matchers; for a silence by name, one that matches the SLO."""
         return self.matchers or (Matcher("slo", Operator.EQUAL, self.slo),)
 
     def covers(self, subject: str, labels: Mapping[str, str]) -> bool:
         """Return whether it silences the alert about `subject` with these labels.
 
-        `slo="…"` also finds an alert by its own name, which of an SLO without events differs from
-        its label.
+        `slo="…"` also matches an alert by its own name, which differs from its label for an SLO
+        without events.
         """
         return all(
             matcher.matches(labels) or _names(matcher, subject) for matcher in self.conditions()
@@ -51,7 +51,7 @@ def is_silenced(silences: Collection[Silence], subject: str, labels: Mapping[str
 
 
 def subject_of(matchers: Sequence[Matcher]) -> str:
-    """Return the SLO's name where nothing but `slo="NAME"` is asked for; '' otherwise."""
+    """Return the SLO's name if the only matcher is `slo="NAME"`; '' otherwise."""
     if len(matchers) == 1 and matchers[0].name == "slo" and matchers[0].operator is Operator.EQUAL:
         return matchers[0].value
     return ""

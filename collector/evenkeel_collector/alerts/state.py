@@ -1,4 +1,4 @@
-"""The life of one alert: inactive → pending → firing → resolved, as a pure function of time."""
+"""The alert state machine: inactive → pending → firing → resolved, as a pure function of time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class State(StrEnum):
-    """Where an alert stands; `resolved` rests like `inactive` and remembers that it fired."""
+    """The state of an alert; `resolved` is like `inactive`, after a firing."""
 
     INACTIVE = "inactive"
     PENDING = "pending"
@@ -35,8 +35,8 @@ class Life:
     """An alert at one moment.
 
     Attributes:
-        state: Where it stands.
-        since_ns: When the condition began to hold: the alert's start, from pending on.
+        state: Its state.
+        since_ns: When the condition began to hold: the alert's start, once pending.
         last_held_ns: When the condition was last seen to hold.
     """
 
@@ -46,11 +46,11 @@ class Life:
 
 
 def step(life: Life, holds: bool, now_ns: int, delays: Delays) -> Life:
-    """Return the alert after one look at its condition.
+    """Return the alert after one evaluation of its condition.
 
-    With `pending_ns` 0 an alert fires at the first look, without a pending state. A pending alert
-    whose condition ends goes back to inactive: nobody was told. A clock that runs backwards
-    counts as standing still.
+    With `pending_ns` 0 an alert fires at the first evaluation, without a pending state. A pending
+    alert whose condition ends becomes inactive again, without a notification. A clock that runs
+    backwards counts as standing still.
     """
     if life.state in (State.PENDING, State.FIRING):
         now_ns = max(now_ns, life.last_held_ns)
@@ -73,20 +73,18 @@ def _step_held(life: Life, now_ns: int, delays: Delays) -> Life:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What one evaluation found for one alert.
+    """The result of one evaluation for one alert.
 
     Attributes:
-        slo: What the alert is about: the SLO's name, with a word behind it where an SLO has
-            several alerts of a severity.
+        slo: Subject of the alert: the SLO's name, with a suffix if an SLO has several alerts of the
+            same severity.
         severity: page or ticket.
-        holds: Whether the condition holds; None where that cannot be told: the alert stays as
-            it is.
+        holds: Whether the condition holds; None if unknown, which leaves the alert unchanged.
         delays: How long to wait before firing and resolving.
         labels: Identify the alert.
-        figures: The numbers behind the finding.
-        describe: Returns the annotations that are known without a query; called when the alert
-            fires.
-        gather: Reads the evidence from a store, of any thread; None where there is none to read.
+        figures: The numbers behind the result.
+        describe: Returns the annotations that need no query; called when the alert fires.
+        gather: Reads the evidence from a store, in any thread; None if there is no evidence.
     """
 
     slo: str

@@ -1,4 +1,4 @@
-"""The tables of the alert book, and how their columns hold what they hold."""
+"""The tables of the alert book, and the encoding of their columns."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from evenkeel_collector.alerts.state import State
 
 
 def as_row(record: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass by name, their values as they are."""
+    """Return the fields of a dataclass by name, with unconverted values."""
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 class Encoded(TypeDecorator[Any]):
-    """A column of text that holds something else, or NULL."""
+    """A text column with an encoded value, or NULL."""
 
     impl = Text
     cache_ok = True
@@ -54,7 +54,7 @@ class Encoded(TypeDecorator[Any]):
 
 
 class Flag(Boolean):
-    """A bool, which a strict table of SQLite keeps as an integer."""
+    """A bool, stored as an integer in a strict SQLite table."""
 
 
 @compiles(Flag, "sqlite")
@@ -91,7 +91,7 @@ def _load_group(text: str) -> NotifiedGroup:
 
 
 def _table(name: str, *columns: Column[Any] | list[Column[Any]], numbered: bool = False) -> Table:
-    """Declare a table by its columns, some of them in lists."""
+    """Return a table with these columns, which may be nested in lists."""
     flat = [c for each in columns for c in (each if isinstance(each, list) else [each])]
     unique = [UniqueConstraint("notification_id", "receiver")] if numbered else []
     options: dict[str, Any] = {"sqlite_strict": True, "sqlite_autoincrement": numbered}
@@ -129,14 +129,14 @@ METADATA = MetaData()
 _DETAILS = Encoded(_dump, _load_details)
 _STATE = Encoded(str, State)
 
-# `alert_id` names one firing, everywhere; here it is '' before the first.
+# `alert_id` identifies one firing in all tables; here it is '' before the first.
 alerts = _table(
     "alerts",
     _key("slo", "severity"),
     _texts("state", type_=_STATE),
     _integers("since_ns", "last_held_ns"),
     _texts("alert_id"),
-    _flag("is_notified"),  # whether receivers know that it fires
+    _flag("is_notified"),  # whether receivers were notified of the firing
     _texts("details", type_=_DETAILS),  # of the last change
 )
 transitions = _table(
@@ -150,7 +150,7 @@ transitions = _table(
     _texts("details", type_=_DETAILS),
     _flag("is_stored"),  # whether alert_history in the store has it
 )
-# A member stays while it is untold, or while it fires; it reports one alert.
+# A member reports one alert; it stays until it is sent, or while the alert fires.
 group_members = _table(
     "group_members",
     _notification(),
@@ -170,7 +170,7 @@ outbox = _table(
     Column("ended_ns", Integer),
     Column("give_up_ns", Integer),  # NULL: not before the alert has ended
     Column("last_error", Text),
-    _flag("is_refused"),  # the last answer will not change by itself
+    _flag("is_refused"),  # a retry would get the same answer
     numbered=True,
 )
 silences = _table(
@@ -195,7 +195,7 @@ corrections = _table(
 acknowledgements = _table(
     "acknowledgements", _key("alert_id"), _texts("author", "comment"), _integers("time_ns")
 )
-# Firings whose evidence is being gathered, or was a moment ago.
+# Firings whose evidence is being gathered, or was gathered recently.
 evidence = _table(
     "evidence",
     _key("alert_id"),
@@ -203,12 +203,12 @@ evidence = _table(
     Column("facts", Encoded(_dump, json.loads)),  # annotations; NULL while they are gathered
     Column("gathered_ns", Integer),
 )
-# Firings that are silenced or inhibited now: they are not repeated.
+# Firings that are currently silenced or inhibited, and therefore not repeated.
 withheld = _table("withheld", _key("alert_id"))
-# What the file in force has alerts of, so that a silence of something else is refused.
+# Names of the SLOs and rules in force: a silence of any other name is refused.
 subjects = _table("subjects", _key("name"))
 
-# Written out, not bound: SQLite uses a partial index only for a condition that it can read.
+# A literal, not a bound value: SQLite can only use a partial index for a literal condition.
 IS_WAITING = outbox.c.state == literal_column("'waiting'")
 IS_DEAD = outbox.c.state == literal_column("'dead'")
 IS_TO_STORE = ~transitions.c.is_stored

@@ -1,1 +1,1 @@
-"""Delivers what receivers are owed, and tries again: Slack, e-mail, webhooks, apprise."""
+"""Delivers notifications, with retries, to Slack, e-mail, webhooks and apprise."""

@@ -1,7 +1,7 @@
-"""Keeps notifications away from addresses inside: loopback, private, link-local, metadata services.
+"""Keep notifications away from internal addresses: loopback, private, link-local, metadata.
 
-A name is resolved once, every address is checked, and the connection goes to an address that was
-checked: an answer of DNS that changes in between changes nothing. Redirects are not followed.
+A name is resolved once, every address is checked, and the connection uses a checked address, so
+that a DNS answer that changes in between has no effect. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evenkeel.errors import EvenkeelError
 
 
 class AddressRefused(EvenkeelError):
-    """A receiver's address may not be used; `is_final` says that trying again changes nothing."""
+    """A receiver's address must not be used; `is_final` if a retry cannot help."""
 
     def __init__(self, message: str, is_final: bool) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class AddressRefused(EvenkeelError):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedAddress:
-    """Where to connect: an address that was checked, for a host as it was written."""
+    """A checked address to connect to, and the host name it belongs to."""
 
     address: str
     host: str
@@ -34,7 +34,7 @@ class ResolvedAddress:
 
 
 def is_inside(address: str) -> bool:
-    """Return whether an address is anything but a public one, IPv4 within IPv6 included."""
+    """Return whether an address is not public; IPv4 addresses within IPv6 are checked, too."""
     ip = ipaddress.ip_address(address.split("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
@@ -48,10 +48,10 @@ def is_inside(address: str) -> bool:
 async def find_target(
     url: str, allow_private: bool, threads: Executor | None = None
 ) -> ResolvedAddress:
-    """Return where a receiver is to be reached; the name is looked up in one of `threads`.
+    """Return the checked address of a receiver; the name is resolved in one of `threads`.
 
     Raises:
-        AddressRefused: If the name does not resolve, or one of its addresses is inside and that
+        AddressRefused: If the name does not resolve, or one of its addresses is internal and that
             is not allowed.
     """
     parts = urlsplit(url)
@@ -69,6 +69,6 @@ async def find_target(
     if refused:
         where = host if host == refused[0] else f"{host} ({refused[0]})"
         raise AddressRefused(
-            f"{where} is no public address; set allowPrivate if that is meant", is_final=True
+            f"{where} is not a public address; set allowPrivate to allow it", is_final=True
         )
     return ResolvedAddress(addresses[0], host, port)

@@ -1,4 +1,4 @@
-"""A notification as the JSON that Prometheus Alertmanager posts to webhooks, version 4."""
+"""Format a notification as Prometheus Alertmanager's webhook JSON, version 4."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from evenkeel_collector.alerts.notification import (
     fingerprint,
 )
 
-_NEVER = "0001-01-01T00:00:00Z"  # how Alertmanager writes an end that has not come
+_NEVER = "0001-01-01T00:00:00Z"  # Alertmanager's value for an alert without an end
 
 
 def alertmanager_message(receiver: Receiver, notification: Notification) -> dict[str, Any]:
-    """Return what one notification says; it fires while any of its alerts does."""
+    """Return the message of one notification; it is firing if any of its alerts is."""
     group = notification.group or _alone(notification.alerts[0])
     shown_group = ", ".join(f'{name}="{value}"' for name, value in sorted(group.labels.items()))
     return {

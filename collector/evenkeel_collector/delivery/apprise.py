@@ -1,4 +1,4 @@
-"""Hands notifications to `apprise`, which knows a hundred services that evenkeel does not."""
+"""Send notifications through `apprise`, which supports a hundred further services."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenkeel_collector.delivery.text import text_of, title_of
 
 
 class AppriseFailed(EvenkeelError):
-    """apprise did not deliver; `is_final` says that trying again changes nothing."""
+    """apprise did not deliver; `is_final` if a retry cannot help."""
 
     def __init__(self, message: str, is_final: bool) -> None:
         super().__init__(message)
@@ -23,11 +23,11 @@ class AppriseFailed(EvenkeelError):
 
 
 async def send_apprise(receiver: Receiver, notification: Notification, address: str) -> None:
-    """Send one notification; the process is killed where the caller stops waiting.
+    """Send one notification in a subprocess, which is killed if the caller is cancelled.
 
     Raises:
-        AddressRefused: If it would have gone to an address inside, and that is not allowed.
-        AppriseFailed: If apprise does not know the address, or the service did not take it.
+        AddressRefused: If it would connect to an internal address and that is not allowed.
+        AppriseFailed: If apprise does not support the address, or the service did not accept it.
     """
     # On standard input, not as an argument: the address is a secret.
     message = {
@@ -43,7 +43,7 @@ async def send_apprise(receiver: Receiver, notification: Notification, address: 
         "evenkeel_collector.delivery.apprise_process",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        # What the library logs may hold the address.
+        # The library's log may contain the address.
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
@@ -60,10 +60,10 @@ def _raise_unless_delivered(code: int | None, said: str) -> None:
         return
     if code == REFUSED:
         raise AddressRefused(
-            f"apprise would connect to {said}, no public address; "
-            "set allowPrivate if that is meant",
+            f"apprise would connect to {said}, which is not a public address; "
+            "set allowPrivate to allow it",
             is_final=True,
         )
     if code == UNKNOWN_ADDRESS:
-        raise AppriseFailed("apprise does not know this address", is_final=True)
+        raise AppriseFailed("apprise does not support this address", is_final=True)
     raise AppriseFailed("apprise could not deliver", is_final=False)

@@ -1,7 +1,7 @@
-"""Sends one message through the library `apprise`, in a process of its own.
+"""Send one message through the library `apprise`, in a separate process.
 
-The library opens its connections itself. An audit hook sees every address before it is connected
-to, after DNS and after redirects, and refuses those inside.
+The library opens its own connections. An audit hook checks every address before the connection,
+after DNS and redirects, and refuses internal ones.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def _guard(refused: list[str]) -> None:
         try:
             is_refused = is_inside(host)
         except ValueError:
-            # A local socket, or a name that nobody resolved yet: not known to be outside.
+            # A local socket or an unresolved name: not known to be public.
             is_refused = True
         if is_refused:
             refused.append(host)
-            raise OSError("refused: an address inside")
+            raise OSError("refused: internal address")
 
     sys.addaudithook(check)
 

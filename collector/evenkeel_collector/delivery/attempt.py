@@ -1,4 +1,4 @@
-"""One attempt to deliver one notification, and what its answer means."""
+"""Attempt to deliver one notification, and interpret the response."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from evenkeel_collector.delivery.apprise import AppriseFailed, send_apprise
 from evenkeel_collector.delivery.email import send_email
 from evenkeel_collector.delivery.payloads import Posting, make_posting
 
-# It logs every address at INFO, and a webhook's address is often its secret.
+# httpx logs every address at INFO, and a webhook's address is often its secret.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
-# For one attempt, from the connection to the answer.
+# Limit for one attempt, from the connection to the response.
 TIMEOUT_S = 10.0
 _LONGEST_WAIT_S = 3600.0
 _TOO_MANY = 429
-# What a receiver may answer differently tomorrow by itself; any other 4xx wants somebody to act.
+# Temporary errors; any other 4xx needs someone to act.
 _PASSING_4XX = (408, 425, _TOO_MANY)
-# About this notification, and not about the receiver: others may well be accepted.
+# Errors in this notification, not in the receiver: it may accept others.
 _ABOUT_THE_NOTIFICATION = (400, 405, 406, 409, 411, 413, 415, 422)
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """What came of one attempt.
+    """The result of one attempt.
 
     Attributes:
         is_delivered: The receiver accepted it.
-        is_refused: An answer that will not change by itself: somebody has to act.
-        is_about_notification: It refused this notification and may take others.
-        is_busy: It asks to be left alone for a while, and works.
+        is_refused: The receiver rejected it, and someone has to act before a retry can succeed.
+        is_about_notification: It rejected this notification but may accept others.
+        is_busy: It works, but asked to retry later.
         error: What went wrong; '' if nothing did.
-        retry_after_s: What the receiver asked for.
+        retry_after_s: The delay that the receiver asked for.
     """
 
     is_delivered: bool = False
@@ -58,9 +58,9 @@ class DeliveryResult:
 
 
 def read_outcome(status: int, retry_after: str | None, now: datetime) -> DeliveryResult:
-    """Return what an HTTP answer means: 2xx accepted; 3xx and most 4xx refused; else failed.
+    """Return the result for an HTTP status: 2xx accepted, 3xx and most 4xx refused, else failed.
 
-    Redirects are not followed: the address in the file is the one that was agreed to.
+    Redirects are not followed: only the address in the file is approved.
     """
     if 200 <= status < 300:
         return DeliveryResult(is_delivered=True)
@@ -95,19 +95,20 @@ async def deliver(
     timeout_s: float,
     threads: Executor | None = None,
 ) -> DeliveryResult:
-    """Make one attempt; never raises for what a receiver, its address or the network does.
+    """Make one attempt; errors of the receiver, its address or the network are in the result.
 
-    What may block (secrets in files, names, SMTP) runs in `threads`; None: those of the loop.
+    Blocking work (secrets in files, name resolution, SMTP) runs in `threads`; if None, in the
+    loop's default executor.
     """
     try:
         async with asyncio.timeout(timeout_s):
             return await _attempt(client, receiver, notification, timeout_s, threads)
     except (TimeoutError, httpx.TimeoutException):
-        return DeliveryResult(error=f"no answer within {timeout_s:g} s")
+        return DeliveryResult(error=f"no response within {timeout_s:g} s")
     except (AddressRefused, AppriseFailed) as error:
         return DeliveryResult(is_refused=error.is_final, error=str(error))
     except smtplib.SMTPResponseException as error:
-        # 5xx is for good; the text may repeat what was sent, the code does not.
+        # 5xx is permanent. Report only the code: the text may quote the message.
         return DeliveryResult(
             is_refused=error.smtp_code >= 500, error=f"answered {error.smtp_code}"
         )
@@ -119,8 +120,8 @@ async def deliver(
     except OSError as error:
         return DeliveryResult(error=f"{type(error).__name__}: {error}")
     except Exception as error:
-        # Whatever else it is counts as an attempt too: it would be made again at once, for ever.
-        # An address that is a secret might be part of the message.
+        # Anything else counts as an attempt, too, or it would be retried at once, forever.
+        # The error message might contain a secret address.
         said = "" if receiver.url_secret else f": {error}"
         is_refused = not isinstance(error, httpx.HTTPError)
         return DeliveryResult(is_refused=is_refused, error=f"{type(error).__name__}{said}")
@@ -157,15 +158,15 @@ async def _post(
     url = httpx.URL(posting.url)
     headers = {
         "Content-Type": "application/json",
-        # The first is the IETF draft's name, the second that of Standard Webhooks.
+        # The first is from the IETF draft, the second from Standard Webhooks.
         "Idempotency-Key": notification.notification_id,
         "webhook-id": notification.notification_id,
         "User-Agent": "evenkeel",
         "Host": url.netloc.decode("ascii"),
         **posting.headers,
     }
-    # Streamed and left unread: a receiver's answer may have any length. The connection goes to the
-    # address that was checked; the certificate is checked for the name.
+    # Streamed and not read: a response may have any length. The connection uses the checked
+    # address; the certificate is checked for the name.
     async with client.stream(
         "POST",
         url.copy_with(host=target.address),
@@ -180,7 +181,7 @@ async def _post(
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What one receiver made of a test; `error` is '' when it accepted."""
+    """The result of a test notification to one receiver; `error` is '' if it was accepted."""
 
     receiver: str
     is_delivered: bool
@@ -188,9 +189,9 @@ class TrialResult:
 
 
 async def send_test(receivers: Sequence[Receiver]) -> list[TrialResult]:
-    """Send each receiver one test notification past the outbox, without a retry."""
+    """Send each receiver a test notification directly, without the outbox or retries."""
     labels = {"alertname": "EvenkeelTest", "slo": "test", "severity": "ticket"}
-    summary = "Test notification: evenkeel reaches this receiver; nothing is wrong"
+    summary = "Test notification: evenkeel can reach this receiver; nothing is wrong"
     results = []
     async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
         for receiver in receivers:

@@ -1,4 +1,4 @@
-"""Sends a notification as e-mail, through the SMTP server of a receiver."""
+"""Send a notification as e-mail through a receiver's SMTP server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenkeel_collector.delivery.text import text_of, title_of
 
 
 def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
-    """Return the message; its id is the notification's, so that mail programs see a repetition."""
+    """Return the message, with the notification's id, so that mail programs see duplicates."""
     message = EmailMessage()
     message["Subject"] = title_of(notification)
     message["From"] = receiver.sender
@@ -31,14 +31,14 @@ def make_email(receiver: Receiver, notification: Notification) -> EmailMessage:
 def send_email(
     receiver: Receiver, notification: Notification, target: ResolvedAddress, timeout_s: float
 ) -> None:
-    """Send it; blocks for about `timeout_s` at most.
+    """Send a message; blocks for at most about `timeout_s`.
 
-    A user in the address logs in with the receiver's secret; `smtps` is TLS from the start, and
-    `smtp` uses STARTTLS where the server offers it.
+    A user in the address logs in with the receiver's secret; `smtps` uses TLS from the start, and
+    `smtp` uses STARTTLS if the server offers it.
 
     Raises:
-        OSError: If the server is not reached or answers nonsense (smtplib's errors are of it).
-        ConfigurationError: If the secret is not there.
+        OSError: If the server cannot be reached or its reply is invalid, including smtplib errors.
+        ConfigurationError: If the secret is missing.
     """
     parts = urlsplit(receiver.address())
     context = ssl.create_default_context()
@@ -47,9 +47,9 @@ def send_email(
         server = smtplib.SMTP_SSL(timeout=timeout_s, context=context)
     else:
         server = smtplib.SMTP(timeout=timeout_s)
-    # Connects to the address that was checked; certificates are checked for the name.
+    # Connect to the checked address; certificates are checked for the name.
     server._host = target.host  # type: ignore[attr-defined]
-    # The socket's own limit is for each answer: one that comes byte by byte would hold the thread.
+    # The socket's timeout applies to each read: a reply sent byte by byte would block the thread.
     cut_off = threading.Timer(timeout_s, _cut_off, [server])
     cut_off.daemon = True
     cut_off.start()

@@ -1,4 +1,4 @@
-"""What each kind of receiver is sent; secrets enter only here, at the time of sending."""
+"""Build the HTTP request for each kind of receiver; secrets are only read here, when sending."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenkeel_collector.delivery.alertmanager import alertmanager_message
 from evenkeel_collector.delivery.slack import slack_message
 from evenkeel_collector.delivery.text import title_of
 
-# Alertmanager ends by itself what it is not told of again; evenkeel tells the end.
+# Alertmanager resolves alerts that are not repeated; evenkeel sends the end itself.
 _ALERTMANAGER_HOLDS_NS = 7 * 86400 * 10**9
 _POSTED = ("labels", "annotations", "startsAt", "endsAt", "generatorURL")
 
@@ -34,7 +34,7 @@ def make_posting(receiver: Receiver, notification: Notification, now_ns: int) ->
     """Return the request for one notification.
 
     Raises:
-        ConfigurationError: If a secret is not there or is none.
+        ConfigurationError: If a secret is missing or invalid.
     """
     url = receiver.address().rstrip("/") if receiver.type in _MAKERS else receiver.address()
     make = _MAKERS.get(receiver.type)
@@ -48,7 +48,7 @@ def make_posting(receiver: Receiver, notification: Notification, now_ns: int) ->
 def _signatures(
     receiver: Receiver, notification: Notification, body: str, now_ns: int
 ) -> dict[str, str]:
-    """Return the headers of Standard Webhooks; every secret signs, so keys can be changed."""
+    """Return the Standard Webhooks headers, signed with every secret so that keys can rotate."""
     from standardwebhooks.webhooks import Webhook
 
     moment = to_datetime(now_ns)
@@ -60,9 +60,9 @@ def _signatures(
     except ConfigurationError:
         raise
     except Exception as error:
-        # The library's message might hold the secret: say which receiver, and not what it said.
+        # The library's message might contain the secret, so only name the receiver.
         raise ConfigurationError(
-            f"a secret of receiver {receiver.name!r} is no base64 (whsec_…)"
+            f"a secret of receiver {receiver.name!r} is not base64 (whsec_…)"
         ) from error
     return {"webhook-timestamp": str(now_ns // 10**9), "webhook-signature": " ".join(signatures)}
 

@@ -1,7 +1,7 @@
-"""The queue of one receiver: its order, its limit, its circuit breaker; nothing is shared.
+"""Deliver the notifications of one receiver, in order, with its own limit and circuit breaker.
 
-What a receiver does or fails to do delays its own notifications alone: connections and threads are
-its own as well.
+Queues share neither connections nor threads, so a slow or failing receiver delays only its own
+notifications.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from evenkeel_collector.delivery.attempt import TIMEOUT_S, DeliveryResult, deliv
 logger = logging.getLogger(__name__)
 
 _MAX_IN_FLIGHT = 8
-# Each is a process that imports a large library.
+# Maximum number of apprise processes: each imports a large library.
 _MAX_PROCESSES = 2
 FAILURES_TO_OPEN = 5
 OPEN_UNITS = 30.0
@@ -33,12 +33,12 @@ OPEN_UNITS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
-    """How hard to try.
+    """Timing of deliveries.
 
     Attributes:
-        timeout_s: For one attempt, from the connection to the answer.
-        unit_s: What the back-off counts in; a second except in tests.
-        poll_s: How often the outbox is looked at.
+        timeout_s: Limit for one attempt, from the connection to the response.
+        unit_s: Unit of the back-off; a second except in tests.
+        poll_s: How often the outbox is polled.
     """
 
     timeout_s: float = TIMEOUT_S
@@ -52,8 +52,8 @@ def backoff_s(num_failures: int, jitter: float, unit_s: float = 1.0) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a queue needs of the worker: the receivers in force, the policy, where to count."""
+class QueueContext:
+    """What all queues share: the receivers in force, the policy, counters and error handling."""
 
     find_receivers: Callable[[], Mapping[str, Receiver]]
     policy: DeliveryPolicy
@@ -62,14 +62,14 @@ class Surroundings:
 
 
 class Clock:
-    """The wall clock; a step back of more than a second is noticed."""
+    """Detects that the wall clock was set back by more than a second."""
 
     def __init__(self, read_ns: Callable[[], int] = time.time_ns) -> None:
         self._read_ns = read_ns
         self._last_ns = 0
 
     def was_set_back(self) -> bool:
-        """Return whether it was set back since the last call."""
+        """Return whether the clock was set back since the last call."""
         now_ns, last_ns = self._read_ns(), self._last_ns
         self._last_ns = now_ns
         return last_ns - now_ns > 10**9
@@ -77,9 +77,9 @@ class Clock:
 
 @dataclass(slots=True)
 class Breaker:
-    """A circuit breaker: after five failures in a row it lets one attempt through per 30 units.
+    """A circuit breaker: after five consecutive failures it allows one attempt per 30 units.
 
-    While open, notifications wait without being attempted, and without counting as failed.
+    While it is open, notifications wait; they are not attempted and do not count as failed.
     """
 
     unit_s: float = 1.0
@@ -88,15 +88,15 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the receiver is left alone but for an attempt now and then."""
+        """Return whether the breaker is open, with only occasional attempts."""
         return self.num_failures >= FAILURES_TO_OPEN
 
     def may_try(self, now_ns: int) -> bool:
-        """Return whether an attempt may be made, without taking the chance."""
+        """Return whether an attempt is allowed, without claiming it."""
         return not self.is_open or now_ns >= self.closed_from_ns
 
-    def lets_through(self, now_ns: int) -> bool:
-        """Return whether an attempt may be made; while open, asking takes the one chance."""
+    def try_acquire(self, now_ns: int) -> bool:
+        """Return whether an attempt is allowed; while open, this claims the only one."""
         if not self.is_open:
             return True
         if not self.may_try(now_ns):
@@ -105,45 +105,45 @@ class Breaker:
         return True
 
     def record(self, is_reached: bool, now_ns: int) -> None:
-        """Take in how an attempt ended: whether the receiver takes notifications."""
+        """Record the result of an attempt: whether the receiver accepts notifications."""
         self.num_failures = 0 if is_reached else self.num_failures + 1
         if self.is_open:
             self.closed_from_ns = now_ns + int(OPEN_UNITS * self.unit_s * 1e9)
 
 
 class ReceiverQueue:
-    """Delivers what one receiver is owed until it is cancelled.
+    """Delivers one receiver's notifications until it is cancelled.
 
     Args:
-        name: The receiver's.
-        book: Of the thread in which the loop runs.
-        around: What the worker lends.
+        name: The receiver's name.
+        book: The alert book, opened in the loop's thread.
+        context: Shared by all queues.
     """
 
-    def __init__(self, name: str, book: AlertBook, around: Surroundings) -> None:
+    def __init__(self, name: str, book: AlertBook, context: QueueContext) -> None:
         self._name = name
         self._book = book
-        self._around = around
-        self._breaker = Breaker(around.policy.unit_s)
+        self._context = context
+        self._breaker = Breaker(context.policy.unit_s)
         self._busy_until_ns = 0
         self._clock = Clock()
         self._in_flight: dict[asyncio.Task[None], Notification] = {}
 
     async def run(self) -> None:
-        """Deliver; attempts under way are cut off on cancellation, and made again later."""
-        policy = self._around.policy
+        """Deliver until cancelled; attempts in flight are aborted then, and repeated later."""
+        policy = self._context.policy
         threads = ThreadPoolExecutor(_MAX_IN_FLIGHT, f"alerts-{self._name}")
         try:
             async with httpx.AsyncClient(timeout=policy.timeout_s) as client:
                 while True:
                     try:
                         if self._clock.was_set_back():
-                            self._book.hasten(self._name, time.time_ns())
+                            self._book.make_due(self._name, time.time_ns())
                         self._drop_ended()
                         self._give_up()
                         self._start_due(client, threads)
                     except SQLAlchemyError as error:
-                        self._around.record_error(error)
+                        self._context.record_error(error)
                     await self._pause(policy.poll_s)
         finally:
             for task in self._in_flight:
@@ -152,7 +152,7 @@ class ReceiverQueue:
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def _pause(self, longest_s: float) -> None:
-        """Wait a moment; with all places taken, until one is free."""
+        """Wait for the next poll; if all places are taken, only until one is free."""
         if len(self._in_flight) < _MAX_IN_FLIGHT:
             await asyncio.sleep(longest_s)
         else:
@@ -165,7 +165,7 @@ class ReceiverQueue:
             del self._in_flight[task]
             error = task.exception()
             if error is not None:
-                self._around.record_error(error)
+                self._context.record_error(error)
 
     def _give_up(self) -> None:
         busy = {notification.number for notification in self._in_flight.values()}
@@ -173,29 +173,29 @@ class ReceiverQueue:
         for notification in self._book.overdue(self._name, now_ns):
             if notification.number not in busy:
                 state = self._book.give_up(notification, now_ns)
-                self._around.count(state)
+                self._context.count(state)
                 self._log_given_up(notification, state, notification.last_error or "never tried")
 
     def _start_due(self, client: httpx.AsyncClient, threads: ThreadPoolExecutor) -> None:
         now_ns = time.time_ns()
-        receiver = receiver_at(self._name, self._around.find_receivers())
+        receiver = receiver_at(self._name, self._context.find_receivers())
         if receiver is None:
             self._refuse_all(now_ns)
             return
         is_slow = receiver.type is ReceiverType.APPRISE
         num_free = (_MAX_PROCESSES if is_slow else _MAX_IN_FLIGHT) - len(self._in_flight)
-        # How long it is left alone is no matter of the wall clock, which may be set.
+        # Use the monotonic clock for pauses, since the wall clock may be set.
         steady_ns = time.monotonic_ns()
         is_held = steady_ns < self._busy_until_ns or receiver.is_muted(now_ns)
         if is_held or num_free <= 0 or not self._breaker.may_try(steady_ns):
             return
-        # One that is withdrawn while it is under way does not wait any more, and is still first.
+        # A notification withdrawn while in flight no longer waits, but still comes first.
         busy = {notification.fingerprint for notification in self._in_flight.values()}
         due = self._book.due(now_ns, num_free + len(busy), self._name)
         for notification in [
             notification for notification in due if notification.fingerprint not in busy
         ][:num_free]:
-            if not self._breaker.lets_through(steady_ns):
+            if not self._breaker.try_acquire(steady_ns):
                 return
             attempt = self._deliver(client, threads, receiver, notification)
             self._in_flight[asyncio.create_task(attempt)] = notification
@@ -204,7 +204,7 @@ class ReceiverQueue:
         error = "the SLO file no longer has this receiver"
         for notification in self._book.due(2**62, receiver=self._name):
             self._book.mark_dead(notification.number, error, now_ns)
-            self._around.count("dead")
+            self._context.count("dead")
             self._log_given_up(notification, "dead", error)
 
     async def _deliver(
@@ -215,20 +215,20 @@ class ReceiverQueue:
         notification: Notification,
     ) -> None:
         outcome = await deliver(
-            client, receiver, notification, self._around.policy.timeout_s, threads
+            client, receiver, notification, self._context.policy.timeout_s, threads
         )
         self._record(notification, outcome)
 
     def _record(self, notification: Notification, outcome: DeliveryResult) -> None:
-        now_ns, steady_ns, policy = time.time_ns(), time.monotonic_ns(), self._around.policy
+        now_ns, steady_ns, policy = time.time_ns(), time.monotonic_ns(), self._context.policy
         was_open = self._breaker.is_open
         if not outcome.is_busy:
             self._breaker.record(outcome.is_delivered or outcome.is_about_notification, steady_ns)
         if outcome.is_delivered:
             self._book.mark_delivered(notification.number, now_ns, notification.alerts)
-            self._around.count("delivered")
+            self._context.count("delivered")
             if was_open:
-                self._book.hasten(self._name, now_ns)
+                self._book.make_due(self._name, now_ns)
             return
         asked_ns = int((outcome.retry_after_s or 0.0) * 1e9)
         if outcome.is_busy:
@@ -238,10 +238,10 @@ class ReceiverQueue:
         self._book.mark_failed(
             notification.number, outcome.error, next_ns, now_ns, outcome.is_refused
         )
-        self._around.count("failed")
+        self._context.count("failed")
         if outcome.is_refused and notification.num_attempts == 0:
             logger.warning(
-                "notification refused, trying again receiver=%s id=%s error=%r",
+                "notification refused, will retry receiver=%s id=%s error=%r",
                 notification.receiver,
                 notification.notification_id,
                 outcome.error,

@@ -1,4 +1,4 @@
-"""A notification as Slack's blocks: what burns, the evidence, and where to look."""
+"""Format a notification as Slack blocks: the summary, the evidence and a link."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Block = dict[str, Any]
 
 
 def slack_message(title: str, notification: Notification) -> dict[str, Any]:
-    """Return the body of one notification, about one alert or a group of them."""
+    """Return the body of a notification of one alert or a group."""
     header = {"type": "plain_text", "text": title[:_HEADER_LIMIT]}
     blocks: list[Block] = [{"type": "header", "text": header}]
     alerts = notification.alerts
@@ -74,7 +74,7 @@ def _alert_line(alert: NotifiedAlert) -> str:
 
 
 def _linked(line: str) -> str:
-    """Return an exemplar as a link on its request id, where it has an address."""
+    """Return an exemplar with its request id as a link, if it has an address."""
     text, _, url = line.rpartition(" ")
     if not url.startswith(("http://", "https://")):
         return _escape(line)

@@ -1,4 +1,4 @@
-"""A notification as plain text, for those who read mail and chat."""
+"""Format a notification as plain text, for e-mail and chat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from evenkeel_collector.alerts.notification import Notification
 
 
 def title_of(notification: Notification) -> str:
-    """Return one line: what an alert says of itself, or how many of a group fire and ended."""
+    """Return a one-line title: an alert's summary, or a group's numbers of firing and resolved."""
     alerts = notification.alerts
     if len(alerts) == 1:
         (alert,) = alerts

@@ -1,4 +1,4 @@
-"""Empties the outbox: a queue for each receiver, and groups that are told when it is time."""
+"""Deliver the outbox: one queue per receiver, and groups when they are due."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenkeel.error_guard import ErrorGuard
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.groups import Grouper
-from evenkeel_collector.delivery.receiver_queue import DeliveryPolicy, ReceiverQueue, Surroundings
+from evenkeel_collector.delivery.receiver_queue import DeliveryPolicy, QueueContext, ReceiverQueue
 
 __all__ = ["DeliveryPolicy", "DeliveryWorker"]
 
@@ -24,12 +24,12 @@ logger = logging.getLogger(__name__)
 
 
 class DeliveryWorker:
-    """Empties the outbox until it is stopped; no receiver holds up another.
+    """Delivers the outbox until it is stopped; receivers do not delay each other.
 
     Args:
         book_path: The alert book; the worker opens its own connection.
         find_receivers: Returns the receivers of the SLO file in force, by name.
-        policy: How hard to try.
+        policy: Timing of deliveries.
         count: Called with delivered, failed, dead, withdrawn or error.
     """
 
@@ -44,16 +44,16 @@ class DeliveryWorker:
         self._find_receivers = find_receivers
         self._policy = policy
         self._count = count
-        # A full disk must not end delivery: the notification waits, and is sent under the same id.
+        # A full disk must not stop delivery: notifications wait and are sent under the same id.
         self._errors = ErrorGuard(
             logger.error,
-            "the outbox cannot be used, retrying error=%r",
+            "cannot use the outbox, retrying error=%r",
             expected=SQLAlchemyError,
             count=partial(count, "error"),
         )
 
     async def run(self, stop: threading.Event) -> None:
-        """Deliver until `stop` is set; attempts under way are cut off, and made again later."""
+        """Deliver until `stop` is set; attempts in flight are aborted then, and repeated later."""
         book = AlertBook(self._book_path)
         grouper = Grouper(book)
         tasks: dict[str, asyncio.Task[None]] = {}
@@ -72,16 +72,16 @@ class DeliveryWorker:
             book.close()
 
     def _start_queues(self, book: AlertBook, tasks: dict[str, asyncio.Task[None]]) -> None:
-        """Keep a queue for each who is owed something; one that ended by an error begins anew."""
-        around = Surroundings(self._find_receivers, self._policy, self._count, self._errors.record)
+        """Run a queue for each receiver with waiting notifications; restart those that failed."""
+        context = QueueContext(self._find_receivers, self._policy, self._count, self._errors.record)
         for name, task in list(tasks.items()):
             if task.done():
                 del tasks[name]
                 error = None if task.cancelled() else task.exception()
                 if error is not None:
                     self._errors.record(error)
-        owed = set(book.owed_receivers())
-        for name in owed - set(tasks):
-            tasks[name] = asyncio.create_task(ReceiverQueue(name, book, around).run())
-        for name in set(tasks) - owed - set(self._find_receivers()):
+        waiting = set(book.waiting_receivers())
+        for name in waiting - set(tasks):
+            tasks[name] = asyncio.create_task(ReceiverQueue(name, book, context).run())
+        for name in set(tasks) - waiting - set(self._find_receivers()):
             tasks[name].cancel()

@@ -47,7 +47,7 @@ def read_listing(path: Path, limit: int, now_ns: int) -> Listing:
             tuple(book.dead()),
             book.count_by_state(),
             book.acknowledged(),
-            Grouper(book).num_untold(),
+            Grouper(book).num_pending(),
         )
     finally:
         book.close()

@@ -20,7 +20,7 @@ from evenkeel_collector.alerts.alert import Transition
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.delivery_health import delivery_conditions, delivery_key
 from evenkeel_collector.alerts.engine import AlertEngine
-from evenkeel_collector.alerts.evidence import EvidenceDesk
+from evenkeel_collector.alerts.evidence import EvidenceQueue
 from evenkeel_collector.alerts.state import Condition, Delays, State
 from evenkeel_collector.slo.absence import no_data_condition, no_data_key
 from evenkeel_collector.slo.budget import budget_conditions, budget_keys, budget_labels
@@ -46,7 +46,7 @@ class Evaluator:
         book: Keeps the alerts.
         dashboard_url: What notifications link to, or None.
         record_failure: Called for each SLO that could not be read.
-        desk: Accepts requests for evidence on firing alerts.
+        evidence_queue: Accepts requests for evidence on firing alerts.
         long_read: Entered around slow reads of whole periods.
     """
 
@@ -57,14 +57,16 @@ class Evaluator:
         book: AlertBook,
         dashboard_url: str | None = None,
         record_failure: Callable[[Exception], None] = lambda error: None,
-        desk: EvidenceDesk | None = None,
+        evidence_queue: EvidenceQueue | None = None,
         long_read: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._store = store
         self._book = book
         self._dashboard_url = dashboard_url
         self._record_failure = record_failure
-        self._engine = AlertEngine(book, dashboard_url, desk, owns=lambda slo: slo != STALLED)
+        self._engine = AlertEngine(
+            book, dashboard_url, evidence_queue, owns=lambda slo: slo != STALLED
+        )
         self._corrections = Corrections(book)
         self._tracks = Tracks(store, record_failure, long_read)
         self._groups = Groups(store, record_failure)
@@ -79,7 +81,7 @@ class Evaluator:
 
     def _use_subjects(self) -> None:
         file = self._file
-        self._book.use_subjects([slo.name for slo in file.slos] + [r.name for r in file.rules])
+        self._book.set_subjects([slo.name for slo in file.slos] + [r.name for r in file.rules])
 
     def _expand(self, now_ns: int) -> None:
         """Replace each grouped SLO by the SLOs of its groups."""
@@ -128,7 +130,7 @@ class Evaluator:
         conditions += self._rules.conditions(self._file.rules, now_ns)
         conditions += self._failure_conditions(now_ns)
         conditions += delivery_conditions(self._book, self._file.receivers, now_ns)
-        self._engine.use_inhibitions(self._file.inhibitions, self._file.maintenance)
+        self._engine.set_inhibitions(self._file.inhibitions, self._file.maintenance)
         self._engine.observe(conditions, self._file.receivers, now_ns)
         self._engine.repeat(self._file.receivers, now_ns)
         present = {(slo.name, s.value) for slo in self._file.slos for s in slo.severities}

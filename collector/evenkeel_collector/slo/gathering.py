@@ -17,7 +17,7 @@ from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.evidence import (
     ANNOTATION,
     EvidenceBook,
-    EvidenceDesk,
+    EvidenceQueue,
     EvidenceRequest,
 )
 from evenkeel_collector.slo.store import SloStore
@@ -84,7 +84,7 @@ class Gatherer:
     Args:
         connect: Returns a client of the store for the calling thread.
         book_path: The alert book; each thread opens its own connection.
-        desk: The queue of evidence requests.
+        evidence_queue: The queue of evidence requests.
         find_receivers: Returns the receivers of the SLO file in force, by name.
         stop: Ends the threads when it is set.
     """
@@ -93,13 +93,13 @@ class Gatherer:
         self,
         connect: Callable[[], Client],
         book_path: Path,
-        desk: EvidenceDesk,
+        evidence_queue: EvidenceQueue,
         find_receivers: Callable[[], Mapping[str, Receiver]],
         stop: threading.Event,
     ) -> None:
         self._connect = connect
         self._book_path = book_path
-        self._desk = desk
+        self._evidence_queue = evidence_queue
         self._find_receivers = find_receivers
         self._stop = stop
         self._shared: dict[Any, list[dict[str, Any]]] = {}
@@ -135,14 +135,14 @@ class Gatherer:
         client: Client | None = None
         try:
             while not self._stop.is_set():
-                request = self._desk.next(_POLL_S)
+                request = self._evidence_queue.next(_POLL_S)
                 if request is None:
                     continue
                 try:
                     if client is None:
                         client = self._connect()
                     store = store or EvidenceStore(client, self._shared)
-                    facts = gather_one(request, store, self._desk.num_waiting())
+                    facts = gather_one(request, store, self._evidence_queue.num_waiting())
                 except Exception as error:
                     facts = {ANNOTATION: f"not available: {error}"}
                 self._add(evidence, request.alert_id, facts)
@@ -175,7 +175,7 @@ class Gatherer:
                 if self._stop.wait(1.0):
                     return
             else:
-                self._desk.hand_in(alert_id, facts)
+                self._evidence_queue.submit(alert_id, facts)
                 return
 
 

@@ -20,7 +20,7 @@ from evenkeel.slo.receiver import Receiver
 from evenkeel.slo.series import SloStatus
 from evenkeel.watched_file import WatchedFile
 from evenkeel_collector.alerts.book import FILE_NAME, AlertBook
-from evenkeel_collector.alerts.evidence import EvidenceDesk
+from evenkeel_collector.alerts.evidence import EvidenceQueue
 from evenkeel_collector.delivery.worker import DeliveryPolicy, DeliveryWorker
 from evenkeel_collector.slo.budget import promotion_freezes
 from evenkeel_collector.slo.context import CollectorContext
@@ -64,9 +64,9 @@ class SloService:
             self._book_path, self._find_receivers, policy, self._count_delivery
         )
         self._heartbeat = Heartbeat(lambda: float(self._file.current.interval_s))
-        self._desk = EvidenceDesk(time.monotonic)
+        self._evidence_queue = EvidenceQueue(time.monotonic)
         gatherer = Gatherer(
-            context.connect, self._book_path, self._desk, self._find_receivers, self._stop
+            context.connect, self._book_path, self._evidence_queue, self._find_receivers, self._stop
         )
         self._threads += gatherer.start()
         for name, target in (
@@ -146,7 +146,7 @@ class SloService:
                 book,
                 self._context.dashboard_url,
                 failures.record,
-                self._desk,
+                self._evidence_queue,
                 self._heartbeat.long_read,
             )
             next_forget_ns = 0

@@ -226,7 +226,7 @@ def test_no_receiver_starves_another(book: AlertBook, tmp_path: Path) -> None:
         with delivering(tmp_path / "alerts.db", *receivers, policy=replace(QUICK, unit_s=1.0)):
             healthy.wait_for(lambda accepted: len(accepted) == 150)
             # The last answers may still be on their way.
-            poll(lambda: "e-healthy" not in book.owed_receivers())
+            poll(lambda: "e-healthy" not in book.waiting_receivers())
         waiting = book.connection.exec_driver_sql(
             "SELECT receiver, count(*) FROM outbox WHERE state = 'waiting' GROUP BY 1"
         )
@@ -277,7 +277,7 @@ def test_an_address_inside_gets_nothing_unless_allowed(book: AlertBook, tmp_path
         assert server.received == []
         error = book.failing(0, 0)["on-call"].error
         assert error is not None
-        assert error.startswith("127.0.0.1 is no public address")
+        assert error.startswith("127.0.0.1 is not a public address")
         # It was a mistake of the file: the page still arrives when that is mended.
         mended = replace(receiver, allow_private=True)
         with delivering(tmp_path / "alerts.db", mended):
@@ -395,7 +395,7 @@ async def test_apprise_delivers_and_refuses_addresses_inside() -> None:
         (False, True),
     ]
     assert outcomes[1].error.startswith("apprise would connect to ")
-    assert outcomes[2].error == "apprise does not know this address"
+    assert outcomes[2].error == "apprise does not support this address"
     (received,) = server.received
     assert received.body["title"] == "Alert: It burns"
     assert received.body["message"].endswith("id: abc-firing")

@@ -62,7 +62,7 @@ def test_repetitions_of_one_engine_are_not_withdrawn_by_the_other(
 
 def test_what_one_engine_withholds_is_not_forgotten_by_the_other(book: AlertBook) -> None:
     slos, watch = engines(book)
-    slos.use_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
+    slos.set_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
     slos.observe([condition("chat", severity="ticket")], [PAGER], NOW)
     slos.observe([condition("chat"), condition("chat", severity="ticket")], [PAGER], NOW + S)
     slos.repeat([PAGER], NOW + S)

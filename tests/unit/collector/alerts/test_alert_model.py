@@ -79,7 +79,7 @@ def test_one_receiver_is_told_what_the_rules_say(
     with tempfile.TemporaryDirectory() as folder:
         book = AlertBook(Path(folder) / "alerts.db")
         line = Timeline(book, changed(ALONE, repeat_s=Fraction(REPEAT_S)))
-        line.engine.use_inhibitions([INHIBIT], [HOUR])
+        line.engine.set_inhibitions([INHIBIT], [HOUR])
         model, now_s = Model(), begin_s + 1
         for number, (later_s, firing, silence) in enumerate(steps):
             now_s += later_s

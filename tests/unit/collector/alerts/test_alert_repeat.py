@@ -101,7 +101,7 @@ def test_a_repetition_that_nobody_wants_any_more_is_withdrawn(book: AlertBook, h
     elif how == "silenced":
         book.add_silence(Silence("s", "chat", NOW, NOW + 10**6 * S, ""))
     elif how == "inhibited":
-        engine.use_inhibitions([by_severity(Severity.TICKET, Severity.PAGE)])
+        engine.set_inhibitions([by_severity(Severity.TICKET, Severity.PAGE)])
         engine.observe([condition(), condition(severity="ticket")], (), NOW + 72 * S)
     else:
         engine.resolve_absent(set(), (), NOW + 72 * S)
@@ -114,7 +114,7 @@ def test_a_repetition_that_nobody_wants_any_more_is_withdrawn(book: AlertBook, h
 def test_repeat_respects_inhibit_and_goes_on_when_it_ends(book: AlertBook) -> None:
     """The ticket was told before the page fired."""
     engine = AlertEngine(book)
-    engine.use_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
+    engine.set_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
     ticket = condition(severity="ticket")
     engine.observe([ticket], [PAGER], NOW)
     engine.observe([ticket, condition()], (), NOW + S)
@@ -127,7 +127,7 @@ def test_repeat_respects_inhibit_and_goes_on_when_it_ends(book: AlertBook) -> No
 
 def test_a_group_is_not_repeated_for_what_is_inhibited(book: AlertBook) -> None:
     engine, grouper = AlertEngine(book), Grouper(book)
-    engine.use_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
+    engine.set_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
     ticket = condition(severity="ticket")
     grouped = replace(GROUPED, severities=("ticket",))
     engine.observe([ticket], [grouped], NOW)

@@ -144,7 +144,7 @@ JOB_DOWN = InhibitRule(
 
 def test_inhibiting_by_equal_labels(book: AlertBook) -> None:
     line = Timeline(book, ALONE)
-    line.engine.use_inhibitions([JOB_DOWN])
+    line.engine.set_inhibitions([JOB_DOWN])
     job = {"job": {"alertname": "JobDown", "job": "j", "zone": "aa"}}
     instances = {
         zone: {"alertname": "InstanceDown", "job": "j", "zone": zone} for zone in ("aa", "ab")
@@ -156,7 +156,7 @@ def test_inhibiting_by_equal_labels(book: AlertBook) -> None:
 
 def test_always_inhibited_and_ended_together_tells_only_of_the_source(book: AlertBook) -> None:
     line = Timeline(book, ALONE)
-    line.engine.use_inhibitions([JOB_DOWN])
+    line.engine.set_inhibitions([JOB_DOWN])
     both = {
         "i": {"alertname": "InstanceDown", "job": "j"},
         "j": {"alertname": "JobDown", "job": "j"},
@@ -168,9 +168,9 @@ def test_always_inhibited_and_ended_together_tells_only_of_the_source(book: Aler
 def test_what_is_source_and_target_does_not_withhold_itself(book: AlertBook) -> None:
     line = Timeline(book, ALONE)
     rule = InhibitRule(parse_matchers('slo=~".+"'), parse_matchers('slo=~"a|b"'), ())
-    line.engine.use_inhibitions([rule])
+    line.engine.set_inhibitions([rule])
     assert line.at(1, named("a", "b")) == {"default": [("a", "firing"), ("b", "firing")]}
-    line.engine.use_inhibitions([rule])
+    line.engine.set_inhibitions([rule])
     assert line.at(2, named("a", "b", "c")) == {"default": [("c", "firing")]}
 
 
@@ -178,7 +178,7 @@ def test_a_maintenance_window_comes_again(book: AlertBook) -> None:
     nightly = MuteTime((3,), time(0), time(1), ZoneInfo("UTC"))
     window = Maintenance(parse_matchers("team=a"), (nightly,))
     line = Timeline(book, ALONE)
-    line.engine.use_inhibitions((), [window])
+    line.engine.set_inhibitions((), [window])
     # 1 January 1970 was a Thursday.
     alerts: Mapping[str, Mapping[str, str]] = {"x": {"team": "a"}, "y": {"team": "b"}}
     assert line.at(60, alerts) == {"default": [("y", "firing")]}
@@ -287,7 +287,7 @@ def test_no_repetition_in_maintenance(book: AlertBook, group: AlertGrouping | No
     nightly = MuteTime((3,), time(1), time(2), ZoneInfo("UTC"))
     window = Maintenance(parse_matchers("team=a"), (nightly,))
     line = Timeline(book, replace(ALONE, group=group, repeat_s=Fraction(600)))
-    line.engine.use_inhibitions((), [window])
+    line.engine.set_inhibitions((), [window])
     alerts = named("x", team="a")
     told = [line.at(second, alerts) for second in range(2995, 3595, 5)]
     assert [step for step in told if step] == [{"default": [("x", "firing")]}]

@@ -97,7 +97,7 @@ def test_an_old_books_alerts_go_on(book: AlertBook) -> None:
 
 def test_an_old_books_groups_go_on(book: AlertBook) -> None:
     grouper = Grouper(book)
-    assert grouper.num_untold() == 1
+    assert grouper.num_pending() == 1
     (waiting,) = book.due(2**62, receiver=TEAM.name)
     book.mark_delivered(waiting.number, NOW + 420 * S)
     assert grouper.flush(RECEIVERS, NOW + 1000 * S) == 1

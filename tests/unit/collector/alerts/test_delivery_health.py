@@ -7,7 +7,11 @@ import pytest
 
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook
-from evenkeel_collector.alerts.delivery_health import PATIENCE_NS, delivery_conditions, delivery_key
+from evenkeel_collector.alerts.delivery_health import (
+    FAILING_AFTER_NS,
+    delivery_conditions,
+    delivery_key,
+)
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.alerts.state import Condition, Delays, State
@@ -60,7 +64,7 @@ def test_a_refusal_is_told_through_the_others_until_deliveries_work(book: AlertB
     alert = told.alerts[0]
     assert alert.labels["alertname"] == "SloDeliveryFailing"
     assert alert.labels["receiver"] == "a"
-    assert alert.annotations["summary"] == "receiver a gets no notifications: answered 401"
+    assert alert.annotations["summary"] == "receiver a does not accept notifications: answered 401"
     assert office.cycle(20) == []
     assert [x.receiver for x in office.send(21)] == ["a"]
     assert office.cycle(30) == ["delivery/a resolved"]
@@ -96,7 +100,7 @@ def test_an_outage_counts_after_ten_minutes(book: AlertBook) -> None:
     (to_a, to_b) = book.due(NOW)
     book.mark_delivered(to_b.number, NOW)
     book.mark_failed(to_a.number, "answered 503", NOW, NOW)
-    before = PATIENCE_NS // S - 1
+    before = FAILING_AFTER_NS // S - 1
     assert office.cycle(before) == []
     assert office.cycle(before + 1) == ["delivery/a firing"]
 

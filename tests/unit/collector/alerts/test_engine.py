@@ -247,7 +247,7 @@ def test_who_wants_it_is_told_again_until_somebody_takes_it_on(book: AlertBook) 
 
 def test_a_page_withholds_the_ticket_of_the_same_slo(book: AlertBook) -> None:
     engine = AlertEngine(book)
-    engine.use_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
+    engine.set_inhibitions([by_severity(Severity.PAGE, Severity.TICKET)])
     both = [condition(severity="page"), condition(severity="ticket")]
     other = condition(slo="other", severity="ticket")
     engine.observe([*both, other], RECEIVERS[:1], NOW)
@@ -277,10 +277,10 @@ def test_a_breaker_opens_after_five_failures_and_tries_now_and_then() -> None:
     breaker = Breaker()
     for _ in range(4):
         breaker.record(False, NOW)
-    assert breaker.lets_through(NOW)
+    assert breaker.try_acquire(NOW)
     breaker.record(False, NOW)
-    assert not breaker.lets_through(NOW + 29 * S)
-    assert breaker.lets_through(NOW + 30 * S)
-    assert not breaker.lets_through(NOW + 31 * S)
+    assert not breaker.try_acquire(NOW + 29 * S)
+    assert breaker.try_acquire(NOW + 30 * S)
+    assert not breaker.try_acquire(NOW + 31 * S)
     breaker.record(True, NOW + 31 * S)
-    assert breaker.lets_through(NOW + 31 * S)
+    assert breaker.try_acquire(NOW + 31 * S)

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from evenkeel.slo.receiver import AlertGrouping, Receiver, ReceiverType
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
-from evenkeel_collector.alerts.evidence import EvidenceBook, EvidenceDesk
+from evenkeel_collector.alerts.evidence import EvidenceBook, EvidenceQueue
 from evenkeel_collector.alerts.notification import Notification
 from evenkeel_collector.alerts.outbox import HOLD_NS
 from evenkeel_collector.alerts.state import Condition, Delays
@@ -45,12 +45,12 @@ def condition(holds: bool = True, slo: str = "chat", severity: str = "page") -> 
 
 
 class Case:
-    """An engine with its desk, and what receivers are sent."""
+    """An engine with its evidence_queue, and what receivers are sent."""
 
     def __init__(self, book: AlertBook) -> None:
         self.book = book
-        self.desk = EvidenceDesk(time.monotonic)
-        self.engine = AlertEngine(book, None, self.desk)
+        self.evidence_queue = EvidenceQueue(time.monotonic)
+        self.engine = AlertEngine(book, None, self.evidence_queue)
         self.evidence = EvidenceBook(book)
         self.outbox = book
 
@@ -60,9 +60,9 @@ class Case:
     def gather(self, now_s: int, facts: Mapping[str, str] = FACTS) -> int:
         """Answer all requests; return how many there were."""
         num = 0
-        while (request := self.desk.next(0)) is not None:
+        while (request := self.evidence_queue.next(0)) is not None:
             self.evidence.add(request.alert_id, facts, now_s * S)
-            self.desk.hand_in(request.alert_id, facts)
+            self.evidence_queue.submit(request.alert_id, facts)
             num += 1
         return num
 
@@ -185,7 +185,7 @@ def test_pages_are_gathered_first(book: AlertBook) -> None:
     case = Case(book)
     case.observe(1, condition(severity="ticket"), condition(slo="b"), condition(slo="a"))
     order = []
-    while (request := case.desk.next(0)) is not None:
+    while (request := case.evidence_queue.next(0)) is not None:
         order.append(request.urgency)
     assert order == [0, 0, 1]
 

@@ -254,9 +254,9 @@ def test_an_end_that_was_told_beside_a_firing_is_not_withdrawn_with_it(book: Ale
 def test_what_waits_in_groups_is_counted(book: AlertBook) -> None:
     office = Office(book)
     office.see(0, ttft=True, tpot=True)
-    assert office.grouper.num_untold() == 2
+    assert office.grouper.num_pending() == 2
     office.told(30)
-    assert office.grouper.num_untold() == 0
+    assert office.grouper.num_pending() == 0
 
 
 def test_a_large_group_is_cut_and_counted(book: AlertBook) -> None:

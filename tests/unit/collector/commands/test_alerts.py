@@ -43,13 +43,13 @@ def test_a_silence_of_what_is_not_there_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book = AlertBook(tmp_path / FILE_NAME)
-    book.use_subjects(["chat-ttft", "slow-tail"])
+    book.set_subjects(["chat-ttft", "slow-tail"])
     assert run(tmp_path, "silence", "slo=nope") == 2
     said = capsys.readouterr().err
     assert "no SLO or rule is named 'nope'; there are chat-ttft, slow-tail" in said
     assert run(tmp_path, "silence", "slo=slow-tail", "--for", "5m") == 0
     assert [silence.slo for silence in book.silences(time.time_ns())] == ["slow-tail"]
-    book.use_subjects([])
+    book.set_subjects([])
     assert run(tmp_path, "silence", "slo=slow-tail") == 2
     assert "the collector evaluates none" in capsys.readouterr().err
     book.close()
@@ -86,7 +86,7 @@ def test_a_correction_of_what_is_not_there_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book = AlertBook(tmp_path / FILE_NAME)
-    book.use_subjects(["chat-ttft"])
+    book.set_subjects(["chat-ttft"])
     span = ["--from", "2026-11-20T10:00Z", "--until", "2026-11-20T10:30Z", "--by", "ann"]
     command = ["slo", "correct", *span, "--comment", "x", "--data-dir", str(tmp_path), "--reason"]
     assert main([*command, "incident", "--name", "nope"], [SLO]) == 2
@@ -100,7 +100,7 @@ def test_a_correction_and_its_end_are_written_down_as_by_the_api(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book = AlertBook(tmp_path / FILE_NAME)
-    book.use_subjects(["chat-ttft"])
+    book.set_subjects(["chat-ttft"])
     book.close()
     here = ("slo", "correct", "--data-dir", str(tmp_path))
     said = ("--name", "chat-ttft", "--from", "2026-11-20T10:00Z", "--until", "2026-11-20T10:30Z")

@@ -79,7 +79,9 @@ def test_every_secret_signs_so_that_keys_can_be_changed(tmp_path: Path) -> None:
 def test_a_key_that_is_none_is_named_and_not_shown(tmp_path: Path) -> None:
     bad = secret(tmp_path, "whsec_!")
     receiver = Receiver("r", "https://example.com/", ReceiverType.GENERIC, secrets=(bad,))
-    with pytest.raises(ConfigurationError, match="a secret of receiver 'r' is no base64") as caught:
+    with pytest.raises(
+        ConfigurationError, match="a secret of receiver 'r' is not base64"
+    ) as caught:
         make_posting(receiver, notification(), NOW_NS)
     assert "whsec_!" not in str(caught.value)
     missing = Receiver("r", "", ReceiverType.SLACK, url_secret=Secret(variable="EVENKEEL_NO_SUCH"))

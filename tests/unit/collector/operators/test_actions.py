@@ -21,7 +21,7 @@ NOW_NS = 1_800_000_000 * 10**9
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     book = AlertBook(tmp_path / "alerts.db")
-    book.use_subjects(["s"])
+    book.set_subjects(["s"])
     book.close()
     return tmp_path / "alerts.db"
 
