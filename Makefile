@@ -51,7 +51,7 @@ lock:
 	rm -rf build/lock && mkdir -p build && $(PYTHON) -m venv build/lock
 	build/lock/bin/pip install --quiet 'torch==2.13.0+cpu' \
 	|| build/lock/bin/pip install --quiet 'torch==2.13.0+cpu' --extra-index-url $(TORCH_CPU_INDEX)
-	build/lock/bin/pip install --quiet hatchling editables . './runtime[cpu,cache]' './collector[embedded]' ./dashboard ./evals ./demo
+	build/lock/bin/pip install --quiet hatchling editables . './runtime[cpu,cache]' './collector[embedded,grafana]' ./dashboard ./evals ./demo
 	build/lock/bin/pip freeze --all | grep -v -E '^($(LEFT_OUT))( @|==)' > requirements-cpu.lock
 	build/lock/bin/pip install --quiet '.[dev]'
 	build/lock/bin/pip freeze --all | grep -v -E '^($(LEFT_OUT))( @|==)' | grep -v -x -F -f requirements-cpu.lock > requirements-dev.lock

@@ -26,10 +26,11 @@ _IN_A_CHECKOUT = {
     "cache": "'.[embeddings]' './runtime[cache]'",
     "collector": "'./collector[embedded]'",
     "embedded": "'./collector[embedded]'",
+    "grafana": "'./collector[grafana]'",
     "dashboard": "./dashboard",
     "evals": "./evals",
     "demo": "./demo",
-    "all": "'./runtime[gpu]' './collector[embedded]' ./dashboard ./evals ./demo",
+    "all": "'./runtime[gpu]' './collector[embedded,grafana]' ./dashboard ./evals ./demo",
 }
 # Each part provides its own commands; these are all of them.
 EXTRA_OF_COMMAND = {
@@ -39,6 +40,7 @@ EXTRA_OF_COMMAND = {
     "dashboard": "dashboard",
     "demo": "demo",
     "eval": "evals",
+    "export": "grafana",
     "prompts": "evals",
     "serve": "runtime-cpu",
     "simulate": "demo",

@@ -220,19 +220,23 @@ def collector_families() -> Iterator[Any]:
         log = WriteAheadLog(Path(folder), "node")
         own.watch_log(log)
         log.close()
-        yield from own.registry.collect()
+        for collector in own.registry._collector_to_names:
+            for family in collector.collect():
+                family._labelnames = getattr(collector, "_labelnames", ())
+                yield family
 
 
 def metrics() -> str:
-    """Return the names on each `/metrics`, with their help."""
+    """Return the names on each `/metrics`, with their labels and their help."""
 
     def rows(families: Iterable[Any]) -> Iterator[list[str]]:
         for family in families:
             name = family.name + ("_total" if family.type == "counter" else "")
             text = re.sub(r"docs/([\w/]+/(\w+\.md))", r"[\2](../\1)", family.documentation)
-            yield [f"`{name}`", family.type, text]
+            labels = ", ".join(f"`{label}`" for label in family._labelnames) or "–"
+            yield [f"`{name}`", family.type, labels, text]
 
-    head = ("metric", "type", "meaning")
+    head = ("metric", "type", "labels", "meaning")
     return page(
         "Metrics",
         "Metrics returned by `GET /metrics`. The server also exports vLLM's own metrics.\n",

@@ -64,8 +64,10 @@ ROOMS = {
     "evenkeel_collector": {
         "": [],
         "alerts": [],
+        "boards": [],
         "commands": [
             "alerts",
+            "boards",
             "delivery",
             "log",
             "operators",

@@ -1,0 +1,61 @@
+"""`evenkeel export`: what other tools show of our metrics and tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from evenkeel.cli import Command
+from evenkeel.errors import ConfigurationError
+
+_EXAMPLES = """\
+examples:
+  evenkeel export grafana --out boards
+  evenkeel export grafana --out boards --force --dashboard-url https://evenkeel.example.com
+"""
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _EXAMPLES
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    grafana = verbs.add_parser("grafana", help="write Grafana boards (docs/guide/grafana.md)")
+    grafana.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for the boards"
+    )
+    grafana.add_argument(
+        "--force", action="store_true", help="replace boards in a folder that is not empty"
+    )
+    grafana.add_argument(
+        "--dashboard-url",
+        default="http://127.0.0.1:8501",
+        metavar="URL",
+        help="evenkeel dashboard that the boards link to (default %(default)s)",
+    )
+    grafana.add_argument("--json", action="store_true", help="print the files as JSON")
+    grafana.set_defaults(run=_run_grafana)
+
+
+def _run_grafana(args: argparse.Namespace) -> int:
+    from evenkeel_collector.boards.folder import write_boards
+
+    parts = urlsplit(args.dashboard_url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"--dashboard-url is {args.dashboard_url!r}, expected one such as http://127.0.0.1:8501"
+        )
+    files = write_boards(args.out, args.dashboard_url, args.force)
+    if args.json:
+        print(json.dumps({"boards": [str(file) for file in files]}))
+    else:
+        print("\n".join(str(file) for file in files))
+    return 0
+
+
+EXPORT = Command(
+    name="export",
+    summary="write Grafana boards for our metrics, tables and SLO rules",
+    configure=_configure,
+    extra="grafana",
+)

@@ -1,0 +1,70 @@
+"""The metrics that boards ask for are on the pages of real servers, with the labels they use."""
+
+import re
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.checkout import ROOT
+from tests.fixtures.board_queries import prometheus_queries
+from tests.fixtures.collector_process import running_collector
+from tests.fixtures.equipped_server import EquippedServer
+from tests.fixtures.metric_series import VALUES, exposed
+
+pytestmark = pytest.mark.integration
+
+_NAME = re.compile(r"\b(?:evenkeel|vllm|kv_cache|batch)[\w:]+")
+_SAMPLE = re.compile(r"([\w:]+)(?:\{(.*)\})? ")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def family_of(name: str) -> str:
+    """Return the metric of a sample's name."""
+    stem = re.sub(r"_(bucket|sum|count)$", "", name)
+    return stem if stem in exposed() else name
+
+
+def asked_for(prefixes: tuple[str, ...]) -> set[str]:
+    names = {n for query in prometheus_queries() for n in _NAME.findall(query.text)}
+    return {family_of(name) for name in names if name.startswith(prefixes)}
+
+
+def check_page(page: str, asked: set[str]) -> None:
+    """Every metric is declared, and its samples have the labels, and the values, of ours."""
+    assert asked
+    assert asked <= set(re.findall(r"^# TYPE (\S+) ", page, re.M))
+    for line in page.splitlines():
+        if line[:1] != "#" and (match := _SAMPLE.match(line)):
+            name = family_of(match[1])
+            if name in asked:
+                labels = dict(_LABEL.findall(match[2] or "")) | {"le": ""}
+                assert labels.keys() - {"le"} == set(exposed()[name].labels), line
+                for label, value in labels.items():
+                    known = VALUES.get(label, {}).get(name, (value,))
+                    assert value in known or label == "slo", line
+
+
+def read_page(equipped: EquippedServer) -> str:
+    return httpx.get(f"{equipped.served.url}/metrics").text
+
+
+def test_the_servers_page_has_what_boards_ask_for(equipped: EquippedServer) -> None:
+    for route in ("serve", "draft", "shadow", "compress"):
+        equipped.ask("How long is the warranty?", route, "boards")
+    deadline = time.monotonic() + 120
+    # The exporter hands over its figures a moment after the requests.
+    while "evenkeel_runtime_ttft_seconds_bucket" not in (page := read_page(equipped)):
+        assert time.monotonic() < deadline, page
+        time.sleep(0.1)
+    runtime = ("evenkeel_runtime", "evenkeel_engine", "evenkeel_control", "evenkeel_cache")
+    check_page(
+        page, asked_for((*runtime, "evenkeel_spec", "evenkeel_comp", "vllm:", "kv_", "batch"))
+    )
+
+
+def test_the_collectors_page_has_what_boards_ask_for(tmp_path: Path) -> None:
+    with running_collector(tmp_path, ("--slos", str(ROOT / "slos.yaml"))) as collector:
+        page = httpx.get(f"{collector.http_url}/metrics").text
+    check_page(page, asked_for(("evenkeel_collector", "evenkeel_slo", "evenkeel_alert")))
