@@ -20,6 +20,7 @@ from evenkeel.store import DATABASE, check_url
 from evenkeel_collector.log.recovery import recover
 from evenkeel_collector.store.cluster import cluster_schema, migrations_table
 from evenkeel_collector.store.migrations import migrate, read_migrations
+from evenkeel_collector.store.request_columns import add_columns
 from evenkeel_collector.store.rollups import InsertGate, Rollups
 from evenkeel_collector.store.sql import quote
 from evenkeel_collector.store.unfinished_inserts import forget_unfinished_inserts
@@ -105,6 +106,7 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
         anchor.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE} ENGINE = Atomic")
         client = connect()
         migrate(client, before_upgrade=partial(store_log, client, insert_settings, log))
+        add_columns(client)
         client.close()
         gate = InsertGate()
         rollups = Rollups(connect, gate)
@@ -153,6 +155,7 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
         before_upgrade = partial(store_log, client, insert_settings, log)
         if schema is None:
             migrate(client, before_upgrade=before_upgrade)
+            add_columns(client)
         else:
             migrate(
                 client,
@@ -160,6 +163,7 @@ def open_server(url: str, cluster: str | None = None, log: Path | None = None) -
                 table=migrations_table(schema.cluster),
                 before_upgrade=before_upgrade,
             )
+            add_columns(client, schema.render)
         client.close()
         gate = InsertGate()
         rollups = (
