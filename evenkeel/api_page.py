@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,10 +15,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 _LIMITS = {
-    "minLength": "at least {} characters", "maxLength": "up to {} characters", "pattern": "{}",
+    "minLength": "at least {} long", "maxLength": "up to {} characters", "pattern": "{}",
     "minimum": "at least {}", "maximum": "up to {}", "exclusiveMaximum": "below {}",
     "maxItems": "up to {} items",
 }  # fmt: skip
+# A dataclass describes its fields in its docstring.
+_ATTRIBUTES = "\nAttributes:\n"
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {6,}.*)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +52,38 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["kind"] = _kind
+    environment.filters |= {"kind": kind_of, "text": text_of, "meanings": meanings_of}
     return environment
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def kind_of(schema: Mapping[str, Any]) -> str:
     """Return a description of the allowed values."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:
-        return " or ".join(_kind(each) for each in schema["anyOf"])
+        return " or ".join(kind_of(each) for each in schema["anyOf"])
     if "enum" in schema:
         return " or ".join(map(repr, schema["enum"]))
     kind = str(schema.get("type", "anything"))
     if kind == "array":
-        kind = f"list of {_kind(schema['items'])}"
+        kind = f"list of {kind_of(schema['items'])}"
+    elif isinstance(schema.get("additionalProperties"), Mapping):
+        kind = f"object of {kind_of(schema['additionalProperties'])}"
     limits = [text.format(schema[name]) for name, text in _LIMITS.items() if name in schema]
     default = schema.get("default")
     return ", ".join([kind, *limits, *([f"default {default!r}"] if default else [])])
+
+
+def text_of(schema: Mapping[str, Any]) -> str:
+    """Return a model's description without that of its fields."""
+    return str(schema.get("description", "")).partition(_ATTRIBUTES)[0].strip()
+
+
+def meanings_of(schema: Mapping[str, Any]) -> dict[str, str]:
+    """Return the meaning of each field of a model: its own, or the docstring's."""
+    listed = str(schema.get("description", "")).partition(_ATTRIBUTES)[2]
+    found = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(listed)}
+    return {
+        name: str(field.get("description", found.get(name, "")))
+        for name, field in schema.get("properties", {}).items()
+    }

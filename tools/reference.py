@@ -22,6 +22,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 from evenkeel import spans
+from evenkeel.api_page import kind_of, meanings_of, text_of
 from evenkeel.cli import build_parser, find_commands
 from evenkeel.request_record import REQUEST_FIELDS
 from evenkeel.settings import Settings, find_settings
@@ -245,28 +246,76 @@ def metrics() -> str:
     )
 
 
-def body_fields(route: Mapping[str, Any], openapi: Mapping[str, Any]) -> Iterable[str]:
-    """Return the JSON keys that a route accepts."""
-    content = route.get("requestBody", {}).get("content", {})
-    schema = content.get("application/json", {}).get("schema", {})
-    if "$ref" in schema:
-        schema = openapi["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
-    return schema.get("properties", {})
-
-
 def http_api(title: str, openapi: Mapping[str, Any]) -> str:
-    """Return a section for an OpenAPI document: its routes, their parameters and answers."""
+    """Return the section of an OpenAPI document: its routes, their parameters and its models."""
+    schemas = openapi.get("components", {}).get("schemas", {})
+    routes = {
+        f"`{method.upper()} {path}`": route
+        for path, methods in sorted(openapi["paths"].items())
+        for method, route in methods.items()
+    }
+    head = ("route", "what it does", "parameters", "body", "answer, 200")
+    sections = [
+        f"## {title}\n",
+        table(
+            head,
+            (
+                [
+                    name,
+                    route.get("description", route.get("summary", "")).partition("\n")[0],
+                    ", ".join(f"`{each['name']}`" for each in route.get("parameters", ())) or "–",
+                    bodies(route.get("requestBody", {}), schemas),
+                    bodies(route["responses"].get("200", {}), schemas),
+                ]
+                for name, route in routes.items()
+            ),
+        ),
+    ]
+    parameters = [
+        [name, f"`{each['name']}`", kind_of(each["schema"]), sentence(each.get("description", ""))]
+        for name, route in routes.items()
+        for each in route.get("parameters", ())
+    ]
+    if parameters:
+        sections.append(table(("route", "parameter", "value", "meaning"), parameters))
+    return "\n".join(sections + [model(name, schemas) for name in sorted(schemas)])
 
-    def rows() -> Iterator[list[str]]:
-        for path, methods in sorted(openapi["paths"].items()):
-            for method, route in methods.items():
-                takes = [f"`{one['name']}`" for one in route.get("parameters", ())]
-                takes += [f"`{name}`" for name in body_fields(route, openapi)]
-                answers = ", ".join(sorted(route["responses"]))
-                summary = route.get("description", route.get("summary", "")).partition("\n")[0]
-                yield [f"`{method.upper()} {path}`", summary, ", ".join(takes) or "–", answers]
 
-    return f"## {title}\n\n{table(('route', 'what it does', 'takes', 'answers'), rows())}"
+def sentence(text: str) -> str:
+    """Return the text of a cell, or `?` if there is none."""
+    return text.rstrip(".") or "?"
+
+
+def bodies(message: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    """Return the models of a body or an answer, or its media types."""
+    found = []
+    for media, content in message.get("content", {}).items():
+        name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+        found.append(f"[`{name}`](#{name.lower()})" if name in schemas else f"`{media}`")
+    return ", ".join(found) or "–"
+
+
+def model(name: str, schemas: Mapping[str, Any]) -> str:
+    """Return the section of a model: its meaning and its fields."""
+    schema = schemas[name]
+    text = " ".join(text_of(schema).split())
+    if "properties" not in schema:
+        return f"### {name}\n\n{text} One of: {kind_of(schema)}.\n"
+
+    def link(word: re.Match[str]) -> str:
+        return f"[{word[0]}](#{word[0].lower()})" if word[0] in schemas else word[0]
+
+    meanings = meanings_of(schema)
+    rows = (
+        [
+            f"`{field}`",
+            re.sub(r"[A-Z]\w+", link, kind_of(value)),
+            "yes" if field in schema.get("required", ()) else "",
+            sentence(meanings[field]),
+        ]
+        for field, value in schema["properties"].items()
+    )
+    return f"### {name}\n\n{text}\n\n{table(('field', 'value', 'required', 'meaning'), rows)}"
 
 
 # OpenAPI documents by section title.
@@ -291,6 +340,7 @@ def http() -> str:
         "HTTP",
         f"## Collector, port 4318\n\n{table(head, intake)}",
         f"## Query port, 8123\n\nClickHouse's HTTP protocol, read-only: [queries]({guide}#ask).\n",
+        "Refused requests of the two APIs below get a problem document (RFC 9457).\n",
         *(http_api(title, read()) for title, read in OPENAPI.items()),
     )
 

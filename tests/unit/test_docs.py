@@ -73,19 +73,30 @@ def test_everything_in_the_reference_has_a_meaning(name: str) -> None:
     assert [row for row in rows if row.endswith("| ? |")] == []
 
 
-def test_an_openapi_document_becomes_a_table_of_routes() -> None:
-    ok = {"200": {"description": "done"}}
+def test_an_openapi_document_becomes_its_routes_and_models() -> None:
+    ok = {"200": {"content": {"text/html": {}}}}
     body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Silence"}}}}
     silence = {"summary": "Silence alerts.", "requestBody": body, "responses": ok | {"422": {}}}
-    report = {"summary": "Report.", "parameters": [{"name": "month"}], "responses": ok}
+    month = {"name": "month", "schema": {"type": "integer"}, "description": "Which."}
+    report = {"summary": "Report.", "parameters": [month], "responses": ok}
+    fields = {"by": {"type": "string", "minLength": 1}, "of": {"$ref": "#/x/Silence"}}
+    text = "Silences.\n\nAttributes:\n    by: Who\n        acts.\n    of: What."
     document = {
         "paths": {"/api/silence": {"post": silence}, "/api/report": {"get": report}},
-        "components": {"schemas": {"Silence": {"properties": {"by": {}, "duration": {}}}}},
+        "components": {
+            "schemas": {"Silence": {"properties": fields, "required": ["by"], "description": text}}
+        },
     }
-    assert reference.http_api("Operators", document).splitlines()[4:] == [
-        "| `GET /api/report` | Report. | `month` | 200 |",
-        "| `POST /api/silence` | Silence alerts. | `by`, `duration` | 200, 422 |",
+    lines = reference.http_api("Operators", document).splitlines()
+    rows = [line for line in lines if line.startswith("| `")]
+    assert rows == [
+        "| `GET /api/report` | Report. | `month` | – | `text/html` |",
+        "| `POST /api/silence` | Silence alerts. | – | [`Silence`](#silence) | `text/html` |",
+        "| `GET /api/report` | `month` | integer | Which |",
+        "| `by` | string, at least 1 long | yes | Who acts |",
+        "| `of` | [Silence](#silence) |  | What |",
     ]
+    assert lines[lines.index("### Silence") + 2] == "Silences."
 
 
 @pytest.mark.parametrize("section", SETTINGS)

@@ -38,14 +38,14 @@ class Order(BaseModel):
     """The field of every action: its author."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    by: Author
+    by: Author = Field(description="Who acts, for the audit log.")
 
 
 class Acknowledge(Order):
     """Acknowledge the firing alerts of an SLO."""
 
-    slo: Name
-    comment: Text = ""
+    slo: Name = Field(description="The SLO or rule whose alerts fire.")
+    comment: Text = Field(default="", description="A note for others.")
 
 
 class Silencing(Order):
@@ -54,40 +54,56 @@ class Silencing(Order):
     The silence begins now or at `begin`, and ends after `duration` or at `end`.
     """
 
-    slo: Annotated[str, Field(max_length=200)] = ""
-    matchers: Annotated[list[Annotated[str, Field(max_length=2_000)]], Field(max_length=20)] = []
-    duration: Annotated[str, Field(max_length=20)] = ""
-    begin: Annotated[str, Field(max_length=40)] = ""
-    end: Annotated[str, Field(max_length=40)] = ""
-    comment: Text = ""
+    slo: str = Field(
+        max_length=200, default="", description="The SLO or rule; either this or `matchers`."
+    )
+    matchers: list[Text] = Field(
+        max_length=20,
+        default=[],
+        description='Matchers such as `model="chat"`, all of which an alert must fulfil.',
+    )
+    duration: str = Field(
+        max_length=20,
+        default="",
+        description="How long, such as `2h`, up to `30d`; `1h` without it and `end`.",
+    )
+    begin: str = Field(
+        max_length=40, default="", description="Begin, RFC 3339, within a year; now if empty."
+    )
+    end: str = Field(max_length=40, default="", description="End, RFC 3339, instead of `duration`.")
+    comment: Text = Field(default="", description="Why.")
 
 
 class EndSilence(Order):
     """End a silence now."""
 
-    id: Name
+    id: Name = Field(description="The silence.")
 
 
 class Replay(Order):
     """Retry one failed notification (dead letter), or all of them."""
 
-    number: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
+    number: Annotated[int, Field(ge=0, lt=1 << 63)] | None = Field(
+        default=None, description="The dead letter; null for all of them."
+    )
 
 
 class Correct(Order):
     """Exclude a time range from the error budget; an empty `slo` means every SLO."""
 
-    slo: Annotated[str, Field(max_length=200)] = ""
-    begin: Annotated[str, Field(max_length=40)]
-    end: Annotated[str, Field(max_length=40)]
-    reason: CorrectionReason = CorrectionReason.MAINTENANCE
-    comment: Annotated[str, Field(min_length=1, max_length=2_000)]
+    slo: str = Field(max_length=200, default="", description="The SLO; empty for all of them.")
+    begin: str = Field(max_length=40, description="Begin, RFC 3339; whole minutes are excluded.")
+    end: str = Field(max_length=40, description="End, RFC 3339, exclusive.")
+    reason: CorrectionReason = Field(
+        default=CorrectionReason.MAINTENANCE, description="Kind of reason."
+    )
+    comment: str = Field(min_length=1, max_length=2_000, description="Why.")
 
 
 class Revoke(Order):
     """Revoke a correction."""
 
-    id: Name
+    id: Name = Field(description="The correction.")
 
 
 def _acknowledge(book: AlertBook, order: Acknowledge, now_ns: int) -> dict[str, Any]:

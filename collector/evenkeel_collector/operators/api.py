@@ -137,9 +137,12 @@ def list_prompts(service: Service) -> Any:
 @router.get("/api/report", response_model=answers.ReportAnswer, responses=_REPORTS)
 def report(
     service: Service,
-    begin: Annotated[_Moment, Query(alias="from")],
-    end: Annotated[_Moment, Query(alias="to")],
-    form: Annotated[Literal["json", "markdown", "html"], Query(alias="format")] = "json",
+    begin: Annotated[_Moment, Query(alias="from", description="Begin, RFC 3339.")],
+    end: Annotated[_Moment, Query(alias="to", description="End, RFC 3339, exclusive.")],
+    form: Annotated[
+        Literal["json", "markdown", "html"],
+        Query(alias="format", description="Form of the report, `json` by default."),
+    ] = "json",
 ) -> Any:
     """Return the SLO report of a time range of up to 400 days."""
     found = service.report(begin, end)

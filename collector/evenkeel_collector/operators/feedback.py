@@ -80,11 +80,15 @@ class Feedback(BaseModel):
 class Judge(Order):
     """Rate an answer, optionally with the correct one."""
 
-    trace_id: TraceId
-    tenant: Annotated[str, Field(max_length=128)] = ""
-    score: Annotated[float, Field(ge=0, le=1)] | None = None
-    comment: Text = ""
-    corrected: _Answer = ""
+    trace_id: TraceId = Field(description="The trace of the answer, 32 hex digits.")
+    tenant: str = Field(
+        max_length=128, default="", description="The tenant of the request; empty without one."
+    )
+    score: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="From 0, bad, to 1, good."
+    )
+    comment: Text = Field(default="", description="Free text.")
+    corrected: _Answer = Field(default="", description="What the answer should have been.")
 
     def to_feedback(self) -> Feedback:
         """Return it as feedback.
@@ -99,11 +103,15 @@ class Judge(Order):
 class Review(Order):
     """Decide whether a failure joins a golden dataset, and with which reference answer."""
 
-    trace_id: TraceId
-    tenant: Annotated[str, Field(max_length=128)] = ""
-    decision: Literal["accept", "reject"]
-    reference: _Answer = ""
-    comment: Text = ""
+    trace_id: TraceId = Field(description="The trace of the answer, 32 hex digits.")
+    tenant: str = Field(
+        max_length=128, default="", description="The tenant of the request; empty without one."
+    )
+    decision: Literal["accept", "reject"] = Field(
+        description="Whether the failure joins the dataset."
+    )
+    reference: _Answer = Field(default="", description="The correct answer; required to accept.")
+    comment: Text = Field(default="", description="Free text.")
 
     @model_validator(mode="after")
     def _has_reference(self) -> Review:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from evenkeel.errors import EvenkeelError, StoreError
@@ -27,11 +27,11 @@ MEDIA_TYPE = "application/problem+json"
 class ProblemDocument(BaseModel):
     """Why a request was refused. `error` repeats `detail`, for clients that read that name."""
 
-    type: str = "about:blank"
-    title: str
-    status: int
-    detail: str
-    error: str
+    type: str = Field(default="about:blank", description="Always `about:blank`.")
+    title: str = Field(description="The status code's phrase.")
+    status: int = Field(description="The HTTP status code.")
+    detail: str = Field(description="What was wrong and what to do, in one line.")
+    error: str = Field(description="The same as `detail`.")
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

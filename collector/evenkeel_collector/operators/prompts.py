@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -26,19 +26,24 @@ ReadRun = Callable[[str], Mapping[str, Any]]
 class Promote(Order):
     """Move a label to a version, after a passing run or with a stated reason."""
 
-    prompt: Name
-    version: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
-    label: Label = "production"
-    run_id: Name | None = None
-    reason: Text = ""
+    prompt: Name = Field(description="The name of the prompt.")
+    version: str = Field(
+        pattern=r"^[0-9a-f]{12}$", description="The version to move to, 12 hex digits."
+    )
+    label: Label = Field(default="production", description="The label.")
+    run_id: Name | None = Field(
+        default=None,
+        description="The passing run that proves the version; without it, a reason is required.",
+    )
+    reason: Text = Field(default="", description="Why.")
 
 
 class Rollback(Order):
     """Move a label back to its previous version."""
 
-    prompt: Name
-    label: Label = "production"
-    reason: Text = ""
+    prompt: Name = Field(description="The name of the prompt.")
+    label: Label = Field(default="production", description="The label.")
+    reason: Text = Field(default="", description="Why.")
 
 
 def promote(

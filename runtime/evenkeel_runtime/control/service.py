@@ -51,7 +51,13 @@ class _Pending:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Places in the engine for urgent, patient and late requests."""
+    """Places in the engine.
+
+    Attributes:
+        urgent: For urgent requests.
+        patient: For those that can be in time and are due later.
+        late: For those that are late or probably will be.
+    """
 
     urgent: int
     patient: int
@@ -60,7 +66,12 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class FirstTokens:
-    """First tokens of one class in the last window: in time, and late or refused."""
+    """First tokens of one class in the last window.
+
+    Attributes:
+        good: In time.
+        bad: Late or refused.
+    """
 
     good: int
     bad: int
@@ -68,7 +79,12 @@ class FirstTokens:
 
 @dataclass(frozen=True, slots=True)
 class LastChange:
-    """The last step taken, and why."""
+    """The last step taken.
+
+    Attributes:
+        lever: What was changed.
+        reason: Why.
+    """
 
     lever: str
     reason: str
@@ -79,12 +95,16 @@ class ControlState:
     """The state of control, as returned by `GET /control`.
 
     Attributes:
+        mode: Whether control acts.
         level: Ladder steps in force.
         limits: The resulting limits on vLLM's settings.
         burn: The highest burn rate over all classes.
         capacity: Places for urgent requests; null unless control acts.
+        places: Places by kind of request; null unless control acts.
         inside: Requests in the engine.
         waiting: Requests at the gate, by class.
+        classes: First tokens in the last window, by class.
+        last_change: The last step taken; null before the first.
     """
 
     mode: ControlMode

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import zmq
 import zmq.asyncio
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 _TIMEOUT_S = 3.0
 
@@ -27,71 +27,99 @@ class _Model(BaseModel):
 class WithoutRival(_Model):
     """Time that the request would have saved without one concurrent request."""
 
-    request_id: str | None
-    prefill_tokens: int
-    decode_tokens: int
-    spared_s: float
-    text: str
+    request_id: str | None = Field(
+        description="The concurrent request; null if it is another tenant's."
+    )
+    prefill_tokens: int = Field(description="Its prompt tokens computed meanwhile.")
+    decode_tokens: int = Field(description="Its tokens decoded meanwhile.")
+    spared_s: float = Field(description="Time the request would have saved without it, s.")
+    text: str = Field(description="The same as a sentence.")
 
 
 class Eviction(_Model):
     """Which request evicted this prompt from the prefix cache, and how long before its arrival."""
 
-    before_arrival_s: float
-    for_request: str | None
+    before_arrival_s: float = Field(description="Time from the eviction to the arrival, s.")
+    for_request: str | None = Field(
+        description="The request that took the blocks; null if unknown or another tenant's."
+    )
 
 
 class Divergence(_Model):
     """Where the prompt diverged from the nearest earlier one; text only with `explain_text`."""
 
-    at_token: int
-    from_request: str | None
-    static_tokens_behind: int
-    own_text: str | None = None
-    its_text: str | None = None
+    at_token: int = Field(description="The first token that differs, from 0.")
+    from_request: str | None = Field(
+        description="The earlier request; null if unknown or another tenant's."
+    )
+    static_tokens_behind: int = Field(
+        description="Tokens that both prompts share after the part that differs."
+    )
+    own_text: str | None = Field(default=None, description="This prompt's text around that token.")
+    its_text: str | None = Field(
+        default=None, description="The earlier prompt's text there, if the same tenant sent it."
+    )
 
 
 class PrefixCacheUse(_Model):
     """How much of the prompt was cached, why the rest was missed, and what the miss cost."""
 
-    prompt_tokens: int
-    hit_tokens: int
-    missed_tokens: int
-    lost_tokens: int
-    miss: str
-    cost_s: float
-    evicted: Eviction | None
-    diverged: Divergence | None
+    prompt_tokens: int = Field(description="Tokens in the prompt.")
+    hit_tokens: int = Field(description="Tokens found in the prefix cache.")
+    missed_tokens: int = Field(description="Tokens in whole blocks that were not found.")
+    lost_tokens: int = Field(description="Of those, tokens that had been cached and were evicted.")
+    miss: str = Field(
+        description="Why: `none`, `evicted`, `other_salt`, `diverged`, `never_seen` or `off`."
+    )
+    cost_s: float = Field(description="Time spent computing the missed tokens, s.")
+    evicted: Eviction | None = Field(description="The eviction; null without one.")
+    diverged: Divergence | None = Field(description="The divergence; null without one.")
 
 
 class Cancellation(_Model):
     """Work the engine did for a request after its client disconnected."""
 
-    steps_after: int
-    tokens_after: int
-    engine_let_go_after_s: float
+    steps_after: int = Field(description="Engine steps begun after the client disconnected.")
+    tokens_after: int = Field(description="Tokens generated from then on.")
+    engine_let_go_after_s: float = Field(
+        description="Time until the scheduler released the request, s."
+    )
 
 
 class RequestExplanation(_Model):
     """Where the time of one request went; docs/inside/ledger.md explains each field."""
 
-    request_id: str
-    trace_id: str
-    model: str
-    tenant: str | None
-    status: str
-    response_cache: str | None
-    arrival: str
-    ttft_s: float | None
-    decode_s: float | None
-    e2e_s: float
-    ledger: dict[str, float] | None
-    without: list[WithoutRival]
-    shared_by: str | None
-    model_error_ratio: float | None
-    note: str | None
-    prefix_cache: PrefixCacheUse | None
-    cancelled: Cancellation | None
+    request_id: str = Field(description="The ID of the response.")
+    trace_id: str = Field(description="Its trace.")
+    model: str = Field(description="The requested model.")
+    tenant: str | None = Field(description="Its tenant; null without one.")
+    status: str = Field(description="`ok`, `error`, `aborted` or `shed`.")
+    response_cache: str | None = Field(
+        description="Outcome of the response-cache lookup; null without one."
+    )
+    arrival: str = Field(description="When it arrived, RFC 3339.")
+    ttft_s: float | None = Field(description="Arrival to first token, s.")
+    decode_s: float | None = Field(description="First to last token, s.")
+    e2e_s: float = Field(description="Arrival to end, s.")
+    ledger: dict[str, float] | None = Field(
+        description="Seconds by `phase.cause`, largest first; null without the engine's records."
+    )
+    without: list[WithoutRival] = Field(
+        description="Concurrent requests that delayed it, worst first."
+    )
+    shared_by: str | None = Field(
+        description="How steps with several requests were split: `cost_model` or `tokens`."
+    )
+    model_error_ratio: float | None = Field(
+        description="Mean relative error of the cost model; null if none was used."
+    )
+    note: str | None = Field(description="What to know before relying on it; null if nothing.")
+    prefix_cache: PrefixCacheUse | None = Field(
+        description="Use of the prefix cache; null if never scheduled."
+    )
+    cancelled: Cancellation | None = Field(
+        description="Work after the client disconnected; null unless aborted."
+    )
 
 
 class WhyClient:

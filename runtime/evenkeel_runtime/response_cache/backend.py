@@ -13,7 +13,12 @@ class BackendError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The contents of a backend, in numbers."""
+    """The contents of a backend, in numbers.
+
+    Attributes:
+        entries: Number of answers.
+        bytes: Their size.
+    """
 
     entries: int
     bytes: int

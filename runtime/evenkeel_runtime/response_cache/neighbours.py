@@ -63,6 +63,13 @@ class NearMiss:
     """A near hit rejected by a guard, for human review.
 
     Attributes:
+        at_s: When, Unix time.
+        route: The route in the cache file.
+        similarity: Cosine of the two questions.
+        refused_by: The guard that rejected it.
+        entry_id: The stored answer.
+        question: The question; null without `shows_texts`.
+        other: The question of the stored answer, likewise.
         was_same: Whether the model then gave the same answer, so the guard was too strict.
     """
 

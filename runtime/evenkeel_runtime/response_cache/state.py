@@ -13,7 +13,13 @@ from evenkeel_runtime.response_cache.settings_file import HitMode
 
 @dataclass(frozen=True, slots=True)
 class RouteEvidence:
-    """The minimum cosine for near hits on one route (null: none), and its evidence."""
+    """The minimum cosine for near hits on one route, and its evidence.
+
+    Attributes:
+        serves_from: The minimum cosine; null if the route serves no near hits.
+        limit: The highest acceptable share of wrong near hits.
+        evidence: What is known at and above each cosine.
+    """
 
     serves_from: float | None
     limit: float

@@ -111,7 +111,7 @@ async def _find_tenant(
         str | None,
         Header(
             alias=HEADER_TENANT,
-            description="Return the tenant to show data for; None shows all tenants.",
+            description="Show only this tenant's requests; without it, all are shown.",
         ),
     ] = None,
 ) -> str | None:
@@ -185,7 +185,13 @@ class Deletion(_Parameters):
 
 @dataclass(frozen=True, slots=True)
 class ModeChanged:
-    """A route's mode now and before the change."""
+    """A route's mode now and before the change.
+
+    Attributes:
+        route: The route; `*` for all.
+        mode: The mode now.
+        was: The mode before.
+    """
 
     route: str
     mode: HitMode
@@ -194,7 +200,11 @@ class ModeChanged:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """How many answers were deleted."""
+    """The answers that were deleted.
+
+    Attributes:
+        deleted: How many.
+    """
 
     deleted: int
 
