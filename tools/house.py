@@ -1,7 +1,8 @@
 """Prints structural figures of the code: packages, import levels, cycles, names, long functions.
 
     python tools/house.py                            a table
-    python tools/house.py --json build/house.json    and JSON
+    python tools/house.py --json                     JSON instead
+    python tools/house.py --json build/house.json    and JSON in a file
     python tools/house.py --names --long             and list those names and functions
 
 The figures come from the syntax trees; nothing is imported. A room is a folder with Python files.
@@ -18,8 +19,9 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PARTS = {
@@ -32,6 +34,7 @@ PARTS = {
 }
 OTHERS = ("tests", "bench", "tools", "golden_datasets")
 LONG_FUNCTION = 60
+STDOUT = Path("-")
 Graph = Mapping[str, set[str]]
 
 
@@ -143,14 +146,13 @@ def names_of_several_meanings(modules: Iterable[Module]) -> dict[str, list[str]]
     return {name: found for name, found in sorted(places.items()) if len(set(found)) > 1}
 
 
-def long_functions(modules: Iterable[Module]) -> Iterator[tuple[str, int]]:
-    """Yield the functions longer than 60 lines, with their length."""
+def functions_of(modules: Iterable[Module]) -> Iterator[tuple[str, int]]:
+    """Yield the functions with their length in lines."""
     for module in modules:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                if lines > LONG_FUNCTION:
-                    yield f"{module.name}:{node.name}", lines
+                yield f"{module.name}:{node.name}", lines
 
 
 def count_lines(paths: Iterable[Path]) -> int:
@@ -180,6 +182,7 @@ class House:
     parts: dict[str, PartFigures]
     names: dict[str, list[str]]
     long_functions: dict[str, int]
+    longest_function: int
     lines: dict[str, int]
 
     @property
@@ -187,6 +190,27 @@ class House:
         """Return the total number of Python lines."""
         others = sum(self.lines[name] for name in OTHERS)
         return sum(part.lines for part in self.parts.values()) + others
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures for programs; `floors` and `arrows` are those between rooms."""
+        return {
+            "parts": {
+                name: {
+                    "rooms": part.rooms,
+                    "floors": part.room_levels,
+                    "arrows": part.room_arrows,
+                    "circles": len(part.room_cycles) + len(part.file_cycles),
+                    "lines": part.lines,
+                    "files": part.files,
+                }
+                for name, part in self.parts.items()
+            },
+            "names_with_several_meanings": len(self.names),
+            "longest_function": self.longest_function,
+            "long_functions": self.long_functions,
+            "other_lines": self.lines,
+            "python_lines": self.python_lines,
+        }
 
 
 def measure(root: Path) -> House:
@@ -213,10 +237,11 @@ def measure(root: Path) -> House:
             file_cycles=cycles_of(graph),
             room_cycles=cycles_of(rooms),
         )
-    long = dict(sorted(long_functions(modules), key=lambda found: -found[1]))
+    functions = sorted(functions_of(modules), key=lambda found: -found[1])
+    long = {name: length for name, length in functions if length > LONG_FUNCTION}
     lines = {name: count_lines((root / name).rglob("*.py")) for name in OTHERS}
     lines["docs"] = count_lines((root / "docs").rglob("*.md"))
-    return House(parts, names_of_several_meanings(modules), long, lines)
+    return House(parts, names_of_several_meanings(modules), long, functions[0][1], lines)
 
 
 COLUMNS = ("files", "rooms", "file_levels", "file_arrows", "room_levels", "room_arrows", "lines")
@@ -227,11 +252,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", type=Path, metavar="PATH")
+    parser.add_argument(
+        "--json", type=Path, nargs="?", const=STDOUT, metavar="PATH",
+        help="write JSON to PATH, or print only JSON",
+    )  # fmt: skip
     parser.add_argument("--names", action="store_true", help="list names of several meanings")
     parser.add_argument("--long", action="store_true", help="list long functions")
     args = parser.parse_args()
     house = measure(ROOT)
+    text = json.dumps(house.to_json(), indent=2)
+    if args.json == STDOUT:
+        print(text)
+        return 0
     print(f"{'part':10} " + " ".join(f"{name:>11}" for name in COLUMNS) + "  cycles")
     for name, part in house.parts.items():
         shown = " ".join(f"{getattr(part, column):>11,}" for column in COLUMNS)
@@ -246,7 +278,7 @@ def main() -> int:
     print(f"other lines: {house.lines}; Python in all: {house.python_lines:,}")
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(asdict(house), indent=2) + "\n", encoding="utf-8")
+        args.json.write_text(text + "\n", encoding="utf-8")
     return 0
 
 
