@@ -12,6 +12,9 @@ Each message says in one line what failed, the value seen, and what to do.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 
 class EvenkeelError(Exception):
     """Base of all expected errors; printed as one line, never as a traceback."""
@@ -45,12 +48,23 @@ class StoreError(CannotMeasureError):
     """The store could not be reached, or refused a query."""
 
 
-def first_line(error: BaseException, max_chars: int | None = None) -> str:
+def first_line(
+    error: BaseException, max_chars: int | None = None, folder: Path | None = None
+) -> str:
     """Return the first line of an error's message, or its type's name if it has no message.
 
     For an OSError, return only the reason, because callers name the file themselves. Redact a line
     that may contain a secret before truncating it.
+
+    Args:
+        error: The error.
+        max_chars: Truncate the line to this length.
+        folder: The path that the caller names; if an OSError is about another one, such as a file
+            in the folder, its path precedes the reason.
     """
     message = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    if folder is not None and isinstance(error, OSError) and error.strerror and error.filename:
+        path = Path(os.fsdecode(error.filename))
+        message = message if path == folder else f"{path}: {message}"
     lines = message.strip().splitlines() or [type(error).__name__]
     return lines[0][:max_chars]

@@ -81,6 +81,7 @@ def _upgrade(connection: Connection, path: Path) -> None:
     """Create the tables, or convert those of version 6."""
     version = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
     if version == VERSION:
+        _add_indexes(connection)
         return
     if version > VERSION:
         raise ConfigurationError(
@@ -94,9 +95,17 @@ def _upgrade(connection: Connection, path: Path) -> None:
     if version:
         _set_aside(connection)
     METADATA.create_all(connection)
+    _add_indexes(connection)
     if version:
         _take_over(connection)
     connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+
+
+def _add_indexes(connection: Connection) -> None:
+    """Create the missing indexes; a program that does not know one can read the book too."""
+    for table in METADATA.tables.values():
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
 
 
 def _set_aside(connection: Connection) -> None:

@@ -219,5 +219,6 @@ Index("outbox_queue", outbox.c.receiver, outbox.c.number, sqlite_where=IS_WAITIN
 Index("outbox_dead", outbox.c.number, sqlite_where=IS_DEAD)
 Index("outbox_of_alert", outbox.c.alert_id)
 Index("group_members_of_alert", group_members.c.alert_id)
+Index("transitions_of_alert", transitions.c.alert_id)
 Index("transitions_by_time", transitions.c.time_ns)
 Index("transitions_to_store", transitions.c.time_ns, sqlite_where=IS_TO_STORE)

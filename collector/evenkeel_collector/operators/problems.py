@@ -70,6 +70,9 @@ def answer_with_problems(app: FastAPI, intake: Intake) -> None:
 
     def unanswered(request: Request, error: Exception) -> JSONResponse:
         known = cast("HTTPException", error)
+        if known.status_code == 400:
+            # A body that is not text, which FastAPI cannot parse.
+            return refused(request, MalformedError(known.detail))
         detail = {
             404: f"nothing is at {request.scope['path'][:100]}; GET /docs lists what is",
             405: f"{request.scope['path']} does not take {request.method}",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 from evenkeel.private_files import tighten
 from evenkeel_collector.store.data_folder import ID_FILE, LOCK_FILE, hold
 
@@ -63,7 +63,8 @@ def back_up(data_dir: Path, target: Path) -> Copied:
             os.fsync(file.fileno())
         draft.rename(target)
     except OSError as error:
-        raise ConfigurationError(f"cannot write {target}: {error.strerror or error}") from error
+        reason = first_line(error, folder=target)
+        raise ConfigurationError(f"cannot write {target}: {reason}") from error
     finally:
         draft.unlink(missing_ok=True)
         folder.release()

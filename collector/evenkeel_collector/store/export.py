@@ -48,7 +48,8 @@ def export_parquet(data_dir: Path, target: Path, tables: Sequence[str] | None) -
         try:
             parts = [_export(client, table, target) for table in tables or TABLES]
         except (ClickHouseError, OSError) as error:
-            raise ConfigurationError(f"cannot export to {target}: {first_line(error)}") from error
+            reason = first_line(error, folder=target)
+            raise ConfigurationError(f"cannot export to {target}: {reason}") from error
         finally:
             client.close()
             storage.close()

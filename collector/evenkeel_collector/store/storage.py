@@ -111,7 +111,8 @@ def open_embedded(folder: Path, log: Path | None = None) -> Storage:
         gate = InsertGate()
         rollups = Rollups(connect, gate)
     except (ClickHouseError, OSError, StoreError) as error:
-        raise ConfigurationError(f"cannot open the store in {path}: {first_line(error)}") from error
+        reason = first_line(error, folder=path)
+        raise ConfigurationError(f"cannot open the store in {path}: {reason}") from error
     return Storage(connect, path, insert_settings, anchor.close, rollups, gate)
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 from evenkeel_evals.ask.answers import (
     Answer,
     AnsweredPair,
@@ -357,6 +357,6 @@ def open_journal(folder: Path | None, *, is_fresh: bool) -> Journal | None:
             path.rename(folder / f"journal-{path.stat().st_mtime_ns}.jsonl")
     except OSError as error:
         raise ConfigurationError(
-            f"--report {folder} cannot be written: {error.strerror}"
+            f"--report {folder} cannot be written: {first_line(error, folder=folder)}"
         ) from error
     return Journal(path)

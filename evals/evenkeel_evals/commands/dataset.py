@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from evenkeel.errors import ConfigurationError
+from evenkeel.errors import ConfigurationError, first_line
 from evenkeel_evals.dataset.dataset import find_items_file, load_dataset
 from evenkeel_evals.dataset.imports.files import import_file
 from evenkeel_evals.dataset.version import (
@@ -47,7 +47,9 @@ def run_import(args: argparse.Namespace) -> int:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
     except OSError as error:
-        raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from error
+        raise ConfigurationError(
+            f"{folder} cannot be written: {first_line(error, folder=folder)}"
+        ) from error
     except UnicodeEncodeError as error:
         raise ConfigurationError(
             f"a text contains half of a surrogate pair: {error.reason}"

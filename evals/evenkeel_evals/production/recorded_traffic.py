@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evenkeel.errors import CannotMeasureError, ConfigurationError
+from evenkeel.errors import CannotMeasureError, ConfigurationError, first_line
 from evenkeel.private_files import private_umask
 from evenkeel.store import Store
 from evenkeel_evals.dataset.dataset import Dataset, load_dataset
@@ -69,5 +69,7 @@ def keep_traffic(folder: Path, rows: Sequence[dict[str, Any]]) -> Dataset:
             (folder / f"{NAME}.jsonl").write_bytes(text.encode("utf-8", "replace"))
             (folder / f"{NAME}.toml").write_text(f'version = "{digest[:12]}"\n', encoding="utf-8")
     except OSError as error:
-        raise ConfigurationError(f"{folder} cannot be written: {error.strerror}") from error
+        raise ConfigurationError(
+            f"{folder} cannot be written: {first_line(error, folder=folder)}"
+        ) from error
     return load_dataset(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
@@ -36,6 +37,8 @@ from evenkeel_runtime.response_cache.deletions import Deletions
 from evenkeel_runtime.response_cache.route_modes import FixedModeError, UnknownRouteError
 from evenkeel_runtime.response_cache.settings_file import HitMode
 from evenkeel_runtime.response_cache.state import CacheState, describe
+
+logger = logging.getLogger(__name__)
 
 METRICS_PATH = "/metrics"
 _CACHE_PATH = "/v1/evenkeel/cache"
@@ -233,6 +236,7 @@ async def explain_request(
     try:
         found = await client.ask(request_id[:_MAX_ID_CHARS], tenant)
     except NoAnswerError as error:
+        logger.warning("no answer from the exporter process error=%s", error)
         raise HTTPException(503, "the exporter process is not responding; try again") from error
     if found is None:
         raise HTTPException(

@@ -38,3 +38,27 @@ def test_other_bodies_are_refused(collector: CollectorProcess) -> None:
     assert as_text.status_code == 415
     assert httpx.get(url).status_code == 405
     assert httpx.post(url, json={"comment": "x" * 70_000}).status_code == 413
+
+
+def num_refused(collector: CollectorProcess) -> float:
+    name = 'evenkeel_collector_requests_rejected_total{reason="malformed",transport="http"}'
+    lines = httpx.get(f"{collector.http_url}/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"trace_id": 1', id="not whole"),
+        pytest.param(b"\xff\xfe{}", id="not UTF-8"),
+        pytest.param(b"[" * 50_000, id="too deep"),
+        pytest.param(b'{"trace_id": 1}', id="no trace ID"),
+    ],
+)
+def test_a_refused_body_is_counted(collector: CollectorProcess, body: bytes) -> None:
+    before = num_refused(collector)
+    headers = {"content-type": "application/json"}
+    answer = httpx.post(f"{collector.http_url}/v1/feedback", content=body, headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["status"] == 400
+    assert num_refused(collector) == before + 1

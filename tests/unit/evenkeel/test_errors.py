@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from evenkeel.errors import StoreError, first_line
@@ -16,6 +18,16 @@ from evenkeel.errors import StoreError, first_line
 )
 def test_an_error_is_its_first_line_or_its_type(error: Exception, line: str) -> None:
     assert first_line(error) == line
+
+
+def test_the_file_of_an_oserror_is_named_unless_the_caller_does(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="directory") as caught:
+        (tmp_path / "inner").read_text(encoding="utf-8")
+    assert first_line(caught.value) == "No such file or directory"
+    assert first_line(caught.value, folder=tmp_path / "inner") == "No such file or directory"
+    inner = f"{tmp_path}/inner: No such file or directory"
+    assert first_line(caught.value, folder=tmp_path) == inner
+    assert first_line(OSError("no space"), folder=tmp_path) == "no space"
 
 
 def test_a_line_is_cut_only_where_that_is_asked() -> None:

@@ -154,6 +154,20 @@ def test_an_upgraded_book_has_the_tables_of_a_new_one(book: AlertBook, tmp_path:
     assert layout(tmp_path / "alerts.db") == layout(tmp_path / "new.db")
 
 
+def test_a_book_of_this_version_gets_the_indexes_that_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "alerts.db"
+    AlertBook(path).close()
+    made = layout(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP INDEX transitions_of_alert")
+    AlertBook(path).close()
+    assert layout(path) == made
+    plan = sqlite3.connect(path).execute(
+        "EXPLAIN QUERY PLAN SELECT details FROM transitions WHERE alert_id = 'a'"
+    )
+    assert "USING INDEX transitions_of_alert" in str(plan.fetchall())
+
+
 def test_an_upgrade_that_is_cut_off_changes_nothing(
     old: sqlite3.Connection, tmp_path: Path
 ) -> None:
