@@ -75,7 +75,7 @@ def _run_backtest(args: argparse.Namespace) -> int:
     names = [slo.name for slo in known]
     if not names:
         raise ConfigurationError(
-            f"{args.slo} has no SLO that evenkeel evaluates; evenkeel slo check says why"
+            f"{args.slo} has no SLO that evenkeel evaluates; run evenkeel slo check to see why"
         )
     # A group's name begins with the name of its definition.
     definition = None if args.name is None else args.name.partition("/")[0]
@@ -95,7 +95,7 @@ def _run_backtest(args: argparse.Namespace) -> int:
             tried = [each for each in tried if each.slo.name == args.name]
             if not tried:
                 raise ConfigurationError(
-                    f"no request of the last {args.days} days is of {args.name!r}"
+                    f"no request of the last {args.days} days belongs to {args.name!r}"
                 )
         _show_all(args, tried)
     return 0

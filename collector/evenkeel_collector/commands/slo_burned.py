@@ -63,7 +63,7 @@ def _run_burned(args: argparse.Namespace) -> int:
         parts = slo_parts(slos[args.name])
         if any(part.indicator.metric is Metric.EVAL_PASS for part in parts):
             raise ConfigurationError(
-                f"SLO {args.name!r} counts answers of evaluations, which `evenkeel eval` lists"
+                f"SLO {args.name!r} counts eval answers, not requests; list them with evenkeel eval"
             )
         if args.json:
             rows = _read(store, parts, span, args.limit)

@@ -32,7 +32,7 @@ def add_correct(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     correct.add_argument("--reason", choices=("maintenance", "incident"), default="maintenance")
     correct.add_argument("--by", help="who made the correction (default: your user name)")
-    correct.add_argument("--comment", default="", help="why, for whoever reads the budget later")
+    correct.add_argument("--comment", default="", help="why, for later readers of the budget")
     correct.add_argument(
         "--data-dir", type=Path, help="the collector's data folder (also EVENKEEL_DATA_DIR)"
     )
@@ -141,5 +141,5 @@ def _add(path: Path, args: argparse.Namespace) -> None:
     done = perform_locally(path.parent, "correct", order, time_ns())
     print(
         f"correction {done['id']}: {said['slo'] or 'every SLO'} from {done['from']} "
-        f"until {done['until']} is excluded from the next evaluation on"
+        f"until {done['until']} is excluded, starting with the next evaluation"
     )

@@ -25,10 +25,10 @@ class AlertDiff:
     """How one SLO's alerts differ between two files.
 
     Attributes:
-        name: The SLO's.
-        appear: Alerts of the new file that overlap none of the same severity of the old one.
-        disappear: The other way round.
-        num_stay: Alerts of the new file that the old one has too, however long.
+        name: The SLO's name.
+        appear: Alerts of the new file that overlap no alert of the same severity in the old one.
+        disappear: Alerts of the old file that overlap none in the new one.
+        num_stay: Alerts of the new file that overlap one in the old file.
         is_in_old: Whether the old file has the SLO.
         is_in_new: Whether the new one has it.
     """

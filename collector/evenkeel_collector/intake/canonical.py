@@ -5,8 +5,8 @@ sees an encoding that two parsers could read differently.
 
 OTLP attribute values nest without bound; the store's schema (schema/otlp_traces.proto) holds
 scalars and arrays of scalars. To find deeper values without a Python loop over every attribute,
-the parser's schema declares them as messages with a required field that nobody ever sends: upb
-parses them as unknown fields and refuses to encode them. Only then does Python walk the body.
+the parser's schema declares them as messages with a required field that is never sent: upb parses
+them as unknown fields and refuses to encode them. Only then does Python walk the body.
 """
 
 from __future__ import annotations

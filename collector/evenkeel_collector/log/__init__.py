@@ -1,1 +1,1 @@
-"""Keeps what was acknowledged until the store has it; a segment's name is its token there."""
+"""Write-ahead log: keeps acknowledged data until the store has it, deduplicated by segment name."""

@@ -101,8 +101,8 @@ def list_quarantined(log: Path, suffix: str) -> list[Path]:
 def replay_quarantine(log: Path) -> Replayed:
     """Put refused pieces and the readable part of damaged files back into the log.
 
-    A damaged file has intact records if an earlier version cut them off with the damage, or if
-    somebody repaired it. Unreadable bytes stay in the quarantine.
+    A damaged file has intact records if an earlier version cut them off with the damage, or if it
+    was repaired. Unreadable bytes stay in the quarantine.
 
     Raises:
         OSError: If a piece cannot be moved or written.

@@ -88,7 +88,7 @@ class SeenBodies:
         self._load()
 
     def knows(self, digest: bytes) -> bool:
-        """Return whether the body was accepted within the window."""
+        """Return whether a body with this digest was accepted within the window."""
         with self._lock:
             self._turn()
             return digest in self._new or digest in self._old

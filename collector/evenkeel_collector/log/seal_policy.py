@@ -21,8 +21,8 @@ class LogLimits:
             it is small; at twice the time that the last insert took, if that is longer, up to
             `max_seal_age_s`.
         rest_s: A small segment is sealed at the earliest this long after the previous one.
-        unread_age_s: A small segment that nobody reads is sealed at this age; None if readers
-            cannot be seen here: each segment is then stored as if a reader waited.
+        unread_age_s: A small segment without a waiting reader is sealed at this age; None if the
+            collector cannot see readers: each segment is then stored as if a reader waited.
         small_spans: A segment with fewer spans is small.
         seal_spans: As the age; the store's memory per span does not depend on bytes alone.
         seal_bytes: A segment is sealed at this size, whatever the store does.
@@ -47,18 +47,18 @@ class SealPolicy:
         limits: See `LogLimits`.
         insert_s: Duration of the last insert.
         sealed_s: When the last segment was sealed.
-        is_asked_for: Whether a reader waits for the open segment.
+        is_requested: Whether a reader waits for the open segment.
     """
 
     limits: LogLimits
     insert_s: float = 0.0
     sealed_s: float = -math.inf
-    is_asked_for: bool = False
+    is_requested: bool = False
 
     def due_s(self, begun_s: float, num_spans: int) -> float:
         """Return when a segment is sealed if it does not grow and the store is free."""
         limits = self.limits
-        if self.is_asked_for or num_spans >= limits.seal_spans:
+        if self.is_requested or num_spans >= limits.seal_spans:
             return -math.inf
         ripe_s = self._ripe_s(begun_s)
         if num_spans >= limits.small_spans:
@@ -68,15 +68,15 @@ class SealPolicy:
             return rested_s
         return max(rested_s, begun_s + limits.unread_age_s)
 
-    def ask(self, begun_s: float, rest_s: float, now_s: float) -> bool:
+    def request(self, begun_s: float, rest_s: float, now_s: float) -> bool:
         """Seal the segment for a reader, unless it or the previous one is too young."""
-        self.is_asked_for |= now_s >= max(begun_s + self.limits.seal_age_s, self.sealed_s + rest_s)
-        return self.is_asked_for
+        self.is_requested |= now_s >= max(begun_s + self.limits.seal_age_s, self.sealed_s + rest_s)
+        return self.is_requested
 
     def record_sealed(self, now_s: float) -> None:
         """Reset for the next segment."""
         self.sealed_s = now_s
-        self.is_asked_for = False
+        self.is_requested = False
 
     def _ripe_s(self, begun_s: float) -> float:
         """Return when a segment is old enough that the store idles most of the time."""

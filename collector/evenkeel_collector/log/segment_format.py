@@ -182,7 +182,7 @@ def read_file(path: Path) -> bytes:
 def _check_file(path: Path) -> None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        # Reading a pipe would block until somebody writes to it.
+        # Reading a pipe would block until something is written to it.
         raise OSError("not a regular file")
     if status.st_size > MAX_SEGMENT_BYTES:
         raise OSError(f"{status.st_size} bytes, expected at most {MAX_SEGMENT_BYTES}")

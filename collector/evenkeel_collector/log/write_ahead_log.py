@@ -244,7 +244,7 @@ class WriteAheadLog:
             segment = self._open
             if segment is None or self._sealed:
                 return
-            if self._policy.ask(segment.begun_s, rest_s, time.monotonic()):
+            if self._policy.request(segment.begun_s, rest_s, time.monotonic()):
                 self._changed.notify()
                 self._wait_for(segment.name, until_s)
 
@@ -256,7 +256,7 @@ class WriteAheadLog:
         self._writer.join()
 
     def _wait_for(self, name: str, until_s: float) -> None:
-        """Wait until the store has a segment; after one timeout, nobody waits for it again."""
+        """Wait until the store has a segment; after one timeout, no reader waits for it again."""
         if name != self._hung_name and not self._leaving.wait_for(
             lambda: not self._holds(name), until_s - time.monotonic()
         ):

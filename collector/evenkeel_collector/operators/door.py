@@ -91,7 +91,7 @@ class Door:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was read already, then what comes after it."""
+    """Return a `receive` that returns the body already read, then later messages."""
     whole = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def replayed() -> MutableMapping[str, Any]:

@@ -45,14 +45,14 @@ class Feedback(BaseModel):
     """Feedback on one answer.
 
     Attributes:
-        trace_id: Of the answer, 32 hex digits.
-        span_id: The request's span, 16 hex digits, where a trace has several.
+        trace_id: The answer's trace, 32 hex digits.
+        span_id: The request's span, 16 hex digits, if a trace has several.
         score: From 0, bad, to 1, good.
-        label: In the words of whoever asks, such as `up`.
+        label: The application's own label, such as `up`.
         comment: Free text.
-        corrected: What the answer should have been.
+        corrected: The correct answer.
         author: Who gave the feedback.
-        tenant: Whose request it was; a sender's own token wins.
+        tenant: The request's tenant; overridden by the tenant of the sender's token.
         id: Identifies the feedback; sending the same id again stores it once.
     """
 

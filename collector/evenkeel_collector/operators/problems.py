@@ -74,8 +74,8 @@ def answer_with_problems(app: FastAPI, intake: Intake) -> None:
             # A body that is not text, which FastAPI cannot parse.
             return refused(request, MalformedError(known.detail))
         detail = {
-            404: f"nothing is at {request.scope['path'][:100]}; GET /docs lists what is",
-            405: f"{request.scope['path']} does not take {request.method}",
+            404: f"no endpoint at {request.scope['path'][:100]}; GET /docs lists all endpoints",
+            405: f"{request.scope['path']} does not support {request.method}",
         }.get(known.status_code, known.detail)
         return problem(known.status_code, message_of(Exception(detail)), known.headers)
 

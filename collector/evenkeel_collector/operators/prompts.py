@@ -53,7 +53,7 @@ def promote(
 
     Raises:
         EvenkeelError: As `evenkeel.prompts.promotion.promote`, and if there is no such version.
-        StoreError: If the store cannot say how the run ended.
+        StoreError: If the result of the run cannot be read from the store.
     """
     prompt = find_text(registry, order.prompt, order.version)
     run = None

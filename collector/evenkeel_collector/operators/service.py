@@ -205,14 +205,14 @@ class OperatorService:
         """Return the SLO report of a time range.
 
         Raises:
-            EvenkeelError: If no SLO file is given, the span is none, or the store does not answer.
+            EvenkeelError: If no SLO file is given, the range is invalid, or the store fails.
         """
         if self._context.slo_file is None:
             raise ConfigurationError("no SLO file: start the collector with --slos to get reports")
         from_ns = parse_time_ns(begin)
         to_ns = min(parse_time_ns(end), time_ns())
         if not 0 < to_ns - from_ns <= _LONGEST_REPORT_NS:
-            raise ConfigurationError("a report covers up to 400 days, from before to")
+            raise ConfigurationError("a report covers up to 400 days, and `from` is before `to`")
         file = read_slo_file(self._context.slo_file)
         client = self._context.connect()
         try:

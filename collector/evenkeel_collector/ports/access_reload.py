@@ -25,7 +25,7 @@ class AccessControl:
         metrics: Counts invalid versions of the file.
 
     Raises:
-        ConfigurationError: If the file is wrong.
+        ConfigurationError: If the file is invalid.
     """
 
     def __init__(self, path: Path | None, metrics: SelfMetrics) -> None:

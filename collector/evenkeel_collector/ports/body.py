@@ -16,8 +16,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-# A body over its limit is read to the end and thrown away up to this many times the limit, so that
-# the sender reads the answer instead of a reset connection.
+# A body over its limit is still read and discarded, up to this many times the limit, so that the
+# sender gets the response instead of a connection reset.
 DISCARD_FACTOR = 4
 # google.rpc.Code
 INTERNAL = 13

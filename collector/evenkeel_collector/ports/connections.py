@@ -22,9 +22,9 @@ from evenkeel_collector.telemetry.metrics import SelfMetrics
 
 logger = logging.getLogger(__name__)
 
-# As many are asked for at start: the store alone may hold thousands of files open.
+# Requested at start: the store alone may have thousands of files open.
 WANTED_DESCRIPTORS = 65_536
-# Of these, connections get half at most; the rest is the log's and the store's.
+# Connections get at most half of them; the rest is for the log and the store.
 CONNECTIONS_SHARE = 2
 NUM_PORTS = 3
 
@@ -93,9 +93,9 @@ class Connection:
 
     Attributes:
         peer: The address it came from, without the port.
-        close: Ends it at once; set by whoever opens it.
+        close: Closes it at once; set when it is opened.
         wait: What it waits for, and `since_s` when that began, on the monotonic clock.
-        num_body_bytes: What has arrived of the present body.
+        num_body_bytes: Bytes received of the current body.
     """
 
     peer: str
@@ -183,7 +183,7 @@ class Connections:
         """
         waiting = sorted(
             (c for c in candidates if c.wait is not Wait.US),
-            # What was accepted this moment is no worse than what began a request long ago.
+            # A new connection is not worse than one that began its request long ago.
             key=lambda c: (max(c.wait, Wait.HEAD), c.since_s),
         )
         for connection in waiting[: max(len(candidates) // 16, 1)]:
@@ -210,7 +210,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(**options)
         self._connection = connection
         self._connections = connections
-        # What of a request is being read: its head, its body, or nothing.
+        # The part of a request being read: its head, its body, or None.
         self._reading: Wait | None = None
         self._had_request = False
         self._num_head_bytes = 0
@@ -286,7 +286,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.flow.write_paused:
             return Wait.READER
         if self.cycle is not None and not self.cycle.response_complete:
-            # A request that came behind the one in hand is not waited for yet.
+            # A pipelined request does not count as awaited yet.
             is_own_body = self._reading is Wait.BODY and not self.pipeline
             return Wait.BODY if is_own_body else Wait.US
         if self._reading is not None:

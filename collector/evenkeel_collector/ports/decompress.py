@@ -6,8 +6,8 @@ from isal import igzip_lib, isal_zlib
 
 GZIP_WINDOW = 31
 DEFLATE_WINDOW = 15
-# Files of gzip may be concatenated. What follows one is copied each time: a body of a million empty
-# ones would keep everybody waiting for hours.
+# gzip files may be concatenated, and the rest of the body is copied for each: a body of a million
+# empty ones would block the collector for hours.
 MAX_MEMBERS = 32
 
 

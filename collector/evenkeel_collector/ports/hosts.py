@@ -50,7 +50,7 @@ class KnownHosts:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # Bound to all addresses, it is asked by the one that this connection has reached.
+        # If bound to all addresses, the host must be the address this connection reached.
         return address.is_loopback or name == _normal(reached)
 
 

@@ -105,7 +105,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:
-                # No descriptor is left. The socket stays readable: look again in a while.
+                # No descriptor is left. The socket stays readable, so retry later.
                 loop.remove_reader(self._sock)
                 self._resuming = loop.call_later(ACCEPT_PAUSE_S, self._resume)
                 return
@@ -123,7 +123,7 @@ class Acceptor:
         asyncio.get_running_loop().add_reader(self._sock, self._accept)
 
     async def _open(self, sock: socket.socket, connection: Connection) -> None:
-        """Do the TLS handshake, if any, and hand the connection to its protocol."""
+        """Do the TLS handshake, if any, and pass the connection to its protocol."""
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: self._make_protocol(connection),
@@ -139,8 +139,8 @@ class Acceptor:
         error = None if task.cancelled() else task.exception()
         if error is None and not task.cancelled():
             return
-        # It left, took too long, or made no handshake: there is nothing to answer. What the event
-        # loop already had of the socket, it closes by itself.
+        # The client left, was too slow or failed the handshake, so there is no response. The event
+        # loop closes its own part of the socket.
         self._connections.release(connection)
         sock.close()
         if error is not None and not isinstance(error, OSError):
@@ -208,7 +208,7 @@ class _Server(uvicorn.Server):
         self._connections = connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections by ourselves: uvicorn has no bound before a request."""
+        """Accept connections with our own limits: uvicorn has none before a request."""
         self.servers = []
         self._acceptor = Acceptor(
             self._sock, self._connections, self._make_protocol, self.config.ssl

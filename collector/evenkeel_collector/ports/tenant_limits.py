@@ -45,7 +45,7 @@ class TenantMeter:
     """Enforces each tenant's limits.
 
     Args:
-        limits: By tenant; `default` holds for each other tenant, and for senders without one.
+        limits: By tenant; `default` applies to all other tenants and to senders without one.
         clock: Seconds, monotonic.
     """
 

@@ -74,7 +74,7 @@ class Guard:
     statements: frozenset[str] = STATEMENTS
     formats: frozenset[str] = FORMATS
     # Names that would reveal other tenants' rows, in lower case.
-    telling: frozenset[str] = frozenset()
+    revealing: frozenset[str] = frozenset()
 
     @classmethod
     def of_engine(cls, table_functions: Iterable[str]) -> Guard:
@@ -88,12 +88,12 @@ class Guard:
         Args:
             virtual_columns: Columns that the engine adds to every table, such as `_part_offset`.
         """
-        telling = {*TENANT_FUNCTIONS, *TENANT_TABLE_FUNCTIONS, *virtual_columns}
+        revealing = {*TENANT_FUNCTIONS, *TENANT_TABLE_FUNCTIONS, *virtual_columns}
         return Guard(
             self.denied_table_functions,
             TENANT_STATEMENTS,
             TENANT_FORMATS,
-            frozenset(name.lower() for name in {*telling, *TENANT_WORDS}),
+            frozenset(name.lower() for name in {*revealing, *TENANT_WORDS}),
         )
 
     def check(self, formatted: str) -> None:
@@ -153,8 +153,8 @@ class Guard:
         for part in {name, *name.split(".")}:
             if part.lower() in FUNCTIONS or FUNCTION_PREFIX.fullmatch(part):
                 raise QueryRefusedError(f"{part!r} is refused: this function leaves the store")
-            is_fitted = bool(self.telling) and TENANT_PREFIX.match(part)
-            if part.lower() in self.telling or is_fitted:
+            is_fitted = bool(self.revealing) and TENANT_PREFIX.match(part)
+            if part.lower() in self.revealing or is_fitted:
                 raise QueryRefusedError(f"{part!r} is refused: it could reveal other tenants' rows")
 
 

@@ -107,13 +107,12 @@ FUNCTIONS = frozenset({
 # Functions of AI services.
 FUNCTION_PREFIX = re.compile(r"ai[A-Z]\w*|AI[A-Z][a-z]\w*")
 
-# What a reader of one tenant's rows may not name, because it would reveal other tenants' rows:
-# functions that read tables without the engine's row filters,
+# Names refused to readers of one tenant's rows, because they would reveal other tenants' rows.
+# Functions that read tables without the engine's row filters:
 TENANT_TABLE_FUNCTIONS = frozenset({"merge"})
-# what the engine evaluates before the filter,
+# Clauses that the engine evaluates before the filter:
 TENANT_WORDS = frozenset({"EXPLAIN", "PREWHERE", "SAMPLE"})
-# how rows were split into blocks and columns into dictionaries, what an index skips, and the state
-# of the process.
+# Functions that reveal blocks, dictionaries, skipped index ranges, or the state of the process:
 TENANT_FUNCTIONS = frozenset({
     "blocknumber", "blockserializedsize", "blocksize", "dumpcolumnstructure", "formatrow",
     "formatrownonewline", "indexhint", "initialquerystarttime", "lowcardinalityindices",

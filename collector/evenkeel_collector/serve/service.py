@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DRAIN_S = 3.0
-# At light load, how long what nobody reads may wait for the store, and how long a reader waits for
-# the insert that it caused (docs/decisions/0200).
+# At light load, how long data without a reader may wait for the store, and how long a reader waits
+# for the insert that it caused (docs/decisions/0200).
 UNREAD_AGE_S = 20.0
 VISIBLE_WITHIN_S = 2.0
 GRPC_GRACE_S = 1.0
@@ -119,7 +119,8 @@ async def run(
     access = control.access
     if access.is_open and not _is_loopback(settings.host):
         logger.warning(
-            "anyone who reaches host=%s may send and query; give tokens (--access)", settings.host
+            "anyone who can reach host=%s may send and query; set tokens with --access",
+            settings.host,
         )
     pipeline = _make_pipeline(settings, redaction or RedactionSettings(), metrics)
     if settings.clickhouse is not None:
@@ -218,8 +219,8 @@ def _bound_connections(wanted: int) -> int:
     allowed = connections_per_port(wanted, num_descriptors)
     if allowed < wanted:
         logger.warning(
-            "each port has connections=%d at most, not %d: this process may open files=%d "
-            "(ulimit -n)",
+            "limiting each port to connections=%d instead of %d: this process may only open "
+            "files=%d (ulimit -n)",
             allowed, wanted, num_descriptors,
         )  # fmt: skip
     return allowed

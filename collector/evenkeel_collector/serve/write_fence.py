@@ -1,6 +1,6 @@
 """Confines the collector's writes to its own folders, whatever a query does.
 
-The rules of the query port (`query_guard.py`) already refuse queries that use files. If they miss
+The rules of the query port (`query/guard.py`) already refuse queries that use files. If they miss
 one, the kernel still refuses the write (docs/decisions/0194).
 """
 
@@ -21,7 +21,7 @@ from evenkeel_collector.store.data_folder import TEMPORARY
 
 logger = logging.getLogger(__name__)
 
-# Programs open it for writing to throw something away.
+# Programs open it for writing to discard output.
 _FILES = (Path("/dev/null"),)
 _THREADS = Path("/proc/self/task")
 
@@ -41,7 +41,7 @@ class Confinement:
     num_free: int
 
     def log(self) -> None:
-        """Say so."""
+        """Log whether and where writes are confined."""
         if self.reason is not None:
             text = "writes are not confined to the collector's folders: %s"
             logger.warning(text, self.reason)
@@ -77,11 +77,11 @@ def confine(settings: CollectorSettings) -> Confinement:
             raise ConfigurationError(
                 f"cannot write to {folder} ({flag}): {error.strerror or error}"
             ) from error
-    # Elsewhere no temporary file could be made: neither by Python, SQLite nor a child process.
+    # Temporary files cannot be created elsewhere, by Python, SQLite or a child process.
     data_dir = folders["--data-dir"]
     hand_down("TMPDIR", str(data_dir / TEMPORARY))
-    # The engine is handed what to insert as such a file, and would take a name with `*` or `{` for
-    # a pattern: here the folder is named by its number, which stays open with the process.
+    # Inserts pass such a file to the engine, which would treat a name with `*` or `{` as a pattern.
+    # So the folder is referred to by its descriptor, which stays open.
     data_dir_fd = os.open(data_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     tempfile.tempdir = f"/proc/self/fd/{data_dir_fd}/{TEMPORARY}"
     reason = why_unavailable()

@@ -16,20 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CollectorContext:
-    """A running collector, as seen by a component inside it.
+    """A running collector, as available to a component inside it.
 
     Attributes:
-        connect: Returns a new client of the store, for the calling thread alone, that may read
-            and write; close it in the same thread. It sees what was acknowledged before.
-        make_visible: Waits until the store has what was acknowledged just before, as long as that
-            takes a moment.
-        data_dir: The collector's folder, which exists; a part keeps its own files in it.
+        connect: Returns a new read-write client of the store for the calling thread, which must
+            close it. It sees everything acknowledged before.
+        make_visible: Waits briefly until the store has everything acknowledged so far.
+        data_dir: The collector's existing data folder, for a component's own files.
         slo_file: The SLO file given with `--slos`, or None.
-        dashboard_url: Where people look, for links in notifications, or None.
-        use_slos: Lets what else depends on the SLOs follow the file in force; costs nothing where
-            it did not change.
+        dashboard_url: The dashboard, for links in notifications, or None.
+        use_slos: Updates everything else that depends on the SLOs; cheap if nothing changed.
         prompts_dir: The prompt registry whose labels operators may move, or None.
-        metrics: What `/metrics` shows: `Counter(name, help, registry=context.metrics)`.
+        metrics: The registry behind `/metrics`: `Counter(name, help, registry=context.metrics)`.
     """
 
     connect: Callable[[], Client]

@@ -32,7 +32,7 @@ class Correction:
         until_ns: Unix nanoseconds, exclusive.
         reason: The kind of exclusion.
         author: Who made it.
-        comment: Why, for whoever reads the budget later.
+        comment: Why, for later readers of the budget.
         created_ns: When it was made.
         revoked_ns: When it was revoked; None while in force.
         revoked_by: Who revoked it.

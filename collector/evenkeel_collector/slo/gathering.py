@@ -36,7 +36,7 @@ _POLL_S = 0.25
 _MOST_SHARED = 64
 # These facts are the same for every alert of a cycle, or of a model.
 _SHARED = ("deploys.sql", "control_actions.sql", "newest_eval_gates.sql", "prompt_changes.sql")
-_TOO_LATE = {ANNOTATION: f"not gathered: others took the {OVERALL_S:g} s that there are for it"}
+_TOO_LATE = {ANNOTATION: f"not gathered: other alerts used up the limit of {OVERALL_S:g} s"}
 
 
 class EvidenceStore(SloStore):

@@ -12,8 +12,8 @@ from evenkeel.times import minute_text, rfc3339
 from evenkeel_collector.slo.report import SloReport, SloResult
 
 _NOTE = (
-    "The budget is that of the reported period: events × (1 − target). Left of it is "
-    "1 − (1 − SLI) / (1 − target); below 0 it is overspent."
+    "The budget of the reported period is events × (1 − target). The share left is "
+    "1 − (1 − SLI) / (1 − target); below 0 the budget is overspent."
 )
 _SUMMARY = ("SLO", "target", "SLI", "budget left", "bad", "valid", "alerts")
 _FIRINGS = ("fired", "lasted", "severity", "top cause")
@@ -75,8 +75,8 @@ def report_markdown(report: SloReport) -> str:
 
 
 def report_html(report: SloReport) -> str:
-    """Return the report as one HTML page that needs nothing else."""
-    # Names and comments are other people's text: everything is escaped.
+    """Return the report as one self-contained HTML page."""
+    # Names and comments come from users, so everything is escaped.
     environment = Environment(
         loader=PackageLoader("evenkeel_collector.slo", "."),
         autoescape=True,
@@ -164,8 +164,8 @@ def _worst_day(result: SloResult) -> str:
     day = max(bad, key=lambda name: bad[name].bad)
     share = bad[day].bad / result.counts.bad
     return (
-        f"Worst day: {day}, {bad[day].bad:g} of {bad[day].total:g} bad, {share:.0%} of all that "
-        "were."
+        f"Worst day: {day}, {bad[day].bad:g} of {bad[day].total:g} bad, {share:.0%} of all bad "
+        "events."
     )
 
 
@@ -178,7 +178,7 @@ def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> lis
 
 
 def _burn_down(result: SloResult) -> dict[str, str] | None:
-    """Return what is left of the budget by day, from 100 % at the top; the line at zero: spent."""
+    """Return the SVG line of the budget left by day, and the position of zero (all spent)."""
     spent = result.spent_by_day()
     if not spent:
         return None

@@ -24,7 +24,7 @@ class Track:
     """One SLO with its counts.
 
     Args:
-        slo: What is judged.
+        slo: The SLO.
         corrections: Time ranges whose events do not count.
         now_ns: When tracking begins.
     """

@@ -1,4 +1,4 @@
-"""The collector's folder: its layout, its identity, and the lock that keeps others out."""
+"""The collector's folder: its layout, its identity, and the lock against other processes."""
 
 from __future__ import annotations
 

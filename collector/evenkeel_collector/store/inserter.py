@@ -172,12 +172,12 @@ class Inserter:
         if free_bytes < self._min_free_bytes:
             raise OSError(
                 errno.ENOSPC,
-                f"the disk has {free_bytes >> 20} MiB free, the store is not written below "
+                f"the disk has {free_bytes >> 20} MiB free, the store needs at least "
                 f"{self._min_free_bytes >> 20} (min_free_bytes)",
             )
 
     def _part(self, segment: SealedSegment) -> SealedSegment | None:
-        """Quarantine what no store could take; return the rest of the segment, if any."""
+        """Quarantine what cannot be stored; return the rest of the segment, if any."""
         if self._client is None:
             self._client = self._storage.connect()
         with CheckStore(self._client, self._storage.insert_settings) as check:

@@ -105,8 +105,8 @@ def migrate(
         )
     if applied and newest < oldest:
         raise ConfigurationError(
-            f"the store ends with migration {newest:04d}, and this evenkeel opens stores from "
-            f"{oldest:04d} on; use another --data-dir"
+            f"the store is at migration {newest:04d}, and this evenkeel only opens stores at "
+            f"{oldest:04d} or later; use another --data-dir"
         )
     name_views_back(client, render)
     missing = [migration for migration in migrations if migration.number not in applied]

@@ -173,7 +173,7 @@ def test_a_store_of_the_migrations_before_the_first_opens_unchanged(tmp_path: Pa
 @pytest.mark.parametrize(
     ("last", "checksum", "said"),
     [
-        pytest.param("30", REPLACED, "the store ends with migration 0030", id="older"),
+        pytest.param("30", REPLACED, "the store is at migration 0030", id="older"),
         pytest.param("31", "another", "migration 0031_base has changed", id="changed"),
         pytest.param("32", REPLACED, "the store has migration 0032", id="newer"),
     ],

@@ -70,7 +70,7 @@ def test_a_report_counts_events_firings_and_what_was_left_out(client: Any, tmp_p
     assert [c["by"] for c in slo["left_out"]] == ["ann"]
     text = report_markdown(found)
     assert "| 20.0000% | -7900.0% | 4 | 5 | 1 page, 1 ticket |" in text
-    assert "Worst day: 2026-11-20, 3 of 4 bad, 75% of all that were." in text
+    assert "Worst day: 2026-11-20, 3 of 4 bad, 75% of all bad events." in text
     assert "| maintenance | ann | <b>drained</b> |" in text
     assert "| still firing | page | queue: 1.60 s on average" in text
 

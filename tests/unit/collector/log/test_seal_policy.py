@@ -10,7 +10,7 @@ NOW_S = 1000.0
 
 
 @pytest.mark.parametrize(
-    ("limits", "insert_s", "rested_s", "num_spans", "is_asked_for", "due_after_s"),
+    ("limits", "insert_s", "rested_s", "num_spans", "is_requested", "due_after_s"),
     [
         pytest.param(EAGER, 0.1, 60, 1, False, 0.4, id="the first after a while"),
         pytest.param(EAGER, 0.1, 1, 1, False, 1.1, id="a small one soon after another"),
@@ -27,10 +27,10 @@ def test_a_segment_is_due(
     insert_s: float,
     rested_s: float,
     num_spans: int,
-    is_asked_for: bool,
+    is_requested: bool,
     due_after_s: float,
 ) -> None:
-    policy = SealPolicy(limits, insert_s, NOW_S - rested_s, is_asked_for)
+    policy = SealPolicy(limits, insert_s, NOW_S - rested_s, is_requested)
     assert policy.due_s(NOW_S, num_spans) - NOW_S == pytest.approx(due_after_s)
 
 
@@ -53,7 +53,7 @@ def test_a_reader_has_a_segment_sealed(
     age_s: float, rested_s: float, rest_s: float, is_sealed: bool
 ) -> None:
     policy = SealPolicy(LAZY, 0.1, NOW_S - rested_s)
-    assert policy.ask(NOW_S - age_s, rest_s, NOW_S) is is_sealed
-    assert policy.is_asked_for is is_sealed
+    assert policy.request(NOW_S - age_s, rest_s, NOW_S) is is_sealed
+    assert policy.is_requested is is_sealed
     policy.record_sealed(NOW_S)
-    assert not policy.is_asked_for
+    assert not policy.is_requested
