@@ -1,10 +1,16 @@
-"""The storage interface of the cache, implemented by memory and Redis."""
+"""The storage interface of the cache, implemented by memory, Redis and Qdrant."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Protocol
+
+# Back-off after a failure of a shared backend, so that no request waits for it twice.
+_PAUSE_S = 5.0
 
 
 class BackendError(Exception):
@@ -38,6 +44,44 @@ class Changes:
     added: Sequence[str] = ()
     removed: Sequence[str] = ()
     is_complete: bool = False
+
+
+class CallGuard:
+    """Limits each call to a shared backend, and backs off after a failure.
+
+    Args:
+        name: The backend's name, for messages.
+        timeout_s: Longest that a call takes.
+        errors: What its client raises.
+        on_failure: Called after each failure.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        timeout_s: float,
+        errors: tuple[type[Exception], ...],
+        on_failure: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._timeout_s = timeout_s
+        self._errors: tuple[type[Exception], ...] = (*errors, TimeoutError)
+        self._on_failure = on_failure
+        self._paused_until_s = 0.0
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[None]:
+        """Enclose one call; raise BackendError if it fails, is late, or follows a failure."""
+        if monotonic() < self._paused_until_s:
+            raise BackendError(f"backing off after a recent {self._name} failure")
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                yield
+        except self._errors as error:
+            self._paused_until_s = monotonic() + _PAUSE_S
+            self._on_failure()
+            what = " ".join(str(error).split())[:300]
+            raise BackendError(f"{type(error).__name__}: {what}") from error
 
 
 class Backend(Protocol):

@@ -12,15 +12,15 @@ from evenkeel.watched_file import WatchedFile
 from evenkeel_runtime.response_cache.backend import BackendError
 from evenkeel_runtime.response_cache.cache import ResponseCache
 from evenkeel_runtime.response_cache.knowledge import KnowledgeFiles, list_knowledge
-from evenkeel_runtime.response_cache.settings_file import CachePolicy
+from evenkeel_runtime.response_cache.settings_file import SECRET_KEYS, CachePolicy
 
 logger = logging.getLogger(__name__)
 
 # What the cache is built from at the start.
 NEEDS_RESTART = frozenset(
-    "backend redis_url redis_prefix redis_timeout_s embedding_timeout_s max_bytes audit_log".split()
+    "backend redis_url redis_prefix redis_timeout_s qdrant_url qdrant_api_key qdrant_collection "
+    "qdrant_timeout_s embedding_timeout_s max_bytes audit_log".split()
 )
-_NOT_SHOWN = frozenset({"redis_url"})
 _EVERY_S = 1.0
 _SEMANTIC = "semantic"
 
@@ -98,7 +98,7 @@ def _keep_fixed(
 
 def _flatten(policy: CachePolicy) -> dict[str, Any]:
     """Return each setting by its place in the file, as text; no secrets."""
-    top = policy.model_dump(mode="json", exclude={"routes", *_NOT_SHOWN})
+    top = policy.model_dump(mode="json", exclude={"routes", *SECRET_KEYS})
     found = {key: _show(value) for key, value in top.items()}
     for route in policy.routes:
         for key, value in route.model_dump(mode="json", exclude={"route"}).items():

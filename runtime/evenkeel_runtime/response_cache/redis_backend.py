@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic, time
+from time import time
 from typing import Any
 
 from redis import asyncio as redis_asyncio
 from redis.exceptions import RedisError
 
-from evenkeel_runtime.response_cache.backend import BackendError, Changes, Size
+from evenkeel_runtime.response_cache.backend import CallGuard, Changes, Size
 
-# Back-off after a Redis failure, so that no request waits for it twice.
-_PAUSE_S = 5.0
 _FEED_LENGTH = 20_000
 _CHUNK = 500
 
@@ -35,35 +31,25 @@ class RedisBackend:
             url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
         )
         self._prefix = prefix
-        self._timeout_s = timeout_s
         self._max_bytes = max_bytes
         folder = Path(__file__).parent
         self._write = self._client.register_script((folder / "redis_write.lua").read_text())
         self._delete = self._client.register_script((folder / "redis_delete.lua").read_text())
-        self._paused_until = 0.0
         self._feed_id: str | None = None
+        self._guard = CallGuard("Redis", timeout_s, (RedisError, OSError), self._forget)
 
     def _key(self, *parts: str) -> str:
         return ":".join((self._prefix, *parts))
 
-    @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[None]:
-        if monotonic() < self._paused_until:
-            raise BackendError("backing off after a recent Redis failure")
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                yield
-        except (RedisError, OSError, TimeoutError) as error:
-            self._paused_until = monotonic() + _PAUSE_S
-            # Changes announced meanwhile may be lost: rebuild the index.
-            self._feed_id = None
-            raise BackendError(f"{type(error).__name__}: {error}") from error
+    def _forget(self) -> None:
+        """Rebuild the index after an outage: changes announced meanwhile may be lost."""
+        self._feed_id = None
 
     async def read(self, entry_ids: Sequence[str]) -> list[bytes | None]:
         """Return the entry for each id; None if missing or expired."""
         if not entry_ids:
             return []
-        async with self._asking():
+        async with self._guard.call():
             found = await self._client.mget([self._key("entry", i) for i in entry_ids])
             seen = {i: time() for i, data in zip(entry_ids, found, strict=True) if data is not None}
             if seen:
@@ -89,7 +75,7 @@ class RedisBackend:
             self._key("entry", ""),
             _FEED_LENGTH,
         ]
-        async with self._asking():
+        async with self._guard.call():
             evicted = await self._write(keys, arguments)
             return [_text(entry_id) for entry_id in evicted]
 
@@ -98,25 +84,30 @@ class RedisBackend:
         removed = 0
         for start in range(0, len(entry_ids), _CHUNK):
             chunk = entry_ids[start : start + _CHUNK]
-            async with self._asking():
+            async with self._guard.call():
                 arguments: list[str | int] = [self._key("entry", ""), _FEED_LENGTH, *chunk]
                 removed += int(await self._delete(self._own_keys(), arguments))
         return removed
 
     async def find_tagged(self, tag: str) -> list[str]:
         """Return the ids of the entries that were written with this tag."""
-        async with self._asking():
-            return sorted(map(_text, await self._client.smembers(self._key("tag", tag))))
+        async with self._guard.call():
+            tagged = sorted(map(_text, await self._client.smembers(self._key("tag", tag))))
+            if not tagged:
+                return []
+            # A tag outlives its entries.
+            scores = await self._client.zmscore(self._key("recency"), tagged)
+            return [i for i, score in zip(tagged, scores, strict=True) if score is not None]
 
     async def find_all(self) -> list[str]:
         """Return the ids of all entries, including expired ones not evicted yet."""
-        async with self._asking():
+        async with self._guard.call():
             return [_text(i) for i in await self._client.zrange(self._key("recency"), 0, -1)]
 
     async def read_changes(self) -> Changes:
         """Return the changes since the last call; all entries at first and after a gap."""
         feed = self._key("feed")
-        async with self._asking():
+        async with self._guard.call():
             if self._feed_id is None or await self._has_gap(feed):
                 last = await self._client.xrevrange(feed, count=1)
                 ids = [_text(i) for i in await self._client.zrange(self._key("recency"), 0, -1)]
@@ -144,7 +135,7 @@ class RedisBackend:
 
     async def measure(self) -> Size:
         """Return the size, including expired entries not evicted yet."""
-        async with self._asking():
+        async with self._guard.call():
             entries = int(await self._client.zcard(self._key("recency")))
             return Size(entries, int(await self._client.get(self._key("total")) or 0))
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from evenkeel.toml_file import read_toml_file
 
 OTHER_ROUTES = "*"
+SECRET_KEYS = frozenset({"redis_url", "qdrant_api_key"})
 _Ratio = Annotated[float, Field(ge=0, le=1)]
 _SourceName = Annotated[str, Field(pattern=r"^[^\s@,]+$", max_length=100)]
 _Version = Annotated[str, Field(pattern=r"^(@.+|[^\s@,]+)$", max_length=1000)]
@@ -82,10 +83,14 @@ class CachePolicy(_Model):
 
     Attributes:
         enabled: The kill switch: false sends every request to the model and stores nothing.
-        backend: `memory`, in this process, or `redis`, shared by several runtimes.
+        backend: `memory`, in this process, or `redis` or `qdrant`, shared by several runtimes.
         redis_url: Address of Redis, password included; `@PATH` reads it from a file.
         redis_prefix: Prefix of the cache's keys in Redis.
         redis_timeout_s: Longest that a request waits for Redis before the model answers.
+        qdrant_url: Address of Qdrant.
+        qdrant_api_key: Its API key; `@PATH` reads it from a file.
+        qdrant_collection: Collection of the entries, created if it does not exist.
+        qdrant_timeout_s: Longest that a request waits for Qdrant before the model answers.
         embedding_timeout_s: Longest that a request waits for embeddings before the model answers.
         max_bytes: Maximum memory for entries; the least recently used are evicted first.
         max_entry_bytes: Largest answer that is stored.
@@ -99,10 +104,14 @@ class CachePolicy(_Model):
     """
 
     enabled: bool = True
-    backend: Annotated[str, Field(pattern="^(memory|redis)$")] = "memory"
+    backend: Annotated[str, Field(pattern="^(memory|redis|qdrant)$")] = "memory"
     redis_url: SecretStr | None = None
     redis_prefix: str = Field(default="evenkeel:cache", pattern=r"^[\w:.-]+$")
     redis_timeout_s: float = Field(default=0.25, ge=0.01, le=10)
+    qdrant_url: str | None = None
+    qdrant_api_key: SecretStr | None = None
+    qdrant_collection: str = Field(default="evenkeel-cache", pattern=r"^[\w.-]+$", max_length=200)
+    qdrant_timeout_s: float = Field(default=0.25, ge=0.01, le=10)
     embedding_timeout_s: float = Field(default=0.05, ge=0.001, le=10)
     max_bytes: int = Field(default=256 * 1024 * 1024, ge=4096)
     max_entry_bytes: int = Field(default=256 * 1024, ge=1024)
@@ -117,6 +126,8 @@ class CachePolicy(_Model):
     def _is_complete(self) -> CachePolicy:
         if (self.backend == "redis") != (self.redis_url is not None):
             raise ValueError('redis_url and backend = "redis" must be set together')
+        if (self.backend == "qdrant") != (self.qdrant_url is not None):
+            raise ValueError('qdrant_url and backend = "qdrant" must be set together')
         names = [policy.route for policy in self.routes]
         if len(names) != len(set(names)):
             raise ValueError("several policies have the same route")
@@ -142,4 +153,4 @@ def read_policy(path: Path) -> CachePolicy:
     Raises:
         ConfigurationError: If it cannot be read, or a key or value is invalid.
     """
-    return read_toml_file(path, CachePolicy, secrets=frozenset({"redis_url"}))
+    return read_toml_file(path, CachePolicy, secrets=SECRET_KEYS)

@@ -62,8 +62,14 @@ def load_index() -> Encoder:
 
 
 def _open_backend(policy: CachePolicy) -> Backend:
-    if policy.redis_url is None:
-        return MemoryBackend(policy.max_bytes)
+    if policy.redis_url is not None:
+        return _open_redis(policy, policy.redis_url.get_secret_value())
+    if policy.qdrant_url is not None:
+        return _open_qdrant(policy, policy.qdrant_url)
+    return MemoryBackend(policy.max_bytes)
+
+
+def _open_redis(policy: CachePolicy, address: str) -> Backend:
     try:
         from evenkeel_runtime.response_cache.redis_backend import RedisBackend
     except ImportError as error:
@@ -71,5 +77,21 @@ def _open_backend(policy: CachePolicy) -> Backend:
             "a cache in Redis needs the module 'redis'; install it with: "
             "pip install 'evenkeel[cache]'"
         ) from error
-    url = read_secret(policy.redis_url.get_secret_value())
+    url = read_secret(address)
     return RedisBackend(url, policy.redis_prefix, policy.max_bytes, policy.redis_timeout_s)
+
+
+def _open_qdrant(policy: CachePolicy, url: str) -> Backend:
+    try:
+        from evenkeel_runtime.response_cache.qdrant_backend import QdrantBackend, connect
+    except ImportError as error:
+        raise MissingPartError(
+            "a cache in Qdrant needs the module 'qdrant_client'; install it with: "
+            "pip install 'evenkeel-runtime[cache,qdrant]'"
+        ) from error
+    key = policy.qdrant_api_key
+    secret = None if key is None else read_secret(key.get_secret_value())
+    client = connect(url, secret, policy.qdrant_timeout_s)
+    return QdrantBackend(
+        client, policy.qdrant_collection, policy.max_bytes, policy.qdrant_timeout_s
+    )

@@ -1,10 +1,8 @@
-"""A cache shared by two runtimes through a real Redis."""
+"""What only a real Redis does: exact eviction, and going away while in use."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -55,58 +53,6 @@ async def test_the_least_recently_read_go_first(backend: RedisBackend) -> None:
     # In place of what was there: only the difference counts.
     assert list(await backend.write("d", b"d" * 100, 60, ["t"])) == []
     assert (await backend.measure()).bytes == 2100
-
-
-async def test_entries_expire(backend: RedisBackend) -> None:
-    await backend.write("a", b"a", 0.05, [])
-    deadline = time.monotonic() + 120
-    while (await backend.read(["a"])) != [None]:
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
-
-
-async def test_what_is_tagged_is_found_and_deleted(backend: RedisBackend) -> None:
-    await backend.write("a", b"a", 60, ["t", "u"])
-    await backend.write("b", b"b", 60, ["t"])
-    assert await backend.find_tagged("u") == ["a"]
-    assert await backend.delete(["a", "unknown"]) == 1
-    assert await backend.read(["a", "b"]) == [None, b"b"]
-    assert (await backend.measure()).bytes == 1
-
-
-async def test_what_one_runtime_learns_the_others_know(redis: RedisProcess) -> None:
-    first, second = open_cache(redis, "shared"), open_cache(redis, "shared")
-    known, later = question(), question("Do you have lamps?")
-    await first.keep(known, entry(known, "Send it back."))
-    # All there is at first, then what is announced.
-    await second.follow_others()
-    await first.keep(later, entry(later, "Yes."))
-    await second.follow_others()
-    assert len(second.index) == 2
-    asked = question("Please, how can I return the items?")
-    sketch = second.sketch(asked)
-    assert sketch is not None
-    near = (await second.find_near(asked, sketch)).hit
-    assert near is not None and near.entry.text == "Send it back."
-    # Deleted by one, gone for the other: at once as an answer, then from its index.
-    assert await first.deletions.delete_tenant("acme") == 2
-    assert (await second.find_near(asked, sketch)).hit is None
-    await second.follow_others()
-    assert len(second.index) == 0
-    await first.close()
-    await second.close()
-
-
-async def test_rubbish_in_redis_is_deleted(redis: RedisProcess) -> None:
-    cache = open_cache(redis, "rubbish")
-    asked = question()
-    backend = RedisBackend(redis.url, "rubbish", 1 << 20, TIMEOUT_S)
-    await backend.write(asked.id, b"\xc1rubbish", 60, [])
-    assert await cache.find_exact(asked) is None
-    assert cache.counts.errors == {"corrupt_entry": 1}
-    assert await backend.read([asked.id]) == [None]
-    await backend.close()
-    await cache.close()
 
 
 async def test_a_redis_that_is_gone_is_said_once_and_not_waited_for(

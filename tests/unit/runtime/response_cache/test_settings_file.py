@@ -23,6 +23,10 @@ WRONG = {
     "static answers for a week": ("static_ttl_s = 604800", "static_ttl_s"),
     "Redis without address": ('backend = "redis"', "must be set together"),
     "address without Redis": ('redis_url = "redis://x"', "must be set together"),
+    "Qdrant without address": ('backend = "qdrant"', "must be set together"),
+    "address without Qdrant": ('qdrant_url = "http://x"', "must be set together"),
+    "a source without a version": ("[[routes]]\nknowledge = { docs = '' }", "knowledge.docs"),
+    "a source with a comma": ("[[routes]]\nknowledge = { 'a,b' = '1' }", "knowledge"),
     "one route twice": ('[[routes]]\nroute = "a"\n[[routes]]\nroute = "a"', "same route"),
     "unknown backend": ('backend = "disk"', "backend"),
 }
