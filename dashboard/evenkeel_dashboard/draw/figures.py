@@ -43,11 +43,12 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class ShadedPeriod:
-    """A period to shade, such as a firing alert."""
+    """A period to shade, such as a firing alert; its label is in the legend."""
 
     start: datetime
     end: datetime
     label: str
+    is_urgent: bool = True
 
 
 SECONDS = Scale("s", 1.0)
@@ -146,12 +147,17 @@ def add_objective(
 
 
 def add_periods(chart: Chart, periods: Sequence[ShadedPeriod], colours: Palette) -> None:
-    """Return the chart with periods shaded, such as those in which an alert fired."""
+    """Shade periods of the chart, such as those in which an alert fired, and name them."""
+    named = set()
     for period in periods:
         start, end = (
             (time_ms(time) - chart.begin_ms) / chart.step_ms for time in (period.start, period.end)
         )
-        chart.periods.append((start, end, colours.bad))
+        colour = colours.bad if period.is_urgent else colours.warning
+        chart.periods.append((start, end, colour))
+        if period.label not in named:
+            named.add(period.label)
+            chart.series.append(svg_chart.Series(period.label, colour, "", "shade", opacity=0.3))
 
 
 def time_ms(time: datetime) -> int:

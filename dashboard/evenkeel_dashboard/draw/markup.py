@@ -42,10 +42,13 @@ class Cell:
 def verdict_banner(verdict: StateSummary, as_of: str) -> str:
     """Return the verdict at the top of a page, with the time it applies to."""
     reason = f'<div class="ek-reason">{escape(verdict.reason)}</div>' if verdict.reason else ""
+    headline = escape(verdict.headline)
+    if verdict.href:
+        headline = _anchor(headline, verdict.href)
     return (
         f'<div class="ek-verdict ek-{verdict.level}" role="status">'
         f'<span class="ek-sign" aria-hidden="true">{_SIGNS[verdict.level]}</span>'
-        f'<div><div class="ek-headline">{escape(verdict.headline)}</div>{reason}</div>'
+        f'<div><div class="ek-headline">{headline}</div>{reason}</div>'
         f'<div class="ek-asof">{as_of_words(as_of)}</div></div>'
     )
 
@@ -74,7 +77,7 @@ def _number(tile: Tile, compared_with: str) -> str:
     )
     empty = " ek-empty" if tile.value == "no data" else ""
     return (
-        f'<div class="ek-tile" title="{escape(tile.meaning)}">'
+        f'<div class="ek-tile{" ek-span" if tile.is_wide else ""}" title="{escape(tile.meaning)}">'
         f'<div class="ek-label">{escape(tile.label)}</div>'
         f'<div class="ek-value{empty}" data-tile="{escape(tile.label)}">{escape(tile.value)}</div>'
         f"{change}</div>"
@@ -219,6 +222,11 @@ def facts(items: Iterable[tuple[str, str]]) -> str:
         for name, value in items
     )
     return f'<dl class="ek-list">{parts}</dl>'
+
+
+def lead(text: str) -> str:
+    """Return the line at the top of a page that says what to look for."""
+    return f'<div class="ek-lead">{escape(text)}</div>'
 
 
 def remark(text: str, command: str) -> str:

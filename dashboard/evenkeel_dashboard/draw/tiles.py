@@ -14,21 +14,27 @@ class StateSummary:
         level: good, warning, bad or unknown.
         headline: Whether the service is healthy.
         reason: Where the time goes; "" if nothing was measured.
+        href: Where the whole banner leads; "" for nowhere.
     """
 
     level: str
     headline: str
     reason: str
+    href: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One headline number; `change` compares it with the previous range, "" if it cannot."""
+    """One headline number, or several in a wide tile.
+
+    `change` compares it with the previous range, "" if it cannot.
+    """
 
     label: str
     value: str
     change: str
     meaning: str
+    is_wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,11 @@ class DashboardSettings(Settings):
         description="the collector's API: alerts, silences, corrections, reports",
     )
     slos: Path | None = Field(default=None, description="the SLO file, for budgets and drafts")
+    trace_url: str = Field(
+        default="",
+        description="a trace viewer's address, such as http://tempo:3000/trace/{trace_id}; "
+        "requests link to it",
+    )
     sign_in: SignIn = Field(
         default=SignIn.NONE, description="how people sign in (docs/guide/dashboard.md)"
     )

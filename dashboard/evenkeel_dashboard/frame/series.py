@@ -46,7 +46,10 @@ def firing_periods(alerts: Sequence[Mapping[str, Any]], window: Window) -> list[
         start = max(naive_utc(alert["fired_ms"]), begin)
         stop = end if alert["ended_ms"] is None else min(naive_utc(alert["ended_ms"]), end)
         if start < stop:
-            periods.append(ShadedPeriod(start, stop, f"{alert['slo']} ({alert['severity']})"))
+            severity = str(alert["severity"])
+            periods.append(
+                ShadedPeriod(start, stop, f"{severity} firing", is_urgent=severity == "page")
+            )
     return periods
 
 

@@ -109,7 +109,11 @@ def alert_cells(alert: Row, now_ms: int, params: Mapping[str, str]) -> list[Cell
         Cell(wording.seconds(lasted_s), is_number=True),
         Cell(wording.factor(alert["burn_long"]), is_number=True),
         Cell(annotations.get("summary") or annotations.get("description") or "–", wraps=True),
-        Cell(annotations.get("top_cause") or "–", wraps=True),
+        Cell(
+            annotations.get("top_cause") or "–",
+            href=_worst_example(annotations, params),
+            wraps=True,
+        ),
         Cell(html=_example_links(annotations.get("exemplars", ""), params) or "–"),
     ]
 
@@ -117,6 +121,12 @@ def alert_cells(alert: Row, now_ms: int, params: Mapping[str, str]) -> list[Cell
 def example_ids(exemplars: str) -> list[str]:
     """Return the request ids of an alert's exemplars, the first word of each line."""
     return [line.split()[0] for line in exemplars.splitlines() if line.strip()]
+
+
+def _worst_example(annotations: Mapping[str, str], params: Mapping[str, str]) -> str:
+    """Return the link to the first example, which shows the alert's top cause; "" without one."""
+    ids = example_ids(annotations.get("exemplars", ""))
+    return page_link("request", {"request_id": ids[0], **params}) if ids else ""
 
 
 def _example_links(exemplars: str, params: Mapping[str, str]) -> str:

@@ -13,8 +13,9 @@ from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.burns import burns_later
 from evenkeel_dashboard.frame.contents import num_requests, range_of
-from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.selection import Selection, slices
 from evenkeel_dashboard.frame.series import fill_gaps
+from evenkeel_dashboard.model.wasted import WastedTokens, wasted_tokens
 
 _HERE = Path(__file__).parent
 SERIES_COLUMNS = (
@@ -51,6 +52,8 @@ class HealthData:
         slos: The newest evaluation of each SLO.
         burns: Burn rate over the window by SLO, as a share of the alerting rate.
         alerts: Alerts that fired or were pending.
+        burned_ms: By SLO, when it last burned its budget faster than it lasts.
+        wasted: Tokens computed for nothing, by cause.
         window: The window as read; steps are longer if the rollup was used.
     """
 
@@ -60,6 +63,8 @@ class HealthData:
     slos: list[dict[str, Any]]
     burns: dict[str, list[float | None]]
     alerts: list[dict[str, Any]]
+    burned_ms: dict[str, int | None]
+    wasted: WastedTokens
     window: Window
 
 
@@ -69,7 +74,8 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
     Raises:
         StoreError: If the store is unreachable or refuses a query, now or on return.
     """
-    window = window.sized(num_requests(selection, window))
+    stored = num_requests(selection, window)
+    window = window.sized(stored)
     # Start all queries before waiting for the first.
     measured = _measured_later(selection, window)
     slos, burns = (
@@ -77,6 +83,9 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
         burns_later(window),
     )
     alerts = reading.rows_later(reading.SHARED / "alerts.sql", range_of(window))
+    burned = reading.rows_later(_HERE / "health_recovery.sql", {"to_ms": window.to_ms})
+    sliced = {**range_of(window), "model": selection.model, **slices(stored, window)}
+    wasted = reading.rows_later(reading.SHARED / "wasted_tokens.sql", sliced)
 
     def read() -> HealthData:
         rows = measured()
@@ -90,6 +99,8 @@ def health_later(selection: Selection, window: Window) -> Callable[[], HealthDat
             slos=slos(),
             burns=burns(),
             alerts=alerts(),
+            burned_ms={row["slo"]: row["burned_ms"] for row in burned()},
+            wasted=wasted_tokens(wasted()[0]),
             window=window,
         )
 

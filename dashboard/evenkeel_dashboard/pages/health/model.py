@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.tiles import StateSummary, Tile
-from evenkeel_dashboard.model.slo_tiles import closest_burn, slo_state
+from evenkeel_dashboard.model.slo_tiles import slo_state
 
 Row = Mapping[str, Any]
 
@@ -21,64 +22,169 @@ _NOTABLE_GROWTH_S = 0.02
 _TILES = (
     ("Requests", "requests_per_s", wording.rate, "requests that arrived, whatever their outcome"),
     ("Output tokens", "output_tokens_per_s", wording.rate, "generated for requests in this range"),
-    ("TTFT p50", "ttft_p50_s", wording.seconds, "first token − arrival, queue included"),
-    ("TTFT p95", "ttft_p95_s", wording.seconds, "first token − arrival, queue included"),
-    ("TTFT p99", "ttft_p99_s", wording.seconds, "first token − arrival, queue included"),
     ("ITL p95", "itl_p99_p95_s", wording.seconds, "p95 across requests of each request's p99 gap"),
     ("TPOT p95", "tpot_p95_s", wording.seconds, "(last − first token) / (output tokens − 1)"),
     ("Errors", "error_ratio", wording.percent, "requests that failed / all requests"),
     ("Aborts", "aborted_ratio", wording.percent, "requests abandoned by the client / all requests"),
-    ("Shed", "shed_ratio", wording.percent, "requests refused under load / all requests"),
     (
         "Cached tokens",
         "cached_token_ratio",
         wording.percent,
         "input tokens found in the prefix cache",
     ),
+)
+# Shown only where the feature is used: a value of 0 or none means that it is off.
+_TILES_IN_USE = (
+    ("Shed", "shed_ratio", wording.percent, "requests refused under load / all requests"),
     ("Acceptance", "acceptance_rate", wording.percent, "draft tokens accepted / drafted"),
 )
 
 
 def headline_tiles(summary: Row, previous: Row) -> list[Tile]:
     """Return the headline numbers with their change from the previous range."""
-    return [
-        Tile(
-            label=label,
-            value=words(summary[column]),
-            change=wording.change(summary[column], previous[column]) or "",
-            meaning=meaning,
-        )
-        for label, column, words, meaning in _TILES
+    tiles = [_tile(summary, previous, *tile) for tile in _TILES]
+    tiles.insert(2, _ttft_tile(summary, previous))
+    return tiles + [
+        _tile(summary, previous, *tile)
+        for tile in _TILES_IN_USE
+        if summary[tile[1]] or previous[tile[1]]
     ]
 
 
-def verdict(slos: Sequence[Row], summary: Row, previous: Row) -> StateSummary:
-    """Return whether the service meets its SLOs, and where its time goes."""
-    reason = _reason(summary, previous)
+def _tile(
+    summary: Row,
+    previous: Row,
+    label: str,
+    column: str,
+    words: Callable[[float | None], str],
+    meaning: str,
+) -> Tile:
+    return Tile(
+        label=label,
+        value=words(summary[column]),
+        change=wording.change(summary[column], previous[column]) or "",
+        meaning=meaning,
+    )
+
+
+def _ttft_tile(summary: Row, previous: Row) -> Tile:
+    """Return p50, p95 and p99 of TTFT in one tile; its change is that of p95."""
+    values = [summary[f"ttft_{p}_s"] for p in ("p50", "p95", "p99")]
+    has_none = any(value is None for value in values)
+    change = wording.change(summary["ttft_p95_s"], previous["ttft_p95_s"])
+    return Tile(
+        label="TTFT p50 · p95 · p99",
+        value=wording.NO_DATA if has_none else " · ".join(map(wording.seconds, values)),
+        change=f"p95 {change}" if change else "",
+        meaning="first token − arrival, queue included",
+        is_wide=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """When and over what a verdict is given.
+
+    Attributes:
+        range_words: The range of its figures, such as "in the last hour".
+        now_ms: The end of the range, Unix milliseconds.
+        is_past: Whether that is in the past, so that the verdict says so.
+        burned_ms: By SLO, when it last burned its budget faster than it lasts.
+    """
+
+    range_words: str
+    now_ms: int
+    is_past: bool
+    burned_ms: Mapping[str, int | None]
+
+
+def range_words(duration_s: float, *, is_fixed: bool) -> str:
+    """Return a range in words, such as "in the last hour"."""
+    if is_fixed:
+        return "in this range"
+    span = wording.span_of(duration_s)
+    return f"in the last {'hour' if span == '1 h' else span}"
+
+
+def verdict(slos: Sequence[Row], summary: Row, previous: Row, shown: Shown) -> StateSummary:
+    """Return whether the service meets its SLOs, and where its time goes.
+
+    An SLO that fires is burning only if its shortest window with events says so; otherwise it has
+    recovered, and its alert is still open.
+    """
+    reason = _reason(summary, previous, shown.range_words)
     firing = [row for row in slos if row["state"] == "firing"]
+    burning = [row for row in firing if (_recent(row)[0] or 0.0) > 1]
+    at = f"At {wording.clock_ms(shown.now_ms)}, " if shown.is_past else ""
+    if burning:
+        return StateSummary("bad", f"{at}{_burning_words(burning, is_past=bool(at))}", reason)
     if firing:
-        names = ", ".join(row["slo"] for row in firing)
-        burns = [closest_burn(row)[0] for row in firing]
-        worst = max((burn for burn in burns if burn is not None), default=None)
-        speed = "" if worst is None else f" {wording.factor(worst)} too fast"
-        verb = "is burning its" if len(firing) == 1 else "are burning their"
-        up_to = " up to" if speed and len(firing) > 1 else ""
-        return StateSummary("bad", f"{names} {verb} error budget{up_to}{speed}", reason)
+        return StateSummary("warning", at + _recovered_words(firing, shown), reason)
     levels = [slo_state(row)[0] for row in slos]
     if "warning" in levels:
         names = ", ".join(
             f"{row['slo']} ({slo_state(row)[1]})" for row in slos if slo_state(row)[0] == "warning"
         )
-        return StateSummary("warning", f"At risk: {names}", reason)
+        return StateSummary("warning", f"{at}{'at' if at else 'At'} risk: {names}", reason)
     if not slos:
         return StateSummary("unknown", "No SLOs are configured, so health cannot be judged", reason)
     num_met = levels.count("good")
     if num_met == 0:
         return StateSummary("unknown", "No data to judge the SLOs", reason)
-    return StateSummary("good", f"Healthy: {num_met} of {len(slos)} SLOs met, none firing", reason)
+    words = f"ealthy: {num_met} of {len(slos)} SLOs met, none firing"
+    return StateSummary("good", f"{at}{'h' if at else 'H'}{words}", reason)
 
 
-def _reason(summary: Row, previous: Row) -> str:
+def worst_firing(slos: Sequence[Row]) -> str:
+    """Return the name of the SLO that burns fastest among those that fire; "" if none does."""
+    firing = [row for row in slos if row["state"] == "firing"]
+    worst = max(firing, key=lambda row: _recent(row)[0] or 0.0, default=None)
+    return "" if worst is None else str(worst["slo"])
+
+
+def _recent(row: Row) -> tuple[float | None, float]:
+    """Return the burn rate over the shortest window that had events, and the window's length."""
+    pairs = sorted(zip(row["window_short_s"], row["window_burn_short"], strict=True))
+    found = [(burn, length_s) for length_s, burn in pairs if burn is not None]
+    return found[0] if found else (None, pairs[0][0] if pairs else 0.0)
+
+
+def _burning_words(burning: Sequence[Row], *, is_past: bool) -> str:
+    names = ", ".join(row["slo"] for row in burning)
+    burn, length_s = max((_recent(row) for row in burning), key=lambda found: found[0] or 0.0)
+    is_one = len(burning) == 1
+    verb = ("was" if is_one else "were") if is_past else ("is" if is_one else "are")
+    up_to = "" if is_one else "up to "
+    return (
+        f"{names} {verb} burning {'its' if is_one else 'their'} error budget "
+        f"{up_to}{wording.factor(burn)} too fast (last {wording.seconds(length_s)})"
+    )
+
+
+def _recovered_words(firing: Sequence[Row], shown: Shown) -> str:
+    """Return since when the SLOs that still fire have recovered, and until when alerts stay."""
+    names = ", ".join(row["slo"] for row in firing)
+    times = [shown.burned_ms.get(row["slo"]) for row in firing]
+    known = [time_ms for time_ms in times if time_ms is not None]
+    severities = {row["severity"] or "alert" for row in firing}
+    which = " and ".join(f"a {severity}" for severity in sorted(severities))
+    which = f"{which[:1].upper()}{which[1:]} stay{'s' if len(severities) == 1 else ''} open"
+    if not known:
+        return f"{names} has recovered. {which} until its windows are clear"
+    since_ms = max(known)
+    until_ms = since_ms + round(1000 * max(_slowest_s(row) for row in firing))
+    ago = wording.seconds(max(0, shown.now_ms - since_ms) // 1000)
+    until = f" until about {wording.clock_ms(until_ms)}" if until_ms > shown.now_ms else ""
+    return f"{names} recovered {wording.clock_ms(since_ms)}, {ago} ago. {which}{until}"
+
+
+def _slowest_s(row: Row) -> float:
+    """Return the longest short window of the row's severity: its alert is open at most so long."""
+    windows = zip(row["window_severity"], row["window_short_s"], strict=True)
+    return max((s for severity, s in windows if severity == row["severity"]), default=0.0)
+
+
+def _reason(summary: Row, previous: Row, when: str) -> str:
     queue_s, prefill_s = summary["queue_mean_s"], summary["prefill_mean_s"]
     if summary["ttft_p95_s"] is None or queue_s is None or prefill_s is None:
         return ""
@@ -86,8 +192,9 @@ def _reason(summary: Row, previous: Row) -> str:
     share = queue_s / first_s if first_s > 0 else 0.0
     largest, largest_share = ("queue", share) if share >= 0.5 else ("prefill", 1 - share)
     text = (
-        f"In this range TTFT p95 was {wording.seconds(summary['ttft_p95_s'])}; the average first "
-        f"token took {wording.seconds(first_s)}, {wording.percent(largest_share)} of it {largest}."
+        f"{when[:1].upper()}{when[1:]}, TTFT p95 was {wording.seconds(summary['ttft_p95_s'])}; the "
+        f"average first token took {wording.seconds(first_s)}, {wording.percent(largest_share)} of "
+        f"it {largest}."
     )
     return f"{text} {_growth(summary, previous)}".strip()
 

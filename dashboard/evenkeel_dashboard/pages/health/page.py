@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from html import escape
 from pathlib import Path
 
 import streamlit as st
@@ -19,6 +20,7 @@ from evenkeel_dashboard.draw.figures import (
     scale_of,
     stacked_bars,
 )
+from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import num_requests, range_of
@@ -43,7 +45,13 @@ from evenkeel_dashboard.model.request_rows import (
 )
 from evenkeel_dashboard.model.slo_tiles import slo_tile, worst_slos
 from evenkeel_dashboard.pages.health.data import HealthData, health_later
-from evenkeel_dashboard.pages.health.model import headline_tiles, verdict
+from evenkeel_dashboard.pages.health.model import (
+    Shown,
+    headline_tiles,
+    range_words,
+    verdict,
+    worst_firing,
+)
 
 _HERE = Path(__file__).parent
 PERCENTILES = ("p50", "p95", "p99")
@@ -56,6 +64,12 @@ TITLES = {
 Draw = Callable[[HealthData, Window], None]
 
 _CHANGES_MS = 7 * 86_400_000
+# A range that ended longer ago is in the past.
+_PAST_MS = 120_000
+_LOOK_FOR = (
+    "Look at the banner first. If it is red, click it for who burned the budget, or an alert's top "
+    "cause for a request that shows why."
+)
 STACKS = {"all": "whole request", "first": "to first token"}
 
 
@@ -72,6 +86,7 @@ class Below:
 def show() -> None:
     """Draw the page."""
     selection = selection_bar()
+    st.html(markup.lead(_LOOK_FOR))
     refreshing(partial(_body, selection), selection.refresh_s())
 
 
@@ -85,20 +100,21 @@ def _body(selection: Selection) -> None:
         _show_empty(selection, window)
         _show_slos(data, selection)
         return
-    st.html(
-        markup.verdict_banner(
-            verdict(data.slos, data.summary, data.previous), _as_of(data, selection)
-        )
-    )
+    st.html(markup.verdict_banner(_verdict(data, selection), _as_of(data, selection)))
     _show_slos(data, selection)
+    is_firing = any(alert["state"] == "firing" for alert in data.alerts)
+    if is_firing:
+        _show_alerts(data, selection.to_params())
     st.html(
         markup.number_tiles(
             headline_tiles(data.summary, data.previous),
             f"the {wording.span_of(window.duration_s)} before",
         )
     )
+    st.html(f'<div class="ek-remark" data-wasted>{escape(data.wasted.words())}</div>')
     _show_charts(data, window)
-    _show_alerts(data, selection.to_params())
+    if not is_firing:
+        _show_alerts(data, selection.to_params())
     _show_changes(below, selection)
     _show_slowest(below, selection)
 
@@ -122,6 +138,21 @@ def _begin_below(selection: Selection, window: Window) -> Below:
         slowest=reading.rows_later(reading.SHARED / "slowest_requests.sql", parameters),
         is_last_hour=ranked != window,
     )
+
+
+def _verdict(data: HealthData, selection: Selection) -> StateSummary:
+    end_ms = data.window.to_ms
+    shown = Shown(
+        range_words=range_words(data.window.duration_s, is_fixed=selection.is_fixed),
+        now_ms=end_ms,
+        is_past=selection.is_fixed and end_ms < now_ms() - _PAST_MS,
+        burned_ms=data.burned_ms,
+    )
+    found = verdict(data.slos, data.summary, data.previous, shown)
+    slo = worst_firing(data.slos)
+    if not slo:
+        return found
+    return replace(found, href=markup.page_link("slo", {"slo": slo, **selection.to_params()}))
 
 
 def _as_of(data: HealthData, selection: Selection) -> str:

@@ -28,9 +28,10 @@ from evenkeel_dashboard.model.request_rows import (
     request_href,
     short_id,
 )
+from evenkeel_dashboard.pages.request.details import canary_later, show_delays, show_facts
 from evenkeel_dashboard.pages.request.figure import timelines
 from evenkeel_dashboard.pages.request.model import explanation
-from evenkeel_dashboard.pages.request.records import show_judgements, show_ledger
+from evenkeel_dashboard.pages.request.records import show_judgements
 from evenkeel_dashboard.pages.request.token_model import (
     CacheUse,
     Emission,
@@ -38,6 +39,7 @@ from evenkeel_dashboard.pages.request.token_model import (
     own_attributes,
     tokens,
 )
+from evenkeel_dashboard.pages.request.why import show_ledger, show_why
 
 _HERE = Path(__file__).parent
 MAX_LANES = 24
@@ -174,6 +176,7 @@ def _show_request(row: Row) -> None:
     attributes = own_attributes(row, spans)
     series, caches = tokens(row, attributes), cache_uses(row, attributes)
     neighbours = neighbours_read()
+    canary = canary_later(row)
     end = end_cell(row)
     st.html(
         f'<div class="ek-row ek-request"><h2>{escape(row["request_id"])}</h2>'
@@ -181,12 +184,11 @@ def _show_request(row: Row) -> None:
         f'<div class="ek-asof">{_as_of()} · arrived '
         f"{wording.moment_ms(at_ms)}</div>"
     )
-    sentences = explanation(row, series, neighbours)
-    if sentences:
-        st.html(f'<div class="ek-why">{" ".join(escape(s) for s in sentences)}</div>')
-    with st.container(border=True, key="card-facts"):
-        st.html(markup.facts(_facts(row)))
+    with st.container(border=True, key="card-why"):
+        show_why(row, explanation(row, series, neighbours))
     _show_timeline(row, series, caches, neighbours)
+    show_delays(attributes)
+    show_facts(row, attributes, canary)
     show_ledger(row, attributes)
     _show_speculation(positions(row))
     _show_neighbours(neighbours)
@@ -227,32 +229,6 @@ def _part() -> tuple[float, float] | None:
     except ValueError:
         return None
     return (begin_ms / 1000, end_ms / 1000) if begin_ms < end_ms else None
-
-
-def _facts(row: Row) -> list[tuple[str, str]]:
-    return [
-        ("model", row["model"]),
-        ("tenant", row["tenant"] or wording.NO_DATA),
-        ("session", row["session_id"] or wording.NO_DATA),
-        ("prompt", prompt_words(row)),
-        ("SLO class", row["slo_class"] or wording.NO_DATA),
-        ("route", row["route"] or wording.NO_DATA),
-        ("TTFT", wording.seconds(row["ttft_s"])),
-        ("TPOT", wording.seconds(row["tpot_s"])),
-        ("ITL p50", wording.seconds(row["itl_p50_s"])),
-        ("ITL p99", wording.seconds(row["itl_p99_s"])),
-        ("longest pause", wording.seconds(row["stall_s"])),
-        ("total", wording.seconds(row["e2e_s"])),
-        ("input tokens", wording.count(row["input_tokens"])),
-        ("cached tokens", wording.count(row["cached_tokens"])),
-        ("output tokens", wording.count(row["output_tokens"])),
-        ("wasted tokens", wording.count(row["wasted_tokens"])),
-        ("drafted tokens", wording.count(row["drafted_tokens"])),
-        ("accepted tokens", wording.count(row["accepted_tokens"])),
-        ("response cache", row["response_cache"] or "off"),
-        ("finish reason", row["finish_reason"] or wording.NO_DATA),
-        ("trace", row["trace_id"]),
-    ]
 
 
 def _show_speculation(found: list[Position]) -> None:

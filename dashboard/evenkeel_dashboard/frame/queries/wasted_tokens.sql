@@ -1,0 +1,24 @@
+-- Tokens computed for nothing in a range, by cause, and all tokens computed. Evicted prompt tokens that
+-- were computed again are in the spans, of which only a slice of each period is read; the rest is in
+-- the requests.
+SELECT
+    sum(sample_weight * ifNull(wasted_tokens, 0)) AS client_left,
+    sum(sample_weight * greatest(0, toInt64(ifNull(drafted_tokens, 0)) - toInt64(ifNull(accepted_tokens, 0))))
+        AS rejected_drafts,
+    sumIf(sample_weight * ifNull(output_tokens, 0), status = 'error') AS failed,
+    sum(sample_weight * (ifNull(output_tokens, 0) + ifNull(input_tokens, 0) - ifNull(cached_tokens, 0)))
+        AS useful_and_failed,
+    (
+        SELECT sum(toUInt64OrZero(SpanAttributes['evenkeel.prefix.lost_tokens']))
+            * {period_s:UInt32} / {slice_s:UInt32}
+        FROM evenkeel.spans
+        WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+            AND Timestamp < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+            AND toUnixTimestamp(Timestamp) % {period_s:UInt32} < {slice_s:UInt32}
+            AND mapContains(SpanAttributes, 'evenkeel.prefix.lost_tokens')
+            AND ({model:String} = '' OR SpanAttributes['gen_ai.request.model'] = {model:String})
+    ) AS evicted
+FROM evenkeel.requests
+WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64})
+    AND time < fromUnixTimestamp64Milli({to_ms:Int64})
+    AND ({model:String} = '' OR model = {model:String})
