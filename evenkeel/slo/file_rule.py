@@ -78,14 +78,15 @@ def _read_threshold(section: Section) -> Threshold:
 def _read_gauge(section: Section) -> Gauge:
     return Gauge(
         _read_source(section),
-        section.read_or("per", None, _read_divisor),
+        section.read_or("per", None, _read_other),
         section.read("op", Value.choice, "gt", "lt"),
         float(section.read("value", Value.number, "a number")),
         section.read("over", Value.duration_s),
+        section.read_or("whileZero", None, _read_other),
     )
 
 
-def _read_divisor(value: Value) -> GaugeSource:
+def _read_other(value: Value) -> GaugeSource:
     with value.section() as section:
         return _read_source(section)
 

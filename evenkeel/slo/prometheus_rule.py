@@ -114,14 +114,27 @@ def _threshold(test: Threshold, selector: str) -> str:
 
 def _gauge(test: Gauge, select: Mapping[str, str]) -> str:
     window, side = prometheus_duration(test.over_s), ">" if test.op == "gt" else "<"
+    fixed = ", ".join(sorted(_fixed_labels(test)))
+
+    def read(source: GaugeSource) -> str:
+        return f"{source.metric}{_matchers({**source.where, **select})}"
 
     def mean(source: GaugeSource) -> str:
-        labels = _matchers({**source.where, **select})
-        return f"avg_over_time({source.metric}{labels}[{window}])"
+        if test.while_zero is None:
+            return f"avg_over_time({read(source)}[{window}])"
+        # A subquery, because only readings taken while the other gauge was 0 count.
+        idle = f"sum without ({fixed}) ({read(test.while_zero)}) == 0"
+        given = f"sum without ({fixed}) ({read(source)})"
+        return f"avg_over_time(({given} and ignoring(__name__) {idle})[{window}:])"
 
     if test.per is None:
         return f"{mean(test.of)} {side} {test.value!r}"
     # Series present on both sides, matched on the labels that neither side fixes.
-    fixed = ", ".join(sorted({*test.of.where, *test.per.where}))
     of, per = (f"sum without ({fixed}) ({mean(source)})" for source in (test.of, test.per))
     return f"{of} / {per} {side} {test.value!r}"
+
+
+def _fixed_labels(test: Gauge) -> set[str]:
+    """Return the labels that any side of the test fixes."""
+    sources = (test.of, test.per, test.while_zero)
+    return {label for source in sources if source is not None for label in source.where}

@@ -113,6 +113,8 @@ class Gauge:
         op: gt or lt.
         value: The value to compare with.
         over_s: The window.
+        while_zero: Only readings taken while this gauge was 0 on the same series count; None:
+            all do.
     """
 
     of: GaugeSource
@@ -120,10 +122,12 @@ class Gauge:
     op: str
     value: float
     over_s: Fraction
+    while_zero: GaugeSource | None = None
 
     def __str__(self) -> str:
         side = "above" if self.op == "gt" else "below"
-        return f"{self.what} is {side} {self.value:g} over {format_duration(self.over_s)}"
+        idle = f" while {self.while_zero} is 0" if self.while_zero else ""
+        return f"{self.what} is {side} {self.value:g}{idle} over {format_duration(self.over_s)}"
 
     @property
     def what(self) -> str:

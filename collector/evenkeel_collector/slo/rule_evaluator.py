@@ -129,8 +129,8 @@ def _query(rule: Rule, from_ns: int, to_ns: int) -> tuple[Path, dict[str, Any]]:
     select = {column: rule.select.get(column, "") for column in SELECTOR_COLUMNS}
     span = {"from_ns": from_ns, "to_ns": to_ns}
     match rule.test:
-        case Gauge(of=of, per=per):
-            per_where = per.where if per else {}
+        case Gauge(of=of, per=per, while_zero=idle):
+            per_where, idle_where = per.where if per else {}, idle.where if idle else {}
             return _HERE / "engine_gauge.sql", {
                 "metric": of.metric,
                 "labels": list(of.where),
@@ -138,6 +138,9 @@ def _query(rule: Rule, from_ns: int, to_ns: int) -> tuple[Path, dict[str, Any]]:
                 "per_metric": per.metric if per else "",
                 "per_labels": list(per_where),
                 "per_wanted": list(per_where.values()),
+                "idle_metric": idle.metric if idle else "",
+                "idle_labels": list(idle_where),
+                "idle_wanted": list(idle_where.values()),
                 "model": select["model"],
                 **span,
             }

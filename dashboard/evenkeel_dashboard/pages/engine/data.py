@@ -14,10 +14,10 @@ from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import num_requests, range_of
 from evenkeel_dashboard.frame.selection import Selection, slices
 from evenkeel_dashboard.frame.series import fill_gaps
+from evenkeel_dashboard.model.wasted import WastedTokens, wasted_tokens
 from evenkeel_dashboard.pages.engine.model import COLUMNS, STATE_NAMES, state_rows, waiting_rows
 
 _HERE = Path(__file__).parent
-MAX_TPOTS = 500
 MAX_READ = 500_000
 _UNKNOWN_TABLE = "Code: 60."
 
@@ -35,7 +35,10 @@ class EngineData:
         actions: Actions of the controllers.
         sources: Drafted and accepted tokens by draft source and position.
         evictions: Prompt tokens evicted and recomputed per second, by interval.
-        tpots: TPOT of up to `MAX_TPOTS` requests per model, with and without drafts.
+        gains: Measured speed-up of speculation, per server and batch size.
+        canaries: Answers regenerated without drafts, by result.
+        spread: How evenly each engine's steps take their time, and their stragglers.
+        wasted: Tokens computed for nothing, by cause.
     """
 
     source: str
@@ -46,7 +49,10 @@ class EngineData:
     actions: list[dict[str, Any]]
     sources: list[dict[str, Any]]
     evictions: pd.DataFrame
-    tpots: list[dict[str, Any]]
+    gains: list[dict[str, Any]]
+    canaries: list[dict[str, Any]]
+    spread: list[dict[str, Any]]
+    wasted: WastedTokens
 
 
 def read_engine(selection: Selection, window: Window) -> EngineData:
@@ -69,6 +75,12 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
     evicted = reading.frame_later(
         _HERE / "engine_evictions.sql", {**sliced, "step_s": window.step_s}
     )
+    spread = reading.rows_later(
+        _HERE / "engine_step_spread.sql", {**range_of(window), "model": selection.model}
+    )
+    wasted = reading.rows_later(reading.SHARED / "wasted_tokens.sql", sliced)
+    canaries = reading.rows_later(_HERE / "canary_results.sql", range_of(window))
+    gains = reading.rows_later(_HERE / "speculation_gain.sql", range_of(window))
     source, rows = "steps", _rows_if_known(steps)
     waiting = _rows_if_known(held_up)
     if not rows:
@@ -76,11 +88,9 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
         state = reading.rows(_HERE / "engine_state_series.sql", {**parameters, "names": names})
         source, rows, waiting = "metrics", state_rows(state, window.step_s), waiting_rows(state)
     positions = positions_later()[0]
-    sources = tpots = None
+    sources = None
     if positions["drafted_tokens"]:
-        sample = {**range_of(window), "model": selection.model, "limit": MAX_TPOTS, **read_most}
         sources = reading.rows_later(_HERE / "acceptance_sources.sql", sliced)
-        tpots = reading.rows_later(_HERE / "speculation_sample.sql", sample)
     return EngineData(
         source=source if rows else "",
         rows=rows,
@@ -90,7 +100,10 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
         actions=actions(),
         sources=sources() if sources else [],
         evictions=_evictions(evicted(), window, read_some["slice_s"]),
-        tpots=tpots() if tpots else [],
+        gains=_rows_if_known(gains),
+        canaries=canaries(),
+        spread=_rows_if_known(spread),
+        wasted=wasted_tokens(wasted()[0]),
     )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evenkeel.advice import Advice, advise
 from evenkeel_dashboard.draw import wording
-from evenkeel_dashboard.model.shift import large_sample_shift
 
 Row = Mapping[str, Any]
 
@@ -18,6 +18,8 @@ FULL_KV_RATIO = 0.8
 BUSY_RATIO = 0.9
 # Names in vLLM's metrics and our step records for a queue that waits for memory.
 MEMORY_REASONS = ("kv", "capacity", "kv_cache", "preempted")
+# At or above this many waiting requests on average there is a queue.
+QUEUE_FROM = 0.5
 # Descriptions of our step records' reasons; vLLM's own are shown as they are.
 REASONS = {
     "budget": "the step's token budget is used up (max_num_batched_tokens)",
@@ -32,6 +34,8 @@ STATE_NAMES = (
     "vllm:num_requests_waiting",
     "vllm:num_requests_waiting_by_reason",
     "vllm:kv_cache_usage_perc",
+    # The name before vLLM 0.9.
+    "vllm:gpu_cache_usage_perc",
     "vllm:num_preemptions",
     "vllm:prompt_tokens",
     "vllm:generation_tokens",
@@ -58,6 +62,7 @@ _GAUGES = {
     "vllm:num_requests_running": "num_running",
     "vllm:num_requests_waiting": "num_waiting",
     "vllm:kv_cache_usage_perc": "kv_live_ratio",
+    "vllm:gpu_cache_usage_perc": "kv_live_ratio",
     "vllm:num_preemptions": "num_preempted",
 }
 
@@ -78,26 +83,47 @@ class Diagnosis:
 
     Attributes:
         level: good, warning, bad or unknown.
-        headline: The finding.
+        limit: What limits it, such as "Memory-bound"; "" if nothing does.
+        now: The finding in the present tense; `past` is the same in the past tense.
         advice: What to do.
         signs: The evidence, for and against.
     """
 
     level: str
-    headline: str
+    limit: str
+    now: str
+    past: str
     advice: str
     signs: Sequence[Sign]
+
+    @property
+    def headline(self) -> str:
+        """The finding, as of now."""
+        return f"{self.limit}: {self.now}" if self.limit else self.now
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Input of the diagnosis: means over the range, the maximum for KV; None if not measured."""
+    """Input of the diagnosis: means over a time, the maximum for KV; None if not measured.
+
+    Attributes:
+        num_waiting: Requests waiting; `waiting_for_memory`, `waiting_for_budget` and
+            `waiting_for_seats` are those that wait for KV blocks, for the step's token budget and
+            for a place in the batch.
+        kv_live_ratio: Share of KV blocks that requests use, highest.
+        num_preempted: Preemptions.
+        busy_ratio: Share of time in steps.
+        leaked_ratio: Share of KV blocks in use while nothing ran or waited, lowest.
+    """
 
     num_waiting: float | None
     waiting_for_memory: float | None
     kv_live_ratio: float | None
     num_preempted: float | None
     busy_ratio: float | None
+    waiting_for_budget: float | None = None
+    waiting_for_seats: float | None = None
+    leaked_ratio: float | None = None
 
 
 def state_rows(rows: Sequence[Row], step_s: int) -> list[dict[str, Any]]:
@@ -135,13 +161,21 @@ def waiting_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def load_of(rows: Sequence[Row], waiting: Sequence[Row]) -> Load:
     """Return the input of the diagnosis from the rows of the series."""
-    held = [w["num_waiting"] for w in waiting if w["reason"] in MEMORY_REASONS]
+
+    def held(*reasons: str) -> float | None:
+        found = [w["num_waiting"] for w in waiting if w["reason"] in reasons]
+        return sum(found) / len(rows) if waiting and rows else None
+
+    idle = [row for row in rows if row["num_running"] == 0 and not row["num_waiting"]]
     return Load(
         num_waiting=_mean(rows, "num_waiting"),
-        waiting_for_memory=sum(held) / len(rows) if waiting and rows else None,
+        waiting_for_memory=held(*MEMORY_REASONS),
         kv_live_ratio=max(_present(rows, "kv_live_ratio"), default=None),
         num_preempted=sum(found) if (found := _present(rows, "num_preempted")) else None,
         busy_ratio=_mean(rows, "busy_ratio"),
+        waiting_for_budget=held("budget"),
+        waiting_for_seats=held("seats"),
+        leaked_ratio=min(_present(idle, "kv_live_ratio"), default=None),
     )
 
 
@@ -149,48 +183,140 @@ def diagnose(load: Load) -> Diagnosis:
     """Return whether memory or compute limits an engine (TECHNIQUES C14), and why.
 
     Memory: requests wait, and nearly all KV blocks are live or a request was preempted. Compute:
-    requests wait while blocks are free. Neither: nothing waits, whatever else is full.
+    requests wait while blocks are free: for the step's token budget, for a place in the batch, or
+    for neither. Nothing: nothing waits, whatever else is full. A leak: blocks stay in use while
+    nothing runs.
     """
     signs = _signs(load)
     if load.num_waiting is None and load.kv_live_ratio is None:
-        return Diagnosis("unknown", "No engine data", "", signs)
+        return Diagnosis("unknown", "", "No engine data", "No engine data", "", signs)
+    waiting = load.num_waiting or 0.0
     is_full = (load.kv_live_ratio or 0.0) >= FULL_KV_RATIO
     for_memory = is_full or bool(load.num_preempted) or (load.waiting_for_memory or 0.0) > 0.5
-    waits = (load.num_waiting or 0.0) >= 0.5
+    waits = waiting >= QUEUE_FROM
     if for_memory and (waits or load.num_preempted):
         return Diagnosis(
             "bad",
-            "Memory-bound: requests queued for KV blocks",
-            "More KV memory lets more of them run: a quantised KV cache, shorter contexts, fewer "
-            "sequences at once, or another replica. Faster compute would not help.",
+            "Memory-bound",
+            "requests wait for KV blocks",
+            "requests waited for KV blocks",
+            _flagged(advise("queue.kv")),
+            signs,
+        )
+    if waits and (load.waiting_for_budget or 0.0) >= waiting / 2:
+        return Diagnosis(
+            "warning",
+            "Compute-bound",
+            "each step's token budget is spent while KV blocks are free",
+            "each step's token budget was spent while KV blocks were free",
+            _flagged(advise("queue.budget")),
+            signs,
+        )
+    if waits and (load.waiting_for_seats or 0.0) >= waiting / 2:
+        return Diagnosis(
+            "warning",
+            "Too few batch slots",
+            "the maximum number of sequences is running while KV blocks are free",
+            "the maximum number of sequences was running while KV blocks were free",
+            _flagged(advise("queue.seats")),
             signs,
         )
     if waits:
         return Diagnosis(
             "warning",
-            "Compute-bound: requests queued while KV blocks were free",
+            "Compute-bound",
+            "requests wait while KV blocks are free",
+            "requests waited while KV blocks were free",
             "Add compute: larger batches while steps stay short, a smaller or "
             "quantised model, or another replica. More KV memory would not help.",
             signs,
         )
-    if (load.busy_ratio or 0.0) >= BUSY_RATIO:
+    if load.leaked_ratio:
         return Diagnosis(
-            "good",
-            "Compute is nearly saturated, but nothing is queued yet",
-            "More traffic will queue: add compute before it comes.",
+            "bad",
+            "KV leak",
+            "blocks stay in use with nothing running",
+            "blocks stayed in use with nothing running",
+            "Something does not give its blocks back, such as a KV connector: restart the engine, "
+            "and have the SLO template kv-leak watch it.",
             signs,
         )
-    return Diagnosis("good", "Neither memory nor compute is a limit: nothing is queued", "", signs)
+    if (load.busy_ratio or 0.0) >= BUSY_RATIO:
+        words = "Compute is nearly saturated, but nothing is queued yet"
+        return Diagnosis(
+            "good", "", words, words, "More traffic will queue: add compute before it comes.", signs
+        )
+    words = "Neither memory nor compute is a limit: nothing is queued"
+    return Diagnosis("good", "", words, words, "", signs)
+
+
+def _flagged(advice: Advice | None) -> str:
+    if advice is None:
+        return ""
+    return f"{advice.text} Flags: {', '.join(advice.flags)}." if advice.flags else advice.text
+
+
+@dataclass(frozen=True, slots=True)
+class EngineVerdict:
+    """What limits the engine now, or limited it before.
+
+    Attributes:
+        level: good, warning, bad or unknown.
+        headline: The finding; a past one says until when.
+        advice: What to do.
+        signs: The evidence.
+        measured: Over what the evidence was measured.
+    """
+
+    level: str
+    headline: str
+    advice: str
+    signs: Sequence[Sign]
+    measured: str
+
+
+def verdict(
+    recent: Diagnosis, queued: Diagnosis, recent_words: str, until: str, *, is_past: bool = False
+) -> EngineVerdict:
+    """Return the verdict over the last part of a range, and what limited the engine before.
+
+    Args:
+        recent: Diagnosis of the last part.
+        queued: Diagnosis of the whole range's times with a queue.
+        recent_words: Length of the last part, such as "1 min".
+        until: When the last queue ended, such as "01:01:31 UTC, 2 min ago"; "" if none did.
+        is_past: Whether the range ended in the past.
+    """
+    if recent.limit or not (queued.limit and until):
+        headline = f"{recent.headline} (last {recent_words})" if recent.limit else recent.headline
+        measured = f"over the last {recent_words}"
+        return EngineVerdict(recent.level, headline, recent.advice, recent.signs, measured)
+    nothing = "Nothing was queued at the end of this range" if is_past else "Nothing is queued now"
+    headline = f"{nothing}. {queued.limit} until {until}: {queued.past}"
+    measured = "over the times of this range in which requests queued"
+    return EngineVerdict(recent.level, headline, queued.advice, queued.signs, measured)
 
 
 def _signs(load: Load) -> list[Sign]:
-    kv = load.kv_live_ratio
-    return [
+    kv, waiting = load.kv_live_ratio, load.num_waiting or 0.0
+    signs = [
         Sign(
             "requests waiting",
             wording.number(load.num_waiting),
-            "average over the range; below 0.5 there is no queue",
-            "saturation" if (load.num_waiting or 0.0) >= 0.5 else "",
+            "average; below 0.5 there is no queue",
+            "saturation" if waiting >= QUEUE_FROM else "",
+        ),
+        Sign(
+            "waiting for the token budget",
+            wording.number(load.waiting_for_budget),
+            "of those, left out because the step's token budget was spent",
+            "compute: --max-num-batched-tokens" if _is_main(load.waiting_for_budget, load) else "",
+        ),
+        Sign(
+            "waiting for a batch slot",
+            wording.number(load.waiting_for_seats),
+            "of those, left out because the maximum number of sequences was running",
+            "batch slots: --max-num-seqs" if _is_main(load.waiting_for_seats, load) else "",
         ),
         Sign(
             "waiting for KV blocks",
@@ -201,8 +327,8 @@ def _signs(load: Load) -> list[Sign]:
         Sign(
             "KV blocks in use",
             wording.percent(kv),
-            f"highest in the range; from {wording.percent(FULL_KV_RATIO)} on it is full",
-            "memory" if kv is not None and kv >= FULL_KV_RATIO else "",
+            f"highest; from {wording.percent(FULL_KV_RATIO)} on it is full",
+            _kv_suggests(kv, waiting),
         ),
         Sign(
             "preemptions",
@@ -213,10 +339,34 @@ def _signs(load: Load) -> list[Sign]:
         Sign(
             "time in steps",
             wording.percent(load.busy_ratio),
-            f"mean; from {wording.percent(BUSY_RATIO)} on the engine is saturated",
-            "computing" if (load.busy_ratio or 0.0) >= BUSY_RATIO else "",
+            f"average; from {wording.percent(BUSY_RATIO)} on the engine is saturated",
+            "compute" if (load.busy_ratio or 0.0) >= BUSY_RATIO else "",
         ),
     ]
+    if load.leaked_ratio is not None:
+        signs.append(
+            Sign(
+                "KV blocks in use while idle",
+                wording.percent(load.leaked_ratio),
+                "lowest with nothing running; above 0 blocks are not given back",
+                "leak" if load.leaked_ratio else "",
+            )
+        )
+    return signs
+
+
+def _is_main(part: float | None, load: Load) -> bool:
+    """Return whether a reason holds back at least half of a queue."""
+    waiting = load.num_waiting or 0.0
+    return part is not None and waiting >= QUEUE_FROM and part >= waiting / 2
+
+
+def _kv_suggests(kv: float | None, waiting: float) -> str:
+    if kv is None:
+        return ""
+    if kv >= FULL_KV_RATIO:
+        return "memory"
+    return "not memory" if waiting >= QUEUE_FROM else ""
 
 
 def _present(rows: Sequence[Row], column: str) -> list[float]:
@@ -230,46 +380,3 @@ def _present(rows: Sequence[Row], column: str) -> list[float]:
 def _mean(rows: Sequence[Row], column: str) -> float | None:
     found = _present(rows, column)
     return sum(found) / len(found) if found else None
-
-
-@dataclass(frozen=True, slots=True)
-class SpeedUp:
-    """How many times faster tokens arrive with speculation than without, for one model.
-
-    Attributes:
-        model: The model.
-        ratio: exp of the Hodges-Lehmann shift of log TPOT; `lower` and `upper` are its 95 %
-            interval.
-        num_with: Requests with drafts; `num_without` is the others.
-    """
-
-    model: str
-    ratio: float
-    lower: float
-    upper: float
-    num_with: int
-    num_without: int
-
-
-def speed_ups(rows: Sequence[Row]) -> list[SpeedUp]:
-    """Return the speed-up of each model with enough requests of both kinds."""
-    samples: dict[str, dict[bool, list[float]]] = {}
-    for row in rows:
-        values = [math.log(value) for value in row["tpot_s_each"] if value > 0]
-        samples.setdefault(row["model"], {})[bool(row["is_drafted"])] = values
-    found = []
-    for model, sides in sorted(samples.items()):
-        with_drafts, without = sides.get(True, []), sides.get(False, [])
-        shift = large_sample_shift(with_drafts, without)
-        if shift is not None:
-            found.append(
-                SpeedUp(
-                    model,
-                    ratio=math.exp(shift.estimate),
-                    lower=math.exp(shift.lower),
-                    upper=math.exp(shift.upper),
-                    num_with=len(with_drafts),
-                    num_without=len(without),
-                )
-            )
-    return found

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
-from evenkeel_dashboard.draw.figures import Line, Scale, lines, scale_of, stacked_bars
+from evenkeel_dashboard.draw.figures import (
+    Line,
+    Scale,
+    lines,
+    scale_of,
+    stacked_bars,
+    time_ms,
+)
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
@@ -18,15 +26,33 @@ from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import zoomable
 from evenkeel_dashboard.model.control import control
-from evenkeel_dashboard.model.positions import Position, positions
+from evenkeel_dashboard.model.wasted import wasted_markup
 from evenkeel_dashboard.pages.engine.data import EngineData, read_engine, waiting_frame
-from evenkeel_dashboard.pages.engine.model import REASONS, Diagnosis, diagnose, load_of, speed_ups
+from evenkeel_dashboard.pages.engine.model import (
+    QUEUE_FROM,
+    REASONS,
+    EngineVerdict,
+    diagnose,
+    load_of,
+    verdict,
+)
+from evenkeel_dashboard.pages.engine.speculation import show_speculation
+from evenkeel_dashboard.pages.engine.steps import show_steps
 
 _SOURCES = {
     "steps": "from the engines' step records",
     "metrics": "from vLLM's metrics, which do not record steps",
     "": "no engine data in this range",
 }
+_LOOK_FOR = (
+    "Look at what the banner says limits the engine, and at the evidence for it; then at why "
+    "requests wait, and whether speculation pays."
+)
+# Charts of events that a healthy engine never has.
+_ONLY_IF_ANY = ("preemptions",)
+# The verdict is about the last twelfth of the range, 1 to 5 min.
+_LAST_PART = 12
+_LAST_LEAST_S, _LAST_MOST_S = 60, 300
 _PERCENT = Scale("%", 100.0)
 _PLAIN = Scale("", 1.0)
 
@@ -34,13 +60,14 @@ _PLAIN = Scale("", 1.0)
 def show() -> None:
     """Draw the page."""
     selection = selection_bar(filters=("model",))
+    st.html(markup.lead(_LOOK_FOR))
     refreshing(partial(_body, selection), selection.refresh_s())
 
 
 def _body(selection: Selection) -> None:
     window = selection.window(now_ms())
     data = read_engine(selection, window)
-    found = diagnose(load_of(data.rows, data.waiting))
+    found = _verdict(data, window, is_past=selection.is_fixed and window.to_ms < now_ms() - 120_000)
     as_of = f"data as of {wording.clock_ms(now_ms())} · {_SOURCES[data.source]}"
     st.html(markup.verdict_banner(StateSummary(found.level, found.headline, found.advice), as_of))
     if not data.rows:
@@ -55,14 +82,46 @@ def _body(selection: Selection) -> None:
     else:
         _show_signs(found)
         _show_charts(data, window)
-    _show_speculation(data)
+        show_steps(data)
+    with st.container(border=True, key="card-wasted"):
+        st.html(
+            '<div class="ek-title">Wasted tokens<small>computed for nothing, by cause</small></div>'
+            f"{wasted_markup(data.wasted, colours())}"
+        )
+    show_speculation(data)
     _show_actions(data)
 
 
-def _show_signs(found: Diagnosis) -> None:
+def _verdict(data: EngineData, window: Window, *, is_past: bool) -> EngineVerdict:
+    """Return what limits the engine in the last part of the window, or limited it before."""
+    last_s = min(_LAST_MOST_S, max(_LAST_LEAST_S, window.duration_s / _LAST_PART))
+    since_ms = window.to_ms - round(last_s * 1000)
+
+    def is_recent(row: Mapping[str, Any]) -> bool:
+        return time_ms(row["bucket"]) >= since_ms
+
+    queued = [row for row in data.rows if (row["num_waiting"] or 0.0) >= QUEUE_FROM]
+    busy = {row["bucket"] for row in queued}
+    recent = diagnose(
+        load_of(
+            [row for row in data.rows if is_recent(row)] or data.rows[-1:],
+            [row for row in data.waiting if is_recent(row)],
+        )
+    )
+    before = diagnose(load_of(queued, [row for row in data.waiting if row["bucket"] in busy]))
+    until = ""
+    if queued:
+        until_ms = time_ms(queued[-1]["bucket"]) + window.step_s * 1000
+        ago = wording.seconds(max(0, window.to_ms - until_ms) // 1000)
+        until = f"{wording.clock_ms(until_ms)}, {ago} ago"
+    return verdict(recent, before, wording.span_of(round(last_s)), until, is_past=is_past)
+
+
+def _show_signs(found: EngineVerdict) -> None:
     with st.container(border=True, key="card-signs"):
         st.html(
-            '<div class="ek-title">Evidence<small>which limit each signal suggests</small></div>'
+            '<div class="ek-title">Evidence<small>which limit each signal suggests, '
+            f"{escape(found.measured)}</small></div>"
         )
         rows = [
             [
@@ -91,8 +150,9 @@ def _show_charts(data: EngineData, window: Window) -> None:
     charts = [
         ("running", "Requests in the engine", "average per interval",
          [Line("num_running", "running", first), Line("num_waiting", "waiting", second)], _PLAIN),
-        ("kv", "KV cache", "used by running requests; plus cached",
-         [Line("kv_live_ratio", "live", first, 2.4), Line("kv_resident_ratio", "resident", second)],
+        ("kv", "KV cache", "share of blocks; cached prefixes give way when requests need blocks",
+         [Line("kv_live_ratio", "in use by requests", first, 2.4),
+          Line("kv_resident_ratio", "with cached prefixes", second)],
          _PERCENT),
         ("batch", "Batch", "requests per step",
          [Line("batch_size", "batch size", first)], _PLAIN),
@@ -105,13 +165,19 @@ def _show_charts(data: EngineData, window: Window) -> None:
         ("preemptions", "Preemptions", "requests evicted to make room",
          [Line("num_preempted", "preempted", palette.bad)], _PLAIN),
     ]  # fmt: skip
-    drawn = []
+    drawn, none, missing = [], [], []
     for name, title, meaning, series, scale in charts:
         series = [line for line in series if data.series[line.column].notna().any()]
-        if series:
+        if not series:
+            missing.append(title)
+        elif name in _ONLY_IF_ANY and not _has_any(data.series, series[0].column):
+            none.append(title)
+        else:
             drawn.append((name, title, meaning, series, scale))
     cells = [partial(_line_card, data.series, window, *chart) for chart in drawn]
-    if data.evictions["evicted_per_s"].notna().any():
+    if not _has_any(data.evictions, "evicted_per_s"):
+        none.append("Evictions")
+    else:
         lost = [Line("evicted_per_s", "recomputed", palette.bad)]
         words = "prompt tokens computed again per second after their cache entry was evicted"
         cells.append(
@@ -128,9 +194,14 @@ def _show_charts(data: EngineData, window: Window) -> None:
         for column, draw in zip(st.columns(2, gap="small"), cells[i : i + 2], strict=False):
             with column:
                 draw()
-    if len(drawn) < len(charts):
-        missing = [title for name, title, *_ in charts if name not in {d[0] for d in drawn}]
+    if none:
+        st.caption(f"None in this range: {', '.join(none)}.")
+    if missing:
         st.caption(f"{wording.NO_DATA}: {', '.join(missing)}. Step records have them.")
+
+
+def _has_any(frame: pd.DataFrame, column: str) -> bool:
+    return bool((frame[column] > 0).any())
 
 
 def _line_card(
@@ -145,77 +216,6 @@ def _line_card(
     chosen = scale or scale_of(frame, [line.column for line in series])
     figure = lines(frame, series, chosen, window)
     zoomable(figure, f"engine-{name}", title, meaning)
-
-
-def _show_speculation(data: EngineData) -> None:
-    with st.container(border=True, key="card-acceptance"):
-        found = positions(data.positions)
-        st.html(
-            '<div class="ek-title">Speculation by draft position and source'
-            "<small>a token counts only if all tokens before it were accepted</small></div>"
-        )
-        if not found:
-            st.caption("No speculation in this range.")
-            return
-        tables = [("all drafts", found)]
-        if len(data.sources) > 1:
-            tables += [
-                (f"{source['source'].replace('_', ' ')}", positions(source))
-                for source in data.sources
-            ]
-        for column, (name, listed) in zip(st.columns(len(tables)), tables, strict=True):
-            with column:
-                st.html(
-                    f'<div class="ek-label">{escape(name)}</div>'
-                    + markup.table(_POSITION_HEADERS, _position_cells(listed), f"Positions, {name}")
-                )
-        drafted = data.positions["drafted_tokens"]
-        accepted = data.positions["accepted_tokens"] or 0
-        first = found[0].drafted
-        length = 1 + accepted / first if first else None
-        by = data.sources[0]["source"].replace("_", " ") if len(data.sources) == 1 else ""
-        st.caption(
-            f"Acceptance length {wording.NO_DATA if length is None else f'{length:.2f}'} tokens "
-            f"per verify step; {wording.percent(accepted / drafted)} of all drafted tokens were "
-            f"accepted.{f' Draft source: {by}.' if by else ''}"
-        )
-        _show_speed_up(data)
-
-
-_POSITION_HEADERS = ("position", "drafted", "accepted", "of the first")
-
-
-def _position_cells(found: Sequence[Position]) -> list[list[Cell]]:
-    first = float(found[0].drafted) if found else 0.0
-    return [
-        [
-            Cell(str(p.number), is_number=True),
-            Cell(wording.count(p.drafted), is_number=True),
-            Cell(wording.percent(p.rate), is_number=True),
-            Cell(html=markup.phase_bar([("accepted", colours().decode, float(p.accepted))], first)),
-        ]
-        for p in found
-    ]
-
-
-def _show_speed_up(data: EngineData) -> None:
-    found = speed_ups(data.tpots)
-    if not found:
-        st.caption("Speed-up: no data, there are no requests of one model with and without drafts.")
-        return
-    rows = [
-        [
-            Cell(s.model),
-            Cell(f"{s.ratio:.2f} ×", is_number=True),
-            Cell(f"{s.lower:.2f} … {s.upper:.2f}", is_number=True),
-            Cell(wording.count(s.num_with), is_number=True),
-            Cell(wording.count(s.num_without), is_number=True),
-        ]
-        for s in found
-    ]
-    headers = ("model", "speed-up of TPOT", "95 % interval", "with drafts", "without")
-    st.html(markup.table(headers, rows, "Speed-up by speculation"))
-    st.caption("Observed traffic, not a randomised comparison: for that, use bench/speculation.py.")
 
 
 def _show_actions(data: EngineData) -> None:

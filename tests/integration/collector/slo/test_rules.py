@@ -7,6 +7,7 @@ import pytest
 
 from evenkeel.slo.model import SELECTOR_COLUMNS
 from evenkeel.slo.rules import CACHE_MEASURES, MEASURES
+from evenkeel.slo.templates import find_template
 from evenkeel.times import to_datetime
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.slo.store import SloStore
@@ -110,6 +111,34 @@ def test_a_gauge_without_a_divisor(
 ) -> None:
     engine_rows(client, ("free", "a:1", {"gpu": "0"}, 10, 900.0), ("free", "a:1", {}, 10, 5000.0))
     text = slo_text(metric="availability") + GAUGE.format(gauge=gauge)
+    evaluator(client, tmp_path, text).cycle(NOW)
+    book = AlertBook(tmp_path / "alerts.db")
+    assert [alert.life.state.value for alert in book.alerts()] == ([state] if state else [])
+    book.close()
+
+
+@pytest.mark.parametrize(
+    ("running", "usage", "state"),
+    [
+        pytest.param([0.0, 0.0], [0.0, 0.02], "firing", id="in use with nothing running"),
+        pytest.param([0.0, 0.0], [0.0, 0.0], None, id="all given back"),
+        pytest.param([3.0, 3.0], [0.4, 0.5], None, id="in use by running requests"),
+        pytest.param([3.0, 0.0], [0.9, 0.0], None, id="only idle readings count"),
+    ],
+)
+def test_blocks_in_use_with_nothing_running_are_a_leak(
+    client: Any, tmp_path: Path, running: list[float], usage: list[float], state: str | None
+) -> None:
+    labels = {"engine": "0", "model_name": "m"}
+    for age, busy, used in zip((20, 10), running, usage, strict=True):
+        engine_rows(
+            client,
+            ("vllm:num_requests_running", "a:1", labels, age, busy),
+            ("vllm:kv_cache_usage_perc", "a:1", labels, age, used),
+        )
+    # The template waits ten minutes; the wait is tested elsewhere.
+    template = find_template("kv-leak").text.replace("  for: 10m\n", "")
+    text = f"{slo_text(metric='availability')}---\n{template}"
     evaluator(client, tmp_path, text).cycle(NOW)
     book = AlertBook(tmp_path / "alerts.db")
     assert [alert.life.state.value for alert in book.alerts()] == ([state] if state else [])

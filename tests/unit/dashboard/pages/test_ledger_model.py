@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from evenkeel_dashboard.pages.request.ledger import counterfactual, entries, sharing
 
 from evenkeel.spans import LEDGER_ERROR_RATIO, LEDGER_SHARED_BY
-from evenkeel_dashboard.pages.request.ledger import counterfactual, entries, sharing
 
 ROW = {
     "ledger": {

@@ -1,0 +1,119 @@
+"""Draws whether speculation pays, and whether its answers are the model's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import streamlit as st
+
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.frame.page import colours
+from evenkeel_dashboard.model.positions import Position, positions
+from evenkeel_dashboard.pages.engine.data import EngineData
+from evenkeel_dashboard.pages.engine.outcomes import gain_words
+
+
+def show_speculation(data: EngineData) -> None:
+    """Draw acceptance by position and source, the measured speed-up, and the canary's results."""
+    with st.container(border=True, key="card-acceptance"):
+        found = positions(data.positions)
+        st.html(
+            '<div class="ek-title">Speculation by draft position and source'
+            "<small>a token counts only if all tokens before it were accepted</small></div>"
+        )
+        if not found:
+            st.caption("No speculation in this range.")
+            return
+        tables = [("all drafts", found)]
+        if len(data.sources) > 1:
+            tables += [
+                (f"{source['source'].replace('_', ' ')}", positions(source))
+                for source in data.sources
+            ]
+        for column, (name, listed) in zip(st.columns(len(tables)), tables, strict=True):
+            with column:
+                st.html(
+                    f'<div class="ek-label">{escape(name)}</div>'
+                    + markup.table(_POSITION_HEADERS, _position_cells(listed), f"Positions, {name}")
+                )
+        drafted = data.positions["drafted_tokens"]
+        accepted = data.positions["accepted_tokens"] or 0
+        first = found[0].drafted
+        length = 1 + accepted / first if first else None
+        by = data.sources[0]["source"].replace("_", " ") if len(data.sources) == 1 else ""
+        st.caption(
+            f"Acceptance length {wording.NO_DATA if length is None else f'{length:.2f}'} tokens "
+            f"per verify step; {wording.percent(accepted / drafted)} of all drafted tokens were "
+            f"accepted.{f' Draft source: {by}.' if by else ''}"
+        )
+        _show_gain(data)
+        _show_canary(data)
+
+
+_POSITION_HEADERS = ("position", "drafted", "accepted", "of the first")
+
+
+def _position_cells(found: Sequence[Position]) -> list[list[Cell]]:
+    first = float(found[0].drafted) if found else 0.0
+    return [
+        [
+            Cell(str(p.number), is_number=True),
+            Cell(wording.count(p.drafted), is_number=True),
+            Cell(wording.percent(p.rate), is_number=True),
+            Cell(html=markup.phase_bar([("accepted", colours().decode, float(p.accepted))], first)),
+        ]
+        for p in found
+    ]
+
+
+def _show_gain(data: EngineData) -> None:
+    st.html(
+        '<div class="ek-title" style="margin-top:.6rem">Does it pay?<small>tokens per second with '
+        "drafts over without, measured on steps that the controller drew at random to run without "
+        "drafts</small></div>"
+    )
+    if not data.gains:
+        st.html(
+            markup.remark(
+                "Not measured in this range. --speculate auto measures it, and the collector "
+                "reads it from the runtime's metrics:",
+                "evenkeel collect --scrape http://127.0.0.1:8000/metrics",
+            )
+        )
+        return
+    rows = [
+        [
+            Cell("all" if gain["batch"] == "all" else f"batch of {gain['batch']}"),
+            Cell(wording.factor(gain["ratio"]), is_number=True),
+            Cell(
+                f"{wording.factor(gain['lower'])} to {wording.factor(gain['upper'])}",
+                is_number=True,
+            ),
+            Cell(gain_words(gain)),
+        ]
+        for gain in data.gains
+    ]
+    headers = ("steps", "speed-up", "95% interval", "so")
+    st.html(markup.table(headers, rows, "Measured speed-up by speculation"))
+
+
+def _show_canary(data: EngineData) -> None:
+    found = {row["result"]: row for row in data.canaries}
+    if not found:
+        return
+    same = found.get("match", {}).get("num_answers", 0)
+    differing = found.get("mismatch")
+    words = (
+        f"Checked: {wording.count(same + (differing or {}).get('num_answers', 0))} greedy answers "
+        "were regenerated without drafts; "
+    )
+    if differing is None:
+        st.html(f'<div class="ek-remark" data-canary>{words}all are the same.</div>')
+        return
+    href = page_link("request", {"request_id": differing["newest_id"]})
+    st.html(
+        f'<div class="ek-remark" data-canary>{words}{wording.count(differing["num_answers"])} '
+        f"differ, the newest is {markup.link('this request', href)}.</div>"
+    )

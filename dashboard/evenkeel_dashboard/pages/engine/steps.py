@@ -1,0 +1,49 @@
+"""Draws how evenly engines take their steps, and which steps straggled."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.model.request_rows import short_id
+from evenkeel_dashboard.pages.engine.data import EngineData
+from evenkeel_dashboard.pages.engine.outcomes import STRAGGLER_FACTOR, against_others
+
+
+def show_steps(data: EngineData) -> None:
+    """Draw each engine's mean step time, its spread, and its stragglers, the slowest first."""
+    if not data.spread:
+        return
+    with st.container(border=True, key="card-steps-spread"):
+        st.html(
+            '<div class="ek-title">Step time by engine<small>a straggler is a step of more than '
+            f"{STRAGGLER_FACTOR}× the median for its batch size and prompt tokens</small></div>"
+        )
+        slowness = against_others(data.spread)
+        rows = [
+            [
+                Cell(f"{short_id(row['instance'])}, engine {row['engine']}", title=row["instance"]),
+                Cell(wording.count(row["num_steps_sum"]), is_number=True),
+                Cell(wording.seconds(row["mean_s"]), is_number=True),
+                Cell(f"± {wording.seconds(row['spread_s'])}", is_number=True),
+                Cell(wording.count(row["num_stragglers"]), is_number=True),
+                Cell(wording.seconds(row["straggled_s"]), is_number=True),
+                Cell(wording.seconds(row["worst_s"]), is_number=True),
+                Cell(wording.short_moment_ms(row["worst_ms"])),
+                Cell(words, level="warning" if words.startswith("slower") else ""),
+            ]
+            for row, words in zip(data.spread, slowness, strict=True)
+        ]
+        headers = (
+            "engine",
+            "steps",
+            "mean",
+            "spread",
+            "stragglers",
+            "time lost to them",
+            "longest",
+            "when (UTC)",
+            "against the others",
+        )
+        st.html(markup.table(headers, rows, "Step time by engine"))
