@@ -10,7 +10,13 @@ from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.figures import Line, lines, scale_of, time_chart, time_ms
 from evenkeel_dashboard.draw.svg_chart import HEIGHT, Chart, Series
 from evenkeel_dashboard.draw.window import Window
-from evenkeel_dashboard.pages.latency.model import BINS_A_DECADE, Heat, axis_ticks_s
+from evenkeel_dashboard.pages.latency.model import (
+    BINS_A_DECADE,
+    NOTHING_ABOVE_S,
+    Heat,
+    Picked,
+    axis_ticks_s,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,6 +86,58 @@ def heatmap(grid: Heat, step_s: int, window: Window, colours: Palette) -> Chart:
     chart.top = (max(grid.bins, default=0) + 1) / BINS_A_DECADE
     chart.height = HEIGHT + 60
     return chart
+
+
+def heat_key(grid: Heat, colours: Palette) -> list[tuple[str, str]]:
+    """Return the heatmap's legend: numbers of requests in a cell, and their colours."""
+    most = max((n for row in grid.counts for n in row if n), default=0.0)
+    if not most:
+        return []
+    counts = sorted({max(1, round(most * part)) for part in (0.0, 0.25, 1.0)})
+    return [
+        (f"{wording.count(n)} request{'' if n == 1 else 's'}", _shade_of(n, most, colours))
+        for n in counts
+    ]
+
+
+def add_threshold(chart: Chart, threshold_s: float, name: str, colours: Palette) -> None:
+    """Draw an objective's limit as a dashed line across the heatmap, if it is in its range."""
+    height = math.log10(threshold_s)
+    if chart.bottom <= height <= chart.top:
+        path = f"M{chart.left:.5g} {height:.5g}H{chart.right:.5g}"
+        chart.series.append(Series(name, colours.bad, path, "mark", 1.2, "6 4"))
+
+
+def mark_point(chart: Chart, picked: Picked, scale: Scale, colours: Palette) -> None:
+    """Mark the picked point's time, and its value if a single point was picked."""
+    x = (picked.from_ms - chart.begin_ms) / chart.step_ms
+    if not chart.left <= x <= chart.right:
+        return
+    line = f"M{x:.5g} {chart.bottom:.5g}V{chart.top:.5g}"
+    chart.series.append(Series("picked", colours.text, line, "mark", 1.2, "2 3"))
+    height = picked.near_s * scale.factor
+    if picked.high_s >= NOTHING_ABOVE_S and height <= chart.top:
+        chart.series.append(Series("", colours.text, f"M{x:.5g} {height:.5g}h0", "mark", 9.0))
+
+
+def mark_cell(chart: Chart, picked: Picked, colours: Palette) -> None:
+    """Frame the picked cell of the heatmap, or mark the picked point's time."""
+    left, right = (
+        max(chart.left, min(chart.right, (ms - chart.begin_ms) / chart.step_ms))
+        for ms in (picked.from_ms, picked.to_ms)
+    )
+    if left >= right:
+        return
+    low, high = chart.bottom, chart.top
+    if 0 < picked.low_s < picked.high_s < NOTHING_ABOVE_S:
+        low, high = math.log10(picked.low_s), math.log10(picked.high_s)
+    path = f"M{left:.5g} {low:.5g}H{right:.5g}V{high:.5g}H{left:.5g}V{low:.5g}"
+    chart.series.append(Series("picked", colours.text, path, "mark", 1.6))
+
+
+def _shade_of(count: float, most: float, colours: Palette) -> str:
+    shade = min(_NUM_SHADES - 1, int(_NUM_SHADES * math.sqrt(count / most)))
+    return _shade(shade / (_NUM_SHADES - 1), colours)
 
 
 def _shade(part: float, colours: Palette) -> str:

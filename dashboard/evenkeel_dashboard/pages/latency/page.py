@@ -18,6 +18,7 @@ from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick, set_param
 from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
+from evenkeel_dashboard.frame.scrolling import scroll_here
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import chart, zoomable
 from evenkeel_dashboard.model.measures import MEASURES
@@ -29,7 +30,15 @@ from evenkeel_dashboard.pages.latency.data import (
     read_behind,
     read_latency,
 )
-from evenkeel_dashboard.pages.latency.figures import cohort_lines, heatmap, percentile_lines
+from evenkeel_dashboard.pages.latency.figures import (
+    add_threshold,
+    cohort_lines,
+    heat_key,
+    heatmap,
+    mark_cell,
+    mark_point,
+    percentile_lines,
+)
 from evenkeel_dashboard.pages.latency.model import (
     DEFINITIONS,
     DIMENSIONS,
@@ -45,12 +54,17 @@ from evenkeel_dashboard.pages.latency.model import (
 )
 
 SHOWN = ("p50", "p95", "p99")
+_LOOK_FOR = (
+    "Look for when the lines cross the dashed objective, split them by tenant or prompt to see "
+    "for whom, and click a point or cell to see its requests."
+)
 _FILTER_OF = {"model": "model", "tenant": "tenant", "slo_class": "slo_class", "prompt": "prompt"}
 
 
 def show() -> None:
     """Draw the page."""
     selection = selection_bar()
+    st.html(markup.lead(_LOOK_FOR))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         measure = pick("measure", "measure", MEASURES, 110)
         dimension = pick("by", "by", DIMENSIONS, 150)
@@ -78,20 +92,7 @@ def _body(selection: Selection, view: LatencyView, percentile: str) -> None:
             )
         )
         return
-    _show_lines(data, slos, window, view, percentile)
-    grid = heat(data.heat)
-    with st.container(border=True, key="card-heatmap", gap="xxsmall"):
-        title = f"{MEASURES[view.measure]} of every request"
-        st.html(
-            f'<div class="ek-title">{title}<small>requests by time and '
-            "value; click a cell to list them</small></div>"
-        )
-        chart(
-            heatmap(grid, data.heat_step_s, window, colours()),
-            "heatmap",
-            f"{title}, as a heatmap",
-            partial(_pick_cell, data.heat_step_s),
-        )
+    _show_charts(data, slos, window, view, percentile)
     _show_picked(selection, view)
     left, right = st.columns([3, 2], gap="small")
     with left:
@@ -106,7 +107,7 @@ def _source_words(data: LatencyData) -> str:
     return "" if data.one_in == 1 else f" · from 1 request in {data.one_in}"
 
 
-def _show_lines(
+def _show_charts(
     data: LatencyData, slos: reading.Rows, window: Window, view: LatencyView, percentile: str
 ) -> None:
     title = MEASURES[view.measure] + (f" {percentile}" if view.dimension else "")
@@ -117,11 +118,20 @@ def _show_lines(
         figure, scale = cohort_lines(frame, names, window, colours())
     else:
         figure, scale = percentile_lines(data.series[names[0]], view.measure, window, colours())
+    grid = heat(data.heat)
+    cells = heatmap(grid, data.heat_step_s, window, colours())
     if not differs(view.measure, view.definition):
         for slo in slos():
             if slo["objective"] == view.measure and slo["threshold_s"] is not None:
                 label = f"{slo['slo']} ≤ {wording.seconds(slo['threshold_s'])}"
                 add_objective(figure, slo["threshold_s"], label, scale, colours())
+                add_threshold(cells, slo["threshold_s"], label, colours())
+    picked = Picked.from_param(st.query_params.get("picked", ""))
+    if picked is not None:
+        mark_point(figure, picked, scale, colours())
+        mark_cell(cells, picked, colours())
+    # The same minute stands at the same place in both charts.
+    figure.least_ch = cells.least_ch = max(figure.label_ch(), cells.label_ch())
     zoomable(
         figure,
         "latency",
@@ -129,6 +139,13 @@ def _show_lines(
         f"{meaning(view.measure, view.definition)}; click a point to see its requests",
         partial(_pick_point, names if view.dimension else [], window, scale.factor),
     )
+    with st.container(border=True, key="card-heatmap", gap="xxsmall"):
+        every = f"{MEASURES[view.measure]} of every request"
+        st.html(
+            f'<div class="ek-title">{every}<small>requests by time and '
+            "value; click a cell to list them</small></div>" + markup.key(heat_key(grid, colours()))
+        )
+        chart(cells, "heatmap", f"{every}, as a heatmap", partial(_pick_cell, data.heat_step_s))
 
 
 def _pick_point(
@@ -169,7 +186,8 @@ def _show_picked(selection: Selection, view: LatencyView) -> None:
                 f'<div class="ek-title">Requests at this point: {what}{escape(whose)}'
                 f"<small>{when}; {shown}</small></div>"
             )
-            st.button("close", on_click=set_param, args=("picked", None), type="tertiary")
+            st.button("Close", on_click=set_param, args=("picked", None))
+        scroll_here("behind", picked.to_param())
         if rows:
             cells = request_cells(rows, selection.to_params(), colours())
             st.html(markup.table(REQUEST_HEADERS, cells, "Requests at this point"))
