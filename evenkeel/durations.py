@@ -58,3 +58,11 @@ def prometheus_duration(seconds: Fraction) -> str:
         if milliseconds and milliseconds % length == 0:
             return f"{milliseconds // length}{unit}"
     raise ConfigurationError(f"a window of {float(seconds):g} s is not in whole milliseconds")
+
+
+def measured_duration(seconds: float) -> str:
+    """Format a measured duration with up to three digits: `812 µs`, `41.3 ms`, `2.31 s`."""
+    for size, unit, last in ((1e6, "µs", 0.0009995), (1e3, "ms", 0.9995)):
+        if abs(seconds) < last:
+            return f"{float(f'{seconds * size:.3g}'):g} {unit}"
+    return f"{float(f'{seconds:.3g}'):g} s"

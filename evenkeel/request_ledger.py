@@ -12,6 +12,14 @@ _WOULD_HAVE = {
     "ttft": "the first token would have come after",
     "decode": "decoding would have taken",
 }
+MISSES: Mapping[str, str] = {
+    "none": "fully cached",
+    "off": "prefix caching is off",
+    "evicted": "cached before, evicted since",
+    "other_salt": "cached, but isolated from this caller",
+    "diverged": "differs from earlier prompts part-way",
+    "never_seen": "first time this text is seen",
+}
 # Time that a request spends in any case; other causes come from outside.
 _OWN = ("host.input", "prefill.own", "decode.own", "host.output")
 # A cause below this share of its phase is not worth a sentence.
@@ -95,13 +103,3 @@ def missed_prefix(miss: str, evicted_s: float | None, seconds: Callable[[float],
     if miss == "evicted" and evicted_s is not None:
         return f"evicted {seconds(evicted_s)} before this request arrived"
     return "" if miss == "none" else words
-
-
-MISSES: Mapping[str, str] = {
-    "none": "fully cached",
-    "off": "prefix caching is off",
-    "evicted": "cached before, evicted since",
-    "other_salt": "cached, but isolated from this caller",
-    "diverged": "differs from earlier prompts part-way",
-    "never_seen": "first time this text is seen",
-}

@@ -118,7 +118,7 @@ ROOMS = {
             "pages.slo",
         ],
         "pages.alerts": ["draw", "frame", "model"],
-        "pages.cache": ["draw", "frame"],
+        "pages.cache": ["draw", "frame", "model"],
         "pages.compare": ["draw", "frame", "model"],
         "pages.engine": ["draw", "frame", "model"],
         "pages.evals": ["draw", "frame"],

@@ -8,7 +8,7 @@ import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell, page_link
-from evenkeel_dashboard.pages.cache.model import by_cause, miss_words, unstable
+from evenkeel_dashboard.pages.cache.model import by_cause, miss_words, near_miss_words, unstable
 
 Row = dict[str, Any]
 
@@ -31,7 +31,7 @@ def show_prefixes(rows: list[Row]) -> None:
         else:
             cells = [
                 [
-                    Cell(miss_words(cause["miss"])),
+                    Cell(miss_words(cause["miss"]), title=cause["miss"]),
                     Cell(wording.count(cause["num_requests"]), is_number=True),
                     Cell(wording.count(cause["missed_tokens"]), is_number=True),
                     Cell(wording.seconds(cause["cost_s"]), is_number=True),
@@ -83,19 +83,19 @@ def show_near_misses(rows: list[Row]) -> None:
                 Cell(wording.short_moment_ms(row["time_ms"])),
                 Cell(_similarity(row["similarity"]), is_number=True),
                 Cell(_similarity(row["threshold"]), is_number=True),
-                Cell(row["reason"] or "below the threshold"),
+                Cell(near_miss_words(row), title=row["reason"]),
                 Cell(_verdict(row["verdict"])),
                 Cell(row["tenant"] or "–"),
                 Cell("open", href=page_link("request", {"trace_id": row["trace_id"]})),
             ]
             for row in rows
         ]
-        headers = ("when (UTC)", "similarity", "served from", "why not", "answers", "tenant", "")
+        headers = ("when (UTC)", "similarity", "needed", "why not", "answers", "tenant", "")
         st.html(markup.table(headers, cells, "Near misses"))
 
 
 def _similarity(value: float | None) -> str:
-    return wording.NO_DATA if value is None else f"{value:.3f}"
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _verdict(verdict: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evenkeel.request_ledger import MISSES
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.tiles import Tile
 
@@ -14,11 +15,13 @@ _OUTCOMES = {
     "exact": "hit: the same question",
     "semantic": "hit: a similar question",
     "miss": "miss",
-    "bypass": "not looked up",
-    "shadow": "shadow: looked up, not answered from",
+    "bypass": "not looked up: not eligible",
+    "shadow": "found in shadow mode, answered by the model",
     "draft": "used as a draft, verified by the model",
 }
 HITS = ("exact", "semantic")
+# A larger bound on wrong answers says nothing about them.
+_INFORMATIVE_BOUND = 0.5
 
 
 def outcome_words(outcome: str) -> str:
@@ -35,11 +38,7 @@ def cache_tiles(
     requests = sum(row["num_requests"] for row in cohorts)
     cold = sum((row["cold_ratio"] or 0.0) * row["num_requests"] for row in cohorts)
     saved_s = sum(row["saved_s"] or 0.0 for row in cohorts)
-    answered = sum(row["num_requests"] for row in outcomes)
-    hits = sum(row["num_requests"] for row in outcomes if row["outcome"] in HITS)
-    response_s = sum(row["saved_s"] or 0.0 for row in details) if details else None
-    bounds = [row["wrong_bound"] for row in _bounded(details)]
-    return [
+    tiles = [
         Tile("Prefix hits", _ratio(cached, tokens), "", "input tokens found / input tokens"),
         Tile("Tokens saved", wording.count(cached), "", "input tokens that were not computed"),
         Tile(
@@ -48,6 +47,15 @@ def cache_tiles(
         Tile(
             "Cold requests", _ratio(cold, requests), "", "requests that found nothing in the cache"
         ),
+    ]
+    return tiles + _response_tiles(outcomes, details) if outcomes else tiles
+
+
+def _response_tiles(outcomes: Sequence[Row], details: Sequence[Row]) -> list[Tile]:
+    answered = sum(row["num_requests"] for row in outcomes)
+    hits = sum(row["num_requests"] for row in outcomes if row["outcome"] in HITS)
+    response_s = sum(row["saved_s"] or 0.0 for row in details) if details else None
+    tiles = [
         Tile(
             "Response hits", _ratio(hits, answered), "", "answers given from the cache / looked up"
         ),
@@ -57,49 +65,94 @@ def cache_tiles(
             "",
             "time the model had taken for these answers",
         ),
-        Tile(
-            "Wrong answers (upper bound)",
-            wording.percent(max(bounds, default=None)),
-            "",
-            "upper bound on the share of cached answers that are wrong",
-        ),
     ]
+    bounds = [row["wrong_bound"] for row in _bounded(details)]
+    if bounds:
+        tiles.append(
+            Tile(
+                "Wrong answers (upper bound)",
+                wording.percent(max(bounds)),
+                "",
+                "upper bound on the share of cached answers that are wrong",
+            )
+        )
+    return tiles
 
 
 def _bounded(details: Sequence[Row]) -> list[Row]:
-    """Return the rows with an informative bound: 1 only means that there are no verdicts."""
-    return [row for row in details if row["wrong_bound"] is not None and row["wrong_bound"] < 1]
+    """Return the rows with an informative bound: near 1 it only means too few verdicts."""
+    return [
+        row
+        for row in details
+        if row["wrong_bound"] is not None and row["wrong_bound"] <= _INFORMATIVE_BOUND
+    ]
 
 
 def bound_words(details: Sequence[Row]) -> str:
     """Return the bound on wrong answers in words."""
     found = _bounded(details)
     if not found:
-        return "No bound on wrong answers: no hits were verified in this range."
+        return "No bound on wrong answers yet: too few cached answers were compared in this range."
     worst = max(found, key=lambda row: float(row["wrong_bound"]))
     text = f"At most {wording.percent(worst['wrong_bound'])} of its answers are wrong"
     if worst["wrong_limit"] is None:
         return f"{text}."
-    return f"{text}; from {wording.percent(worst['wrong_limit'])} on it stops answering."
+    return f"{text}; above {wording.percent(worst['wrong_limit'])} it stops answering."
 
 
 def _ratio(part: float, whole: float) -> str:
     return wording.percent(part / whole if whole else None)
 
 
-_MISSES = {
-    "none": "fully cached",
-    "off": "prefix caching is off",
-    "evicted": "evicted before reuse",
-    "other_salt": "cached, but isolated from this caller",
-    "diverged": "differs from an earlier prompt",
-    "never_seen": "never seen",
-}
-
-
 def miss_words(miss: str) -> str:
     """Return in words why a prompt was not in the prefix cache."""
-    return _MISSES.get(miss, miss)
+    return MISSES.get(miss, miss)
+
+
+_REASONS = {
+    "about_asker": "the question is about the asker",
+    "personal_data": "it has personal data",
+    "route_off": "off for this route",
+    "tools": "it uses tools",
+    "several_answers": "it wants several answers",
+    "logprobs": "it wants log probabilities",
+    "transfer": "its KV is transferred",
+    "sampled": "sampled answers differ each time (temperature above the route's limit)",
+    "no_question": "it does not end with a question",
+    "not_text": "it has images or other media",
+    "unreadable": "the request could not be read",
+    "numbers": "a number differs",
+    "names": "a name differs",
+    "negation": "one of them is negated",
+    "slot": "one of them has a further detail",
+    "contrast": "a word that matters differs",
+    "embedding_late": "its embedding was not ready in time",
+    "embedding_queue_full": "too many embeddings were queued",
+}
+_MODES = {"serve": "answers", "shadow": "shadow", "off": "off"}
+_VERDICTS = {"same": "same answer", "different": "different answer"}
+
+
+def reason_words(reason: str) -> str:
+    """Return in words why the response cache did not answer; an unknown reason as it is."""
+    return _REASONS.get(reason, reason.replace("_", " "))
+
+
+def near_miss_words(row: Row) -> str:
+    """Return in words why a similar cached answer was not used."""
+    if row["reason"]:
+        return reason_words(row["reason"])
+    return "shadow mode" if row["outcome"] == "shadow" else "not similar enough"
+
+
+def mode_words(mode: str) -> str:
+    """Return the mode of a lookup in words; – if there was none."""
+    return _MODES.get(mode, mode) or "–"
+
+
+def verdict_words(verdict: str) -> str:
+    """Return how a cached answer compared with the model's; – if it was not compared."""
+    return _VERDICTS.get(verdict, verdict) or "–"
 
 
 def by_cause(rows: Sequence[Row]) -> list[dict[str, Any]]:

@@ -19,19 +19,32 @@ from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.frame.selection import Selection, slices
 from evenkeel_dashboard.frame.series import fill_gaps
 from evenkeel_dashboard.frame.zoom import zoomable
+from evenkeel_dashboard.model.compression import verdict_words as verdict_of_compression
 from evenkeel_dashboard.pages.cache.causes import MAX_NEAR_MISSES, show_near_misses, show_prefixes
-from evenkeel_dashboard.pages.cache.model import bound_words, cache_tiles, outcome_words
+from evenkeel_dashboard.pages.cache.model import (
+    bound_words,
+    cache_tiles,
+    mode_words,
+    outcome_words,
+    reason_words,
+    verdict_words,
+)
 
 _HERE = Path(__file__).parent
 MAX_READ = 500_000
 _PERCENT = Scale("%", 100.0)
 _RATIOS = ("prefix_ratio", "session_ratio", "exact_ratio", "semantic_ratio")
+_LOOK_FOR = (
+    "Look at how much of the prompts was found in the cache, then at why the rest was computed; "
+    "below, at the answers reused, and the bound on wrong ones."
+)
 _BY = {"prompt": "prompt version", "tenant": "tenant", "model": "model"}
 
 
 def show() -> None:
     """Draw the page."""
     selection = selection_bar()
+    st.html(markup.lead(_LOOK_FOR))
     by = pick("by", "by", _BY, 150)
     refreshing(partial(_body, selection, by), selection.refresh_s())
 
@@ -55,6 +68,7 @@ def _body(selection: Selection, by: str) -> None:
         _HERE / "cache_series.sql", {**parameters, **step_slices, "step_s": window.step_s}
     )
     misses = reading.rows_later(_HERE / "prefix_misses.sql", {**sliced, **filters})
+    compressed = reading.rows_later(_HERE / "compression_verdicts.sql", {**sliced, **filters})
     cohorts, outcomes = found(), counted()
     # The details are in the spans, which are read only if there are any answers.
     details = (
@@ -91,6 +105,7 @@ def _body(selection: Selection, by: str) -> None:
     zoomable(figure, "cache-hits", "Cache hit ratio", "share of input tokens, or of requests")
     _show_cohorts(cohorts, by)
     show_prefixes(misses())
+    _show_compression(compressed())
     _show_responses(outcomes, details, window)
     if outcomes:
         show_near_misses(
@@ -125,6 +140,27 @@ def _show_cohorts(cohorts: list[dict[str, Any]], by: str) -> None:
         st.html(markup.table(headers, rows, "Prefix cache by cohort"))
 
 
+def _show_compression(rows: list[dict[str, Any]]) -> None:
+    """Draw what prompt compression saved and refused; nothing if it is off."""
+    if not rows:
+        return
+    with st.container(border=True, key="card-compression"):
+        saved = sum(row["saved_tokens"] for row in rows)
+        st.html(
+            '<div class="ek-title">Prompt compression<small>long histories shortened, and checked '
+            f"that nothing essential was lost; {wording.count(saved)} tokens saved</small></div>"
+        )
+        cells = [
+            [
+                Cell(verdict_of_compression(row["verdict"]), title=row["verdict"]),
+                Cell(wording.count(row["num_requests"]), is_number=True),
+                Cell(wording.count(row["saved_tokens"]), is_number=True),
+            ]
+            for row in rows
+        ]
+        st.html(markup.table(("result", "requests", "tokens saved"), cells, "Compression"))
+
+
 def _show_responses(
     outcomes: list[dict[str, Any]], details: list[dict[str, Any]], window: Window
 ) -> None:
@@ -148,22 +184,22 @@ def _show_responses(
             ]
             for row in outcomes
         ]
-        st.html(markup.table(("outcome", "requests", "part"), rows, "Outcomes"))
+        st.html(markup.table(("outcome", "requests", "share"), rows, "Outcomes"))
         st.caption(bound_words(details))
         reasons = [row for row in details if row["reason"]]
         if reasons:
             rows = [
                 [
-                    Cell(row["reason"]),
-                    Cell(row["mode"] or "–"),
-                    Cell(row["verdict"] or "–"),
+                    Cell(reason_words(row["reason"]), title=row["reason"]),
+                    Cell(mode_words(row["mode"])),
+                    Cell(verdict_words(row["verdict"])),
                     Cell(wording.count(row["num_requests"]), is_number=True),
                     Cell(wording.seconds(row["lookup_s"]), is_number=True),
                 ]
                 for row in reasons
             ]
-            headers = ("reason", "mode", "verdict", "requests", "lookup")
-            st.html(markup.table(headers, rows, "Outcomes of cache lookups"))
+            headers = ("why it did not answer", "mode", "compared", "requests", "lookup")
+            st.html(markup.table(headers, rows, "Why it did not answer"))
     bound = reading.frame(
         _HERE / "response_cache_bound.sql", {**range_of(window), "step_s": window.step_s}
     )

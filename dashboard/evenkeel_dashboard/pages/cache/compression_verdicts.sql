@@ -1,0 +1,16 @@
+-- Requests that prompt compression looked at, by verdict, and the tokens it saved; no rows if it is off.
+-- Only a slice of each period is read, and counts are scaled to the whole.
+SELECT
+    SpanAttributes['evenkeel.compression.verdict'] AS verdict,
+    count() * {period_s:UInt32} / {slice_s:UInt32} AS num_requests,
+    sum(toUInt64OrZero(SpanAttributes['evenkeel.compression.saved_tokens']))
+        * {period_s:UInt32} / {slice_s:UInt32} AS saved_tokens
+FROM spans
+WHERE Timestamp >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+    AND Timestamp < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND toUnixTimestamp(Timestamp) % {period_s:UInt32} < {slice_s:UInt32}
+    AND mapContains(SpanAttributes, 'evenkeel.compression.verdict')
+    AND ({model:String} = '' OR SpanAttributes['gen_ai.request.model'] = {model:String})
+    AND ({tenant:String} = '' OR SpanAttributes['evenkeel.tenant'] = {tenant:String})
+GROUP BY verdict
+ORDER BY num_requests DESC, verdict

@@ -1,0 +1,21 @@
+-- One request by its id or its trace id, the newest if a caller reused an id, and the attributes of its
+-- span.
+WITH found AS
+(
+    SELECT
+        time, trace_id, span_id, request_id, model, tenant, status, response_cache, input_tokens,
+        cached_tokens, ttft_s, decode_s, e2e_s, ledger
+    FROM evenkeel.requests
+    WHERE request_id = {id:String} OR trace_id = {id:String}
+    ORDER BY time DESC
+    LIMIT 1
+)
+SELECT found.*, formatDateTime(found.time, '%Y-%m-%dT%H:%i:%S.%fZ', 'UTC') AS arrival, attributes
+FROM found
+LEFT JOIN
+(
+    SELECT SpanId AS id_of_span, SpanAttributes AS attributes
+    FROM evenkeel.spans
+    WHERE TraceId IN (SELECT trace_id FROM found)
+) AS own ON own.id_of_span = found.span_id
+LIMIT 1

@@ -1,0 +1,101 @@
+"""`evenkeel why ID`: why one request took as long as it did, and what would help."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from evenkeel.cli import Command
+from evenkeel.errors import CannotMeasureError
+
+if TYPE_CHECKING:
+    from evenkeel.request_why import RequestWhy
+
+EXAMPLE = """\
+examples:
+  evenkeel why chatcmpl-…                                  from the store
+  evenkeel why chatcmpl-… --url http://127.0.0.1:8000      from the runtime that served it
+  evenkeel why 4f2a… --json                                by trace id, for a script
+exit codes: 0 explained, 2 bad usage, 3 not found, or nothing answers
+"""
+_TIMEOUT_S = 10.0
+_MAX_WIDTH = 100
+_STORE_URL = "http://127.0.0.1:8123"
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="request id of a response, or its trace id")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--url", metavar="URL", help="ask a running runtime, which knows its last 4,096 requests"
+    )
+    source.add_argument(
+        "--store-url", default=_STORE_URL, metavar="URL", help=f"the store ({_STORE_URL})"
+    )
+    parser.add_argument(
+        "--api-key", metavar="KEY", help="with --url: the server's API key; @FILE reads it"
+    )
+    parser.add_argument("--json", action="store_true", help="print the explanation as JSON")
+    parser.epilog = EXAMPLE
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from evenkeel.request_why import tell
+
+    found = _ask_runtime(args) if args.url else _read_store(args)
+    if args.json:
+        json.dump(found.to_json(), sys.stdout, indent=1, ensure_ascii=False)
+        print()
+        return 0
+    width = shutil.get_terminal_size((_MAX_WIDTH, 24)).columns
+    print("\n".join(tell(found, min(width, _MAX_WIDTH))))
+    return 0
+
+
+def _ask_runtime(args: argparse.Namespace) -> RequestWhy:
+    import httpx
+
+    from evenkeel.request_why import from_runtime
+    from evenkeel.secret_text import read_secret
+
+    headers = {"authorization": f"Bearer {read_secret(args.api_key)}"} if args.api_key else {}
+    url = f"{args.url.rstrip('/')}/why/{args.id}"
+    try:
+        answer = httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise CannotMeasureError(
+            f"no runtime answers at {args.url}: {error}. Is `evenkeel serve` running?"
+        ) from error
+    if answer.status_code == 404:
+        raise CannotMeasureError(
+            f"the runtime does not know request {args.id}: it keeps its last 4,096 requests. "
+            "Without --url, the store is asked"
+        )
+    if answer.status_code != 200:
+        raise CannotMeasureError(
+            f"{url} answered {answer.status_code}: {answer.text[:160].strip()}"
+        )
+    return from_runtime(answer.json())
+
+
+def _read_store(args: argparse.Namespace) -> RequestWhy:
+    from evenkeel.request_why import from_store
+    from evenkeel.store import QUERIES, Store
+
+    store = Store(args.store_url)
+    try:
+        rows: list[dict[str, Any]] = store.rows(QUERIES / "request_why.sql", {"id": args.id})
+    finally:
+        store.close()
+    if not rows:
+        raise CannotMeasureError(
+            f"no request or trace {args.id} is stored; requests are stored when they end"
+        )
+    return from_store(rows[0])
+
+
+WHY = Command("why", "explain why one request took as long as it did", _configure)
