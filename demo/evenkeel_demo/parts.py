@@ -103,6 +103,8 @@ def collector(place: DemoLocation, slo_file: Path) -> Part:
             *("--slos", str(slo_file)),
             *("--dashboard-url", place.endpoints.dashboard),
             *("--redaction-content-tenants", "*"),
+            # For what only /metrics has, such as the measured speed-up of speculation.
+            *("--scrape", place.url(ports.runtime) + "/metrics"),
         ],
         ready_url=place.endpoints.collector + "/readyz",
         environment={},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prometheus_client.core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from evenkeel_runtime.metrics.scraped import ScrapedMetrics
 from evenkeel_runtime.request.drafts import SpeculationServer
@@ -55,6 +55,7 @@ class SpeculationMetrics(ScrapedMetrics):
             {str(batch): mean for batch, mean in engine.get("mean_drafted", ())},
         )
         yield self._gain(engine)
+        yield _acceptance_length(totals.accepted_tokens, totals.verify_steps)
 
     def _sampled(self, engine: Mapping[str, Any]) -> Iterator[Metric]:
         """The sampled-token watch; no samples until an engine has reported."""
@@ -93,3 +94,15 @@ class SpeculationMetrics(ScrapedMetrics):
             ("batch", "bound"),
             bounds,
         )
+
+
+def _acceptance_length(accepted: Mapping[str, int], steps: Mapping[str, int]) -> Metric:
+    """The metric name that runbooks grep for; no sample before the first draft was verified."""
+    family = GaugeMetricFamily(
+        "spec_decode_draft_acceptance_length",
+        "Tokens per step that verified a draft: 1 + accepted / steps, since the start",
+    )
+    num_steps = sum(steps.values())
+    if num_steps:
+        family.add_metric([], 1 + sum(accepted.values()) / num_steps)
+    return family

@@ -25,6 +25,7 @@ from evenkeel_runtime.request.why import WhyClient
 from evenkeel_runtime.serve.control import ControlHook, open_control
 from evenkeel_runtime.serve.engine_metrics import EngineMetrics
 from evenkeel_runtime.serve.exporter_metrics import TelemetryMetrics
+from evenkeel_runtime.serve.metric_aliases import MetricAliases
 from evenkeel_runtime.serve.own_pages import OWN_PAGES
 from evenkeel_runtime.serve.settings import RuntimeSettings
 from evenkeel_runtime.serve.speculation import build_server
@@ -135,6 +136,7 @@ class Telemetry:
         self._recorder = recorder
         REGISTRY.register(TelemetryMetrics(recorder.read_counts))
         REGISTRY.register(EngineMetrics(snapshot.read, self._missing_hooks))
+        REGISTRY.register(MetricAliases(REGISTRY))
         reader = vllm_adapter.make_reader(lambda: engine, self._strips_speculation)
         if steps is not None:
             decode = vllm_adapter.make_decoder(engine) if settings.explain_text else None

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from evenkeel_dashboard.pages.cache.model import bound_words, cache_tiles, outcome_words
+from evenkeel_dashboard.pages.cache.model import (
+    bound_words,
+    cache_tiles,
+    mode_words,
+    near_miss_words,
+    outcome_words,
+    reason_words,
+    verdict_words,
+)
 
 COHORT = {
     "num_requests": 10, "input_tokens_sum": 1000, "cached_tokens_sum": 250, "cold_ratio": 0.2,
@@ -15,16 +23,24 @@ def values(tiles: object) -> dict[str, str]:
     return {tile.label: tile.value for tile in tiles}  # type: ignore[attr-defined]
 
 
-def test_a_response_cache_that_is_off_has_no_data() -> None:
+def test_a_response_cache_that_is_off_has_no_tiles() -> None:
     found = values(cache_tiles([COHORT, COHORT], [], []))
-    assert found["Prefix hits"] == "25.0 %" and found["Cold requests"] == "20.0 %"
-    assert found["Prefill saved"] == "60.0 s"
-    assert (
-        found["Response hits"]
-        == found["Time saved"]
-        == found["Wrong answers (upper bound)"]
-        == "no data"
-    )
+    assert list(found) == ["Prefix hits", "Tokens saved", "Prefill saved", "Cold requests"]
+
+
+def test_a_bound_that_says_nothing_is_not_shown() -> None:
+    outcomes = [{"outcome": "miss", "num_requests": 9}]
+    useless = DETAIL | {"wrong_bound": 0.99}
+    assert "Wrong answers (upper bound)" not in values(cache_tiles([COHORT], outcomes, [useless]))
+    assert bound_words([useless]).startswith("No bound on wrong answers yet")
+
+
+def test_reasons_are_in_words() -> None:
+    assert reason_words("about_asker") == "the question is about the asker"
+    assert reason_words("new_reason") == "new reason"
+    assert near_miss_words({"reason": "", "outcome": "shadow"}) == "shadow mode"
+    assert near_miss_words({"reason": "", "outcome": "miss"}) == "not similar enough"
+    assert (mode_words(""), verdict_words("same")) == ("–", "same answer")
 
 
 def test_hits_are_answers_of_those_looked_up() -> None:
@@ -38,6 +54,6 @@ def test_hits_are_answers_of_those_looked_up() -> None:
 
 
 def test_the_bound_in_words() -> None:
-    assert "At most 2.00 %" in bound_words([DETAIL]) and "from 5.00 % on" in bound_words([DETAIL])
+    assert "At most 2.00 %" in bound_words([DETAIL]) and "above 5.00 %" in bound_words([DETAIL])
     assert bound_words([]).startswith("No bound")
     assert outcome_words("something new") == "something new"

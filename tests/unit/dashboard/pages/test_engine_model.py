@@ -6,13 +6,15 @@ import pytest
 
 from evenkeel_dashboard.model.control import control
 from evenkeel_dashboard.pages.engine.model import (
+    COLUMNS,
     Load,
     diagnose,
     load_of,
-    speed_ups,
     state_rows,
+    verdict,
     waiting_rows,
 )
+from evenkeel_dashboard.pages.engine.outcomes import against_others, gain_words
 
 
 @pytest.mark.parametrize(
@@ -32,8 +34,9 @@ def test_a_diagnosis_follows_from_its_signs(load: Load, expected: str) -> None:
 
 
 def test_what_was_not_measured_is_no_data_among_the_signs() -> None:
-    values = [sign.value for sign in diagnose(Load(0, None, 0.2, None, None)).signs]
-    assert values == ["0", "no data", "20.0 %", "no data", "no data"]
+    values = {s.name: s.value for s in diagnose(Load(0, None, 0.2, None, None)).signs}
+    assert values["waiting for KV blocks"] == values["time in steps"] == "no data"
+    assert values["requests waiting"] == "0"
 
 
 def test_vllms_metrics_become_the_same_columns() -> None:
@@ -60,17 +63,69 @@ def test_vllms_metrics_become_the_same_columns() -> None:
     assert load_of([], []) == Load(None, None, None, None, None)
 
 
-def test_a_speed_up_is_the_ratio_of_tpot_without_drafts_to_with() -> None:
-    slow = [0.02 + 0.0001 * i for i in range(20)]
-    rows = [
-        {"model": "m", "is_drafted": 1, "tpot_s_each": [value / 2 for value in slow]},
-        {"model": "m", "is_drafted": 0, "tpot_s_each": slow},
-        {"model": "few", "is_drafted": 1, "tpot_s_each": [0.01]},
-    ]
-    (found,) = speed_ups(rows)
-    assert found.ratio == pytest.approx(2.0)
-    assert found.lower < 2.0 < found.upper
-    assert (found.num_with, found.num_without) == (20, 20)
+def test_an_older_vllm_has_another_name_for_its_kv_usage() -> None:
+    row = {"bucket": 1, "name": "vllm:gpu_cache_usage_perc", "label": "", "value": 0.4}
+    assert state_rows([row], 60)[0]["kv_live_ratio"] == 0.4
+
+
+def test_the_evidence_speaks_for_the_verdict_and_the_advice_names_the_flag() -> None:
+    found = diagnose(Load(4, 0, 0.02, 0, 0.6, waiting_for_budget=3.6, waiting_for_seats=0))
+    assert found.headline.startswith("Compute-bound: each step's token budget is spent")
+    assert "--max-num-batched-tokens" in found.advice
+    suggests = {sign.name: sign.suggests for sign in found.signs}
+    assert suggests["waiting for the token budget"] == "compute: --max-num-batched-tokens"
+    assert suggests["KV blocks in use"] == "not memory"
+    seats = diagnose(Load(4, 0, 0.02, 0, 0.6, waiting_for_budget=0, waiting_for_seats=4))
+    assert "--max-num-seqs" in seats.advice and "Too few batch slots" in seats.headline
+
+
+def test_blocks_in_use_with_nothing_running_are_a_leak() -> None:
+    def row(running: float, live: float) -> dict[str, object]:
+        return dict.fromkeys(COLUMNS) | {
+            "bucket": 1, "num_running": running, "num_waiting": 0.0, "kv_live_ratio": live,
+        }  # fmt: skip
+
+    leaking = diagnose(load_of([row(2, 0.3), row(0, 0.1), row(0, 0.12)], []))
+    assert (leaking.level, leaking.limit) == ("bad", "KV leak")
+    assert leaking.signs[-1].value.startswith("10")
+    assert diagnose(load_of([row(2, 0.3), row(0, 0.0)], [])).limit == ""
+    assert diagnose(load_of([row(2, 0.3)], [])).limit == "", "it was never idle"
+
+
+CALM, BUDGET = Load(0, 0, 0.1, 0, 0.2, 0, 0), Load(4, 0, 0.1, 0, 0.6, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("recent", "queued", "is_past", "headline"),
+    [
+        (BUDGET, BUDGET, False, "Compute-bound: each step's token budget is spent while KV"),
+        (CALM, BUDGET, False, "Nothing is queued now. Compute-bound until 03:08, 6 min ago: each"),
+        (CALM, BUDGET, True, "Nothing was queued at the end of this range. Compute-bound until"),
+        (CALM, CALM, False, "Neither memory nor compute is a limit"),
+    ],
+)  # fmt: skip
+def test_a_verdict_speaks_of_the_last_minutes(
+    recent: Load, queued: Load, is_past: bool, headline: str
+) -> None:
+    until = "03:08, 6 min ago" if queued is BUDGET else ""
+    said = verdict(diagnose(recent), diagnose(queued), "5 min", until, is_past=is_past)
+    assert said.headline.startswith(headline)
+    assert ("--max-num-batched-tokens" in said.advice) == (queued is BUDGET)
+
+
+def test_an_engine_slower_than_the_others_at_the_same_work_stands_out() -> None:
+    assert against_others([{"against_usual": 1.3}]) == ["–"]
+    rows = [{"against_usual": ratio} for ratio in (1.6, 1.0, 1.0)]
+    slow, *others = against_others(rows)
+    assert slow.startswith("slower by 60") and others == ["as the others", "as the others"]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "words"),
+    [(1.2, 1.6, "pays"), (0.7, 0.9, "costs"), (0.9, 1.3, "no difference shown yet")],
+)
+def test_a_measured_speed_up_in_words(lower: float, upper: float, words: str) -> None:
+    assert gain_words({"lower": lower, "upper": upper}) == words
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from evenkeel_dashboard.model.slo_tiles import closest_burn, slo_tile, worst_slos
-from evenkeel_dashboard.pages.health.model import headline_tiles, verdict
+from evenkeel_dashboard.pages.health.model import (
+    Shown,
+    headline_tiles,
+    range_words,
+    verdict,
+    worst_firing,
+)
 
 EMPTY = {
     "requests_per_s": 0.0,
@@ -34,13 +40,23 @@ def slo(**changes: Any) -> dict[str, Any]:
         "severity": None,
         "sli": 0.995,
         "budget_left_ratio": 0.5,
+        "window_severity": ["page", "ticket"],
         "window_factor": [14.4, 6.0],
+        "window_short_s": [300.0, 21_600.0],
+        "window_burn_short": [0.5, 0.4],
         "window_burn_long": [0.5, 0.4],
     }
     return row | changes
 
 
-BURNING = slo(state="firing", severity="page", window_burn_long=[22.4, 9.0])
+BURNING = slo(
+    state="firing",
+    severity="page",
+    window_burn_long=[22.4, 9.0],
+    window_burn_short=[39.0, 9.0],
+)
+TEN_PAST_THREE_MS = 1_795_576_200_000
+SHOWN = Shown("in the last hour", TEN_PAST_THREE_MS, is_past=False, burned_ms={})
 
 
 @pytest.mark.parametrize(
@@ -51,7 +67,7 @@ BURNING = slo(state="firing", severity="page", window_burn_long=[22.4, 9.0])
         pytest.param(
             [slo(), BURNING],
             "bad",
-            "chat-ttft is burning its error budget 22.4× too fast",
+            "chat-ttft is burning its error budget 39.0× too fast (last 5 min)",
             id="one fires",
         ),
         pytest.param(
@@ -69,34 +85,99 @@ BURNING = slo(state="firing", severity="page", window_burn_long=[22.4, 9.0])
     ],
 )
 def test_verdict(slos: list[dict[str, Any]], level: str, headline: str) -> None:
-    said = verdict(slos, CALM, EMPTY)
+    said = verdict(slos, CALM, EMPTY, SHOWN)
     assert said.level == level
     assert headline in said.headline
 
 
+RECOVERED = slo(
+    state="firing",
+    severity="ticket",
+    window_burn_long=[2.0, 7.0],
+    window_burn_short=[0.0, 6.5],
+)
+
+
+@pytest.mark.parametrize(
+    ("burned_ago_s", "headline"),
+    [
+        pytest.param(
+            360,
+            "chat-ttft recovered 03:04:00 UTC, 6 min ago. A ticket stays open until about 09:04:00",
+            id="recovered",
+        ),
+        pytest.param(
+            None,
+            "chat-ttft has recovered. A ticket stays open until its windows are clear",
+            id="since when is unknown",
+        ),
+    ],
+)
+def test_an_slo_that_fires_but_no_longer_burns_has_recovered(
+    burned_ago_s: int | None, headline: str
+) -> None:
+    at_ms = None if burned_ago_s is None else TEN_PAST_THREE_MS - burned_ago_s * 1000
+    shown = Shown("in the last hour", TEN_PAST_THREE_MS, False, {"chat-ttft": at_ms})
+    said = verdict([slo(), RECOVERED], CALM, EMPTY, shown)
+    assert said.level == "warning"
+    assert said.headline.startswith(headline)
+
+
+def test_a_verdict_on_a_past_range_says_when() -> None:
+    past = Shown("in this range", TEN_PAST_THREE_MS, is_past=True, burned_ms={})
+    headline = verdict([BURNING], CROWDED, CALM, past).headline
+    assert headline.startswith("At 03:10:00 UTC, chat-ttft was burning its error budget")
+    assert verdict([slo()], CALM, CALM, past).headline.startswith("At 03:10:00 UTC, healthy")
+
+
+def test_the_banner_leads_to_the_slo_that_burns_fastest() -> None:
+    other = BURNING | {"slo": "worse", "window_burn_short": [50.0, 9.0]}
+    assert worst_firing([slo(), BURNING, other]) == "worse"
+    assert worst_firing([slo()]) == ""
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "is_fixed", "words"),
+    [
+        (3600, False, "in the last hour"),
+        (900, False, "in the last 15 min"),
+        (900, True, "in this range"),
+    ],
+)
+def test_a_range_in_words(duration_s: float, is_fixed: bool, words: str) -> None:
+    assert range_words(duration_s, is_fixed=is_fixed) == words
+
+
 def test_the_verdict_names_the_phase_that_grew() -> None:
-    reason = verdict([BURNING], CROWDED, CALM).reason
+    reason = verdict([BURNING], CROWDED, CALM, SHOWN).reason
     assert "81.0 % of it queue" in reason
     assert reason.endswith("It was 100 ms in the previous range: queue grew by 800 ms.")
 
 
 def test_a_small_change_is_no_news_and_no_data_is_no_reason() -> None:
-    assert "before" not in verdict([], CALM, CALM).reason
-    assert "before" not in verdict([], CROWDED, EMPTY).reason
-    assert verdict([], EMPTY, EMPTY).reason == ""
+    assert "before" not in verdict([], CALM, CALM, SHOWN).reason
+    assert "before" not in verdict([], CROWDED, EMPTY, SHOWN).reason
+    assert verdict([], EMPTY, EMPTY, SHOWN).reason == ""
+
+
+TTFT = "TTFT p50 · p95 · p99"
 
 
 def test_tiles_without_data_say_so() -> None:
     tiles = {tile.label: tile for tile in headline_tiles(EMPTY, EMPTY)}
-    assert tiles["TTFT p95"].value == "no data"
+    assert tiles[TTFT].value == "no data"
     assert tiles["Errors"].value == "no data"
     assert tiles["Requests"].value == "0/s"
     assert {tile.change for tile in tiles.values()} == {""}
+    assert not {"Shed", "Acceptance"} & tiles.keys(), "features that are off have no tile"
 
 
 def test_tiles_compare_with_the_range_before() -> None:
-    tiles = {tile.label: tile for tile in headline_tiles(CROWDED, CALM)}
-    assert (tiles["TTFT p95"].value, tiles["TTFT p95"].change) == ("4.00 s", "▲ 13.3×")
+    now = {**CROWDED, "ttft_p50_s": 1.5, "ttft_p99_s": 5.0, "shed_ratio": 0.1}
+    tiles = {tile.label: tile for tile in headline_tiles(now, {**CALM, "acceptance_rate": 0.4})}
+    assert tiles[TTFT].value.count(" · ") == 2
+    assert tiles[TTFT].change == "p95 ▲ 13.3×"
+    assert {"Shed", "Acceptance"} <= tiles.keys()
 
 
 def test_an_slo_tile_says_its_three_numbers() -> None:

@@ -131,6 +131,20 @@ def test_what_the_watch_found_is_shown_once_an_engine_has_told() -> None:
     assert sampled() == {"drafts": 0, "watched_tokens_total": 70, "evidence": 6.5}
 
 
+def test_the_acceptance_length_has_the_name_that_runbooks_know() -> None:
+    server = SpeculationServer(Canary(0.0, Replies([]), lambda _: None, Random(1)))
+
+    def length() -> list[float]:
+        metrics = SpeculationMetrics(server).collect()
+        named = (m for m in metrics if m.name == "spec_decode_draft_acceptance_length")
+        return [sample.value for metric in named for sample in metric.samples]
+
+    assert length() == []
+    report = DraftReport({}, None, {"retrieval": (8, 6, 4)})
+    server.record_output(run_of(Params()), output_of([5], report))
+    assert length() == [2.5]
+
+
 def test_totals_are_summed_over_requests_and_sequences() -> None:
     server = SpeculationServer(Canary(0.0, Replies([]), lambda _: None, Random(1)))
     run = run_of(Params())

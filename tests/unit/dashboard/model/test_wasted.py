@@ -1,0 +1,21 @@
+"""Wasted tokens as a sum by cause."""
+
+from evenkeel_dashboard.model.wasted import wasted_tokens
+
+ROW = {
+    "client_left": 100.0, "rejected_drafts": 400.0, "failed": 0.0, "evicted": 500.0,
+    "useful_and_failed": 9_500.0,
+}  # fmt: skip
+
+
+def test_causes_add_up_the_largest_first() -> None:
+    found = wasted_tokens(ROW)
+    assert list(found.by_cause.values()) == [500, 400, 100]
+    assert (found.total, found.computed) == (1_000, 10_000)
+    assert found.words().startswith("Wasted tokens: 1,000 (10")
+    assert "400 rejected drafts" in found.words()
+
+
+def test_nothing_wasted_is_none() -> None:
+    assert wasted_tokens(dict.fromkeys(ROW, 0.0)).words() == "Wasted tokens: none."
+    assert wasted_tokens(dict.fromkeys(ROW)).words() == "Wasted tokens: none."

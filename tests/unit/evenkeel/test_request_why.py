@@ -1,0 +1,109 @@
+"""`evenkeel why`: the same explanation from the runtime's answer and from the store."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from evenkeel import cli
+from evenkeel.request_why import RequestWhy, from_runtime, from_store, tell
+
+LEDGER = {"ttft.queue.budget": 4.0, "ttft.prefill.own": 1.0, "decode.decode.own": 0.5}
+SAME: dict[str, Any] = {
+    "request_id": "chatcmpl-1", "trace_id": "ab", "model": "support", "tenant": "acme",
+    "status": "ok", "arrival": "2026-11-25T00:59:34+00:00", "response_cache": None, "ttft_s": 5.0,
+    "decode_s": 0.5, "e2e_s": 5.5,
+}  # fmt: skip
+ANSWER: dict[str, Any] = SAME | {
+    "ledger": LEDGER,
+    "without": [
+        {"request_id": "chatcmpl-2", "prefill_tokens": 1500, "decode_tokens": 4, "spared_s": 0.3,
+         "text": ""},
+    ],
+    "shared_by": "cost_model", "model_error_ratio": 0.1, "note": None,
+    "prefix_cache": {
+        "prompt_tokens": 900, "hit_tokens": 100, "missed_tokens": 800, "lost_tokens": 800,
+        "miss": "evicted", "cost_s": 0.12,
+        "evicted": {"before_arrival_s": 3.0, "for_request": "chatcmpl-3"}, "diverged": None,
+    },
+    "cancelled": None,
+}  # fmt: skip
+ROW: dict[str, Any] = SAME | {
+    "ledger": LEDGER,
+    "attributes": {
+        "evenkeel.rivals.request_ids": '["chatcmpl-2"]',
+        "evenkeel.rivals.cost_s": "[0.3]",
+        "evenkeel.rivals.prefill_tokens": "[1500]",
+        "evenkeel.rivals.decode_tokens": "[4]",
+        "evenkeel.prefix.miss": "evicted",
+        "evenkeel.prefix.missed_tokens": "800",
+        "evenkeel.prefix.cost_s": "0.12",
+        "evenkeel.prefix.evicted_s": "3.0",
+        "evenkeel.prefix.evicted_by": "chatcmpl-3",
+    },
+}
+
+
+def test_runtime_and_store_give_the_same_explanation() -> None:
+    assert from_runtime(ANSWER) == from_store(ROW)
+
+
+def test_the_text_has_the_cause_who_delayed_it_and_what_would_help() -> None:
+    text = "\n".join(tell(from_runtime(ANSWER), 200))
+    assert text.splitlines()[0].startswith("chatcmpl-1  ok  support  acme")
+    assert "Without waiting for batch capacity, the first token would have come after 1 s" in text
+    assert "to the first token, 5 s" in text and "80%" in text
+    assert "300 ms  chatcmpl-2, prompt of 1,500 tokens and 4 tokens decoded" in text
+    assert "evicted 3 s before this request arrived by chatcmpl-3" in text
+    assert "--max-num-batched-tokens" in text
+    assert "ttft.queue.budget" not in text, "no internal name on a screen"
+
+
+def test_no_line_is_longer_than_asked_for() -> None:
+    assert max(map(len, tell(from_runtime(ANSWER), 72))) <= 72
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"response_cache": "exact", "ledger": {}}, "The response cache answered it"),
+        ({"ledger": {}}, "It has no ledger"),
+        ({"ttft_s": None, "status": "aborted"}, "ended without a token after 5.5 s: aborted"),
+    ],
+)
+def test_what_is_missing_is_said(changes: dict[str, Any], expected: str) -> None:
+    assert expected in " ".join(tell(from_store(ROW | changes), 1000))
+
+
+def test_a_request_of_another_tenant_has_no_name() -> None:
+    rival = ANSWER["without"][0] | {"request_id": None}
+    text = "\n".join(tell(from_runtime(ANSWER | {"without": [rival]})))
+    assert "another tenant's request, prompt of 1,500 tokens" in text
+
+
+def test_as_json_it_has_the_sentences_and_the_flags() -> None:
+    found: RequestWhy = from_runtime(ANSWER)
+    said = json.loads(json.dumps(found.to_json()))
+    assert said["ledger"] == LEDGER and said["without"][0]["request_id"] == "chatcmpl-2"
+    assert said["explanation"][0].startswith("Without waiting for batch capacity")
+    assert said["what_would_help"][0]["cause"] == "queue.budget"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["why"], 2, "ID"),
+        (["why", "x", "--url", "http://127.0.0.1:1"], 3, "is `evenkeel serve` running?"),
+        (["why", "x", "--store-url", "http://127.0.0.1:1"], 3, "is `evenkeel collect` running?"),
+        (["why", "x", "--store-url", "nowhere"], 2, "expected one such as"),
+        (["why", "x", "--url", "http://a", "--store-url", "http://b"], 2, "not allowed"),
+    ],
+)
+def test_an_error_is_one_line(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == code
+    err = capsys.readouterr().err
+    assert message in err and err.count("\n") == 1
