@@ -240,7 +240,21 @@ def _record(draw: _Draw) -> RequestRecord:
     version_factor = 1.3 if version == "8" else 1.0
     num_tokens = int(rng.lognormal(np.log(draw.prompt.output_tokens * version_factor), 0.55)) + 1
     _fill_tokens(record, draw, min(num_tokens, MAX_OUTPUT_TOKENS))
+    record.ledger = _ledger(record, prefill_s)
     return record
+
+
+def _ledger(record: RequestRecord, own_s: float) -> dict[str, float]:
+    """Return where the request's time went; `own_s` is its prompt's time on an idle engine."""
+    prefill_s = record.prefill_s or 0.0
+    own_s = min(own_s, prefill_s)
+    seconds = {
+        "ttft.queue.budget": record.queue_s or 0.0,
+        "ttft.prefill.own": own_s,
+        "ttft.prefill.others": prefill_s - own_s,
+        "decode.decode.own": record.decode_s or 0.0,
+    }
+    return {cause: value for cause, value in seconds.items() if value > 0}
 
 
 def _input_tokens(draw: _Draw) -> int:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
+from evenkeel.store import Store
 from evenkeel_dashboard.pages import PAGES
 from evenkeel_dashboard.pages.latency.model import Picked
 from tests.fixtures.dashboard_process import (
+    NO_FILTER,
     SLO,
     Platform,
     assert_no_exception,
+    evenkeel,
     opened,
     overflow,
+    settled,
 )
+from tests.queries import query
 
 pytestmark = pytest.mark.integration
 # Which request burned most varies, but every request page explains its time.
@@ -50,6 +56,75 @@ def test_three_clicks_from_a_burning_slo_to_the_cause(
     page.close()
 
 
+def in_view(page: Page, place: Locator) -> bool:
+    """Whether all of an element is within the window, without scrolling."""
+    box = place.bounding_box()
+    size = page.viewport_size
+    assert size is not None
+    return box is not None and box["y"] >= 0 and box["y"] + box["height"] <= size["height"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_two_clicks_without_scrolling_from_a_burning_slo_to_what_would_help(
+    platform: Platform, browser: Browser, scheme: str
+) -> None:
+    page = browser.new_page(color_scheme=scheme, viewport={"width": 1440, "height": 900})  # type: ignore[arg-type]
+    page.goto(f"{platform.dashboard_url}/?range=1h&live=off")
+    page.evaluate(
+        "() => { window.clicks = 0; addEventListener('click', () => window.clicks++, true);"
+        " addEventListener('wheel', () => window.clicks += 100, true) }"
+    )
+    expect(page.locator(".ek-verdict .ek-headline")).to_contain_text(SLO)
+    cause = page.locator(".st-key-card-alerts tbody tr", has_text="firing").first.locator(
+        "td.ek-wrap a"
+    )
+    expect(cause).to_be_visible()
+    assert in_view(page, cause), "the alert is below the fold"
+    cause.click()
+    advice = page.locator(".ek-help")
+    expect(page.locator(".ek-why")).to_contain_text("Without")
+    expect(advice).to_contain_text("What would help")
+    settled(page)
+    for place in (page.locator(".ek-why"), page.locator(".ek-ledger-bars"), advice):
+        assert in_view(page, place)
+    assert re.search(r"--[a-z-]+", advice.inner_text()), "the advice names a flag"
+    advice.get_by_role("link", name="See what limited the engine then").click()
+    expect(page.get_by_text("data as of").first).to_be_visible()
+    page.wait_for_url(re.compile("/engine"))
+    assert page.evaluate("() => window.clicks") == 2
+    assert_no_exception(page)
+    page.close()
+
+
+def test_the_whole_banner_and_card_lead_to_the_slo(platform: Platform, browser: Browser) -> None:
+    for place in (".ek-verdict", f".ek-slo:has-text('{SLO}')"):
+        page = opened(browser, f"{platform.dashboard_url}/?range=1h&live=off")
+        box = page.locator(place).first.bounding_box()
+        assert box is not None
+        page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + box["height"] - 8)
+        expect(page.get_by_text("Who burned it")).to_be_visible()
+        assert httpx.URL(page.url).params["slo"] == SLO
+        page.close()
+
+
+def test_the_terminal_explains_what_the_page_explains(platform: Platform, browser: Browser) -> None:
+    store = Store(platform.query_url)
+    parameters = platform.range() | NO_FILTER | {"rank_by": "ttft", "limit": 1}
+    slowest = store.rows(query("slowest_requests"), parameters)[0]["request_id"]
+    store.close()
+    command = evenkeel("why", slowest, "--store-url", platform.query_url, "--json")
+    out, err = command.communicate(timeout=300)
+    assert command.returncode == 0, err
+    found = json.loads(out)
+    assert found["ledger"]["ttft.queue.budget"] > 0
+    page = opened(browser, platform.page("request", request_id=slowest))
+    help_text = page.locator(".ek-help").inner_text()
+    for advice in found["what_would_help"]:
+        assert advice["text"] in help_text
+        assert all(flag in help_text for flag in advice["flags"])
+    page.close()
+
+
 def picked_url(page: Page) -> Picked | None:
     return Picked.from_param(httpx.URL(page.url).params.get("picked", ""))
 
@@ -75,10 +150,12 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
     page.mouse.click(point[0], point[1])
     card = page.locator(".st-key-card-behind")
     expect(card).to_be_visible()
+    expect(card).to_be_in_viewport()
+    expect(page.locator(".st-key-card-latency .ek-key").get_by_text("picked")).to_have_count(1)
     picked = picked_url(page)
     assert picked is not None and picked.low_s < picked.high_s < 100
     card.locator("a").first.click()
-    expect(page.get_by_text("The first token came after")).to_be_visible()
+    expect(page.get_by_text("The first token came after").first).to_be_visible()
     assert_no_exception(page)
     page.close()
 
