@@ -1,12 +1,14 @@
--- Tokens computed for nothing in a range, by cause, and all tokens computed. Evicted prompt tokens that
--- were computed again are in the spans, of which only a slice of each period is read; the rest is in
--- the requests.
+-- Tokens computed for nothing in a range, by cause, and all other tokens computed. Evicted prompt tokens
+-- that were computed again are in the spans, the rest in the requests. Only a slice of each period is
+-- read, and sums are scaled to the whole.
+WITH sample_weight * {period_s:UInt32} / {slice_s:UInt32} AS weight
 SELECT
-    sum(sample_weight * ifNull(wasted_tokens, 0)) AS client_left,
-    sum(sample_weight * greatest(0, toInt64(ifNull(drafted_tokens, 0)) - toInt64(ifNull(accepted_tokens, 0))))
+    sum(weight * ifNull(wasted_tokens, 0)) AS client_left,
+    sum(weight * greatest(0, toInt64(ifNull(drafted_tokens, 0)) - toInt64(ifNull(accepted_tokens, 0))))
         AS rejected_drafts,
-    sumIf(sample_weight * ifNull(output_tokens, 0), status = 'error') AS failed,
-    sum(sample_weight * (ifNull(output_tokens, 0) + ifNull(input_tokens, 0) - ifNull(cached_tokens, 0)))
+    sumIf(weight * ifNull(output_tokens, 0), status = 'error') AS failed,
+    sum(weight * (ifNull(output_tokens, 0)
+        + greatest(0, toInt64(ifNull(input_tokens, 0)) - toInt64(ifNull(cached_tokens, 0)))))
         AS useful_and_failed,
     (
         SELECT sum(toUInt64OrZero(SpanAttributes['evenkeel.prefix.lost_tokens']))
@@ -19,6 +21,7 @@ SELECT
             AND ({model:String} = '' OR SpanAttributes['gen_ai.request.model'] = {model:String})
     ) AS evicted
 FROM evenkeel.requests
-WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64})
-    AND time < fromUnixTimestamp64Milli({to_ms:Int64})
+WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
+    AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND toUnixTimestamp(time) % {period_s:UInt32} < {slice_s:UInt32}
     AND ({model:String} = '' OR model = {model:String})

@@ -79,8 +79,6 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
         _HERE / "engine_step_spread.sql", {**range_of(window), "model": selection.model}
     )
     wasted = reading.rows_later(reading.SHARED / "wasted_tokens.sql", sliced)
-    canaries = reading.rows_later(_HERE / "canary_results.sql", range_of(window))
-    gains = reading.rows_later(_HERE / "speculation_gain.sql", range_of(window))
     source, rows = "steps", _rows_if_known(steps)
     waiting = _rows_if_known(held_up)
     if not rows:
@@ -88,8 +86,10 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
         state = reading.rows(_HERE / "engine_state_series.sql", {**parameters, "names": names})
         source, rows, waiting = "metrics", state_rows(state, window.step_s), waiting_rows(state)
     positions = positions_later()[0]
-    sources = None
+    sources = canaries = gains = None
     if positions["drafted_tokens"]:
+        canaries = reading.rows_later(_HERE / "canary_results.sql", range_of(window))
+        gains = reading.rows_later(_HERE / "speculation_gain.sql", range_of(window))
         sources = reading.rows_later(_HERE / "acceptance_sources.sql", sliced)
     return EngineData(
         source=source if rows else "",
@@ -100,8 +100,8 @@ def read_engine(selection: Selection, window: Window) -> EngineData:
         actions=actions(),
         sources=sources() if sources else [],
         evictions=_evictions(evicted(), window, read_some["slice_s"]),
-        gains=_rows_if_known(gains),
-        canaries=canaries(),
+        gains=_rows_if_known(gains) if gains else [],
+        canaries=canaries() if canaries else [],
         spread=_rows_if_known(spread),
         wasted=wasted_tokens(wasted()[0]),
     )

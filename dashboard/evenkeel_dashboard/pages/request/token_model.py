@@ -188,8 +188,12 @@ def summary(row: Row, series: Sequence[Emission]) -> str:
         )
     stalls = [token for token in series if token.is_stall]
     if can_stall(len(series)):
-        gap = f"more than {STALL_FACTOR:.0f}× the median gap"
-        parts.append(f"{_counted(len(stalls), 'stall')} ({gap})" if stalls else "no stall")
+        gap = f"{STALL_FACTOR:.0f}× the median gap"
+        parts.append(
+            f"{_counted(len(stalls), 'stall')} (more than {gap})"
+            if stalls
+            else f"no gap above {gap}"
+        )
     return ", ".join(parts)
 
 

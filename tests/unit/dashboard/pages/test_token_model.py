@@ -115,7 +115,7 @@ def test_the_timeline_in_words() -> None:
     even = request(
         emission_time_s=[1.0, 1.1, 1.2, 1.3], emission_tokens=[1] * 4, drafted_tokens=None
     )
-    assert summary(even, tokens(even)) == "4 tokens in 4 emissions, no stall"
+    assert summary(even, tokens(even)) == "4 tokens in 4 emissions, no gap above 4× the median gap"
     few = request(emission_time_s=[1.0, 1.1], emission_tokens=[1, 1], drafted_tokens=0)
     assert summary(few, tokens(few)) == "2 tokens in 2 emissions"
     assert summary(few, []).startswith("no emissions recorded")
