@@ -104,7 +104,7 @@ def collector(place: DemoLocation, slo_file: Path) -> Part:
             *("--dashboard-url", place.endpoints.dashboard),
             *("--redaction-content-tenants", "*"),
             # For what only /metrics has, such as the measured speed-up of speculation.
-            *("--scrape", place.url(ports.runtime) + "/metrics"),
+            *("--scrape", place.endpoints.runtime + "/metrics"),
         ],
         ready_url=place.endpoints.collector + "/readyz",
         environment={},
