@@ -20,13 +20,13 @@ pytestmark = pytest.mark.integration
 
 COMMANDS = {
     "runtime": ("serve",),
-    "collector": ("collect", "store", "alerts", "slo"),
+    "collector": ("collect", "store", "alerts", "slo", "export"),
     "dashboard": ("dashboard",),
     "evals": ("eval", "prompts"),
     "demo": ("demo", "simulate"),
 }
 # What an extra of the part's own brings, where the commands are of no use without.
-EXTRAS = {"collector": "[embedded]", "runtime": "[cpu]"}
+EXTRAS = {"collector": "[embedded,grafana]", "runtime": "[cpu]"}
 # With vLLM, what importing every module would take is minutes.
 IMPORTED = {
     "runtime": "evenkeel_runtime.serve.command evenkeel_runtime.serve.plugin "

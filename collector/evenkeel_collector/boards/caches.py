@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from evenkeel_collector.boards.board import Board, Kind, Panel, Prom, Row
 from evenkeel_collector.boards.overview import ACCEPTANCE, HIT_RATIO
-from evenkeel_collector.boards.promql import INSTANCE, MODELS, SERVERS, highest, rate, total
+from evenkeel_collector.boards.promql import MODELS, SERVERS, Fleet
 
+_FLEET = Fleet(SERVERS)
 _CACHE = "evenkeel_cache_"
 _DRAFTS = "evenkeel_speculation_"
 _SERVED = 'outcome=~"exact|near"'
@@ -18,7 +19,9 @@ _PREFIX = Row(
             "Prompt tokens found in the cache.",
             (
                 Prom(HIT_RATIO, "in the interval"),
-                Prom(highest("kv_cache_hit_rate", by="instance"), "{{instance}}, last 1,000"),
+                Prom(
+                    _FLEET.highest("kv_cache_hit_rate", by="instance"), "{{instance}}, last 1,000"
+                ),
             ),
             "percentunit",
         ),
@@ -26,7 +29,7 @@ _PREFIX = Row(
             "Requests by reason for a miss",
             "`none` found all that could be found. The reasons are explained on the evenkeel"
             " dashboard's Cache page.",
-            (Prom(rate("evenkeel_runtime_prefix_requests_total", by="miss"), "{{miss}}"),),
+            (Prom(_FLEET.rate("evenkeel_runtime_prefix_requests_total", by="miss"), "{{miss}}"),),
             "reqps",
             Kind.STACKED,
         ),
@@ -34,7 +37,12 @@ _PREFIX = Row(
             "Tokens missed",
             "Prompt tokens that had to be computed although a better prompt or cache would have"
             " had them.",
-            (Prom(rate("evenkeel_runtime_prefix_missed_tokens_total", by="miss"), "{{miss}}"),),
+            (
+                Prom(
+                    _FLEET.rate("evenkeel_runtime_prefix_missed_tokens_total", by="miss"),
+                    "{{miss}}",
+                ),
+            ),
             "cps",
             Kind.STACKED,
         ),
@@ -47,7 +55,7 @@ _RESPONSES = Row(
         Panel(
             "Requests by outcome",
             "`exact` and `near` were served from the cache, `draft` was verified by the model.",
-            (Prom(rate(f"{_CACHE}requests_total", by="outcome"), "{{outcome}}"),),
+            (Prom(_FLEET.rate(f"{_CACHE}requests_total", by="outcome"), "{{outcome}}"),),
             "reqps",
             Kind.STACKED,
         ),
@@ -56,8 +64,8 @@ _RESPONSES = Row(
             "Share of all requests that were answered from the cache.",
             (
                 Prom(
-                    f"({rate(f'{_CACHE}requests_total', _SERVED)} or vector(0))"
-                    f" / ({rate(f'{_CACHE}requests_total')} > 0)",
+                    f"({_FLEET.rate(f'{_CACHE}requests_total', _SERVED)} or vector(0))"
+                    f" / ({_FLEET.rate(f'{_CACHE}requests_total')} > 0)",
                     "served",
                 ),
             ),
@@ -67,21 +75,26 @@ _RESPONSES = Row(
             "Bound on wrong near hits",
             "Highest upper bound by route, and the limit it must stay below to be served.",
             (
-                Prom(highest(f"{_CACHE}wrong_hit_bound", by="route"), "{{route}}"),
-                Prom(highest(f"{_CACHE}wrong_hit_limit", by="route"), "{{route}}, limit"),
+                Prom(_FLEET.highest(f"{_CACHE}wrong_hit_bound", by="route"), "{{route}}"),
+                Prom(_FLEET.highest(f"{_CACHE}wrong_hit_limit", by="route"), "{{route}}, limit"),
             ),
             "percentunit",
         ),
         Panel(
             "Generation time saved",
             "Seconds of generation saved, per second.",
-            (Prom(rate(f"{_CACHE}saved_seconds_total", by="layer"), "{{layer}}"),),
+            (Prom(_FLEET.rate(f"{_CACHE}saved_seconds_total", by="layer"), "{{layer}}"),),
             "s",
         ),
         Panel(
             "Verdicts",
             "Comparisons of cached answers with the model's own.",
-            (Prom(rate(f"{_CACHE}verdicts_total", by="layer, verdict"), "{{layer}} {{verdict}}"),),
+            (
+                Prom(
+                    _FLEET.rate(f"{_CACHE}verdicts_total", by="layer, verdict"),
+                    "{{layer}} {{verdict}}",
+                ),
+            ),
             "ops",
         ),
         Panel(
@@ -89,8 +102,8 @@ _RESPONSES = Row(
             "Mean time of a lookup, embedding included; every request pays it.",
             (
                 Prom(
-                    f"{rate(f'{_CACHE}lookup_seconds_total')}"
-                    f" / ({rate(f'{_CACHE}requests_total')} > 0)",
+                    f"{_FLEET.rate(f'{_CACHE}lookup_seconds_total')}"
+                    f" / ({_FLEET.rate(f'{_CACHE}requests_total')} > 0)",
                     "mean",
                 ),
             ),
@@ -99,19 +112,19 @@ _RESPONSES = Row(
         Panel(
             "Bypassed, by reason",
             "Requests that were not looked up.",
-            (Prom(rate(f"{_CACHE}bypasses_total", by="reason"), "{{reason}}"),),
+            (Prom(_FLEET.rate(f"{_CACHE}bypasses_total", by="reason"), "{{reason}}"),),
             "reqps",
         ),
         Panel(
             "Refused by guards",
             "Near hits that a guard rejected.",
-            (Prom(rate(f"{_CACHE}guard_refusals_total", by="guard"), "{{guard}}"),),
+            (Prom(_FLEET.rate(f"{_CACHE}guard_refusals_total", by="guard"), "{{guard}}"),),
             "ops",
         ),
         Panel(
             "Failures",
             "The model answered instead.",
-            (Prom(rate(f"{_CACHE}errors_total", by="kind"), "{{kind}}"),),
+            (Prom(_FLEET.rate(f"{_CACHE}errors_total", by="kind"), "{{kind}}"),),
             "ops",
         ),
     ),
@@ -126,8 +139,8 @@ _SPECULATION = Row(
             (
                 Prom(ACCEPTANCE, "all"),
                 Prom(
-                    f"{rate(f'{_DRAFTS}accepted_tokens_total', by='source')}"
-                    f" / ({rate(f'{_DRAFTS}drafted_tokens_total', by='source')} > 0)",
+                    f"{_FLEET.rate(f'{_DRAFTS}accepted_tokens_total', by='source')}"
+                    f" / ({_FLEET.rate(f'{_DRAFTS}drafted_tokens_total', by='source')} > 0)",
                     "{{source}}",
                 ),
             ),
@@ -138,8 +151,8 @@ _SPECULATION = Row(
             "1 + accepted tokens / steps that verified a draft.",
             (
                 Prom(
-                    f"1 + {rate(f'{_DRAFTS}accepted_tokens_total')}"
-                    f" / ({rate(f'{_DRAFTS}verify_steps_total')} > 0)",
+                    f"1 + {_FLEET.rate(f'{_DRAFTS}accepted_tokens_total')}"
+                    f" / ({_FLEET.rate(f'{_DRAFTS}verify_steps_total')} > 0)",
                     "tokens per step",
                 ),
             ),
@@ -150,7 +163,7 @@ _SPECULATION = Row(
             " interval. Below 1 drafts cost more than they save.",
             (
                 Prom(
-                    f'avg by (bound) ({_DRAFTS}speedup_ratio{{{INSTANCE}, batch="all"}})',
+                    f'avg by (bound) ({_DRAFTS}speedup_ratio{{{_FLEET.selector}, batch="all"}})',
                     "{{bound}}",
                 ),
             ),
@@ -158,20 +171,20 @@ _SPECULATION = Row(
         Panel(
             "Drafted tokens",
             "By source.",
-            (Prom(rate(f"{_DRAFTS}drafted_tokens_total", by="source"), "{{source}}"),),
+            (Prom(_FLEET.rate(f"{_DRAFTS}drafted_tokens_total", by="source"), "{{source}}"),),
             "cps",
             Kind.STACKED,
         ),
         Panel(
             "Canaries",
             "Greedy answers regenerated without drafts; a mismatch is a bug or a numeric tie.",
-            (Prom(rate(f"{_DRAFTS}canary_total", by="result"), "{{result}}"),),
+            (Prom(_FLEET.rate(f"{_DRAFTS}canary_total", by="result"), "{{result}}"),),
             "ops",
         ),
         Panel(
             "Evidence against exactness",
             "Evidence (log10) that sampled tokens deviate from the model; drafts stop at 6.",
-            (Prom(highest(f"{_DRAFTS}sampled_evidence", by="instance"), "{{instance}}"),),
+            (Prom(_FLEET.highest(f"{_DRAFTS}sampled_evidence", by="instance"), "{{instance}}"),),
         ),
     ),
 )
@@ -182,19 +195,23 @@ _COMPRESSION = Row(
         Panel(
             "Long histories by verdict",
             "What became of histories long enough to be shortened.",
-            (Prom(rate("evenkeel_compression_requests_total", by="verdict"), "{{verdict}}"),),
+            (
+                Prom(
+                    _FLEET.rate("evenkeel_compression_requests_total", by="verdict"), "{{verdict}}"
+                ),
+            ),
             "reqps",
         ),
         Panel(
             "Tokens not sent",
             "Tokens of histories left out of prompts.",
-            (Prom(rate("evenkeel_compression_saved_tokens_total"), "saved"),),
+            (Prom(_FLEET.rate("evenkeel_compression_saved_tokens_total"), "saved"),),
             "cps",
         ),
         Panel(
             "Memory of past answers",
             "Memory of the answers that drafts are retrieved from.",
-            (Prom(total(f"{_DRAFTS}store_bytes", by="instance"), "{{instance}}"),),
+            (Prom(_FLEET.total(f"{_DRAFTS}store_bytes", by="instance"), "{{instance}}"),),
             "bytes",
         ),
     ),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from evenkeel_collector.boards.board import Board, Kind, Panel, Prom, Row
-from evenkeel_collector.boards.promql import COLLECTORS, highest, mean, quantiles, rate, total
+from evenkeel_collector.boards.promql import COLLECTORS, Fleet
 
+_FLEET = Fleet(COLLECTORS)
 _OWN = "evenkeel_collector_"
 
 _NOW = Row(
@@ -13,27 +14,27 @@ _NOW = Row(
         Panel(
             "Age of the oldest unstored segment",
             "How far pages and SLOs lag. Above a minute: the store is slow or gone.",
-            (Prom(highest(f"{_OWN}oldest_unstored_seconds")),),
+            (Prom(_FLEET.highest(f"{_OWN}oldest_unstored_seconds")),),
             "s", Kind.FIGURE, 6, 30, 120,
         ),
         Panel(
             "Waiting in the log",
             "Bytes acknowledged but not in the store yet.",
-            (Prom(total(f"{_OWN}log_bytes")),),
+            (Prom(_FLEET.total(f"{_OWN}log_bytes")),),
             "bytes", Kind.FIGURE, 6,
         ),
         Panel(
             "Quarantined files",
             "Segments that the store refused, or that were damaged on disk; see"
             " `log/quarantine`.",
-            (Prom(total(f"{_OWN}quarantine_files")),),
+            (Prom(_FLEET.total(f"{_OWN}quarantine_files")),),
             "short", Kind.FIGURE, 6, 1, 10,
         ),
         Panel(
             "Failed SLO evaluations",
             "In the last hour. While evaluations fail, no alert can fire.",
             (Prom(
-                'sum(increase(evenkeel_slo_evaluation_failures_total{instance=~"$instance"}[1h]))'
+                'sum(increase(evenkeel_slo_evaluation_failures_total{instance=~"$collector"}[1h]))'
             ),),
             "short", Kind.FIGURE, 6, 1, 5,
         ),
@@ -46,36 +47,41 @@ _INTAKE = Row(
         Panel(
             "Spans acknowledged",
             "Written to the log, by transport.",
-            (Prom(rate(f"{_OWN}spans_accepted_total", by="transport"), "{{transport}}"),),
+            (Prom(_FLEET.rate(f"{_OWN}spans_accepted_total", by="transport"), "{{transport}}"),),
             "ops",
         ),
         Panel(
             "Requests rejected",
             "Not acknowledged, by reason; senders retry those that may succeed later.",
-            (Prom(rate(f"{_OWN}requests_rejected_total", by="reason"), "{{reason}}"),),
+            (Prom(_FLEET.rate(f"{_OWN}requests_rejected_total", by="reason"), "{{reason}}"),),
             "reqps",
         ),
         Panel(
             "Time to acknowledge",
             "From the complete body to its record on disk.",
-            quantiles(f"{_OWN}acknowledge_seconds"),
+            _FLEET.quantiles(f"{_OWN}acknowledge_seconds"),
             "s",
         ),
         Panel(
             "Connections",
             "Open connections by port.",
-            (Prom(total(f"{_OWN}connections", by="port"), "{{port}}"),),
+            (Prom(_FLEET.total(f"{_OWN}connections", by="port"), "{{port}}"),),
         ),
         Panel(
             "Replacements by redaction",
             "Secrets and personal data replaced, by rule.",
-            (Prom(rate(f"{_OWN}redactions_total", by="rule"), "{{rule}}"),),
+            (Prom(_FLEET.rate(f"{_OWN}redactions_total", by="rule"), "{{rule}}"),),
             "ops",
         ),
         Panel(
             "Scrapes",
             "Of the endpoints that the collector scrapes itself, by result.",
-            (Prom(rate(f"{_OWN}scrapes_total", by="target, result"), "{{target}} {{result}}"),),
+            (
+                Prom(
+                    _FLEET.rate(f"{_OWN}scrapes_total", by="target, result"),
+                    "{{target}} {{result}}",
+                ),
+            ),
             "ops",
         ),
     ),
@@ -87,44 +93,44 @@ _STORE = Row(
         Panel(
             "Time of an insert",
             "One log segment, views included.",
-            quantiles(f"{_OWN}insert_seconds"),
+            _FLEET.quantiles(f"{_OWN}insert_seconds"),
             "s",
         ),
         Panel(
             "Segments",
             "Stored, failed (retried or quarantined), and quarantined.",
             (
-                Prom(rate(f"{_OWN}segments_stored_total"), "stored"),
-                Prom(rate(f"{_OWN}insert_failures_total"), "failed"),
-                Prom(rate(f"{_OWN}segments_quarantined_total"), "quarantined"),
+                Prom(_FLEET.rate(f"{_OWN}segments_stored_total"), "stored"),
+                Prom(_FLEET.rate(f"{_OWN}insert_failures_total"), "failed"),
+                Prom(_FLEET.rate(f"{_OWN}segments_quarantined_total"), "quarantined"),
             ),
             "ops",
         ),
         Panel(
             "Bytes in the log",
             "Grows while the store does not keep up.",
-            (Prom(total(f"{_OWN}log_bytes", by="instance"), "{{instance}}"),),
+            (Prom(_FLEET.total(f"{_OWN}log_bytes", by="instance"), "{{instance}}"),),
             "bytes",
         ),
         Panel(
             "Time of a query",
             "On the query port, waiting included; what the dashboard's users feel.",
-            quantiles(f"{_OWN}query_seconds"),
+            _FLEET.quantiles(f"{_OWN}query_seconds"),
             "s",
         ),
         Panel(
             "Queries refused or cancelled",
             "Refused: could write, read outside the store, or lift a limit.",
             (
-                Prom(rate(f"{_OWN}queries_refused_total"), "refused"),
-                Prom(rate(f"{_OWN}queries_cancelled_total"), "cancelled"),
+                Prom(_FLEET.rate(f"{_OWN}queries_refused_total"), "refused"),
+                Prom(_FLEET.rate(f"{_OWN}queries_cancelled_total"), "cancelled"),
             ),
             "ops",
         ),
         Panel(
             "Repeated bodies",
             "Acknowledged but not stored again: a sender repeated what it had already delivered.",
-            (Prom(rate(f"{_OWN}repeated_bodies_total", by="transport"), "{{transport}}"),),
+            (Prom(_FLEET.rate(f"{_OWN}repeated_bodies_total", by="transport"), "{{transport}}"),),
             "reqps",
         ),
     ),
@@ -138,7 +144,7 @@ _ALERTING = Row(
             "All SLOs, once.",
             (
                 Prom(
-                    mean("evenkeel_slo_evaluation_seconds_sum",
+                    _FLEET.mean("evenkeel_slo_evaluation_seconds_sum",
                          "evenkeel_slo_evaluation_seconds_count"),
                     "mean",
                 ),
@@ -148,15 +154,15 @@ _ALERTING = Row(
         Panel(
             "Deliveries",
             "Attempts to notify, by outcome; `failed` is retried, `dead` was given up.",
-            (Prom(rate("evenkeel_alert_deliveries_total", by="outcome"), "{{outcome}}"),),
+            (Prom(_FLEET.rate("evenkeel_alert_deliveries_total", by="outcome"), "{{outcome}}"),),
             "ops",
         ),
         Panel(
             "Invalid files",
             "Changed files that were rejected; the previous version stays in force.",
             (
-                Prom(rate("evenkeel_slo_file_rejections_total"), "SLO file"),
-                Prom(rate(f"{_OWN}access_files_rejected_total"), "access file"),
+                Prom(_FLEET.rate("evenkeel_slo_file_rejections_total"), "SLO file"),
+                Prom(_FLEET.rate(f"{_OWN}access_files_rejected_total"), "access file"),
             ),
             "ops",
         ),

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from evenkeel_collector.boards.board import Board, Kind, Panel, Prom, Row
-from evenkeel_collector.boards.promql import (
-    MODEL,
-    MODELS,
-    SERVERS,
-    highest,
-    quantile,
-    quantiles,
-    rate,
-    total,
-)
+from evenkeel_collector.boards.promql import MODEL, MODELS, SERVERS, Fleet
 
+_FLEET = Fleet(SERVERS)
 REQUESTS = "evenkeel_runtime_requests_total"
 TOKENS = "evenkeel_engine_tokens_total"
+_LEDGER = "evenkeel_runtime_ledger_seconds_total"
 _LIVE, _ALL = 'state="live"', 'state="total"'
 _BLOCKS = "evenkeel_engine_kv_blocks"
-KV_USE = f"{total(_BLOCKS, _LIVE)} / {total(_BLOCKS, _ALL)}"
+KV_USE = f"{_FLEET.total(_BLOCKS, _LIVE)} / {_FLEET.total(_BLOCKS, _ALL)}"
 _FAILED = 'status=~"error|shed"'
-ERROR_RATIO = f"({rate(REQUESTS, _FAILED)} or vector(0)) / ({rate(REQUESTS)} > 0)"
+ERROR_RATIO = f"({_FLEET.rate(REQUESTS, _FAILED)} or vector(0)) / ({_FLEET.rate(REQUESTS)} > 0)"
 ACCEPTANCE = (
-    f"{rate('evenkeel_speculation_accepted_tokens_total')}"
-    f" / ({rate('evenkeel_speculation_drafted_tokens_total')} > 0)"
+    f"{_FLEET.rate('evenkeel_speculation_accepted_tokens_total')}"
+    f" / ({_FLEET.rate('evenkeel_speculation_drafted_tokens_total')} > 0)"
 )
 HIT_RATIO = (
-    f"{rate('vllm:prefix_cache_hits_total', MODEL)}"
-    f" / ({rate('vllm:prefix_cache_queries_total', MODEL)} > 0)"
+    f"{_FLEET.rate('vllm:prefix_cache_hits_total', MODEL)}"
+    f" / ({_FLEET.rate('vllm:prefix_cache_queries_total', MODEL)} > 0)"
 )
 BUDGET_LEFT = "min(evenkeel_slo_budget_left_ratio)"
 
@@ -37,7 +30,7 @@ _NOW = Row(
         Panel(
             "Requests",
             "Requests that ended, per second, of all statuses.",
-            (Prom(rate(REQUESTS)),),
+            (Prom(_FLEET.rate(REQUESTS)),),
             "reqps", Kind.FIGURE, 3,
         ),
         Panel(
@@ -49,13 +42,13 @@ _NOW = Row(
         Panel(
             "TTFT p95",
             "95th percentile from arrival to the first token, queue included.",
-            (Prom(quantile("0.95", "evenkeel_runtime_ttft_seconds")),),
+            (Prom(_FLEET.quantile("0.95", "evenkeel_runtime_ttft_seconds")),),
             "s", Kind.FIGURE, 3,
         ),
         Panel(
             "Waiting",
             "Requests in the engines' queues.",
-            (Prom(total("evenkeel_engine_requests", 'state="waiting"')),),
+            (Prom(_FLEET.total("evenkeel_engine_requests", 'state="waiting"')),),
             "short", Kind.FIGURE, 3, 1, 10,
         ),
         Panel(
@@ -91,7 +84,7 @@ _TRAFFIC = Row(
         Panel(
             "Requests by status",
             "`shed` was refused by control, `aborted` was left by its client.",
-            (Prom(rate(REQUESTS, by="status"), "{{status}}"),),
+            (Prom(_FLEET.rate(REQUESTS, by="status"), "{{status}}"),),
             "reqps",
             Kind.STACKED,
         ),
@@ -99,16 +92,16 @@ _TRAFFIC = Row(
             "Tokens",
             "Prompt tokens computed (prefill), prompt tokens found in the cache, tokens generated.",
             (
-                Prom(rate(TOKENS, 'kind="prefill"'), "prefill"),
-                Prom(rate(TOKENS, 'kind="cached"'), "cached"),
-                Prom(rate("vllm:generation_tokens_total", MODEL), "generated"),
+                Prom(_FLEET.rate(TOKENS, 'kind="prefill"'), "prefill"),
+                Prom(_FLEET.rate(TOKENS, 'kind="cached"'), "cached"),
+                Prom(_FLEET.rate("vllm:generation_tokens_total", MODEL), "generated"),
             ),
             "cps",
         ),
         Panel(
             "Running and waiting",
             "A queue that grows while the number of running requests stays level is overload.",
-            (Prom(total("evenkeel_engine_requests", by="state"), "{{state}}"),),
+            (Prom(_FLEET.total("evenkeel_engine_requests", by="state"), "{{state}}"),),
         ),
     ),
 )
@@ -119,19 +112,19 @@ _LATENCY = Row(
         Panel(
             "Time to first token",
             "From arrival to the first token, queue included.",
-            quantiles("evenkeel_runtime_ttft_seconds"),
+            _FLEET.quantiles("evenkeel_runtime_ttft_seconds"),
             "s",
         ),
         Panel(
             "Gap between tokens (ITL)",
             "vLLM's histogram of the gaps after the first token.",
-            quantiles("vllm:inter_token_latency_seconds", MODEL),
+            _FLEET.quantiles("vllm:inter_token_latency_seconds", MODEL),
             "s",
         ),
         Panel(
             "End to end",
             "From arrival to the end of the response.",
-            quantiles("evenkeel_runtime_e2e_seconds"),
+            _FLEET.quantiles("evenkeel_runtime_e2e_seconds"),
             "s",
         ),
     ),
@@ -145,14 +138,14 @@ _CAUSES = Row(
             "Seconds spent waiting for a first token, per second. The largest cause is the one to"
             " work on: `queue.*` is the wait, `prefill.own` the prompt's own work,"
             " `prefill.others` that of other requests.",
-            (Prom(rate("evenkeel_runtime_ledger_seconds_total", 'phase="ttft"', by="cause"),
+            (Prom(_FLEET.rate(_LEDGER, 'phase="ttft"', by="cause"),
                   "{{cause}}"),),
             "s", Kind.STACKED, 12,
         ),
         Panel(
             "Decoding by cause",
             "Seconds between the first and the last token, per second.",
-            (Prom(rate("evenkeel_runtime_ledger_seconds_total", 'phase="decode"', by="cause"),
+            (Prom(_FLEET.rate(_LEDGER, 'phase="decode"', by="cause"),
                   "{{cause}}"),),
             "s", Kind.STACKED, 12,
         ),
@@ -165,20 +158,21 @@ _CONTROL = Row(
         Panel(
             "Burn rate seen by control",
             "Highest burn rate over all classes; control acts above its limit.",
-            (Prom(highest("evenkeel_control_burn_rate", by="instance"), "{{instance}}"),),
+            (Prom(_FLEET.highest("evenkeel_control_burn_rate", by="instance"), "{{instance}}"),),
         ),
         Panel(
             "Ladder steps in force",
             "0: control holds nobody back.",
-            (Prom(highest("evenkeel_control_level", by="instance"), "{{instance}}"),),
+            (Prom(_FLEET.highest("evenkeel_control_level", by="instance"), "{{instance}}"),),
         ),
         Panel(
             "Refused by control",
             "Requests refused, and those that a dry run would have refused.",
             (
-                Prom(rate("evenkeel_control_refused_total", by="class"), "{{class}}"),
+                Prom(_FLEET.rate("evenkeel_control_refused_total", by="class"), "{{class}}"),
                 Prom(
-                    rate("evenkeel_control_would_refuse_total", by="class"), "{{class}} (dry run)"
+                    _FLEET.rate("evenkeel_control_would_refuse_total", by="class"),
+                    "{{class}} (dry run)",
                 ),
             ),
             "reqps",
