@@ -104,7 +104,6 @@ ROOMS = {
         "frame": ["draw"],
         "model": ["draw"],
         "pages": [
-            "draw",
             "frame",
             "pages.alerts",
             "pages.cache",

@@ -12,7 +12,7 @@ import streamlit as st
 from evenkeel.errors import StoreError
 from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw import markup, wording
-from evenkeel_dashboard.draw.appearance import Palette, palette
+from evenkeel_dashboard.draw.appearance import LOGO, Palette, palette, style
 from evenkeel_dashboard.frame import reading, signing_in
 from evenkeel_dashboard.frame.contents import contents_later
 from evenkeel_dashboard.frame.selection import DEFAULT_PRESET, FILTERS, PRESETS_S, Selection
@@ -37,6 +37,19 @@ _FILTER_COLUMNS = {
 def colours() -> Palette:
     """Return the palette of the theme in use."""
     return palette(st.context.theme.type)
+
+
+def set_title(title: str) -> None:
+    """Set the title in the browser's tab."""
+    icon = str(LOGO.with_name("icon.svg"))
+    st.set_page_config(page_title=title, page_icon=icon, layout="wide")
+
+
+def set_up() -> None:
+    """Set the app's title, logo, layout and style sheet."""
+    set_title("evenkeel")
+    st.logo(str(LOGO), size="large", icon_image=str(LOGO))
+    st.html(style(colours()))
 
 
 def carry_selection() -> None:
