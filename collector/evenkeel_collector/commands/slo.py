@@ -79,7 +79,7 @@ def _add_windows(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def _run_check(args: argparse.Namespace) -> int:
     from evenkeel.slo.file import read_slo_file
-    from evenkeel_collector.commands.slo_text import check_text, windows_json
+    from evenkeel_collector.commands.slo_text import check_json, check_text
 
     file = read_slo_file(args.file)
     if args.strict and file.foreign:
@@ -89,55 +89,7 @@ def _run_check(args: argparse.Namespace) -> int:
             f"SLO {first.name!r} cannot be evaluated: {first.reason}"
             + (f"; nor can {more} more" if more else "")
         )
-    if args.json:
-        slos = [
-            {
-                "name": slo.name,
-                "objective": slo.indicator.metric.value,
-                "threshold_s": slo.indicator.threshold_s,
-                "select": dict(slo.indicator.select),
-                "filters": [str(each) for each in slo.indicator.filters],
-                "http_status": [str(each) for each in slo.indicator.statuses],
-                "group_by": list(grouping.columns)
-                if (grouping := slo.indicator.grouping) is not None
-                else [],
-                "max_groups": grouping.most if grouping is not None else None,
-                "target": float(slo.target),
-                "period_s": float(slo.scaled_period_s),
-                "scale": float(slo.scale),
-                "for_s": float(slo.pending_s * slo.scale),
-                "keep_firing_for_s": float(slo.keep_firing_s * slo.scale),
-                "min_bad": slo.min_bad,
-                "confidence": None if slo.confidence is None else float(slo.confidence),
-                "no_data_s": float(slo.scaled_no_data_s),
-                "labels": dict(slo.labels),
-                "budget_policy": [
-                    {
-                        "spent": float(step.spent_ratio),
-                        "alert": step.severity and step.severity.value,
-                        "labels": dict(step.labels),
-                        "freeze": "prompts" if step.freezes_promotions else None,
-                    }
-                    for step in slo.budget_policy
-                ],
-                "windows": windows_json(slo.windows, slo.target, ()),
-            }
-            for slo in file.slos
-        ]
-        receivers = [receiver.name for receiver in file.receivers]
-        print(
-            json.dumps(
-                {
-                    "slos": slos,
-                    "receivers": receivers,
-                    "interval_s": file.interval_s,
-                    "not_evaluated": [{"name": f.name, "reason": f.reason} for f in file.foreign],
-                    "notes": list(file.notes),
-                }
-            )
-        )
-    else:
-        print(check_text(file))
+    print(json.dumps(check_json(file)) if args.json else check_text(file))
     return 0
 
 

@@ -106,6 +106,50 @@ def check_text(file: SloFile) -> str:
     return "\n\n".join(blocks)
 
 
+def check_json(file: SloFile) -> dict[str, Any]:
+    """Return the same for programs."""
+    return {
+        "slos": [_slo_json(slo) for slo in file.slos],
+        "receivers": [receiver.name for receiver in file.receivers],
+        "interval_s": file.interval_s,
+        "not_evaluated": [{"name": f.name, "reason": f.reason} for f in file.foreign],
+        "notes": list(file.notes),
+    }
+
+
+def _slo_json(slo: Slo) -> dict[str, Any]:
+    grouping = slo.indicator.grouping
+    return {
+        "name": slo.name,
+        "objective": slo.indicator.metric.value,
+        "threshold_s": slo.indicator.threshold_s,
+        "select": dict(slo.indicator.select),
+        "filters": [str(each) for each in slo.indicator.filters],
+        "http_status": [str(each) for each in slo.indicator.statuses],
+        "group_by": list(grouping.columns) if grouping is not None else [],
+        "max_groups": grouping.most if grouping is not None else None,
+        "target": float(slo.target),
+        "period_s": float(slo.scaled_period_s),
+        "scale": float(slo.scale),
+        "for_s": float(slo.pending_s * slo.scale),
+        "keep_firing_for_s": float(slo.keep_firing_s * slo.scale),
+        "min_bad": slo.min_bad,
+        "confidence": None if slo.confidence is None else float(slo.confidence),
+        "no_data_s": float(slo.scaled_no_data_s),
+        "labels": dict(slo.labels),
+        "budget_policy": [
+            {
+                "spent": float(step.spent_ratio),
+                "alert": step.severity and step.severity.value,
+                "labels": dict(step.labels),
+                "freeze": "prompts" if step.freezes_promotions else None,
+            }
+            for step in slo.budget_policy
+        ],
+        "windows": windows_json(slo.windows, slo.target, ()),
+    }
+
+
 def _inhibition_text(rule: InhibitRule) -> str:
     same = f" and the same {', '.join(rule.equal)}" if rule.equal else ""
     return (

@@ -21,6 +21,12 @@ class SelfMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._count_intake()
+        self._count_ports()
+        self._count_storing()
+
+    def _count_intake(self) -> None:
+        """Declare the metrics of what senders sent."""
         self.spans_accepted = Counter(
             "evenkeel_collector_spans_accepted_total",
             "Spans acknowledged, that is, written to the log.",
@@ -31,6 +37,18 @@ class SelfMetrics:
             "evenkeel_collector_points_accepted_total",
             "Metric points acknowledged, that is, written to the log.",
             ["transport"],
+            registry=self.registry,
+        )
+        self.bodies_repeated = Counter(
+            "evenkeel_collector_repeated_bodies_total",
+            "Bodies acknowledged but not stored: the same bytes were accepted minutes before.",
+            ["transport"],
+            registry=self.registry,
+        )
+        self.requests_rejected = Counter(
+            "evenkeel_collector_requests_rejected_total",
+            "Export requests that were not acknowledged.",
+            ["transport", "reason"],
             registry=self.registry,
         )
         self.redactions = Counter(
@@ -51,18 +69,15 @@ class SelfMetrics:
             ["target", "result"],
             registry=self.registry,
         )
-        self.requests_rejected = Counter(
-            "evenkeel_collector_requests_rejected_total",
-            "Export requests that were not acknowledged.",
-            ["transport", "reason"],
+        self.acknowledge_seconds = Histogram(
+            "evenkeel_collector_acknowledge_seconds",
+            "Time from the complete body of a request to its record on disk.",
+            buckets=ACKNOWLEDGE_BUCKETS_S,
             registry=self.registry,
         )
-        self.bodies_repeated = Counter(
-            "evenkeel_collector_repeated_bodies_total",
-            "Bodies acknowledged but not stored: the same bytes were accepted minutes before.",
-            ["transport"],
-            registry=self.registry,
-        )
+
+    def _count_ports(self) -> None:
+        """Declare the metrics of connections, queries and access."""
         self.connections = Gauge(
             "evenkeel_collector_connections",
             "Open connections of an HTTP port.",
@@ -76,12 +91,30 @@ class SelfMetrics:
             ["port", "reason"],
             registry=self.registry,
         )
-        self.acknowledge_seconds = Histogram(
-            "evenkeel_collector_acknowledge_seconds",
-            "Time from the complete body of a request to its record on disk.",
-            buckets=ACKNOWLEDGE_BUCKETS_S,
+        self.query_seconds = Histogram(
+            "evenkeel_collector_query_seconds",
+            "Time to answer a query on the query port, including the wait.",
+            buckets=QUERY_BUCKETS_S,
             registry=self.registry,
         )
+        self.queries_cancelled = Counter(
+            "evenkeel_collector_queries_cancelled_total",
+            "Queries cancelled because their client disconnected.",
+            registry=self.registry,
+        )
+        self.queries_refused = Counter(
+            "evenkeel_collector_queries_refused_total",
+            "Queries refused because they could write, read outside the store, or lift a limit.",
+            registry=self.registry,
+        )
+        self.access_files_rejected = Counter(
+            "evenkeel_collector_access_files_rejected_total",
+            "Invalid versions of the access file, which were not applied.",
+            registry=self.registry,
+        )
+
+    def _count_storing(self) -> None:
+        """Declare the metrics of the log's way into the store."""
         self.insert_seconds = Histogram(
             "evenkeel_collector_insert_seconds",
             "Time to insert one log segment into the store, views included.",
@@ -116,27 +149,6 @@ class SelfMetrics:
         self.damaged_bytes = Counter(
             "evenkeel_collector_damaged_bytes_total",
             "Bytes of log segments outside any intact record; kept in log/quarantine.",
-            registry=self.registry,
-        )
-        self.query_seconds = Histogram(
-            "evenkeel_collector_query_seconds",
-            "Time to answer a query on the query port, including the wait.",
-            buckets=QUERY_BUCKETS_S,
-            registry=self.registry,
-        )
-        self.queries_cancelled = Counter(
-            "evenkeel_collector_queries_cancelled_total",
-            "Queries cancelled because their client disconnected.",
-            registry=self.registry,
-        )
-        self.access_files_rejected = Counter(
-            "evenkeel_collector_access_files_rejected_total",
-            "Invalid versions of the access file, which were not applied.",
-            registry=self.registry,
-        )
-        self.queries_refused = Counter(
-            "evenkeel_collector_queries_refused_total",
-            "Queries refused because they could write, read outside the store, or lift a limit.",
             registry=self.registry,
         )
 
