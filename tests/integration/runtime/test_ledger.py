@@ -6,7 +6,6 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -24,18 +23,6 @@ PREFIX = "evenkeel.ledger."
 LONG_TEXT = "please help me with order number 123 " * 190
 OPEN_METRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
 STEPS = "evenkeel.steps."
-
-
-@pytest.fixture
-def tenant() -> str:
-    return f"tenant-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def client(served_model: ServedModel, tenant: str) -> Iterator[httpx.Client]:
-    headers = {"x-evenkeel-tenant": tenant}
-    with httpx.Client(base_url=served_model.url, headers=headers, timeout=120) as client:
-        yield client
 
 
 def chat(client: httpx.Client, text: str, max_tokens: int = 24, **more: object) -> str:

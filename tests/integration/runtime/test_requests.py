@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -25,19 +24,6 @@ from tests.fixtures.served_model import (
 pytestmark = pytest.mark.integration
 
 QUESTION = "How do I reset my password? I cannot find the page where that is done."
-
-
-@pytest.fixture
-def tenant() -> str:
-    """A tenant of this test alone, by which it finds its own spans."""
-    return f"tenant-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def client(served_model: ServedModel, tenant: str) -> Iterator[httpx.Client]:
-    headers = {"x-evenkeel-tenant": tenant}
-    with httpx.Client(base_url=served_model.url, headers=headers, timeout=120) as client:
-        yield client
 
 
 def chat(**more: object) -> dict[str, object]:

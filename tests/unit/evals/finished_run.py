@@ -42,3 +42,12 @@ def finish(
         decision=decide(judgement, 0.05, allows_inconclusive, judge_quality, broken_items),
         engines={"A": "0.32.0", "B": None},
     )
+
+
+def says(pair: AnsweredPair, a: str, b: str) -> AnsweredPair:
+    """Return a pair with other answers."""
+    return replace(
+        pair,
+        a=replace(pair.a, reply=replace(pair.a.reply, text=a)),
+        b=replace(pair.b, reply=replace(pair.b.reply, text=b)),
+    )

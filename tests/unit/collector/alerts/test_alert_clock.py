@@ -1,9 +1,7 @@
 """A clock that is set back delays no notification."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -21,13 +19,6 @@ PAGER = Receiver("on-call", "http://127.0.0.1:1/")
 GROUPED = replace(PAGER, group=AlertGrouping(("slo",), Fraction(30), Fraction(300)))
 CHAT = Condition("chat", "page", True, Delays(), {"slo": "chat"}, {}, dict)
 BACK = [10 * S, 600 * S, 7200 * S, 40 * 86400 * S]
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 @pytest.mark.parametrize("back_ns", BACK)

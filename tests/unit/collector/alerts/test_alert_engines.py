@@ -1,8 +1,6 @@
 """Two engines on one book: each leaves alone what is the other's."""
 
-from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -16,13 +14,6 @@ from evenkeel_collector.alerts.state import Condition, Delays
 S = 10**9
 NOW = 1_795_168_800 * S
 PAGER = Receiver("on-call", "http://127.0.0.1:1/", repeat_s=Fraction(60))
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 def engines(book: AlertBook) -> tuple[AlertEngine, AlertEngine]:

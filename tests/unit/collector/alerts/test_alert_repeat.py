@@ -1,9 +1,7 @@
 """When an alert is told again, and what becomes of notifications whose alert has ended."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -21,13 +19,6 @@ S = 10**9
 NOW = 1_795_168_800 * S
 PAGER = Receiver("on-call", "http://127.0.0.1:1/", repeat_s=Fraction(60))
 GROUPED = replace(PAGER, group=AlertGrouping(("slo",), Fraction(0), Fraction(0)))
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 def condition(holds: bool = True, severity: str = "page") -> Condition:

@@ -1,10 +1,9 @@
 """Alertmanager's acceptance cases as timelines; docs/guide/alerts.md says which hold."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import time
 from fractions import Fraction
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -65,13 +64,6 @@ class Timeline:
                 )
                 outbox.mark_delivered(notification.number, now_ns)
         return {name: sorted(alerts) for name, alerts in told.items()}
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 def named(*names: str, **labels: str) -> dict[str, dict[str, str]]:

@@ -1,10 +1,5 @@
 """The alert about a receiver that takes no notifications, and books of before."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from evenkeel.slo.receiver import Receiver
 from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.delivery_health import (
@@ -20,13 +15,6 @@ S = 10**9
 NOW = 1_795_168_800 * S
 A, B = Receiver("a", "http://127.0.0.1:1/"), Receiver("b", "http://127.0.0.1:2/")
 CHAT = Condition("chat", "page", True, Delays(), {"slo": "chat"}, {}, dict)
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 class Office:

@@ -1,6 +1,5 @@
 """From conditions to transitions, notifications and silences, in a real SQLite file."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -23,13 +22,6 @@ from evenkeel_collector.delivery.receiver_queue import Breaker
 S = 10**9
 NOW = 1_795_168_800 * S
 RECEIVERS = (Receiver("on-call", "http://127.0.0.1:1/"), Receiver("log", "http://127.0.0.1:2/"))
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 def condition(

@@ -1,9 +1,8 @@
 """Alerts are committed at once; their evidence completes them, and pages nobody twice."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,13 +21,6 @@ S = 10**9
 HOOK = Receiver("hook", "http://127.0.0.1:1/")
 CHAT = Receiver("chat", "http://127.0.0.1:2/", ReceiverType.SLACK)
 FACTS = {"bad_requests": "3 of 4", "top_cause": "queue"}
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 def condition(holds: bool = True, slo: str = "chat", severity: str = "page") -> Condition:

@@ -1,10 +1,9 @@
 """When a group is told, of what, and that a crash in between changes nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import time
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -65,13 +64,6 @@ class Office:
 def _labels(slo: str) -> Mapping[str, str]:
     team = "search" if slo.startswith("search") else "chat"
     return {"alertname": "SloBudgetBurn", "slo": slo, "severity": "page", "team": team}
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 def statuses(body: Mapping[str, Any]) -> dict[str, str]:

@@ -1,9 +1,7 @@
 """A receiver that comes into the file, or comes back, is told of what fires already."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -19,13 +17,6 @@ NOW = 1_795_168_800 * S
 OPS = Receiver("ops", "http://127.0.0.1:1/")
 CREW = Receiver("crew", "http://127.0.0.1:2/")
 CHAT = Condition("chat", "page", True, Delays(), {"slo": "chat", "severity": "page"}, {}, dict)
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[AlertBook]:
-    book = AlertBook(tmp_path / "alerts.db")
-    yield book
-    book.close()
 
 
 def cycle(book: AlertBook, engine: AlertEngine, second: int, *receivers: Receiver) -> list[str]:

@@ -15,16 +15,7 @@ from evenkeel_collector.log.write_ahead_log import (
 from evenkeel_collector.ports.decompress import TooLargeError
 from evenkeel_collector.ports.memory_budget import BusyError, MemoryBudget
 from evenkeel_collector.ports.tenant_limits import RateLimitedError
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.fixtures.manual_clock import ManualClock
 
 
 @pytest.mark.parametrize(
@@ -38,7 +29,7 @@ class Clock:
 def test_a_refusal_is_shown_until_a_request_is_taken_or_may_be_again(
     tmp_path: Path, error: Exception
 ) -> None:
-    clock = Clock()
+    clock = ManualClock()
     log = WriteAheadLog(tmp_path, "node")
     readiness = Readiness(log, MemoryBudget(100), clock)
     assert readiness.why_not() is None

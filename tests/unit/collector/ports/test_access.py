@@ -18,6 +18,7 @@ from evenkeel_collector.ports.access import (
 from evenkeel_collector.ports.decompress import TooLargeError
 from evenkeel_collector.ports.memory_budget import BusyError, MemoryBudget
 from evenkeel_collector.ports.tenant_limits import BURST_S, RateLimitedError, TenantMeter
+from tests.fixtures.manual_clock import ManualClock
 
 
 def token(secret: str, *scopes: AccessScope, tenant: str | None = None) -> Token:
@@ -95,16 +96,8 @@ def test_a_wrong_file_is_one_line_that_says_where(tmp_path: Path, text: str, mes
         read_access_file(path)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def test_a_rate_is_kept_over_time_and_says_when_to_come_back() -> None:
-    clock = Clock()
+    clock = ManualClock()
     meter = TenantMeter({"acme": TenantLimits(bytes_per_s=100)}, clock)
     accepted = 0
     for _ in range(600):
@@ -118,7 +111,7 @@ def test_a_rate_is_kept_over_time_and_says_when_to_come_back() -> None:
 
 
 def test_who_comes_back_when_told_is_let_in_even_with_more_than_the_rate() -> None:
-    clock = Clock()
+    clock = ManualClock()
     meter = TenantMeter({"default": TenantLimits(bytes_per_s=10)}, clock)
     meter.admit(None, 1000)
     with pytest.raises(RateLimitedError) as raised:
@@ -128,7 +121,7 @@ def test_who_comes_back_when_told_is_let_in_even_with_more_than_the_rate() -> No
 
 
 def test_tenants_do_not_pay_for_each_other() -> None:
-    meter = TenantMeter({"default": TenantLimits(requests_per_s=1)}, Clock())
+    meter = TenantMeter({"default": TenantLimits(requests_per_s=1)}, ManualClock())
     for tenant in ("a", "b", None):
         meter.admit(tenant, 10)
         meter.admit(tenant, 10)
@@ -137,7 +130,9 @@ def test_tenants_do_not_pay_for_each_other() -> None:
 
 
 def test_a_tenant_with_limits_of_its_own_has_not_the_default() -> None:
-    meter = TenantMeter({"default": TenantLimits(request_bytes=1), "big": TenantLimits()}, Clock())
+    meter = TenantMeter(
+        {"default": TenantLimits(request_bytes=1), "big": TenantLimits()}, ManualClock()
+    )
     meter.admit("big", 100)
     with pytest.raises(TooLargeError):
         meter.admit("other", 100)

@@ -11,16 +11,9 @@ from evenkeel_collector.alerts.book import AlertBook
 from evenkeel_collector.alerts.engine import AlertEngine
 from evenkeel_collector.slo.failure import failure_conditions
 from evenkeel_collector.slo.watch import STALLED, Heartbeat, look
+from tests.fixtures.manual_clock import ManualClock
 
 S = 10**9
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
@@ -31,7 +24,7 @@ def book(tmp_path: Path) -> Iterator[AlertBook]:
 
 
 def test_three_intervals_without_a_finished_cycle_are_a_stall() -> None:
-    clock = Clock()
+    clock = ManualClock()
     heartbeat = Heartbeat(lambda: 5.0, clock)
     heartbeat.beat()
     clock.now_s += 14.9
@@ -43,7 +36,7 @@ def test_three_intervals_without_a_finished_cycle_are_a_stall() -> None:
 
 
 def test_a_cold_start_may_take_longer_but_not_for_ever() -> None:
-    clock = Clock()
+    clock = ManualClock()
     heartbeat = Heartbeat(lambda: 5.0, clock)
     with heartbeat.long_read():
         clock.now_s += 200
@@ -58,7 +51,7 @@ def test_a_cold_start_may_take_longer_but_not_for_ever() -> None:
 
 
 def test_a_stall_is_one_alert_that_ends_with_the_next_finished_cycle(book: AlertBook) -> None:
-    clock = Clock()
+    clock = ManualClock()
     heartbeat = Heartbeat(lambda: 5.0, clock)
     engine = AlertEngine(book, None, owns=lambda slo: slo == STALLED)
 

@@ -12,16 +12,9 @@ from evenkeel_evals.ask.pair_judge import load_judge, read_verdict
 from evenkeel_evals.judge.gates import parse_gates
 from evenkeel_evals.judge.measure import measure
 from evenkeel_evals.judge.preferences import quality
+from tests.unit.evals.finished_run import says
 
 MakePair = Callable[..., AnsweredPair]
-
-
-def says(pair: AnsweredPair, a: str, b: str) -> AnsweredPair:
-    return replace(
-        pair,
-        a=replace(pair.a, reply=replace(pair.a.reply, text=a)),
-        b=replace(pair.b, reply=replace(pair.b.reply, text=b)),
-    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,18 +17,10 @@ from evenkeel_evals.report.changes import ChangeKind, count_changes, diff, find_
 from evenkeel_evals.report.files import write_files
 from evenkeel_evals.report.junit import to_junit
 from evenkeel_evals.report.manifest import to_manifest
-from tests.unit.evals.finished_run import finish
+from tests.unit.evals.finished_run import finish, says
 
 MakePair = Callable[..., AnsweredPair]
 NASTY = "<script>alert(1)</script> a & b \x00 \ud800"
-
-
-def says(pair: AnsweredPair, a: str, b: str) -> AnsweredPair:
-    return replace(
-        pair,
-        a=replace(pair.a, reply=replace(pair.a.reply, text=a)),
-        b=replace(pair.b, reply=replace(pair.b.reply, text=b)),
-    )
 
 
 @pytest.fixture

@@ -12,19 +12,11 @@ from evenkeel_evals.ask.answers import AnsweredPair
 from evenkeel_evals.dataset.dataset import Message
 from evenkeel_evals.report.changes import Segment
 from evenkeel_evals.report.html import MAX_BYTES, MAX_TEXT_CHARS, show, to_html
-from tests.unit.evals.finished_run import finish
+from tests.unit.evals.finished_run import finish, says
 
 MakePair = Callable[..., AnsweredPair]
 NASTY = "<script>alert(1)</script> a & b \x00 \ud800"
 EXPANDING = "'\"<&" * 50_000
-
-
-def says(pair: AnsweredPair, a: str, b: str) -> AnsweredPair:
-    return replace(
-        pair,
-        a=replace(pair.a, reply=replace(pair.a.reply, text=a)),
-        b=replace(pair.b, reply=replace(pair.b.reply, text=b)),
-    )
 
 
 @pytest.fixture

@@ -24,15 +24,9 @@ from evenkeel_runtime.control.service import ControlService
 from evenkeel_runtime.control.visit import RefusedError, Visit
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.limits import EngineLimits, LimitsFile, decode_limits, limits_path
+from tests.fixtures.manual_clock import ManualClock
 
 CLASSES = {"interactive": SloClass(0.2), "batch": SloClass(30.0, target=0.9)}
-
-
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def in_loop(test: Callable[[], Awaitable[None]]) -> None:
@@ -42,12 +36,12 @@ def in_loop(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(scenario())
 
 
-def make(clock: Clock, **fields: Any) -> AdmissionControl:
+def make(clock: ManualClock, **fields: Any) -> AdmissionControl:
     config = ControlConfig(classes=CLASSES, default_class="interactive", **fields)
     return AdmissionControl(config, num_slots=4, clock=clock)
 
 
-def burn(control: AdmissionControl, clock: Clock, num_bad: int = 10) -> None:
+def burn(control: AdmissionControl, clock: ManualClock, num_bad: int = 10) -> None:
     """Let so many interactive requests have a late first token."""
     for _ in range(num_bad):
         visit = control.arrive(Caller(slo_class="interactive"), 100)
@@ -58,7 +52,7 @@ def burn(control: AdmissionControl, clock: Clock, num_bad: int = 10) -> None:
 
 def test_the_wait_at_the_gate_is_measured() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         control = make(clock, max_active=1)
         first, second = (control.arrive(Caller(slo_class="batch"), 100) for _ in range(2))
         for visit in (first, second):
@@ -74,7 +68,7 @@ def test_the_wait_at_the_gate_is_measured() -> None:
 
 def test_a_burning_class_has_nobody_shed() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         control = make(clock)
         for _ in range(5):
             burn(control, clock, 40)
@@ -87,7 +81,9 @@ def test_a_burning_class_has_nobody_shed() -> None:
     in_loop(scenario)
 
 
-def crowd(control: AdmissionControl, clock: Clock, num: int, every_s: float = 0.5) -> list[Visit]:
+def crowd(
+    control: AdmissionControl, clock: ManualClock, num: int, every_s: float = 0.5
+) -> list[Visit]:
     """Let a queue of batch requests get a turn each `every_s`, and return those that wait."""
     visits = [control.arrive(Caller(slo_class="batch", tenant="crowd"), 100) for _ in range(num)]
     for visit in visits:
@@ -100,7 +96,7 @@ def crowd(control: AdmissionControl, clock: Clock, num: int, every_s: float = 0.
 
 def test_a_request_is_shed_where_its_turn_cannot_come_before_it_would_be_given_up() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
         quota = {"acme": Quota(requests_per_minute=1)}
         control = make(clock, max_active=1, tenants=quota)
@@ -125,7 +121,7 @@ def test_a_request_is_shed_where_its_turn_cannot_come_before_it_would_be_given_u
 
 def test_nobody_is_shed_for_those_behind_it() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         control = make(clock, max_active=1)
         crowd(control, clock, 100)
         for _ in range(2):
@@ -138,7 +134,7 @@ def test_nobody_is_shed_for_those_behind_it() -> None:
 
 def test_a_dry_run_lets_everybody_in_and_counts_what_it_would_do() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
         quotas = {"acme": Quota(requests_per_minute=1)}
         control = make(clock, mode=ControlMode.DRY_RUN, max_active=1, tenants=quotas)
@@ -170,7 +166,7 @@ def test_a_dry_run_lets_everybody_in_and_counts_what_it_would_do() -> None:
 
 def test_a_dry_run_counts_who_would_be_given_up_while_it_is_still_served() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         classes = CLASSES | {"brief": SloClass(60.0, queue_deadline_s=10.0)}
         control = make(clock, mode=ControlMode.DRY_RUN, max_active=1)
         control.configure(replace(control.config, classes=classes))
@@ -194,7 +190,9 @@ def test_a_dry_run_counts_who_would_be_given_up_while_it_is_still_served() -> No
 
 def test_who_is_pushed_out_of_a_full_queue_is_shed() -> None:
     async def scenario() -> None:
-        control = make(Clock(), max_active=1, tenants={"acme": Quota(requests_per_minute=1)})
+        control = make(
+            ManualClock(1000.0), max_active=1, tenants={"acme": Quota(requests_per_minute=1)}
+        )
         last = control.arrive(Caller(slo_class="batch", tenant="acme"), 100)
         error = control.push_out(last)
         assert (error.status, error.reason) == (503, "shed")
@@ -207,7 +205,7 @@ def test_who_is_pushed_out_of_a_full_queue_is_shed() -> None:
 
 def test_quotas_are_answered_with_429() -> None:
     async def scenario() -> None:
-        control = make(Clock(), tenant=Quota(requests_per_minute=60))
+        control = make(ManualClock(1000.0), tenant=Quota(requests_per_minute=60))
         for _ in range(60):
             control.arrive(Caller(tenant="acme"), 100)
         with pytest.raises(RefusedError) as caught:
@@ -220,7 +218,7 @@ def test_quotas_are_answered_with_429() -> None:
 
 def test_an_unknown_class_is_served_as_the_default_one() -> None:
     async def scenario() -> None:
-        control = make(Clock())
+        control = make(ManualClock(1000.0))
         assert control.arrive(Caller(slo_class="urgent"), 100).slo_class == "interactive"
         assert control.counts.unknown_classes == 1
 
@@ -230,7 +228,7 @@ def test_an_unknown_class_is_served_as_the_default_one() -> None:
 @pytest.mark.parametrize("mode", [ControlMode.DRY_RUN, ControlMode.OFF])
 def test_control_that_does_not_act_leaves_the_order_of_arrival(mode: ControlMode) -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         control = make(clock, mode=mode)
         priorities = []
         for slo_class in ("batch", "chat", "interactive", "batch"):
@@ -245,7 +243,7 @@ def test_control_that_does_not_act_leaves_the_order_of_arrival(mode: ControlMode
 
 def test_long_prompts_are_due_later_but_not_for_ever() -> None:
     async def scenario() -> None:
-        control = make(Clock())
+        control = make(ManualClock(1000.0))
         short, long, huge = (
             control.arrive(Caller(), size).priority for size in (1_000, 65_536, 100_000_000)
         )
@@ -261,7 +259,7 @@ def test_long_prompts_are_due_later_but_not_for_ever() -> None:
 
 def test_a_request_without_a_first_token_burns_once_it_is_late() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         control = make(clock)
         for _ in range(5):
             control.arrive(Caller(), 100).is_streamed = True
@@ -275,7 +273,7 @@ def test_a_request_without_a_first_token_burns_once_it_is_late() -> None:
 
 def test_an_answer_in_one_piece_has_no_first_token_and_burns_nothing() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         control = make(clock)
         control.arrive(Caller(), 100).is_streamed = False
         clock.now_s += 100
@@ -286,7 +284,7 @@ def test_an_answer_in_one_piece_has_no_first_token_and_burns_nothing() -> None:
 
 def test_limits_reach_the_engine_and_are_taken_back(tmp_path: Path) -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         file = LimitsFile.create(tmp_path / "limits")
         config = ControlConfig(classes=CLASSES, default_class="interactive", recover_s=1.0)
         control = AdmissionControl(config, 4, file, clock)
@@ -306,7 +304,7 @@ def test_limits_reach_the_engine_and_are_taken_back(tmp_path: Path) -> None:
 
 def test_the_kill_switch_is_in_the_file(tmp_path: Path) -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         path = tmp_path / "control.toml"
         path.write_text("mode = 'act'\n[tenant]\nactive = 1\n")
         control = make(clock)
@@ -348,7 +346,7 @@ def test_ticks_that_fail_are_counted_and_the_first_is_told(
         raise OSError("the disk is gone")
 
     async def scenario() -> None:
-        control = make(Clock())
+        control = make(ManualClock(1000.0))
         config = control.config
         file = WatchedFile(tmp_path / "none", lambda _: config, logging.getLogger("tests"))
         service = ControlService(control, file, lambda *_: None)
@@ -365,7 +363,7 @@ def test_ticks_that_fail_are_counted_and_the_first_is_told(
 
 def test_a_file_read_again_keeps_what_was_used_and_who_is_in() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         control = make(clock, tenant=Quota(requests_per_minute=2, active=4))
         inside = [control.arrive(Caller(tenant="acme"), 100) for _ in range(2)]
         # Larger by one request, and one more place for each tenant; sessions are bounded now, too.
@@ -388,7 +386,7 @@ def test_a_file_read_again_keeps_what_was_used_and_who_is_in() -> None:
 
 def test_a_quota_that_is_new_counts_who_is_in() -> None:
     async def scenario() -> None:
-        control = make(Clock())
+        control = make(ManualClock(1000.0))
         inside = control.arrive(Caller(tenant="acme"), 100)
         control.configure(replace(control.config, tenant=Quota(active=1)))
         with pytest.raises(RefusedError, match="quota exhausted for this tenant"):
@@ -401,7 +399,7 @@ def test_a_quota_that_is_new_counts_who_is_in() -> None:
 
 def test_a_file_read_again_keeps_the_steps_that_mean_the_same() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         control = make(clock)
         for _ in range(2):
             burn(control, clock, 40)
@@ -432,7 +430,7 @@ def test_limits_of_processes_that_ended_are_removed(tmp_path: Path) -> None:
 
 def test_what_requests_were_held_back_for_is_forgotten_with_the_class() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(1000.0)
         config = ControlConfig(classes=CLASSES, default_class="interactive")
         control = AdmissionControl(config, num_slots=64, clock=clock)
         for _ in range(32):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenkeel_runtime.control.gate import Gate, GateFullError, Room, Standing, Ticket
+from tests.fixtures.manual_clock import ManualClock
 
 
 def run(test: object) -> None:
@@ -82,16 +83,9 @@ def test_a_larger_gate_lets_in_at_once_and_a_smaller_throws_nobody_out() -> None
     run(scenario())
 
 
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def test_who_cannot_wait_goes_in_beside_those_that_can() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(0.0)
         gate = Gate(Room(urgent=3, patient=2, late=2, urgent_s=1.0), clock=clock)
         slow = [gate.arrive("batch", 30.0), gate.arrive("batch", 31.0)]
         waiting = gate.arrive("batch", 32.0)
@@ -114,7 +108,7 @@ def test_who_cannot_wait_goes_in_beside_those_that_can() -> None:
 
 def test_there_may_be_less_room_for_who_is_late() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(0.0)
         gate = Gate(Room(urgent=2, patient=2, late=1, urgent_s=1.0), clock=clock)
         first = gate.arrive("chat", 0.5)
         gate.arrive("chat", 0.5)
@@ -131,7 +125,7 @@ def test_there_may_be_less_room_for_who_is_late() -> None:
 
 def test_who_is_late_makes_room_for_who_can_be_in_time() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(0.0)
         gate = Gate(Room.for_all(1), clock=clock)
         inside = gate.arrive("chat", 0.5)
         late = gate.arrive("chat", 0.6, latest_s=0.6)
@@ -149,7 +143,7 @@ def test_who_is_late_makes_room_for_who_can_be_in_time() -> None:
 
 def test_a_queue_longer_than_a_limit_makes_those_at_its_end_doubtful() -> None:
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(0.0)
         gate = Gate(Room.for_all(1), clock=clock)
         tickets = [gate.arrive("chat", float(n), 10.0, 1000.0) for n in range(60)]
         for ticket in tickets[:40]:
@@ -202,7 +196,7 @@ def test_whoever_waits_has_a_reason(room: Room, events: list[tuple[int, int]]) -
     """Any arrivals, departures and times: the places are bounded and used, the order is kept."""
 
     async def scenario() -> None:
-        clock = Clock()
+        clock = ManualClock(0.0)
         gate = Gate(room, max_waiting=5, clock=clock)
         present: list[Ticket] = []
         for kind, number in events:

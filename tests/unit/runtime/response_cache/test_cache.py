@@ -21,6 +21,7 @@ from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.settings_file import CachePolicy
 from evenkeel_runtime.response_cache.state import CacheState, describe
 from evenkeel_runtime.wire.caller import Caller
+from tests.fixtures.manual_clock import ManualClock
 from tests.unit.runtime.response_cache.questions import SERVING, entry, question
 
 PARAPHRASE = "Please, how can I return the items?"
@@ -45,20 +46,13 @@ class FailingBackend(MemoryBackend):
         return await super().write(entry_id, data, ttl_s, tags)
 
 
-class Clock:
-    now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1000.0)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def cache(clock: Clock, tmp_path: Path) -> AsyncIterator[ResponseCache]:
+async def cache(clock: ManualClock, tmp_path: Path) -> AsyncIterator[ResponseCache]:
     backend = MemoryBackend(1 << 20, clock)
     audit = AuditLog(tmp_path / "audit.jsonl")
     opened = ResponseCache(SERVING, backend, load_encoder(), audit, clock)
@@ -77,7 +71,7 @@ async def find_near(cache: ResponseCache, asked: Question) -> NearHit | None:
 
 
 async def test_an_answer_is_found_again_until_it_expires(
-    cache: ResponseCache, clock: Clock
+    cache: ResponseCache, clock: ManualClock
 ) -> None:
     asked = question()
     assert await cache.find_exact(asked) is None
@@ -142,7 +136,7 @@ async def test_an_answer_beyond_the_bound_is_not_kept(tmp_path: Path) -> None:
     await cache.close()
 
 
-async def test_evicted_answers_leave_the_index(clock: Clock) -> None:
+async def test_evicted_answers_leave_the_index(clock: ManualClock) -> None:
     policy = CachePolicy(max_bytes=4096, routes=SERVING.routes)
     cache = ResponseCache(policy, MemoryBackend(4096, clock), load_encoder(), AuditLog(None), clock)
     for number in range(5):
@@ -154,7 +148,7 @@ async def test_evicted_answers_leave_the_index(clock: Clock) -> None:
 
 
 async def test_rubbish_is_deleted_counted_and_said_once(
-    clock: Clock, caplog: pytest.LogCaptureFixture
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = MemoryBackend(1 << 20, clock)
     cache = ResponseCache(SERVING, backend, load_encoder(), AuditLog(None), clock)
@@ -173,7 +167,7 @@ async def test_rubbish_is_deleted_counted_and_said_once(
 
 
 async def test_a_backend_that_is_gone_is_said_once_and_when_it_is_back(
-    clock: Clock, caplog: pytest.LogCaptureFixture
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = FailingBackend(1 << 20, clock)
     cache = ResponseCache(SERVING, backend, load_encoder(), AuditLog(None), clock)

@@ -17,13 +17,7 @@ from evenkeel_runtime.response_cache.embedder import (
     EmbeddingBudget,
     Vector,
 )
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
+from tests.fixtures.manual_clock import ManualClock
 
 
 def vector(text: str) -> Vector:
@@ -31,7 +25,7 @@ def vector(text: str) -> Vector:
 
 
 def test_what_finds_nothing_gets_a_share_of_a_core() -> None:
-    clock = Clock()
+    clock = ManualClock(0.0)
     budget = EmbeddingBudget(clock)
     spent = 0.0
     for _ in range(100_000):
@@ -47,7 +41,7 @@ def test_what_finds_nothing_gets_a_share_of_a_core() -> None:
     [pytest.param(12, False, id="one in eight finds"), pytest.param(4, True, id="one in 25")],
 )
 def test_what_finds_enough_is_not_limited(finds_in_100: int, is_limited: bool) -> None:
-    budget = EmbeddingBudget(Clock())
+    budget = EmbeddingBudget(ManualClock(0.0))
     refused = 0
     for number in range(10_000):
         if not budget.has_any():
@@ -92,7 +86,7 @@ class Spendings(EmbeddingBudget):
     """Notes what is taken."""
 
     def __init__(self) -> None:
-        super().__init__(Clock())
+        super().__init__(ManualClock(0.0))
         self.taken_s: list[float] = []
 
     def spend(self, cost_s: float) -> None:
@@ -134,7 +128,7 @@ async def test_what_fails_costs_what_it_computed() -> None:
 
 
 async def test_without_a_budget_nothing_is_embedded() -> None:
-    budget = EmbeddingBudget(Clock())
+    budget = EmbeddingBudget(ManualClock(0.0))
     budget.spend(SAVED_UP_S)
     embedder = Embedder(vector, 10, budget)
     assert (await embedder.embed(["text"])).outcome == "budget"
