@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from evenkeel_evals.judge.repeated_items import repeats_for
-from tests.fixtures.eval_setup import CONCURRENCY, NUM_ITEMS, ROOT, EvalSetup, serving_setup
+from tests.fixtures.eval_setup import (
+    CONCURRENCY,
+    NUM_ITEMS,
+    EvalSetup,
+    run_eval,
+    serving_setup,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -73,18 +77,11 @@ def test_a_folder_with_another_run_is_refused_until_it_is_put_aside(setup: EvalS
 
 
 def test_a_side_against_itself_gives_a_calibration(setup: EvalSetup) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "evenkeel", "eval", "calibrate", str(setup.dataset)),
-            *("--side", str(setup.dataset / "b.toml"), "--url", setup.url, "--json"),
-            *("--gate", "accuracy>=-5%, shift_ttft<=+50%", "--runs", "2", "--resamples", "20"),
-            *("--report", str(setup.report)),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=300,
-        check=False,
+    done = run_eval(
+        *("calibrate", str(setup.dataset)),
+        *("--side", str(setup.dataset / "b.toml"), "--url", setup.url, "--json"),
+        *("--gate", "accuracy>=-5%, shift_ttft<=+50%", "--runs", "2", "--resamples", "20"),
+        *("--report", str(setup.report)),
     )
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)

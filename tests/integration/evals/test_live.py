@@ -12,7 +12,7 @@ import pytest
 
 from evenkeel.store import Store
 from tests.fixtures.collector_process import CollectorProcess, wait_for
-from tests.fixtures.eval_setup import ROOT, serving_setup
+from tests.fixtures.eval_setup import ROOT, run_eval, serving_setup
 from tests.fixtures.production_traffic import send, storing_content
 from tests.queries import query
 
@@ -50,17 +50,10 @@ def live(
     collector: CollectorProcess, folder: Path, name: str, url: str, *flags: str
 ) -> tuple[int, list[dict[str, Any]], str]:
     (folder / f"{name}.toml").write_text(CONFIG.format(name=name, url=url))
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "evenkeel", "eval", "live", str(folder / f"{name}.toml")),
-            *("--state", str(folder / name), "--store-url", collector.query_url, "--json"),
-            *("--otlp-endpoint", collector.http_url, "--once", "--since", "8m", *flags),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=300,
-        check=False,
+    done = run_eval(
+        *("live", str(folder / f"{name}.toml")),
+        *("--state", str(folder / name), "--store-url", collector.query_url, "--json"),
+        *("--otlp-endpoint", collector.http_url, "--once", "--since", "8m", *flags),
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
@@ -119,16 +112,8 @@ def test_an_slo_may_be_about_a_live_evaluation(collector: CollectorProcess) -> N
 
 
 def grow(collector: CollectorProcess, dataset: Path, *flags: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "evenkeel", "eval", "grow", str(dataset), "--json"),
-            *("--store-url", collector.query_url, *flags),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=300,
-        check=False,
+    done = run_eval(
+        *("grow", str(dataset), "--json"), *("--store-url", collector.query_url, *flags)
     )
     assert done.returncode == 0, done.stderr
     record: dict[str, Any] = json.loads(done.stdout)
@@ -219,15 +204,5 @@ def test_mistakes_in_the_file_are_named(collector: CollectorProcess, tmp_path: P
         ('name = "x"\nprobability = 2\n[[scorer]]\nname = "pii"\n', "probability"),
     ]:
         path.write_text(text)
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "evenkeel", "eval", "live", str(path)),
-                *("--state", str(tmp_path / "state"), "--once"),
-            ],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            timeout=300,
-            check=False,
-        )
+        done = run_eval(*("live", str(path)), *("--state", str(tmp_path / "state"), "--once"))
         assert (done.returncode, complaint in done.stderr) == (2, True), done.stderr

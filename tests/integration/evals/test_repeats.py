@@ -1,14 +1,12 @@
 """Repeats, kept answers, the drift sentinel, and two recorded runs compared."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.eval_setup import NUM_ITEMS, ROOT, EvalSetup, serving_setup
+from tests.fixtures.eval_setup import NUM_ITEMS, EvalSetup, run_eval, serving_setup
 
 pytestmark = pytest.mark.integration
 ACCURACY = ("--gate", "accuracy>=-5%")
@@ -79,16 +77,9 @@ def test_the_sentinel_is_asked_throughout_a_longer_run(tmp_path: Path) -> None:
 
 
 def compare(setup: EvalSetup, baseline: Path, candidate: Path, *flags: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "evenkeel", "eval", "compare", str(setup.dataset)),
-            *("--baseline", str(baseline), "--candidate", str(candidate), *flags),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=300,
-        check=False,
+    done = run_eval(
+        *("compare", str(setup.dataset)),
+        *("--baseline", str(baseline), "--candidate", str(candidate), *flags),
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -1,13 +1,12 @@
 """`evenkeel eval run` on the real vLLM with the demo model: two prompts over the golden dataset."""
 
 import json
-import subprocess
-import sys
 from typing import Any, Protocol
 
 import pytest
 
 from tests.checkout import ROOT
+from tests.fixtures.eval_setup import run_eval
 
 pytestmark = pytest.mark.integration
 
@@ -24,18 +23,12 @@ class ServedModel(Protocol):
 def run(
     url: str, baseline: str, candidate: str, *flags: str, gates: str = GATES
 ) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "evenkeel", "eval", "run", str(DATASET)),
-            *("--baseline", str(DATASET / "sides" / f"{baseline}.toml")),
-            *("--candidate", str(DATASET / "sides" / f"{candidate}.toml")),
-            *("--url", url, "--gate", gates, "--otlp-endpoint", "none", "--json", *flags),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=800,
-        check=False,
+    done = run_eval(
+        *("run", str(DATASET)),
+        *("--baseline", str(DATASET / "sides" / f"{baseline}.toml")),
+        *("--candidate", str(DATASET / "sides" / f"{candidate}.toml")),
+        *("--url", url, "--gate", gates, "--otlp-endpoint", "none", "--json", *flags),
+        timeout_s=800,
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stdout.count("\n") == 1, done.stderr

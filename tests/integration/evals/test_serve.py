@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.checkout import ROOT
+from tests.fixtures.eval_setup import run_eval
 
 pytestmark = pytest.mark.integration
 
@@ -29,17 +29,10 @@ def run(folder: Path, model: str, *flags: str) -> subprocess.CompletedProcess[st
     for name, own in (("plain", '["--speculate", "none"]'), ("draft", "[]")):
         text = SIDE.format(name=name, model=model, flags=own if model == "demo" else "[]")
         (folder / f"{name}.toml").write_text(text)
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "evenkeel", "eval", "run", str(DATASET)),
-            *("--baseline", str(folder / "plain.toml"), "--candidate", str(folder / "draft.toml")),
-            *("--otlp-endpoint", "none", "--json", "--allow-inconclusive", *flags),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=300,
-        check=False,
+    return run_eval(
+        *("run", str(DATASET)),
+        *("--baseline", str(folder / "plain.toml"), "--candidate", str(folder / "draft.toml")),
+        *("--otlp-endpoint", "none", "--json", "--allow-inconclusive", *flags),
     )
 
 
