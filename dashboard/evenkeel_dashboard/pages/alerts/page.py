@@ -10,6 +10,7 @@ import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.request_rows import alert_cells, example_ids, short_id
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -20,7 +21,6 @@ from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.signing_in import identity, settings
 from evenkeel_dashboard.frame.zoom import zoomable
-from evenkeel_dashboard.model.request_rows import alert_cells, example_ids, short_id
 from evenkeel_dashboard.pages.alerts.figure import timeline_chart
 from evenkeel_dashboard.pages.alerts.model import (
     audit_words,

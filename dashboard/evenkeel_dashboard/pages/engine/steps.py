@@ -6,7 +6,7 @@ import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
-from evenkeel_dashboard.model.request_rows import short_id
+from evenkeel_dashboard.draw.request_rows import short_id
 from evenkeel_dashboard.pages.engine.data import EngineData
 from evenkeel_dashboard.pages.engine.outcomes import STRAGGLER_FACTOR, against_others
 

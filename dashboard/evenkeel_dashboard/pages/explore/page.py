@@ -14,12 +14,12 @@ from evenkeel.errors import StoreError
 from evenkeel.store import read_query
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.request_rows import REQUEST_HEADERS, request_cells
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick, write
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
 from evenkeel_dashboard.frame.selection import Selection
-from evenkeel_dashboard.model.request_rows import REQUEST_HEADERS, request_cells
 from evenkeel_dashboard.pages.explore.model import (
     ORDERS,
     STATUSES,

@@ -20,6 +20,12 @@ from evenkeel_dashboard.draw.figures import (
     scale_of,
     stacked_bars,
 )
+from evenkeel_dashboard.draw.request_rows import (
+    RANKINGS,
+    REQUEST_HEADERS,
+    alert_cells,
+    request_cells,
+)
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -36,13 +42,7 @@ from evenkeel_dashboard.frame.page import (
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.series import firing_periods
 from evenkeel_dashboard.frame.zoom import chart, zoomable
-from evenkeel_dashboard.model.request_rows import (
-    RANKINGS,
-    REQUEST_HEADERS,
-    alert_cells,
-    change_cells,
-    request_cells,
-)
+from evenkeel_dashboard.model.changes import change_cells
 from evenkeel_dashboard.model.slo_tiles import slo_tile, worst_slos
 from evenkeel_dashboard.pages.health.data import HealthData, health_later
 from evenkeel_dashboard.pages.health.model import (

@@ -13,6 +13,7 @@ import streamlit as st
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.figures import add_objective
 from evenkeel_dashboard.draw.markup import Cell
+from evenkeel_dashboard.draw.request_rows import REQUEST_HEADERS, request_cells
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
@@ -22,7 +23,6 @@ from evenkeel_dashboard.frame.scrolling import scroll_here
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import chart, zoomable
 from evenkeel_dashboard.model.measures import MEASURES
-from evenkeel_dashboard.model.request_rows import REQUEST_HEADERS, request_cells
 from evenkeel_dashboard.pages.latency.data import (
     LatencyData,
     LatencyView,

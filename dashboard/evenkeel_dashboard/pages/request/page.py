@@ -13,14 +13,7 @@ import streamlit as st
 from evenkeel.errors import StoreError
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
-from evenkeel_dashboard.frame import reading
-from evenkeel_dashboard.frame.awaited import awaited
-from evenkeel_dashboard.frame.contents import range_of
-from evenkeel_dashboard.frame.fields import set_param
-from evenkeel_dashboard.frame.page import colours, now_ms, selection, show_store_error
-from evenkeel_dashboard.frame.zoom import chart
-from evenkeel_dashboard.model.positions import Position, positions
-from evenkeel_dashboard.model.request_rows import (
+from evenkeel_dashboard.draw.request_rows import (
     REQUEST_HEADERS,
     end_cell,
     prompt_words,
@@ -28,6 +21,13 @@ from evenkeel_dashboard.model.request_rows import (
     request_href,
     short_id,
 )
+from evenkeel_dashboard.frame import reading
+from evenkeel_dashboard.frame.awaited import awaited
+from evenkeel_dashboard.frame.contents import range_of
+from evenkeel_dashboard.frame.fields import set_param
+from evenkeel_dashboard.frame.page import colours, now_ms, selection, show_store_error
+from evenkeel_dashboard.frame.zoom import chart
+from evenkeel_dashboard.model.positions import Position, positions
 from evenkeel_dashboard.pages.request.details import canary_later, show_delays, show_facts
 from evenkeel_dashboard.pages.request.figure import timelines
 from evenkeel_dashboard.pages.request.model import explanation

@@ -1,0 +1,61 @@
+"""Builds table rows for changes of prompts, models, servers and control."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.markup import Cell, page_link
+from evenkeel_dashboard.draw.request_rows import short_id
+from evenkeel_dashboard.model.control import control
+
+Row = Mapping[str, Any]
+
+
+def change_cells(
+    changes: Sequence[Row], actions: Sequence[Row], params: Mapping[str, str]
+) -> list[list[Cell]]:
+    """Return changes, newest first; prompts and models link to a comparison.
+
+    The first appearance of a prompt or model is known only to the minute.
+    """
+    found = []
+    for row in changes:
+        name, _, version = row["name"].rpartition("@")
+        if row["kind"] == "server":
+            ids = short_id(row["before"]), short_id(version)
+            what = f"another instance of {name}"
+            found.append((int(row["first_ms"]), True, what, *ids, Cell("")))
+            continue
+        is_prompt = row["kind"] == "prompt"
+        before = f"{name}@{row['before']}" if is_prompt else row["before"]
+        a_to_b = {"by": row["kind"], "a": before, "b": row["name"]}
+        found.append(
+            (
+                int(row["first_ms"]),
+                False,
+                f"{row['kind']} {name}" if is_prompt else "model",
+                row["before"],
+                version if is_prompt else row["name"],
+                Cell("compare", href=page_link("compare", {**params, **a_to_b})),
+            )
+        )
+    for row in actions:
+        said = control(row)
+        words = f"{said.change}: {said.reason or 'no reason given'} ({said.effect})"
+        found.append((row["time_ms"], True, f"control {said.lever}", "", words, Cell("")))
+    found.sort(key=lambda change: -change[0])
+    return [
+        [
+            Cell(
+                wording.short_moment_ms(at_ms) if is_exact else wording.short_minute_ms(at_ms),
+                title="" if is_exact else "in this minute",
+            ),
+            Cell(what),
+            Cell(before or "–"),
+            Cell(after, wraps=True),
+            more,
+        ]
+        for at_ms, is_exact, what, before, after, more in found
+    ]
