@@ -1,26 +1,25 @@
-"""What the response cache costs, saves and gets wrong.
+"""Measure what the response cache costs, saves and gets wrong.
 
     python bench/cache.py --json build/cache.json
     python bench/cache.py --only lookup --json build/cache.json
 
-1. Lookup: p99 of finding the nearest of 100,000 questions, entries and guards included; the time of
-   the embedding is printed apart.
-2. Adversarial: each near-miss pair of golden_datasets/support, both ways round, in mode `draft` on
-   the real demo model: answers that differ from the model's own.
+1. Lookup: p99 of finding the nearest of 100,000 questions, including entries and guards; the
+   embedding time is printed separately.
+2. Adversarial: each near-miss pair of golden_datasets/support, in both directions, in mode `draft`
+   on the real demo model: how many answers differ from the model's own.
 3. TTFT: hit against miss, in pairs, on prompts of the dataset's slice long-prompt.
-4. Evidence: 20 seeded runs in mode `serve` over the real model's answers; near hits that were
-   wrong, against the declared limit. Once as the model answers each wording, and with 0, 0.3, 1
-   and 3 % of the wordings answered differently where neither guard nor cosine can see it, and with
-   a share that rises in the middle of a run.
+4. Evidence: 20 seeded runs in mode `serve` over the real model's answers: wrong near hits against
+   the declared limit. Series: the model's own answers to each wording; 0, 0.3, 1 and 3 % of the
+   wordings answered differently in a way that neither guard nor cosine can detect; and a ratio that
+   rises in the middle of a run.
 
 5. Recall: pairs of the dataset's questions that are near by embedding, and how many of them the
    static vectors find.
 6. Misses: throughput of requests that are all misses, with the cache over without, in pairs of
    rounds (cache_misses.py).
 
-`--only` runs one part, `lookup`, `served` (2, 3 and the answers that 4 needs), `evidence`, `recall`
-or `misses`, and leaves the others' results in the JSON file as they are; `--series` runs one
-series of `evidence`.
+`--only` runs one part: `lookup`, `served` (2, 3 and the answers that 4 needs), `evidence`, `recall`
+or `misses`. The other results in the JSON file are kept. `--series` runs one series of `evidence`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Runs the cache in `serve` against a model whose answers are known; for bench/cache.py.
+"""Run the cache in mode `serve` against a model with known answers; for bench/cache.py.
 
-The cache, its guards, its evidence and its replays are the runtime's own; only the engine is a
-table of answers that the real model gave. In the series `own` they are the model's own to each
-wording, and it is so small that it often answers two wordings differently. In the others each
-question has the answer that the model gave to most of its wordings, but for a share of wordings
-that are made to differ where neither guards nor cosines can see it: only the evidence can then hold
-the limit. A near hit is wrong where one of two wordings is among them, so twice as often. In
-`rising` that share is 0 for the first half of a run and 10 % from then on.
+The cache, its guards, evidence and replays are the runtime's own; only the engine is replaced by a
+table of the real model's answers. In the series `own` each wording has the model's own answer; the
+model is so small that it often answers two wordings differently. In the other series each question
+has the answer that the model gave to most of its wordings, except for a ratio of wordings with a
+different answer that neither guards nor cosines can detect, so that only the evidence can enforce
+the limit. A near hit is wrong if either of its two wordings is among them, so twice as often. In
+`rising` the ratio is 0 in the first half of a run and 10 % in the second.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from evenkeel_runtime.wire.caller import Caller
 
 LIMIT = 0.02
 REQUESTS = 3000
-# Share of wordings that are answered differently, before and after the middle of a run.
+# Ratio of wordings that are answered differently, before and after the middle of a run.
 SERIES = {
     "own": (0.0, 0.0),
     "0": (0.0, 0.0),
@@ -41,7 +41,7 @@ SERIES = {
     "0.03": (0.03, 0.03),
     "rising": (0.0, 0.1),
 }
-# Ways to ask the same that leave every word of weight alone.
+# Rewordings that keep all content words.
 STARTS = ("", "Hello, ", "Please tell me: ", "Hi there, ", "I have a question: ", "So, ")
 ENDS = ("", " Thanks!", " Thank you.", " Please help.")
 _ENDS_ASKED = 2
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """Wrong near hits of those returned; 0 where none was."""
+        """Wrong near hits / returned near hits; 0 if none was returned."""
         return self.wrong / self.semantic if self.semantic else 0.0
 
 
@@ -91,7 +91,7 @@ class RememberingEncoder:
 
 
 def reword(questions: Sequence[str], seed: int, count: int) -> dict[str, str]:
-    """Return distinct wordings, a few of each question, and whose they are."""
+    """Return distinct wordings, a few per question, and the question of each."""
     order = random.Random(seed)
     wordings = [(a + q + b, q) for q in questions for a in STARTS for b in ENDS]
     return dict(order.sample(wordings, min(count, len(wordings))))
@@ -111,7 +111,7 @@ def agree(answers: Mapping[str, str], question_of: Mapping[str, str]) -> dict[st
 
 
 class AnswerTable:
-    """An engine that says what the real model said."""
+    """An engine that returns the real model's recorded answers."""
 
     def __init__(self, answers: Mapping[str, str]) -> None:
         self.answers = answers
@@ -120,7 +120,7 @@ class AnswerTable:
     async def generate(
         self, prompt: Any, params: Any, request_id: str, **_: Any
     ) -> AsyncIterator[Any]:
-        """Give the whole answer in one output."""
+        """Yield the whole answer in one output."""
         text = self.answers[prompt["question"]]
         completion = SimpleNamespace(
             index=0,
@@ -133,7 +133,7 @@ class AnswerTable:
 
 
 class _Recorder:
-    """Takes records and lets errors through."""
+    """Accepts records and lets errors through."""
 
     def record(self, _: object) -> None:
         pass
@@ -145,7 +145,7 @@ class _Recorder:
 async def run_once(
     answers: Mapping[str, str], encoder: RememberingEncoder, seed: int, rates: tuple[float, float]
 ) -> Run:
-    """Ask REQUESTS times, drawn with the seed; these shares of the wordings get another answer."""
+    """Send REQUESTS seeded random questions; these ratios of the wordings get another answer."""
     order = random.Random(seed)
     shares = {text: order.random() for text in answers}
     tables = [
@@ -233,7 +233,7 @@ def run_series(
 
 
 def summarize(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return what the runs of one series say together."""
+    """Return the combined result of the runs of one series."""
     held = [run.rate <= LIMIT for run in runs]
     return {
         "limit": LIMIT,

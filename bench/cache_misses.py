@@ -1,12 +1,12 @@
-"""What the cache costs requests that it has no answer to; for bench/cache.py.
+"""Measure what the cache costs requests that miss it; for bench/cache.py.
 
-One server, asked in rounds that alternate between a route where the cache is off and one where it
-serves: throughput with it over throughput without, pair by pair, in output tokens per second. Each
-request is new. Answers end by themselves: those that are cut off are no neighbours of anything.
+Rounds on one server alternate between a route with the cache off and one where it serves. The
+result is the ratio of throughput with and without it, in output tokens per second, for each pair of
+rounds. All requests are new. Answers are not truncated, because truncated ones are never cached.
 
-- `unlike`: words drawn at random; nothing is near.
-- `numbered`: one question with another number each time; all are near, and a guard refuses each.
-- `related`: the dataset's questions, each with two words of its own: many are near, none is served.
+- `unlike`: random words; nothing is near.
+- `numbered`: one question with a different number each time; all are near, a guard rejects each.
+- `related`: the dataset's questions, each with two extra words: many are near, none is served.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LETTERS = "abcdefghijklmnoprstuvw"
 
 
 class Questions:
-    """Questions that were not asked before, of one kind.
+    """Generates new questions of one kind.
 
     Args:
         kind: One of the kinds above.

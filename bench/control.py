@@ -1,16 +1,16 @@
-"""Goodput with control and without, under ten loads of 0.8 to 3 times what can be sustained.
+"""Measure goodput with and without control, under ten loads of 0.8 to 3 times capacity.
 
     python bench/control.py --json build/bench/control.json                     some 45 minutes
     python bench/control.py --pairs 1 --seconds 4 --loads 2 --json build/c.json a short run
 
-Two `evenkeel serve` with the same flags are up together, one with control, one without. In each
-round every load is sent to both, in random order, with the same open-loop Poisson arrivals; each
-measurement ends when the last request has its answer. What can be sustained is measured in each
-round and for each mix: the throughput of 16 clients that ask again at once, without control.
+Two `evenkeel serve` with the same flags run at the same time, one with control, one without. In
+each round every load is sent to both, in random order, with the same open-loop Poisson arrivals; a
+measurement ends when the last request is answered. The capacity is measured in each round for each
+mix: the throughput of 16 closed-loop clients, without control.
 
-A request is good if its answer was complete and its first token came within the limit of its class;
-goodput is the sum over all classes. The ratio of a load is that of the sums over the rounds, its
-lower bound the 5th percentile of a bootstrap over rounds.
+A request is good if its answer is complete and its first token came within the limit of its class;
+goodput is the sum over all classes. The ratio of a load compares the sums over all rounds; its
+lower bound is the 5th percentile of a bootstrap over rounds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from bench.servers import (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What the requests of a class are like: their limit, sentences of filler, and answer."""
+    """The requests of a class: their limit, sentences of filler and answer length."""
 
     limit_s: float
     sentences: int
@@ -53,14 +53,14 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A mix of classes, and how many times what can be sustained of it."""
+    """A mix of classes at a multiple of its capacity."""
 
     mix: str
     times: float
 
     @property
     def name(self) -> str:
-        """What the load is called."""
+        """The name of the load."""
         return f"{self.mix}, {self.times:g} times"
 
 
@@ -96,7 +96,7 @@ NUM_RESAMPLES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How one request ended: seconds to its first token and end, None where it had none."""
+    """The result of one request: seconds to its first token and to its end, None if missing."""
 
     slo_class: str
     status: int
@@ -175,7 +175,7 @@ async def ask(server: Server, slo_class: str, number: int) -> Answer:
 
 
 async def find_sustainable(server: Server, mix: str, seconds: float, seed: int) -> float:
-    """Return the requests a second that a closed loop of clients gets through."""
+    """Return the requests per second of a closed loop of clients."""
     until = time.perf_counter() + seconds
     random_ = random.Random(seed)
     done = 0
@@ -222,7 +222,7 @@ async def compare(with_control: Server, plain: Server, args: argparse.Namespace)
     servers = (with_control, plain)
     loads = LOADS[: args.loads]
     order = random.Random(args.seed)
-    # No server is asked the same twice: it would answer from its prefix cache.
+    # Never send a server the same prompt twice: its prefix cache would answer it.
     for server in servers:
         await find_sustainable(server, loads[0].mix, args.sustain, order.getrandbits(32))
     pairs = []
@@ -282,7 +282,7 @@ def judge_top_class(pairs: Sequence[Pair], mix: str) -> dict[str, object]:
 
 
 def summarise(pairs: Sequence[Pair], seed: int) -> list[dict[str, object]]:
-    """Return one row a load: the ratio and its bound, the top class, completed requests."""
+    """Return one row per load: the ratio and its bound, the top class, completed requests."""
     rows: list[dict[str, object]] = []
     for load in LOADS:
         own = [pair for pair in pairs if pair.load == load.name]
@@ -312,9 +312,9 @@ def main() -> int:
     )
     add_served(parser)
     parser.add_argument("--pairs", type=int, default=5, help="rounds over all loads")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of load in a measurement")
+    parser.add_argument("--seconds", type=float, default=15.0, help="load per measurement")
     parser.add_argument("--sustain", type=float, default=5.0, help="seconds of the closed loop")
-    parser.add_argument("--loads", type=int, default=len(LOADS), help="only the first so many")
+    parser.add_argument("--loads", type=int, default=len(LOADS), help="only the first N loads")
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--json", type=Path, metavar="PATH")
     args = parser.parse_args()

@@ -1,16 +1,16 @@
-"""How long a page of the dashboard takes, in a real Chromium, over many stored requests.
+"""Measure how fast the dashboard's pages are in a real Chromium, over many stored requests.
 
-Starts `evenkeel collect` on the store that bench/dashboard_store.py filled and keeps sending,
+Starts `evenkeel collect` on the store filled by bench/dashboard_store.py, keeps sending requests,
 starts `evenkeel dashboard`, and measures: the first view of each page, a change of the range, how
-late eight sessions refresh, and how many bytes a refresh takes. Prints a table, writes JSON.
+late eight sessions refresh, and the bytes per refresh. Prints a table and writes JSON.
 
-Of the eight sessions one is a page in Chromium; seven are clients of the websocket that ask as a
-page does and draw nothing, because eight people have eight computers, and eight Chromium pages on
-one machine with server and store measure Chromium. The figure of eight pages is printed beside it.
-A new visitor has an empty cache; the first view of one who comes back is printed, too. A collector
-that has just started counts the period of its objectives anew, half a minute of two cores here: it
-is waited for, unless `--at-start` asks how pages are meanwhile. `queries` puts a proxy before the
-query port and says what each page, and a change of range, asks the store, and for how long.
+One of the eight sessions is a page in Chromium; the others are websocket clients that refresh like
+a page but draw nothing. Eight users have eight computers, and eight Chromium pages next to server
+and store on one machine would measure Chromium; that figure is printed, too. A new visitor has an
+empty cache; the first view of a returning one is printed as well. A collector that has just started
+recounts the period of its objectives, which takes half a minute of two cores here; the bench waits
+for it unless `--at-start` is given. `queries` puts a proxy in front of the query port and prints
+the queries of each page and of a change of range, and their times.
 
     python bench/dashboard_store.py             # once, some minutes: 20 million requests a day
     python bench/dashboard.py                   # all
@@ -89,7 +89,7 @@ def main() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What runs: the dashboard's URL, the collector's addresses, and the objectives of both."""
+    """The dashboard's URL, the collector's addresses, and the objectives of both."""
 
     url: str
     addresses: Mapping[str, str]
@@ -160,7 +160,7 @@ def settle(page: Page) -> None:
 
 
 def first_view(visitor: Browser | BrowserContext, address: str) -> float:
-    """Return the seconds until a page is complete; of a browser, for somebody new."""
+    """Return the seconds until a page is complete, in a browser with an empty cache."""
     if isinstance(visitor, Browser):
         page = visitor.new_page(viewport={"width": 1440, "height": 900})
     else:
@@ -205,7 +205,7 @@ def changes_of_range(
 
 
 def queries(browser: Browser, platform: Running) -> dict[str, Any]:
-    """Return what a first view of each page and a change of range ask the store.
+    """Return the queries of a first view of each page and of a change of range.
 
     `waited_s` is from the first query's begin to the last one's end: while a page is not drawn for
     want of the store.
@@ -268,7 +268,7 @@ def refresh(browser: Browser, url: str) -> dict[str, Any]:
 def drawn_refreshes(
     browser: Browser, url: str, number: int
 ) -> tuple[list[float], list[float], int]:
-    """Return lags, and bytes a refresh, of so many pages, and how often the first refreshed."""
+    """Return the lags, the bytes per refresh, and how often the first page refreshed."""
     received = [0] * number
     pages = []
     for i in range(number):
@@ -279,7 +279,7 @@ def drawn_refreshes(
 
         page.on("websocket", lambda ws, count=count: ws.on("framereceived", count))
         page.goto(f"{url}/?range=15m")
-        # It is never settled for long: it reads again by itself.
+        # The page refreshes automatically, so it is never settled for long.
         page.get_by_text("data as of").first.wait_for(timeout=60_000)
         page.evaluate(
             """() => {
@@ -322,7 +322,7 @@ def show(found: dict[str, Any]) -> None:
     for page, seconds in found.get("first_view_s", {}).items():
         print(f"| first view, {page} | {seconds:.2f} s | ≤ {TARGETS['first_view_s']} s |")
     for name, words, unit in (
-        ("returning_s", "first view, health, of somebody who comes back", "s"),
+        ("returning_s", "first view, health, returning visitor", "s"),
         ("range_p95_s", "change of range, p95", "s"),
         ("lag_p95_s", "lag of 8 sessions, p95", "s"),
         ("lag_8_browsers_p95_s", "the same, all 8 drawn by browsers on this machine, p95", "s"),

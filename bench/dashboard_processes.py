@@ -1,4 +1,4 @@
-"""The processes that the dashboard's benches start, and stop again."""
+"""Start and stop the processes of the dashboard's benches."""
 
 from __future__ import annotations
 

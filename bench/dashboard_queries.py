@@ -1,4 +1,4 @@
-"""What the dashboard asks the store: a proxy before the query port that notes each query."""
+"""Record the dashboard's queries with a proxy in front of the query port."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def noting(query_url: str) -> Iterator[tuple[str, list[Asked]]]:
 
 def name_of(body: bytes) -> str:
     """Return which query of the dashboard a body holds."""
-    # They begin with a line that says what they are for; some clients send a form around it.
+    # Queries begin with a comment that names them; some clients wrap them in a form.
     return next((name for first, name in _first_lines().items() if first in body), "")
 
 

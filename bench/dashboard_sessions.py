@@ -1,4 +1,4 @@
-"""Sessions of the dashboard without a browser: they ask as its pages do, and draw nothing."""
+"""Dashboard sessions without a browser: they refresh like pages, but draw nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Session:
             connection.send(self._ask())
             timers: dict[str, tuple[float, float]] = {}
             while True:
-                # A browser asks every so many seconds, whether the answer has come or not.
+                # A browser refreshes at its interval, even if the last answer is still missing.
                 due = min((at for at, _ in timers.values()), default=float("inf"))
                 wait_s = min(60.0, max(0.0, due - time.monotonic()))
                 with contextlib.suppress(TimeoutError):
@@ -77,7 +77,7 @@ class Session:
 
 @contextlib.contextmanager
 def sessions(url: str, query: str, number: int) -> Iterator[list[Session]]:
-    """So many sessions that refresh; spread over the seconds between two refreshes."""
+    """Run this many refreshing sessions, spread evenly over the refresh interval."""
     opened = []
     try:
         for _ in range(number):

@@ -1,10 +1,10 @@
-"""Fills a store with a day of requests for bench/dashboard.py, in pieces that can be repeated.
+"""Fill a store with a day of requests for bench/dashboard.py, in repeatable pieces.
 
     python bench/dashboard_store.py --store build/bench/dashboard --seconds 500
 
-Run it until it says that all requests are stored. They are spread evenly from 24 hours before the
-first run to some hours after the last, so that the store has a full day before any moment of these
-hours: run it again before a later measurement.
+Run it until it reports that all requests are stored. They are spread evenly from 24 hours before
+the first run to a few hours after the last, so that the store has a full day before any time in
+these hours. Run it again before a later measurement.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ for statement in sys.stdin:
 
 
 def fill(folder: Path, requests_a_day: int, seconds: float) -> bool:
-    """Store what is missing, for so long; return whether all is stored.
+    """Store the missing requests for a limited time; return whether all are stored.
 
     Args:
         folder: The data folder of a collector that does not run.
@@ -116,7 +116,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, default=STORE, help="the folder to keep")
     parser.add_argument("--requests", type=int, default=REQUESTS_A_DAY, help="in 24 hours")
-    parser.add_argument("--seconds", type=float, default=500.0, help="how long to go on")
+    parser.add_argument("--seconds", type=float, default=500.0, help="time limit of this run")
     args = parser.parse_args()
     is_full = fill(args.store, args.requests, args.seconds)
     stored = json.loads((args.store / "filled.json").read_text())

@@ -1,7 +1,7 @@
-"""Whether the collector loses or doubles anything: killed, abused, without its store or disk.
+"""Check that the collector loses and duplicates nothing: killed, abused, without store or disk.
 
 Starts real `evenkeel collect` processes in a temporary folder and counts what was acknowledged
-against what can be queried. Prints a table, writes JSON, exits 1 if anything is lost or doubled.
+against what can be queried. Prints a table, writes JSON, exits 1 if anything is lost or duplicated.
 
     python bench/durability.py                                         # the full run, near an hour
     python bench/durability.py --modes kill --kills 50 --seed 4        # a piece of it
@@ -58,7 +58,7 @@ COUNTS = {
 
 
 class Sender(threading.Thread):
-    """Sends requests, each with a name of its own, and keeps which were acknowledged."""
+    """Sends uniquely named requests, and records which were acknowledged."""
 
     def __init__(self, prefix: str, url: str) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ def wait_drained(data_dir: Path, collector: CollectorProcess) -> None:
 
 
 def compare(rows: Any, sent: set[str], acknowledged: set[str]) -> dict[str, int]:
-    """Return how many spans, by table, are lost, or are there more often than once."""
+    """Return the number of lost and of duplicated spans, by table."""
     result = {"acknowledged_spans": len(acknowledged) * SPANS_A_REQUEST}
     for table, sql in COUNTS.items():
         found = dict(rows(sql))
@@ -177,7 +177,7 @@ def abuse(folder: Path, num_bodies: int, rng: random.Random) -> dict[str, int]:
 
 
 def stop_store(folder: Path, stopped_s: float) -> dict[str, int]:
-    """Take the store away under load and give it back."""
+    """Stop the store under load and start it again."""
     sent: set[str] = set()
     acknowledged: set[str] = set()
     with socket.socket() as sock:
@@ -206,7 +206,7 @@ def stop_store(folder: Path, stopped_s: float) -> dict[str, int]:
 
 
 def fill_disk(folder: Path, full_s: float) -> dict[str, int]:
-    """Cut the log's writes short under load, as a full disk does, while the store is left alone."""
+    """Truncate the log's writes under load, as a full disk does, with a working store."""
     sent: set[str] = set()
     acknowledged: set[str] = set()
     config = leave_store_alone(folder)
@@ -229,7 +229,7 @@ def fill_disk(folder: Path, full_s: float) -> dict[str, int]:
 
 
 def leave_store_alone(folder: Path) -> Path:
-    """Have the collector of this folder keep everything in its log; return its configuration."""
+    """Make the collector of this folder keep everything in its log; return its configuration."""
     folder.mkdir(parents=True)
     config = folder / "evenkeel.toml"
     config.write_text(f"[collector]\nmin_free_bytes = {1 << 60}\n", encoding="utf-8")

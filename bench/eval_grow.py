@@ -1,9 +1,9 @@
-"""How long `evenkeel eval grow` takes over the support dataset, with and without kept embeddings.
+"""Measure `evenkeel eval grow` on the support dataset, with and without cached embeddings.
 
 Each figure is the wall time of a new Python process, from its start to the last proposal: imports,
-dataset, model, words and meaning; only the store is left out, failures are made here of the
-dataset's own questions in other words. Cold has an empty cache folder, warm the one that the cold
-run filled. Medians of several rounds, cold and warm in turn.
+dataset, model, lexical and semantic comparison. Only the store is left out: the failures are made
+here by rewording the dataset's own questions. Cold has an empty cache folder, warm the one that the
+cold run filled. Medians of several rounds, alternating cold and warm.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WANTED_S = 10.0
 
 
 def propose(folder: Path, cache: Path, num_failures: int) -> None:
-    """Do what the command does behind the store, and print what came of it as JSON."""
+    """Do the command's work without a store, and print the result as JSON."""
     from evenkeel_evals.commands.grow import kept_encoder
     from evenkeel_evals.dataset.dataset import find_items_file, load_dataset
     from evenkeel_evals.production.candidates import CandidateFile, ProductionFailure

@@ -1,10 +1,10 @@
-"""Kills evaluation runs at random moments and lets them go on. Prints a table, writes JSON.
+"""Kill evaluation runs at random moments and resume them. Prints a table, writes JSON.
 
     python bench/eval_kills.py --kills 200 --json build/bench/eval_kills.json
 
-Against tests/fixtures/chat_server.py, which writes down every answer it gave. Lost: items
-without an answer at the end. Repeated: answers given twice beyond those in flight at a kill, which
-the run owns to (`num_asked_again`). Changed: verdicts that differ when a complete run is run again.
+Runs against tests/fixtures/chat_server.py, which records every answer. Lost: items without an
+answer at the end. Repeated: answers given twice, beyond those in flight at a kill, which the run
+reports itself (`num_asked_again`). Changed: verdicts that differ when a complete run is repeated.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def kill_one_run(folder: Path, generator: random.Random, num_kills: int) -> Coun
         outputs = [start(dataset, url, report).communicate()[0] for _ in range(2)]
         record = json.loads(outputs[0])
         lines = log.read_text(encoding="utf-8").splitlines()
-        # The drift sentinel asks one and the same question on purpose.
+        # The drift sentinel repeats its question on purpose.
         answered = Counter(line for line in lines if "what you can help me with" not in line)
         repeated = sum(answered.values()) - len(answered)
         figures["lost"] = 2 * NUM_ITEMS - len(answered) + record["num_unmeasured"]

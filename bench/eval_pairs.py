@@ -1,11 +1,11 @@
-"""How long `evenkeel eval run` takes for 100 items on two sides, by turns with something else.
+"""Measure `evenkeel eval run` for 100 items on two sides, alternating with something else.
 
     python bench/eval_pairs.py --json build/eval_pairs.json
     python bench/eval_pairs.py --other ../before --runs 5              another checkout
     python bench/eval_pairs.py --promptfoo node_modules/.bin/promptfoo
 
-The server is tests/fixtures/chat_server.py, which answers after 10 ms. All ask the same one, in
-turn, start as a command does, and have as many requests in flight.
+The server is tests/fixtures/chat_server.py, which answers after 10 ms. All programs use the same
+server in turn, start like a command, and have the same number of requests in flight.
 """
 
 from __future__ import annotations

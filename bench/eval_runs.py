@@ -1,8 +1,8 @@
-"""What evaluation runs cost, and how often they are right on simulated noise: for bench/evals.py.
+"""Measure what evaluation runs cost and how often they are right; for bench/evals.py.
 
-Noise: TTFT of an item is lognormal between items (sd 0.5 of the logarithm), with lognormal noise
-a request (sd 0.15), a slow drift of the machine (random walk), and 2 % of requests stalled by
-20-200 ms. Accuracy: 80 % right, 5 % of the answers flip between two runs of the same side.
+Simulated noise: TTFT is lognormal between items (sd of the logarithm 0.5), with lognormal noise per
+request (sd 0.15), a slow drift of the machine (random walk), and 2 % of requests stalled by
+20-200 ms. Accuracy: 80 % correct; 5 % of the answers flip between two runs of the same side.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-r"""Every figure of evaluation runs. Prints a table, writes JSON.
+r"""Measure all figures of evaluation runs. Prints a table, writes JSON.
 
     python bench/evals.py --json build/evals.json
     python bench/evals.py --parts noise --runs 1000      # one part, under ten minutes
 
 Parts: `cost` (client and analysis), `noise` (false alarms and power on recorded noise), `simulated`
 (the same on simulated noise), `kills` (bench/eval_kills.py). bench/eval_noise.json holds what four
-A/A runs of the demo model over golden_datasets/support measured on two cores with nothing beside:
+A/A runs of the demo model over golden_datasets/support measured on two otherwise idle cores:
 
     cd golden_datasets/support && evenkeel eval calibrate . --side sides/full.toml --runs 4 \
         --concurrency 1 --report ../../build/aa
     python bench/evals.py --record build/aa              # writes bench/eval_noise.json
 
-A run without a change is one of them with the sides swapped at random within every pair; 1,000
-pairs are drawn from all four, swapped likewise, and B made slower. Both go through the code that
-judges every run.
+A run without a change is one of them with the sides swapped at random within every pair. For power,
+1,000 pairs are drawn from all four, also swapped, and B is made slower. Both are judged by the same
+code as every run.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Whether sampled answers with drafts come as often as without: a test of each source of drafts.
+"""Test that drafts do not change the distribution of sampled answers, for each source of drafts.
 
-From fixed prefixes many answers of five tokens are sampled, all prefixes and settings mixed in one
-batch. The first token comes from the prompt's step. Where the step after it verified a draft of
-three tokens, the joint frequency of the three tokens from there is compared with the exact
-probability, from a float32 forward pass of the model by transformers: a tree of token sequences,
-those expected fewer than five times pooled with their siblings or, where that is too few, with
-their parents'; Pearson's chi-square for each prefix, first token and setting; Holm over all of
-them. Whether a draft was proposed depends on what came before it only, so that the condition moves
-nothing; whether it was accepted is no condition.
+Many answers of five tokens are sampled from fixed prefixes, with all prefixes and settings mixed in
+one batch. The first token comes from the prompt's step. If the next step verified a draft of three
+tokens, the joint frequency of the next three tokens is compared with the exact probability from a
+float32 forward pass of the model by transformers. Token sequences form a tree; those expected fewer
+than five times are pooled with their siblings or, if that is not enough, with their parents'.
+Pearson's chi-square for each prefix, first token and setting, and Holm over all of them. Whether a
+draft was proposed depends only on earlier tokens, so conditioning on it causes no bias; whether it
+was accepted is not a condition.
 
-Prefixes are random words, what the model makes of them, and the words again: the text itself is a
-source of drafts, and several words are likely to follow. Exit code 1 where a distribution differs.
+Prefixes are random words, the model's continuation, and the words again, so that the text itself is
+a source of drafts and several words are likely to follow. Exits 1 if a distribution differs.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def find_prefixes(target: Target, count: int) -> list[tuple[list[int], list[int]
 
 
 class Cells:
-    """The sequences that are told apart, with the probability of each; the rest is pooled."""
+    """The sequences counted separately, with the probability of each; the rest is pooled."""
 
     def __init__(self, target: Target, text: Sequence[int], setting: Setting, samples: int) -> None:
         self.probability: dict[Tokens, float] = {(): 1.0}
@@ -240,7 +240,7 @@ class Engine:
     def sample(
         self, source: str, prefixes: Sequence[tuple[list[int], list[int]]], samples: int
     ) -> Iterator[Sample]:
-        """Sample so many answers for each prefix and setting, and return those with drafts."""
+        """Sample this many answers per prefix and setting, and return those with drafts."""
         from vllm import SamplingParams
 
         asked = [(n, s) for n in range(len(prefixes)) for s in SETTINGS for _ in range(samples)]
@@ -323,7 +323,7 @@ def sample_group(
     samples: int,
     prepare: Callable[[], None],
 ) -> dict[str, list[Sample]]:
-    """Sample from sources that one engine has; in a process of its own."""
+    """Sample from the sources of one engine; runs in its own process."""
     os.environ |= ENVIRONMENT
     prepare()
     engine = Engine(sources[0])
@@ -347,7 +347,7 @@ def run(
 
 
 def nothing() -> None:
-    """Leave the engine's process as it is."""
+    """Do nothing to the engine's process."""
 
 
 def main(arguments: Sequence[str] | None = None, prepare: Callable[[], None] = nothing) -> int:

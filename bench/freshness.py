@@ -1,8 +1,8 @@
-"""How soon an acknowledged request can be queried under light traffic, and how long a stop takes.
+"""Measure how soon a request can be queried under light traffic, and how long a stop takes.
 
-Starts a real `evenkeel collect`, sends one request at a time and asks for its row until it is
-there; then stops the collector with the last requests just acknowledged. Prints a table and writes
-JSON. On a busy machine the figures are the machine's.
+Starts a real `evenkeel collect`, sends one request at a time and queries until its row appears;
+then stops the collector right after the last acknowledgement. Prints a table and writes JSON. On a
+busy machine the figures mostly reflect the load.
 
     python bench/freshness.py                              # 60 requests, 10 stops
     python bench/freshness.py --requests 5 --stops 1       # a smoke run
@@ -71,7 +71,7 @@ def stopped_after_s(folder: Path) -> float:
 
 
 def main() -> None:
-    """Measure, print, and write JSON where told."""
+    """Measure, print, and write JSON if requested."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=60)
     parser.add_argument("--pause-s", type=float, default=0.3, help="between two requests")

@@ -1,13 +1,14 @@
-"""CPU microseconds of each piece of the request hook, for one streamed request of 128 tokens.
+"""Measure the CPU microseconds of each part of the request hook, per streamed 128-token request.
 
     python bench/hook_cost.py --json build/bench/hook_cost.json
 
-Behind docs/decisions/0022-exporter-process.md and 0023-msgspec.md: what runs on the server's event
-loop, what runs in the exporter process, and what the ways not taken would cost.
+For docs/decisions/0022-exporter-process.md and 0023-msgspec.md: what runs on the server's event
+loop, what runs in the exporter process, and what the rejected alternatives would cost.
 
-The first two figures are what the server's own process pays for a request: the hook with all its
-middlewares, and vLLM's own tracing with the sending of its spans, each against the same without. No
-model runs: what is told apart here is lost in the noise of a server (bench/overhead_switch.py).
+The first two figures are the cost per request in the server's own process: the hook with all its
+middlewares, and vLLM's own tracing including the export of its spans, each compared with the same
+without. No model runs, because the noise of a server would hide these costs
+(bench/overhead_switch.py).
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ RESOURCE = {"service.name": "evenkeel-runtime"}
 
 
 class NoExporter:
-    """Takes every frame and sends none."""
+    """Accepts every frame and sends none."""
 
     num_restarts = 0
 
@@ -236,7 +237,7 @@ def in_the_servers_process() -> float:
 
 
 def in_vllms_tracing() -> float:
-    """CPU microseconds that vLLM's own tracing takes for a request, the sending included."""
+    """CPU microseconds of vLLM's own tracing per request, including the export."""
     os.environ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = "http/protobuf"
     from opentelemetry.trace import get_tracer_provider
     from vllm.tracing import init_tracer

@@ -1,9 +1,9 @@
-"""Sends bodies that no exporter sends, and looks whether the collector minds.
+"""Send malformed bodies to the collector and check that it survives them.
 
-Mutations of good protobuf and JSON bodies (bytes changed, values replaced by what JSON can say in
-their place) go over HTTP and gRPC to a real collector. None may be answered otherwise than with
-success or a 4xx and a Status (gRPC: OK, INVALID_ARGUMENT, RESOURCE_EXHAUSTED); the collector lives
-on, stores what it acknowledged, and every table can be read. Prints the figures and writes JSON.
+Mutations of valid protobuf and JSON bodies (changed bytes, values replaced by other JSON values)
+are sent over HTTP and gRPC to a real collector. Each must be answered with success, or with a 4xx
+and a Status (gRPC: OK, INVALID_ARGUMENT, RESOURCE_EXHAUSTED). The collector must keep running and
+store what it acknowledged, and every table must stay readable. Prints the figures and writes JSON.
 
     python bench/hostile_bodies.py                        # 100,000 mutations
     python bench/hostile_bodies.py --mutations 2000       # a smoke run
@@ -41,7 +41,7 @@ from tests.hostile.hostile_bodies import (
 )
 
 NUM_SENDERS = 4
-# One in so many goes over gRPC where it may.
+# One in this many is sent over gRPC, if possible.
 GRPC_ONE_IN = 4
 DRAIN_S = 300
 TABLES = ("spans", "requests", "requests_1m", "requests_1h", "engine_state", "feedback",
@@ -50,14 +50,14 @@ TABLES = ("spans", "requests", "requests_1m", "requests_1h", "engine_state", "fe
 
 @dataclass
 class Tally:
-    """What was answered; shared by the senders."""
+    """Counts of the responses; shared by the senders."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     unfair: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def record(self, status: str, wrong: str | None) -> None:
-        """Count an answer, and keep what is wrong with it."""
+        """Count a response, and record what is wrong with it."""
         with self.lock:
             self.statuses[status] += 1
             if wrong is not None:

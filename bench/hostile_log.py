@@ -1,9 +1,9 @@
-"""Whether damage of the log costs an intact record: segments damaged at random, and read again.
+"""Check that random damage to log segments never costs an intact record.
 
-Each segment is damaged as disks, power cuts and other programs do it, and recovered as a starting
-collector does; some of them are given to real collectors too, whose stores must hold each intact
-record once. Prints a table, writes JSON, exits 1 if an intact record is lost, or anything else
-stored.
+Each segment is damaged like by disks, power failures and other programs, and recovered like by a
+starting collector. Some are also given to real collectors, whose stores must have each intact
+record exactly once. Prints a table, writes JSON, exits 1 if an intact record is lost or anything
+else is stored.
 
     python bench/hostile_log.py                                # 1,000 segments, a few minutes
     python bench/hostile_log.py --segments 50 --in-store 5     # a smoke run

@@ -1,12 +1,13 @@
-"""Hostile queries at length: what the guard lets through, and what a tenant learns of others.
+"""Run hostile queries: what does the guard let through, and what can a tenant learn of others?
 
     python bench/hostile_queries.py --queries 100000 --json build/hostile_queries.json
 
-Random queries go through the guard and through the engine's own parser; a miss is one that may run
-and in which the engine finds a setting, a file, a refused function or a format that is not listed.
-Then every function of the engine is applied to a tenant's columns in two stores, one with others'
-rows between its own, alone and with every constant beside them that the engine takes; a leak is an
-answer that is not the same in both, and a quote an error that holds a value of the tenant's rows.
+Random queries go through the guard and the engine's own parser. A miss is a query that the guard
+allows although the engine finds a setting, a file, a refused function or an unlisted format in it.
+Then every function of the engine is applied to a tenant's columns in two stores, one of them with
+other tenants' rows in between: alone, and with every constant argument that the engine accepts. A
+leak is a different answer from the two stores; a quote is an error that contains a value of the
+tenant's rows.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tests.hostile.tenant_shapes import SHAPES
 
 PIECE = 5_000
 NUM_REPEATS = 3
-# It fails by chance, and seldom.
+# It fails at random, and rarely.
 BY_CHANCE = {"aggThrow"}
 _FUNCTIONS = """
 import chdb
@@ -77,7 +78,7 @@ print(json.dumps(taken))
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of it.
+    """The result of the run.
 
     Attributes:
         queries: Random queries.
@@ -141,7 +142,7 @@ def _compare(questions: list[Question]) -> tuple[list[str], list[str], int]:
             for question, first, second in zip(questions, alone, among, strict=True)
             if first != second or shows_others(question, second)
         ]
-        # An answer that is another one each time tells nothing.
+        # A non-deterministic answer proves nothing.
         asked = [each[0] for each in differ for _ in range(NUM_REPEATS)]
         again = answers(folder / "again", asked, has_others=False)
     leaks, undetermined = [], 0

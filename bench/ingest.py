@@ -1,10 +1,10 @@
-"""What a span costs from the wire to the queryable row, and how many a second pass.
+"""Measure the cost of a span from the wire to the queryable row, and the throughput.
 
 Starts a real `evenkeel collect` in a temporary folder, sends OTLP/HTTP from another process, and
 waits until every span can be queried. Prints a table and writes JSON.
 
     python bench/ingest.py                       # the full run
-    python bench/ingest.py --rotel               # rotel beside it, on the same bodies
+    python bench/ingest.py --rotel               # also rotel, on the same bodies
     python bench/ingest.py --spans 20000         # a smoke run
 """
 
@@ -83,7 +83,7 @@ def build_body(num_spans: int, seed: int) -> bytes:
 
 
 def make_unique(body: bytes) -> bytes:
-    """Return the request with a resource of no spans behind it: a body sent twice counts once."""
+    """Return the request with an extra empty resource: identical bodies would count once."""
     extra = ExportTraceServiceRequest()
     attribute = extra.resource_spans.add().resource.attributes.add(key="bench.body")
     attribute.value.string_value = uuid.uuid4().hex

@@ -1,9 +1,9 @@
-"""rotel, a collector in Rust, on the payload of bench/ingest.py into the same engine.
+"""Measure rotel, a collector in Rust, with the payload of bench/ingest.py and the same engine.
 
-rotel comes from PyPI into an environment of its own. It writes to a ClickHouse server; that is chDB
-behind ClickHouse's HTTP protocol here (tests/fixtures/clickhouse_server.py), the engine that
-our collector has inside. Both processes' CPU counts, as all of ours does. It is measured into its
-own table alone, and into our store: the same spans, requests and rollups as ours has in the end.
+rotel is installed from PyPI into its own environment. It writes to a ClickHouse server, here chDB
+behind ClickHouse's HTTP protocol (tests/fixtures/clickhouse_server.py), the engine that our
+collector embeds. The CPU of both processes counts, like all of ours. It is measured with its own
+table only, and with our store, so that it ends with the same spans, requests and rollups.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def measure(
     load: Callable[[str], int],
     warm_up: Callable[[str], int],
 ) -> dict[str, float]:
-    """Return CPU a span and spans a second.
+    """Return the CPU per span and the spans per second.
 
     Args:
         program: rotel.

@@ -1,7 +1,7 @@
-"""What an insert of a log segment costs the embedded store, by size and by what it does.
+"""Measure what an insert of a log segment costs the embedded store, by size and by step.
 
-Each row is a process of its own with a store of its own; rounds go through the rows in random
-order. Prints a table and writes JSON.
+Each row is a separate process with its own store; each round visits the rows in random order.
+Prints a table and writes JSON.
 
     python bench/insert.py                                  # sizes, and what each part costs
     python bench/insert.py --sizes 12 --inserts 20          # the fixed cost

@@ -1,6 +1,6 @@
-"""What ledgers cost outside the engine: microseconds a received step, and a request's ledger.
+"""Measure what ledgers cost outside the engine: microseconds per received step and per ledger.
 
-Steps of a steady batch, ten to a message, go through the reader's own code; no socket is involved.
+Steps of a steady batch, ten per message, go through the reader's own code; no socket is involved.
 """
 
 from __future__ import annotations

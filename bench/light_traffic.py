@@ -1,12 +1,12 @@
-"""What light traffic costs the collector, and how soon a request can be queried.
+"""Measure what light traffic costs the collector, and how soon a request can be queried.
 
-Starts a real `evenkeel collect` in a temporary folder and sends requests one by one, as a server
-with few users does: first with nobody reading, then beside a reader that asks now and then, then
-beside one that asks until it sees each request. Prints a table and writes JSON.
+Starts a real `evenkeel collect` in a temporary folder and sends requests one by one, like a server
+with few users: first without readers, then with one that queries occasionally, then with one that
+queries until it sees each request. Prints a table and writes JSON.
 
     python bench/light_traffic.py                                  # the full run, five minutes
     python bench/light_traffic.py --seconds 10 --probes 3 --idle-seconds 2   # a smoke run
-    python bench/light_traffic.py --slos slos.yaml                 # with SLOs evaluated besides
+    python bench/light_traffic.py --slos slos.yaml                 # with SLO evaluation
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Sender(threading.Thread):
 
 
 def cpu_percent(process: psutil.Process, seconds: float, look: Any = None) -> float:
-    """Return the share of a core that a process uses, while something looks now and then."""
+    """Return the fraction of a core that a process uses, with occasional queries."""
     before_s, begin_s = sum(process.cpu_times()[:2]), time.monotonic()
     while (left_s := begin_s + seconds - time.monotonic()) > 0:
         if look is not None:
@@ -129,7 +129,7 @@ def cpu_percent(process: psutil.Process, seconds: float, look: Any = None) -> fl
 
 
 def delays_s(collector: CollectorProcess, num_probes: int, rng: random.Random) -> list[float]:
-    """Return how long after its acknowledgement each of some requests is in an answer."""
+    """Return the time from acknowledgement to first appearance in a query, per request."""
     found = []
     client = collector.client()
     with httpx.Client(timeout=30) as sender:
@@ -150,7 +150,7 @@ def delays_s(collector: CollectorProcess, num_probes: int, rng: random.Random) -
 
 
 def ask_once(collector: CollectorProcess, num_probes: int, rng: random.Random) -> tuple[float, int]:
-    """Ask for requests of 3 s ago, once for each, while nobody else reads.
+    """Query requests of 3 s ago, once each, without other readers.
 
     Returns:
         The longest time to an answer, and how many answers lacked the request.

@@ -1,18 +1,18 @@
-"""What the hooks cost against vLLM bare and vLLM with its own tracing, in interleaved pairs.
+"""Compare the hooks' cost with bare vLLM and vLLM with its own tracing, in interleaved pairs.
 
     python bench/overhead.py --pairs 7 --json build/bench/overhead.json
 
-Four servers run the demo model with the same flags and are up together: `evenkeel serve` with all
-hooks (requests, steps, ledgers, exporter) and with the request hook alone, vLLM's own entry bare,
-and the same with vLLM's own `--otlp-traces-endpoint`. A pair is a row of short blocks, each of them
-asked of one server after the other, in random order: throughput at a fixed concurrency, then TTFT
-one request at a time. A server's figure in a pair is the median of its blocks, so that a moment in
-which the machine did something else is outvoted. Spans go to a receiver in a process of its own.
-The verdict is over the pairs, against bare vLLM: median ratio of throughput, median difference of
-the TTFT medians. `--control` compares two bare servers and shows how much of a difference is noise.
-The demo model has 2 million parameters: a request of 64 tokens takes 30 ms of all cores, and the
-server is busy with HTTP as much as with the model; `--weights` serves random weights of the shape
-of larger models. On a GPU: `--gpu --weights 7b --concurrency 32 --tokens 128 --requests 64`.
+Four servers run the demo model with the same flags at the same time: `evenkeel serve` with all
+hooks (requests, steps, ledgers, exporter), the same with only the request hook, bare vLLM, and vLLM
+with its own `--otlp-traces-endpoint`. A pair is a series of short blocks, each run on one server
+after the other in random order: throughput at a fixed concurrency, then TTFT one request at a time.
+A server's figure in a pair is the median of its blocks, so that short disturbances do not count.
+Spans are sent to a receiver in a separate process. The result is over the pairs, against bare vLLM:
+median ratio of throughput, median difference of the TTFT medians. `--control` compares two bare
+servers and shows how much of a difference is noise. The demo model has 2 million parameters: a
+request of 64 tokens takes 30 ms of all cores, and the server spends as much time on HTTP as on the
+model; `--weights` serves random weights with the shape of larger models. On a GPU:
+`--gpu --weights 7b --concurrency 32 --tokens 128 --requests 64`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SETTLE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much is asked in each measurement."""
+    """The load of each measurement."""
 
     concurrency: int
     blocks: int
@@ -67,7 +67,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One server, measured once; CPU milliseconds are a request's, in each process."""
+    """One measurement of one server; CPU milliseconds are per request, by process."""
 
     tokens_per_s: float
     ttft_p50_ms: float
@@ -77,7 +77,7 @@ class Sample:
 
 
 async def ask(port: int, number: int, tokens: int) -> float:
-    """Stream one answer of so many tokens; return the seconds to its first bytes."""
+    """Stream one answer with this number of tokens; return the seconds to its first bytes."""
     body = json.dumps(
         {
             "model": MODEL,
@@ -170,7 +170,7 @@ def _describe(sample: Sample) -> str:
 
 
 def summarize(results: list[dict[str, Sample]], name: str) -> dict[str, dict[str, float]]:
-    """Return median, least and greatest over the pairs of one server against the bare one."""
+    """Return median, minimum and maximum over the pairs of one server against the bare one."""
     pairs = [(result[name], result[BARE]) for result in results]
     figures = {
         "throughput_ratio": [a.tokens_per_s / b.tokens_per_s for a, b in pairs],
@@ -198,7 +198,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def read_load(args: argparse.Namespace) -> Load:
-    """Return what the flags of `add_load` say."""
+    """Return the load given by the flags of `add_load`."""
     return Load(args.concurrency, args.blocks, args.requests, args.tokens, args.probes)
 
 

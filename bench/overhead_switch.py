@@ -1,17 +1,17 @@
-"""What the hooks cost in one and the same server, with them switched off and on between blocks.
+"""Measure the hooks' cost within one server, switching them off and on between blocks.
 
     python bench/overhead_switch.py --pairs 7 --json build/bench/overhead_switch.json
 
-Two servers that do the same differ by some percent for as long as they live: where their memory
-happens to lie decides. `bench/overhead.py` compares servers and needs many starts to see one
-percent. Here a server of `evenkeel serve` is told by a signal to go past its hooks: the middlewares
-pass on what they get, the engine client is called directly, the scheduler is vLLM's own class
-again, the exporter process stands still. What is left of them is a call a middleware and request,
-and idle threads. The third server is vLLM with its own tracing, switched likewise. All are up
-together and measured by turns. A pair is a row of short blocks of one server, off and on by turns
-in random order, each preceded by requests that do not count; its figure is the median over
-neighbouring blocks, since the machine itself runs now faster, now slower. CPU milliseconds a
-request are told of each process: they move less than throughput when the machine is busy elsewhere.
+Two identical servers differ by a few percent for their whole lifetime, because of their memory
+layout, so `bench/overhead.py` needs many starts to resolve one percent. Here a signal makes one
+`evenkeel serve` bypass its hooks: the middlewares pass requests on, the engine client is called
+directly, the scheduler is vLLM's own class, and the exporter process is paused. What remains is one
+call per middleware and request, and idle threads. The third server is vLLM with its own tracing,
+switched in the same way. All run at the same time and are measured in turn. A pair is a series of
+short blocks of one server, off and on in random order, each preceded by warm-up requests; its
+figure is the median over neighbouring blocks, since the speed of the machine varies. CPU
+milliseconds per request are printed for each process: they vary less than throughput on a busy
+machine.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Difference:
 
 
 def run_server(arguments: list[str]) -> int:
-    """Be `evenkeel serve`, with hooks that a signal switches."""
+    """Run `evenkeel serve` with hooks that a signal switches."""
     import importlib
 
     from evenkeel.cli import main as run
@@ -127,7 +127,7 @@ def run_server(arguments: list[str]) -> int:
 
 
 def run_traced(arguments: list[str]) -> int:
-    """Be vLLM's own server, with its tracing, which a signal switches."""
+    """Run vLLM's own server with its tracing, which a signal switches."""
     from vllm.entrypoints.launchers.api_server.entry import main as run
     from vllm.v1.engine import output_processor
 
@@ -177,7 +177,7 @@ def switch_server(server: Server, number: signal.Signals) -> None:
 async def compare(
     servers: list[Server], load: Load, pairs: int, seed: int
 ) -> dict[str, list[Difference]]:
-    """Return what the hooks of each server did in each of its pairs."""
+    """Return the hooks' effect in each pair of each server."""
     order = random.Random(seed)
     numbers = iter(range(100_000, 10_000_000))
     warm = {server.name: await _warm_up(server, load, numbers) for server in servers}
@@ -232,7 +232,7 @@ async def _measure_switched(
 
 
 def summarize(results: list[Difference]) -> dict[str, dict[str, float]]:
-    """Return median, least and greatest over the pairs."""
+    """Return median, minimum and maximum over the pairs."""
     figures = {
         each.name: [getattr(result, each.name) for result in results] for each in fields(Difference)
     }

@@ -1,11 +1,11 @@
-"""What prefix caching saves on shared system prompts, by the spans that the server itself stores.
+"""Measure what prefix caching saves on shared system prompts, from the server's own spans.
 
     python bench/prefix_caching.py --pairs 7 --json build/bench/prefix_caching.json
 
-Two `evenkeel serve` run the demo model, one with `--no-enable-prefix-caching`; both are up together
-and are asked, one request at a time and in random order, the same questions behind the same system
-prompt of about 2,000 tokens. TTFT is `evenkeel.ttft_s` of each request's span, the hit tokens are
-`gen_ai.usage.cache_read.input_tokens`. The verdict is over the pairs: median ratio of TTFT p50.
+Two `evenkeel serve` run the demo model at the same time, one with `--no-enable-prefix-caching`.
+Both get the same questions after the same system prompt of about 2,000 tokens, one request at a
+time and in random order. TTFT is `evenkeel.ttft_s` of each request's span; the hit tokens are
+`gen_ai.usage.cache_read.input_tokens`. The result is over the pairs: median ratio of TTFT p50.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Ways to see a slower p95 in pairs, on the noise of bench/eval_runs.py. Prints a table.
+"""Compare ways to detect a slower p95 in pairs, on the noise of bench/eval_runs.py.
 
     python bench/quantile_estimators.py --runs 60
 
-B's TTFT is 10 % longer, 1,000 pairs, margin 5 %, one-sided 2.5 %. docs/decisions/0104 says why.
+B's TTFT is 10 % longer, 1,000 pairs, margin 5 %, one-sided 2.5 %. docs/decisions/0104 explains why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How fast percentiles over a day of requests are, how exact, and what a million requests take.
+"""Measure percentile queries over a day of requests: speed, accuracy, and size per million.
 
-Fills a store with requests spread over 24 hours, starts `evenkeel collect` on it, and asks over its
-query port as a dashboard does. Prints a table and writes JSON.
+Fills a store with requests spread over 24 hours, starts `evenkeel collect` on it, and queries it
+like a dashboard. Prints a table and writes JSON.
 
     python bench/query.py                        # 20 million requests
     python bench/query.py --requests 200000      # a smoke run
@@ -66,7 +66,7 @@ SETTINGS max_partitions_per_insert_block = 1000, insert_deduplication_token = 'f
 
 
 def fill(data_dir: Path, num_requests: int, seconds: float) -> int:
-    """Write requests into the store of a collector that does not run; go on where it was left.
+    """Write requests into the store of a stopped collector; resume an earlier attempt.
 
     Each piece is one block with a token of its own: one that was broken off is written again, once.
     Returns how many are there when the time is over.
@@ -122,7 +122,7 @@ def send_until_ended(url: str) -> None:
 
 def query_while_ingesting(client: Any, url: str, seconds: float) -> list[float]:
     """Return how long the rollup query takes while one sender sends as fast as it can."""
-    # A process of its own: a thread here would have the query's answer wait for its turn.
+    # A separate process: a thread here would delay the query's answer.
     sender = multiprocessing.get_context("spawn").Process(
         target=send_until_ended, args=(url,), daemon=True
     )
@@ -147,13 +147,13 @@ def stored(client: Any) -> int:
 
 
 def run(num_requests: int, ingest_s: float, store: Path | None, fill_s: float) -> dict[str, float]:
-    """Fill, start, ask; nothing if the time was not enough to fill."""
+    """Fill, start and query; return None if there was not enough time to fill."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         folder = str(
             store or stack.enter_context(tempfile.TemporaryDirectory(prefix="query-", dir=FOLDER))
         )
-        # A process of its own, since one process may open a store once.
+        # A separate process, since a process can open a store only once.
         filled = subprocess.run(
             [sys.executable, __file__, "--fill-only", "--store", folder, "--fill-s", str(fill_s),
              "--requests", str(num_requests)], check=False

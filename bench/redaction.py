@@ -1,8 +1,8 @@
-"""What redaction costs a span, and how well its rules tell secrets from what looks like them.
+"""Measure what redaction costs per span, and the precision and recall of its rules.
 
-Cost: microseconds of CPU a span on top of encoding the request, for requests of 512 spans; medians
+Cost: CPU microseconds per span on top of encoding the request, for requests of 512 spans; medians
 of interleaved runs. Quality: precision and recall of each rule on the labelled corpus of the tests;
-how many secrets are missed that are sent in other forms, and how many ordinary texts are changed.
+how many secrets are missed in other encodings, and how many ordinary texts are changed.
 """
 
 from __future__ import annotations

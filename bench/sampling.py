@@ -1,6 +1,6 @@
-"""What tail sampling costs a request span, what it saves, and that it does not bias.
+"""Measure what tail sampling costs and saves per request span, and that it causes no bias.
 
-Cost: microseconds of CPU a span, for requests of 512 spans with a series of 64 emissions each.
+Cost: CPU microseconds per span, for requests of 512 spans with a series of 64 emissions each.
 Bias: the mean of the longest stall over all requests, estimated from the kept ones, against the
 truth, over repeated draws in which slow requests have longer stalls.
 """

@@ -1,8 +1,8 @@
-"""Takes a picture of every page of the dashboard for docs/images/, from data of the real runtime.
+"""Take screenshots of every dashboard page for docs/images/, from data of the real runtime.
 
     evenkeel demo --exit-after 150s --data-dir build/demo
     python bench/screenshots.py --demo build/demo             # what docs/guide/dashboard.md shows
-    python bench/screenshots.py --demo build/demo --review    # both themes, both widths, to look at
+    python bench/screenshots.py --demo build/demo --review    # both themes and widths, for review
 
 Starts a collector and a dashboard on what the demo left; `--url` takes a running dashboard instead.
 """
@@ -135,7 +135,7 @@ def take(page: Page, path: Path, width: int) -> Path:
     page.set_viewport_size({"width": width, "height": min(int(height) + 8, MAX_HEIGHT)})
     page.wait_for_timeout(SETTLE_MS // 2)
     page.screenshot(path=path)
-    # A palette instead of true colour: a quarter of the bytes, and nobody sees the difference.
+    # A palette instead of true colour: a quarter of the bytes without a visible difference.
     with Image.open(path) as picture:
         colourful = picture.convert("RGB")
     for colours in COLOURS:

@@ -1,4 +1,4 @@
-"""The servers that benches compare: `evenkeel serve` with its hooks, and vLLM's own entry."""
+"""Servers for benches to compare: `evenkeel serve` with its hooks, and vLLM's own server."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ GPU_FLAGS = ("--gpu-memory-utilization", "0.22", "--kv-cache-memory-bytes", str(
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What every server of a bench serves, and on what.
+    """The model and device of all servers in a bench.
 
     Attributes:
         weights: `demo`, or one of `SHAPES`.
@@ -87,7 +87,7 @@ def add_served(parser: argparse.ArgumentParser) -> None:
 
 
 def read_served(args: argparse.Namespace) -> Served:
-    """Return what the flags of `add_served` say."""
+    """Return the settings given by the flags of `add_served`."""
     return Served(args.weights, args.gpu, tuple(shlex.split(args.flags)))
 
 
@@ -132,7 +132,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def describe_machine() -> dict[str, object]:
-    """Return what a report says of the machine."""
+    """Return the description of the machine for a report."""
     import torch
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
@@ -148,7 +148,7 @@ def free_port() -> int:
 
 @contextmanager
 def receiver() -> Iterator[str]:
-    """A process that takes every OTLP body and looks at none; it tells how many came to a path."""
+    """A process that accepts every OTLP body unread, and reports the number per path."""
     port = free_port()
     code = (
         "from collections import Counter\n"
@@ -189,7 +189,7 @@ def serve(
     more_flags: tuple[str, ...] = (),
     entry: tuple[str, ...] = (),
 ) -> Iterator[Server]:
-    """A server that starts; any other name than those of the hooks and `TRACING` is bare.
+    """Start a server; any name except those of the hooks and `TRACING` is bare vLLM.
 
     What it says goes to `folder`/`name`.log. `entry` stands in for its module and first words.
     """
@@ -258,7 +258,7 @@ def wait_for(otlp: str) -> None:
 
 
 def refuse_silence(otlp: str, name: str) -> None:
-    """End here if a server that should have sent spans sent none: its cost would be a lie."""
+    """Exit if a server that should have sent spans sent none: its cost would be wrong."""
     with urllib.request.urlopen(f"{otlp}/{name}/v1/traces") as answer:
         if int(answer.read()) == 0:
             raise SystemExit(f"no span came from {name!r}")

@@ -1,4 +1,4 @@
-"""Whether the SLO numbers are those of others. Prints a table, writes JSON.
+"""Compare SLO figures with published ones and with promtool. Prints a table, writes JSON.
 
     python bench/slo.py --cases 1000 --json build/bench/slo.json
 
@@ -55,7 +55,7 @@ def compare_with_promtool(num_cases: int, num_minutes: int) -> dict[str, Any]:
 
 
 def compare_factors() -> list[dict[str, Any]]:
-    """Return our factor beside each published one, and the detection time by their formula."""
+    """Return our factor and each published one, and the detection time by their formula."""
     rows = []
     for source, published in (("workbook", WORKBOOK), ("sloth", SLOTH), ("pyrra", PYRRA)):
         for (days, hours), factor in published.items():
@@ -86,7 +86,7 @@ def compare_factors() -> list[dict[str, Any]]:
 
 
 def find_shifts(num_series: int, num_minutes: int = 240) -> dict[str, Any]:
-    """Return how often change points are seen in noise, and in noise with a +20 % shift.
+    """Return how often change points are detected in noise, and in noise with a +20 % shift.
 
     Noise: AR(1) of the logarithm with coefficient 0.6 and innovations of sd 0.04.
     """

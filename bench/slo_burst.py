@@ -1,10 +1,10 @@
-"""How long until a receiver has 200 alerts that fire in one cycle. Prints a table, writes JSON.
+"""Measure how long a receiver waits for 200 alerts of one cycle. Prints a table, writes JSON.
 
     python bench/slo_burst.py --slos 200 --requests 200000 --json build/bench/slo_burst.json
 
-Real evaluation, gathering and delivery over an embedded store. One SLO a tenant and every tenant's
-requests turn bad at once, so each SLO pages. `--others` adds receivers that are dead, slow and
-failing beside the healthy one.
+Real evaluation, gathering and delivery over an embedded store. There is one SLO per tenant, and all
+tenants' requests turn bad at once, so each SLO pages. `--others` adds dead, slow and failing
+receivers to the healthy one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How long after a breach its webhook arrives, beyond the windows' own closed-form delay.
+"""Measure how late the webhook of a breach arrives, beyond the windows' closed-form delay.
 
     python bench/slo_delay.py --json build/bench/slo_delay.json
 
 A real `evenkeel collect` gets six hours of good requests over OTLP, then only bad ones, at the same
 rate. With default windows a page of target t is due limit × 1 h after the first bad one (limit =
-14.4 × (1 − t)); what is printed is how much later its notification had arrived.
+14.4 × (1 − t)); the printed figure is how much later its notification arrived.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def main() -> int:
         slos = [SLO.format(number=i, target=float(t)) for i, t in enumerate(targets)]
         path.write_text(ALERTING.format(url=receiver.url) + "".join(slos))
         data_dir = Path(folder) / "data"
-        # What is hours late is read at a start alone.
+        # Data that is hours late is only read at start.
         with running_collector(data_dir) as collector:
             send_history(collector.http_url, args.rate)
             num_sent = HISTORY_S * args.rate

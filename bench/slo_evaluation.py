@@ -1,11 +1,11 @@
-"""What one evaluation cycle of many SLOs costs, over stored requests. Prints a table, writes JSON.
+"""Measure an evaluation cycle of many SLOs over stored requests. Prints a table, writes JSON.
 
     python bench/slo_evaluation.py --requests 20000000 --json build/bench/slo_cycle.json
     python bench/slo_evaluation.py --requests 20000000 --store build/slo --slos 0    # only fill
     python bench/slo_evaluation.py --requests 20000000 --store build/slo --select groups
 
-Requests are made inside the store, spread evenly over thirty days up to now. Nothing burns: what an
-alert costs when it fires is not part of a cycle that finds all well.
+Requests are generated inside the store, spread evenly over the last thirty days. Nothing burns, so
+the cost of firing alerts is not included.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def main() -> int:
     parser.add_argument("--slos", type=int, default=200)
     parser.add_argument("--select", choices=SELECTS, default="values")
     parser.add_argument("--cycles", type=int, default=20)
-    parser.add_argument("--store", type=Path, help="fill this folder, or take what it holds")
+    parser.add_argument("--store", type=Path, help="fill this folder, or reuse it if it is filled")
     parser.add_argument("--json", type=Path, help="write the figures here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

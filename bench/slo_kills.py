@@ -1,17 +1,16 @@
-"""Kills the alert lifecycle at random points, with a flaky receiver, and counts what went wrong.
+"""Kill the alert lifecycle at random points, with flaky receivers, and count the errors.
 
     python bench/slo_kills.py --kills 300 --pieces 2 --piece 1 --json build/bench/slo_kills-1.json
 
-Each process takes three alerts through pending, firing and resolved again and again and delivers
-them to four receivers; it is killed with SIGKILL after 20 to 250 ms. One receiver hears of each
-alert and one of groups: they refuse a quarter of the notifications (500), and accept an eighth
-without answering. The third answers 404 until the last kill, and the fourth is nowhere. Pieces stay
-under ten minutes; each has its own seed and its own alert book.
+Each process repeatedly takes three alerts through pending, firing and resolved and delivers them to
+four receivers; it is killed with SIGKILL after 20 to 250 ms. One receiver gets single alerts and
+one gets groups: both reject a quarter of the notifications (500) and accept an eighth without
+responding. The third responds 404 until the last kill, and the fourth does not exist. Pieces take
+less than ten minutes; each has its own seed and alert book.
 
-Mistakes: a transition that was never delivered, two ids for one, one that came out of order, one id
-with two contents, or a repetition for which no answer was lost (by the receiver, or because the
-process was killed). The third receiver may miss a firing that the book says was withdrawn, and
-nothing else.
+Errors: a transition that was never delivered, two ids for the same transition, a transition out of
+order, one id with two contents, or a repetition although no response was lost (by the receiver, or
+because the process was killed). The third receiver may only miss firings that the book withdrew.
 """
 
 from __future__ import annotations
@@ -47,18 +46,18 @@ _ANSWERS = [Answer()] * 5 + [Answer(500)] * 2 + [Answer(is_lost=True)]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came of the kills.
+    """The result of the kills.
 
     Attributes:
         num_kills: Processes that were killed.
-        num_transitions: To firing and to resolved, each owed to the receiver once.
+        num_transitions: To firing and to resolved; each is due to the receiver once.
         num_delivered: Notifications that it accepted, repetitions included.
         num_repeated: Of them, those under an id that it had accepted before.
         num_lost_answers: Accepted by the receivers without an answer.
         num_groups: Notifications of groups, each counted once.
         num_refused: Attempts that the third receiver refused.
         num_withdrawn: Firings that it did not hear of, but of their ends.
-        mistakes: What went wrong, in words.
+        mistakes: Descriptions of the errors.
     """
 
     num_kills: int
@@ -73,7 +72,7 @@ class Found:
 
 
 def kill_again_and_again(folder: Path, num_kills: int, seed: int) -> Found:
-    """Run and kill, then deliver the rest, and compare with what the alert book says."""
+    """Run and kill, then deliver the rest, and compare with the alert book."""
     path, choose = folder / "alerts.db", random.Random(seed)
     scripts = [[choose.choice(_ANSWERS) for _ in range(60 * num_kills)] for _ in range(2)]
     with (
@@ -175,7 +174,7 @@ def _deliver_rest(
     try:
         while _is_owing(book):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"still owed: {book.count_by_state()}")
+                raise RuntimeError(f"still undelivered: {book.count_by_state()}")
             time.sleep(0.02)
     finally:
         stop.set()
@@ -233,7 +232,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=300, help="of all pieces")
     parser.add_argument("--pieces", type=int, default=2)
-    parser.add_argument("--piece", type=int, help="this one alone, from 1 on")
+    parser.add_argument("--piece", type=int, help="run only this piece, counted from 1")
     parser.add_argument("--json", type=Path, help="write the figures here")
     args = parser.parse_args()
     pieces = range(1, args.pieces + 1) if args.piece is None else [args.piece]

@@ -1,4 +1,4 @@
-"""Random SLOs and series, judged by our replay and, over the exported rules, by promtool."""
+"""Judge random SLOs and series with our replay and, over the exported rules, with promtool."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Firing = set[tuple[str, str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One SLO and the counts of the minutes from 0 on."""
+    """One SLO and its counts per minute, starting at minute 0."""
 
     slo: Slo
     minutes: list[tuple[int, int]]

@@ -1,13 +1,13 @@
-"""Tokens a second with the speculation hook, with fixed draft lengths, and without speculation.
+"""Measure tokens per second with the speculation hook, fixed draft lengths and no speculation.
 
 Two engines in this process, vLLM's own and one with the hook, take turns in short blocks, in random
-order. In a block so many requests run all the time: one that ends is replaced. Fixed lengths run on
-the second engine with a controller that always drafts so many tokens. A figure is the median of the
-rounds' ratios, with the least and the greatest; by CPU time of the process it does not depend on
-what else the machine does.
+order. A block keeps a constant number of requests running. Fixed lengths run on the second engine,
+with a controller that always drafts the same number of tokens. A figure is the median of the
+rounds' ratios, with minimum and maximum; figures by CPU time do not depend on other load on the
+machine.
 
-Traffic: `repeating` asks the same prompts again, greedily; `fresh` samples random words at
-temperature 1, so that nothing in it was ever seen before; in `mixed` half of the seats are of each.
+Traffic: `repeating` repeats the same prompts, greedily; `fresh` samples random words at temperature
+1, so that nothing in it was seen before; `mixed` is half of each.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROMPTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Tokens a second of one arm in one round, by the clock and by the CPU."""
+    """Tokens per second of one arm in one round, by wall time and by CPU time."""
 
     per_s: float
     per_cpu_s: float
@@ -84,7 +84,7 @@ class Engines:
         return [words.randrange(3, self.vocabulary) for _ in range(PROMPT_TOKENS)]
 
     def run(self, arm: str, traffic: str, batch: int, words: random.Random) -> Block:
-        """Keep `batch` requests running until they made so many answers, and return the speed."""
+        """Keep `batch` requests running for a number of answers, and return the speed."""
         from tests.fixtures.fixed_length import FixedLength
 
         engine = (self.plain if arm == NONE else self.hooked).llm_engine
@@ -124,7 +124,7 @@ class Engines:
         engine.add_request(f"{seat}-{self.num_asked}", {"prompt_token_ids": prompt}, params)
 
     def warm_up(self) -> tuple[float, float]:
-        """Have every prompt answered, so that it repeats from now on.
+        """Answer every prompt once, so that all later requests are repetitions.
 
         Returns:
             The share of answers by the engine with the hook that are the plain one's, token by

@@ -1,7 +1,7 @@
-"""Seconds from `make demo` to the first request visible in the dashboard.
+"""Measure the seconds from `make demo` to the first request visible in the dashboard.
 
-On a warm `.venv` by default; with `--clean-clone` from a fresh clone, installation included, whose
-size is measured too. Needs a Chromium on the PATH.
+Uses the existing `.venv` by default; `--clean-clone` starts from a fresh clone, including the
+installation, and also measures its size. Needs a Chromium on the PATH.
 """
 
 from __future__ import annotations

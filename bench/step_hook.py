@@ -1,11 +1,11 @@
-"""Microseconds that the step hook takes of one engine step, and what vLLM's scheduler takes of it.
+"""Measure the microseconds per engine step of the step hook, and of vLLM's scheduler.
 
-vLLM's own scheduler and the recording one take turns, each scheduling the same decode batch and
-taking back made-up tokens; no model runs. The hook's own calls are timed one by one: the difference
-of two schedulers is several times noisier. The records go to a reader in another process: batched,
-as they are by default, and, as an upper bound, every step by itself. A model in between would use
-the processor's caches: "cold" reads through 64 MiB in its place, before the step is scheduled and
-before its output is processed.
+vLLM's own scheduler and the recording one take turns at scheduling the same decode batch and
+processing made-up tokens; no model runs. The hook's calls are timed directly, because the
+difference of two schedulers is several times noisier. Records are sent to a reader in another
+process, in batches as by default and, as an upper bound, one step at a time. A model would evict
+the processor's caches: "cold" reads 64 MiB instead, before the step is scheduled and before its
+output is processed.
 """
 
 from __future__ import annotations

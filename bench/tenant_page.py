@@ -1,10 +1,10 @@
-"""What a tenant's filter and views cost: the queries of dashboard pages, with and without a tenant.
+"""Measure what a tenant's row filters and views cost, on the queries of dashboard pages.
 
     python bench/tenant_page.py --requests 1000000 --json build/tenant_page.json
 
-Fills a store with a day of requests and spans of six tenants, and asks each query several times,
-as everybody's reader and as one tenant's; prints the median of each in milliseconds. The tenant
-gets a sixth of the rows.
+Fills a store with a day of requests and spans of six tenants, and runs each query several times,
+with access to all rows and as one tenant; prints the medians in milliseconds. The tenant has a
+sixth of the rows.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""How often an unchanged candidate gets a verdict, where items are not independent.
+"""Measure how often an unchanged candidate gets a verdict if items are not independent.
 
     python bench/unchanged_runs.py --json build/unchanged_runs.json     some ten minutes on one core
     python bench/unchanged_runs.py --runs 100                           a short run
 
-300 items in clusters of 1, 5 and 20, whose changes correlate by 0, 0.5 and 1 within a cluster: an
-item takes what its cluster has with the square root of that as its probability. A and B are alike,
-so "better", "worse" and "regressed" are false; at most 64 of 1,000 runs may say so (5 % and what
-1,000 runs scatter by). The other side, for the same clusters: how often an unchanged candidate is
-shown to be no worse in accuracy and in latency, and how often one that loses a tenth of its answers
-and a tenth of its speed is found.
+300 items in clusters of 1, 5 and 20, whose changes have a correlation of 0, 0.5 and 1 within a
+cluster: an item takes its cluster's value with the square root of that as its probability. A and B
+are equal, so "better", "worse" and "regressed" are false alarms; at most 64 of 1,000 runs may give
+one (5 % plus the scatter of 1,000 runs). For the same clusters it also measures how often an
+unchanged candidate is shown to be no worse in accuracy and in latency, and how often one that loses
+a tenth of its answers and a tenth of its speed is detected.
 """
 
 from __future__ import annotations

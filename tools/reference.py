@@ -321,7 +321,7 @@ def model(name: str, schemas: Mapping[str, Any]) -> str:
 # OpenAPI documents by section title.
 OPENAPI: dict[str, Callable[[], Mapping[str, Any]]] = {
     "Operators' API, port 4318": openapi,
-    "Server, port 8000, beside vLLM's own routes": make_api().openapi,
+    "Server, port 8000, in addition to vLLM's own routes": make_api().openapi,
 }
 
 

@@ -96,7 +96,7 @@ def figures_table(house: House) -> Iterator[str]:
     yield ""
     yield f"- Names of classes that mean more than one thing: {len(house.names)}."
     yield f"- Functions over {LONG_FUNCTION} lines: {len(house.long_functions)}."
-    yield f"- Lines beside the parts: {lines}. Python in all: {house.python_lines:,}."
+    yield f"- Lines outside the parts: {lines}. Python in total: {house.python_lines:,}."
 
 
 def renew(text: str, modules: list[Module]) -> str:

@@ -24,7 +24,7 @@ RECENT_REQUESTS = 50
 PHASE_WORDS = {
     DemoPhase.HEALTHY: "healthy: golden questions at a varying rate",
     DemoPhase.CROWDED: "crowded: long prompts fill the batch; control only observes (dry run)",
-    DemoPhase.RECOVERED: "recovered: the crowd is over; control acts from now on",
+    DemoPhase.RECOVERED: "recovered: the crowd is over; control now acts",
     DemoPhase.CONTROLLED: "controlled: the same crowd again, with control acting",
     DemoPhase.POPULAR: "popular: many clients ask the same questions; the cache answers",
 }

@@ -1,4 +1,4 @@
-"""Streaming clients that ask the golden questions at a varying rate; some leave mid-answer.
+"""Streaming clients that ask the golden questions at a varying rate; some disconnect mid-answer.
 
 The load is closed-loop: a waiting client sends nothing else, so a slow machine gets less traffic.
 """

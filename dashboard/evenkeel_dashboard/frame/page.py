@@ -122,7 +122,7 @@ def selection_bar(filters: Sequence[str] = FILTERS) -> Selection:
 
 
 def refreshing(body: Callable[[], None], every_s: int | None) -> None:
-    """Draw a part of a page that refreshes by itself; a failure is shown in its place."""
+    """Draw a part of a page that refreshes on its own; a failure is shown in its place."""
 
     def guarded() -> None:
         if st.session_state.pop(_MOVED, False):
@@ -157,7 +157,7 @@ def show_store_error(error: StoreError) -> None:
     if "no store answers" in str(error) or "onnection refused" in str(error):
         text = (
             f"Nothing answers at {settings.shown_url}. Start the collector, or point the dashboard "
-            "at another store with --query-url. This page tries again by itself."
+            "at another store with --query-url. This page retries automatically."
         )
         st.html(markup.hint("The store is not reachable", text, "evenkeel collect"))
         return
@@ -242,5 +242,5 @@ def _live_switch(current: Selection) -> None:
         "live" if every_s is None else f"live, every {every_s} s",
         key="live_field",
         on_change=choose,
-        help="Refreshes by itself; switch it off to freeze the page",
+        help="Refreshes automatically; switch it off to freeze the page",
     )

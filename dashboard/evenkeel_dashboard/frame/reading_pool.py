@@ -1,4 +1,4 @@
-"""Runs a page's queries in threads: bounded in number, and dropped if nobody waits for them."""
+"""Runs a page's queries in a bounded number of threads; drops those no longer awaited."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _ask_for_token() -> bool:
     if not is_sent:
         return False
     try:
-        st.session_state[_IDENTITY] = _vouched(name.strip() or "somebody", token.strip())
+        st.session_state[_IDENTITY] = _vouched(name.strip() or "anonymous", token.strip())
     except CollectorError as error:
         st.error(f"Not signed in: {error}" if error.status else str(error))
         return False

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def load(file: str, function: str) -> Callable[[str, Any], Any]:
-    """Return a function from a file; the file may import modules beside it."""
+    """Return a function from a file, which may import modules in its folder."""
     folder = str(Path(file).parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -178,7 +178,7 @@ def identify_checks(
     """Return digests of what makes the items' late checks: the judge and each Python file.
 
     The judge's digest covers its model (or its address if it names none), its sampling and its
-    prompt. A file's digest covers the other .py files beside it, which it may import.
+    prompt. A file's digest covers the other .py files in its folder, which it may import.
 
     Args:
         items: The items; the result is None if none of them needs late checks.

@@ -158,7 +158,7 @@ def _read_serve(path: Path, side: _SideFile) -> ServeConfig | None:
         raise ConfigurationError(f"{path}: url and [serve] cannot be combined")
     taken = [f for f in side.serve.flags if f.split("=")[0] in _OWN_FLAGS]
     if taken:
-        raise ConfigurationError(f"{path}: [serve] has {taken[0]}, which the run sets by itself")
+        raise ConfigurationError(f"{path}: [serve] has {taken[0]}, which the run sets itself")
     return ServeConfig(side.serve.model, tuple(side.serve.flags))
 
 

@@ -137,7 +137,7 @@ def _print(found: Bisection, names: list[str], gate: Gate, console: Console) -> 
         line = f"{gate.text} still holds with all {len(names)} changes"
     else:
         name = names[found.change - 1]
-        line = f"{gate.text} fails from {name!r} on (change {found.change} of {len(names)})"
+        line = f"{gate.text} fails since {name!r} (change {found.change} of {len(names)})"
         if found.ending is Ending.INTERACTION:
             line += "; this change alone does not show it, so several changes add up"
     console.print(line, markup=False, highlight=False)

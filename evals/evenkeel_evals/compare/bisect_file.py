@@ -57,7 +57,7 @@ def load_changes(path: Path, default_url: str, prompts_dir: Path) -> tuple[Side,
     """Return the good side and every change in order.
 
     Args:
-        path: TOML: `base`, a side file beside it, and `[[change]]` tables.
+        path: TOML: `base`, a side file in the same folder, and `[[change]]` tables.
         default_url: Server for a side that names none.
         prompts_dir: The prompt registry in which `prompt` is looked up.
 

@@ -74,7 +74,7 @@ class CandidateFile:
     """`<dataset>.candidates.json`: pending and rejected candidates.
 
     Args:
-        items_path: The dataset's .jsonl file; the candidates file is beside it.
+        items_path: The dataset's .jsonl file; the candidates file is in the same folder.
 
     Raises:
         ConfigurationError: If it exists but is damaged.

@@ -122,7 +122,7 @@ class Dials:
                 self._record(dial, subject, found, None)
                 yield (
                     f"dial back: {dial.target} was rolled back to {subject} before, and that does "
-                    f"not hold {dial.gate} either: left as it is; a person has to look"
+                    f"not hold {dial.gate} either: unchanged; needs a manual decision"
                 )
         elif self._acts:
             yield self._record(dial, subject, found, self._set_back(dial, found))

@@ -175,7 +175,7 @@ def _show_timeline(found: list[dict[str, Any]], window: Window) -> None:
 
 def _show_silences(book: dict[str, Any], active: list[str]) -> None:
     with st.container(border=True, key="card-silences"):
-        st.html('<div class="ek-title">Silences<small>silenced alerts notify nobody</small></div>')
+        st.html('<div class="ek-title">Silences<small>silenced alerts are not sent</small></div>')
         silences = book["silences"]
         if not silences:
             st.caption("No silences: every alert notifies.")

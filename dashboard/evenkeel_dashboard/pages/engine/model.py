@@ -327,7 +327,7 @@ def _signs(load: Load) -> list[Sign]:
         Sign(
             "KV blocks in use",
             wording.percent(kv),
-            f"highest; from {wording.percent(FULL_KV_RATIO)} on it is full",
+            f"highest; at {wording.percent(FULL_KV_RATIO)} or more it is full",
             _kv_suggests(kv, waiting),
         ),
         Sign(
@@ -339,7 +339,7 @@ def _signs(load: Load) -> list[Sign]:
         Sign(
             "time in steps",
             wording.percent(load.busy_ratio),
-            f"average; from {wording.percent(BUSY_RATIO)} on the engine is saturated",
+            f"average; at {wording.percent(BUSY_RATIO)} or more the engine is saturated",
             "compute" if (load.busy_ratio or 0.0) >= BUSY_RATIO else "",
         ),
     ]
@@ -348,7 +348,7 @@ def _signs(load: Load) -> list[Sign]:
             Sign(
                 "KV blocks in use while idle",
                 wording.percent(load.leaked_ratio),
-                "lowest with nothing running; above 0 blocks are not given back",
+                "lowest with nothing running; above 0, blocks leak",
                 "leak" if load.leaked_ratio else "",
             )
         )

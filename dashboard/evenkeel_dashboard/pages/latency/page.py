@@ -203,7 +203,7 @@ def _show_cohorts(data: LatencyData, selection: Selection, view: LatencyView) ->
             "click a name to filter</small></div>"
             if view.dimension
             else '<div class="ek-title">Over the whole range'
-            "<small>choose «by» above to split it</small></div>"
+            '<small>choose "by" above to split it</small></div>'
         )
         others = dict(st.query_params)
         rows = []

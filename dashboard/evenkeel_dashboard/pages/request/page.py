@@ -87,7 +87,7 @@ def _say_unknown(wanted: str) -> None:
         markup.hint(
             "No such request",
             f"Neither a request nor a trace {wanted!r} is stored. Requests are stored when they "
-            "end: this page retries by itself. Or it is past the store's retention.",
+            "end: this page retries automatically. Or it is past the store's retention.",
         )
     )
 

@@ -124,7 +124,7 @@ def _counts_later(
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Who spent an SLO's budget in a window.
+    """The cohorts and causes that spent an SLO's budget in a window.
 
     Attributes:
         cohorts: Valid and bad events by cohort of each dimension.

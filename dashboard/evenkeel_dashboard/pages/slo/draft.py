@@ -51,7 +51,7 @@ def show_draft(selection: Selection, slo: Slo) -> None:
             st.caption(str(error))
             return
         rows = [
-            _row("as it is", slo.indicator.threshold_s, slo.target, now),
+            _row("current", slo.indicator.threshold_s, slo.target, now),
             _row("the draft", threshold_s, target, then),
         ]
         headers = (

@@ -45,7 +45,7 @@ class Made:
     Attributes:
         rows: Rows of the dataset; an entry may give several.
         notes: Differences in judging from the source tool.
-        files: Contents of files to put beside the dataset, by name.
+        files: Contents of files to write next to the dataset, by name.
     """
 
     rows: Sequence[Row]

@@ -38,7 +38,7 @@ class Imported:
         rows: Rows of the dataset, in source order.
         problems: One message, with its position, per thing that has no counterpart here.
         notes: One message, with the first position, per way in which rows are judged differently.
-        files: Contents of files to put beside the dataset, by name.
+        files: Contents of files to write next to the dataset, by name.
     """
 
     rows: tuple[Row, ...]

@@ -32,7 +32,7 @@ class Test:
         prompt: The rendered question.
         folder: The folder of the configuration.
         notes: Differences in judging from promptfoo.
-        files: Files to put beside the dataset.
+        files: Files to write next to the dataset.
     """
 
     variables: Mapping[str, Any]

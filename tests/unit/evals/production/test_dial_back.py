@@ -135,7 +135,7 @@ def test_what_it_was_set_back_to_stays_even_if_it_is_bad(tmp_path: Path) -> None
     place.look([window(0, 30, place.versions[2])])
     bad = [window(n, 30, place.versions[1]) for n in range(101, 104)]
     (said,) = place.look(bad, now_s=200)
-    assert isinstance(said, str) and "left as it is; a person has to look" in said
+    assert isinstance(said, str) and "unchanged; needs a manual decision" in said
     assert place.look(bad, now_s=300) == []
     assert place.production == place.versions[1]
 
