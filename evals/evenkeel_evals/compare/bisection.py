@@ -35,7 +35,7 @@ class Bisection:
 
     Attributes:
         ending: `found`: one change moved the metric, and does so on its own. `unmoved`: the gate
-            holds with all changes. `interaction`: the gate fails starting with this change, but not when
+            holds with all changes. `interaction`: the gate fails since this change, but not when
             compared with the state right before it.
         change: Number of the change, from 1; None if unmoved.
         steps: The comparisons made.
