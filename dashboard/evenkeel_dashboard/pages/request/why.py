@@ -106,7 +106,7 @@ def show_ledger(row: Row, attributes: Attributes) -> None:
         if not listed:
             st.caption(
                 "None: the runtime recorded no steps, or the request came from elsewhere. "
-                "docs/inside/ledger.md says how to switch it on."
+                "docs/inside/ledger.md explains how to switch it on."
             )
             return
         rows = [
