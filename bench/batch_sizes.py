@@ -26,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--waves", type=int, default=4, help="requests of a run, in batches")
+    parser.add_argument("--waves", type=int, default=16, help="requests of a run, in batches")
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -36,7 +36,7 @@ def main() -> int:
         for _ in range(args.rounds):
             for size in choose.sample(args.sizes, len(args.sizes)):
                 asks = []
-                for _ in range(max(8, size * args.waves)):
+                for _ in range(max(16, size * args.waves)):
                     number += 1
                     asks.append(Ask(question(number), TOKENS))
                 wall_s, spans = keep_in_flight(served, asks, size)

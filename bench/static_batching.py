@@ -40,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[8, 16])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--groups", type=int, default=6, help="batches in a run")
+    parser.add_argument("--groups", type=int, default=10, help="batches in a run")
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
