@@ -25,6 +25,12 @@ from typing import Any, cast
 from vllm.platforms import current_platform
 
 from evenkeel.settings import load
+from evenkeel_runtime.adapter.prompt_drafts import (
+    can_extend_steps,
+    draft_last_chunks,
+    draft_prompts,
+    find_room,
+)
 from evenkeel_runtime.adapter.scheduler import AsyncLedgerScheduler, LedgerScheduler
 from evenkeel_runtime.adapter.verification_kernels import mend_kernels
 from evenkeel_runtime.speculation.controller import GoodputController, StepFacts
@@ -98,6 +104,8 @@ class SpeculativeScheduler(LedgerScheduler):
         self._evenkeel_kept = 0
         # Per request, the drafts that vLLM counted in the step being processed.
         self._evenkeel_verified: dict[str, tuple[int, int]] = {}
+        # Whether cached answers can be verified along with their prompts.
+        self._evenkeel_extends = can_extend_steps(self)
         self._evenkeel_writer: Thread | None = None
         self._evenkeel_keep_due_s = 0.0
         try:
@@ -228,6 +236,7 @@ class SpeculativeScheduler(LedgerScheduler):
             store or DraftStore(settings.store_bytes),
             GoodputController(max_tokens, Random()),
             vocabulary,
+            min(settings.answer_tokens, self.num_spec_tokens),
         )
         speculation.drafts_sampled = not current_platform.is_cpu() or mend_kernels()
         return speculation
@@ -282,12 +291,25 @@ class SpeculativeScheduler(LedgerScheduler):
             and self._may_draft(request)
         ]
         goes_on = bool(self.running) or bool(self.waiting)
-        drafts = speculation.end_step(facts, decoding, goes_on)
+        room = find_room(self)
+        drafts = speculation.end_step(facts, decoding, goes_on, room)
         for request in decoding:
             draft = drafts.get(request.request_id)
             request.spec_token_ids = (
                 self.structured_output_manager.validate_tokens(request, draft) if draft else []
             )
+        if self._evenkeel_extends and len(decoding) < len(self.running):
+            draft_last_chunks(self, speculation, room - sum(map(len, drafts.values())))
+
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        """Add parts of cached answers to the step that vLLM has planned."""
+        speculation = self.evenkeel_speculation
+        if speculation is not None and self._evenkeel_extends:
+            try:
+                draft_prompts(self, speculation, scheduler_output)
+            except Exception as error:
+                self._stop_drafting(error)
+        super()._update_after_schedule(scheduler_output)
 
     def _watch(self, speculation: Speculation, made: Any) -> None:
         """Stop drafting for sampled requests once their tokens deviate from the model."""
@@ -360,6 +382,7 @@ class AsyncSpeculativeScheduler(SpeculativeScheduler, AsyncLedgerScheduler):
         """Ignore vLLM's drafts of a step, requested for requests with a grammar."""
 
     def _update_after_schedule(self, scheduler_output: Any) -> None:
+        self._evenkeel_extends = False  # The output of the prompt's step comes a step too late.
         super()._update_after_schedule(scheduler_output)
         for request_id in scheduler_output.num_scheduled_tokens:
             self.requests[request_id].spec_token_ids = []

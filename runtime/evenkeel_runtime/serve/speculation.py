@@ -83,8 +83,10 @@ def choose_flags(is_observed: bool, find: Find = find_name) -> tuple[str, ...]:
     if is_observed:
         # The engine process inherits it however vLLM starts it.
         hand_down(REPORTS_VARIABLE, "true")
-    max_tokens = load(SpeculationSettings, {}).settings.max_tokens
-    return speculation_flags(max_tokens, computes_on_cpu(), can_draft_ahead(find)).as_flags()
+    own = load(SpeculationSettings, {}).settings
+    return speculation_flags(
+        own.max_tokens, computes_on_cpu(), can_draft_ahead(find), own.answer_tokens
+    ).as_flags()
 
 
 def verify_exactly(args: argparse.Namespace, is_cpu: bool, find: Find = find_name) -> bool:

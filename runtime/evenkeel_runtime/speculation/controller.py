@@ -19,9 +19,9 @@ from random import Random
 from typing import Protocol
 
 from evenkeel_runtime.speculation.acceptance import Acceptance, OwnRecord
-from evenkeel_runtime.speculation.cost import StepCostFit
+from evenkeel_runtime.speculation.cost import Prices, StepCostFit
 from evenkeel_runtime.speculation.gain import Gain, GainEstimate
-from evenkeel_runtime.speculation.sources import Draft
+from evenkeel_runtime.speculation.sources import Draft, DraftSource
 
 # Fraction of blocks that draft nothing, to measure the speed-up.
 HOLDOUT_RATIO = 1 / 64
@@ -30,6 +30,9 @@ _BLOCK_STEPS = 16
 EXPLORE_RATIO = 1 / 64
 # Once prices are known, only every fourth step updates them: they change slowly.
 _STEPS_PER_SAMPLE = 4
+# Assumed until prices are known: verifying 100 tokens doubles a step. So cached answers are verified
+# from the start, and no longer if they turn out wrong.
+_ASSUMED_PRICES = Prices(step_s=1.0, checking_s=0.1, token_s=0.009)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,15 @@ class Controller(Protocol):
         """Whether to look for drafts even for requests whose recent drafts did not pay off."""
         ...
 
+    def decide_first(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
+        """Return how many tokens of each cached answer to verify along with its prompt.
+
+        Args:
+            num_requests: Requests of the step.
+            offers: Of requests whose prompt it completes.
+        """
+        ...
+
     def decide(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
         """Return how many tokens of each offer to take."""
         ...
@@ -115,7 +127,7 @@ class GoodputController:
     """Chooses the draft lengths with the highest expected goodput; not thread-safe.
 
     Args:
-        max_tokens: Longest draft of a request.
+        max_tokens: Longest draft of a request, except one from a cached answer.
         random: Picks holdout blocks and exploring steps.
     """
 
@@ -157,9 +169,25 @@ class GoodputController:
         size = self._class_of(num_requests)
         lengths = [0] * len(offers)
         if size.cost.is_known:
-            lengths = self._maximise(num_requests, offers, size)
+            lengths = self._maximise(num_requests, offers, size.cost.prices(num_requests))
         if self._is_exploring or not size.cost.is_known:
             lengths = self._vary(lengths, offers)
+        return lengths
+
+    def decide_first(self, num_requests: int, offers: Sequence[Offer]) -> list[int]:
+        """Return how many tokens of each offer to take; none in a holdout block.
+
+        The prices are those of steps that only decode.
+        """
+        if self._is_holdout:
+            return [0] * len(offers)
+        size = self._class_of(num_requests)
+        is_known = size.cost.is_known
+        prices = size.cost.prices(num_requests) if is_known else _ASSUMED_PRICES
+        lengths = self._maximise(num_requests, offers, prices)
+        if self._random.random() < EXPLORE_RATIO:
+            chosen = self._random.randrange(len(offers))
+            lengths[chosen] = len(offers[chosen].draft.tokens)
         return lengths
 
     def _vary(self, lengths: list[int], offers: Sequence[Offer]) -> list[int]:
@@ -170,13 +198,18 @@ class GoodputController:
         if any(lengths) and self._random.random() < 0.5:
             longest = self._random.randrange(max(lengths))
             return [min(length, longest) for length in lengths]
+        answers = [i for i, offer in enumerate(offers) if offer.draft.source is DraftSource.CACHE]
+        if answers and not self._is_exploring:
+            # Prices are not known yet, but a cached answer is likely to pay off.
+            for place in answers:
+                lengths[place] = len(offers[place].draft.tokens)
+            return lengths
         chosen = self._random.randrange(len(offers))
         lengths[chosen] = self._random.randint(1, len(offers[chosen].draft.tokens))
         return lengths
 
-    def _maximise(self, num_requests: int, offers: Sequence[Offer], size: _SizeClass) -> list[int]:
+    def _maximise(self, num_requests: int, offers: Sequence[Offer], prices: Prices) -> list[int]:
         """Return the lengths with the highest expected goodput."""
-        prices = size.cost.prices(num_requests)
         plain = num_requests / prices.step_s
         # Drafting nothing is always possible, so the bar is never below this.
         chances = [self._chances(offer, plain * prices.token_s) for offer in offers]
@@ -192,8 +225,7 @@ class GoodputController:
 
     def record_verified(self, offer: Offer, drafted: int, accepted: int) -> None:
         """Record how many tokens of an offer the model accepted."""
-        draft = offer.draft
-        self._acceptance.record(draft.source, draft.strength, offer.own, drafted, accepted)
+        self._acceptance.record(offer.draft, offer.own, drafted, accepted)
 
     def record_step(self, facts: StepFacts) -> None:
         """Record what a step cost; steps that did more than decode are ignored."""
@@ -238,10 +270,7 @@ class GoodputController:
         return size
 
     def _chances(self, offer: Offer, least: float) -> list[float]:
-        draft = offer.draft
-        return self._acceptance.survival(
-            draft.source, draft.strength, offer.own, len(draft.tokens), least
-        )
+        return self._acceptance.survival(offer.draft, offer.own, least)
 
 
 def _goodput(

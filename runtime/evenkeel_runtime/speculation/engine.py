@@ -21,19 +21,22 @@ from typing import Any, Protocol
 from evenkeel_runtime.speculation.acceptance import OwnRecord
 from evenkeel_runtime.speculation.controller import Controller, ControllerState, Offer, StepFacts
 from evenkeel_runtime.speculation.draftable import is_sampled, may_be_drafted
+from evenkeel_runtime.speculation.handed import read_handed
 from evenkeel_runtime.speculation.sampled_watch import LOG_LIMIT
 from evenkeel_runtime.speculation.sources import (
     Draft,
     DraftSource,
     Trail,
     propose,
-    read_handed_draft,
+    propose_handed,
 )
+from evenkeel_runtime.speculation.step_room import share_room
 from evenkeel_runtime.speculation.store import DraftStore
 from evenkeel_runtime.wire.drafts import SPECULATE_KEY, TENANT_KEY, DraftCounts
 
 # A request whose draft did not pay off is skipped for 1, 2, 4, … steps, up to this many.
 _MAX_WAIT_STEPS = 16
+_ANY_ROOM = 1 << 30
 
 
 class VllmRequest(Protocol):
@@ -74,6 +77,7 @@ class Speculation:
         store: Past answers.
         controller: Decides the draft lengths.
         vocabulary: Size of the model's vocabulary.
+        answer_tokens: Longest part of a cached answer to verify in a step.
 
     Attributes:
         drafting_ns: Time spent drafting and updating estimates.
@@ -85,8 +89,11 @@ class Speculation:
         log_evidence: Evidence that they do not follow it; see sampled_watch.py.
     """
 
-    def __init__(self, store: DraftStore, controller: Controller, vocabulary: int) -> None:
+    def __init__(
+        self, store: DraftStore, controller: Controller, vocabulary: int, answer_tokens: int
+    ) -> None:
         self.store = store
+        self._answer_tokens = answer_tokens
         self._vocabulary = vocabulary
         self.controller = controller
         self.drafting_ns = 0
@@ -152,7 +159,11 @@ class Speculation:
         return {source.value: counts for source, counts in followed.counts.items()}
 
     def end_step(
-        self, facts: StepFacts | None, decoding: Sequence[VllmRequest], goes_on: bool
+        self,
+        facts: StepFacts | None,
+        decoding: Sequence[VllmRequest],
+        goes_on: bool,
+        room: int = _ANY_ROOM,
     ) -> dict[str, list[int]]:
         """Record the finished step and return the drafts of the next one, by request id.
 
@@ -160,6 +171,7 @@ class Speculation:
             facts: The step, without its duration; None if it cannot be compared with others.
             decoding: The requests that will decode in the next step.
             goes_on: Whether the engine continues without a pause.
+            room: Tokens of the next step that drafts may take in all.
         """
         now_ns = monotonic_ns()
         if facts is not None and self._last_end_ns is not None:
@@ -167,7 +179,7 @@ class Speculation:
             self.controller.record_step(facts)
         self._last_end_ns = now_ns if goes_on else None
         self.num_steps += 1
-        drafts = self._draft(decoding) if decoding else {}
+        drafts = self._draft(decoding, room) if decoding else {}
         self.drafting_ns += monotonic_ns() - now_ns
         return drafts
 
@@ -177,28 +189,66 @@ class Speculation:
         state: ControllerState | None = None if read is None else read()
         return state
 
-    def _draft(self, decoding: Sequence[VllmRequest]) -> dict[str, list[int]]:
-        max_tokens = int(self.controller.begin(len(decoding)) * self.draft_ratio)
-        if not max_tokens:
+    def draft_first(
+        self, begun: Sequence[VllmRequest], num_requests: int, room: int
+    ) -> dict[str, list[int]]:
+        """Return the parts of cached answers to verify in the step that completes the prompts.
+
+        Args:
+            begun: Requests whose prompt the step completes.
+            num_requests: All requests of the step.
+            room: Tokens of the step that drafts may take in all.
+        """
+        began_ns = monotonic_ns()
+        longest = int(self._answer_tokens * self.draft_ratio)
+        offers: list[Offer] = []
+        offered: list[tuple[VllmRequest, _Followed]] = []
+        for request in begun:
+            followed = self._follow(request)
+            if not followed.trail.handed or not self._allows(followed):
+                continue
+            # The step produces one token more than it accepts, so the last token needs no draft.
+            draft = propose_handed(followed.trail, min(longest, request.max_tokens - 1))
+            if draft is not None:
+                offers.append(Offer(draft, followed.own))
+                offered.append((request, followed))
+        drafts = {}
+        if offers:
+            lengths = share_room(self.controller.decide_first(num_requests, offers), room)
+            drafts = self._choose(offered, offers, lengths)
+        self.drafting_ns += monotonic_ns() - began_ns
+        return drafts
+
+    def _draft(self, decoding: Sequence[VllmRequest], room: int) -> dict[str, list[int]]:
+        begun = self.controller.begin(len(decoding))
+        max_tokens = int(begun * self.draft_ratio)
+        answer_tokens = int(self._answer_tokens * self.draft_ratio) if begun else 0
+        if not max_tokens and not answer_tokens:
             return {}
         step, is_exploring = self.num_steps, self.controller.is_exploring()
         offers: list[Offer] = []
         offered: list[tuple[VllmRequest, _Followed]] = []
         for request in decoding:
-            followed = self._followed.get(request.request_id)
-            if followed is None:
-                followed = self._followed[request.request_id] = _follow(request, self._vocabulary)
-            if not followed.may_draft or (followed.is_sampled and not self.drafts_sampled):
+            followed = self._follow(request)
+            if not self._allows(followed):
                 continue
             if step < followed.next_try_step and not is_exploring:
                 continue
-            draft = self._propose(request, followed, max_tokens)
+            draft = self._propose(request, followed, max_tokens, answer_tokens)
             if draft is None:
                 self._wait(followed)
                 continue
             offers.append(Offer(draft, followed.own))
             offered.append((request, followed))
-        lengths = self.controller.decide(len(decoding), offers)
+        lengths = share_room(self.controller.decide(len(decoding), offers), room)
+        return self._choose(offered, offers, lengths)
+
+    def _choose(
+        self,
+        offered: Sequence[tuple[VllmRequest, _Followed]],
+        offers: Sequence[Offer],
+        lengths: Sequence[int],
+    ) -> dict[str, list[int]]:
         drafts = {}
         for (request, followed), offer, length in zip(offered, offers, lengths, strict=True):
             if length:
@@ -209,20 +259,37 @@ class Speculation:
                 self._wait(followed)
         return drafts
 
-    def _propose(self, request: VllmRequest, followed: _Followed, max_tokens: int) -> Draft | None:
+    def _follow(self, request: VllmRequest) -> _Followed:
+        followed = self._followed.get(request.request_id)
+        if followed is None:
+            followed = self._followed[request.request_id] = _follow(request, self._vocabulary)
+        return followed
+
+    def _allows(self, followed: _Followed) -> bool:
+        return followed.may_draft and (self.drafts_sampled or not followed.is_sampled)
+
+    def _propose(
+        self, request: VllmRequest, followed: _Followed, max_tokens: int, answer_tokens: int
+    ) -> Draft | None:
         """Return the request's draft for the next step, after the output of the running one."""
         # A step produces one token more than it accepts, so the last token needs no draft.
         made = len(followed.trail.text) - request.num_prompt_tokens
         left = request.max_tokens - made - 1
+        trail, ahead = followed.trail, []
         if not request.num_output_placeholders:
-            return propose(self.store, followed.trail, min(max_tokens, left))
-        ahead = followed.under_way[-1][1] if followed.under_way else []
-        draft = propose(self.store, followed.trail, min(max_tokens + len(ahead) + 1, left))
+            return propose(self.store, trail, min(max_tokens, left), min(answer_tokens, left))
+        if followed.under_way:
+            ahead = followed.under_way[-1][1]
+        more = len(ahead) + 1
+        draft = propose(
+            self.store, trail, min(max_tokens + more, left), min(answer_tokens + more, left)
+        )
         if draft is None:
             return None
         skipped = _count_agreed(ahead, draft.tokens) + 1
-        tokens = draft.tokens[skipped : skipped + max_tokens]
-        return replace(draft, tokens=tokens) if tokens else None
+        longest = answer_tokens if draft.source is DraftSource.CACHE else max_tokens
+        tokens = draft.tokens[skipped : skipped + longest]
+        return replace(draft, tokens=tokens, run=draft.run + skipped) if tokens else None
 
     def _wait(self, followed: _Followed) -> None:
         followed.chosen = None
@@ -233,7 +300,7 @@ class Speculation:
 def _follow(request: VllmRequest, vocabulary: int) -> _Followed:
     extra = getattr(request.sampling_params, "extra_args", None) or {}
     owner = f"{request.cache_salt or ''}\n{extra.get(TENANT_KEY) or ''}"
-    handed = read_handed_draft(extra, vocabulary)
+    handed = read_handed(extra, vocabulary)
     trail = Trail(owner, request.all_token_ids, request.num_prompt_tokens, handed)
     may_draft = extra.get(SPECULATE_KEY) is not False and may_be_drafted(request.sampling_params)
     return _Followed(trail, may_draft, is_sampled(request.sampling_params))

@@ -39,7 +39,9 @@ class SpeculationFlags:
         )
 
 
-def speculation_flags(max_tokens: int, is_cpu: bool, is_ahead: bool = False) -> SpeculationFlags:
+def speculation_flags(
+    max_tokens: int, is_cpu: bool, is_ahead: bool = False, answer_tokens: int = 0
+) -> SpeculationFlags:
     """Return the flags for drafts of up to `max_tokens`.
 
     The schedule by batch size keeps vLLM from padding a request whose prompt is cached with
@@ -52,6 +54,8 @@ def speculation_flags(max_tokens: int, is_cpu: bool, is_ahead: bool = False) -> 
         is_cpu: Whether vLLM runs on the CPU.
         is_ahead: Whether to use the GPU worker, which accepts drafts for steps planned ahead. It
             uses the name of a vLLM method that allows asynchronous scheduling.
+        answer_tokens: Longest part of a cached answer to verify in a step, on a CPU. On a GPU
+            vLLM captures graphs for the longest draft, so `max_tokens` applies.
     """
     if is_ahead:
         ahead = {
@@ -60,6 +64,8 @@ def speculation_flags(max_tokens: int, is_cpu: bool, is_ahead: bool = False) -> 
             "num_speculative_tokens_per_batch_size": [[1, 1, 0], [2, ANY_BATCH, max_tokens]],
         }
         return SpeculationFlags(ahead, _SCHEDULER_CLASS, _GPU_WORKER_CLASS)
+    if is_cpu:
+        max_tokens = max(max_tokens, answer_tokens)
     config = {
         "method": "custom_class",
         "model": _PROPOSER_CLASS,

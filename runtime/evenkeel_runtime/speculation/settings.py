@@ -12,6 +12,9 @@ from pydantic import Field
 
 from evenkeel.settings import Settings, handed_down
 
+# vLLM's rejection sampler verifies no more tokens per request and step (MAX_SPEC_LEN in
+# vllm/v1/sample/rejection_sampler.py).
+MAX_VERIFIED_TOKENS = 128
 REPORTS_VARIABLE = "EVENKEEL_SPECULATION_REPORTS"
 
 
@@ -21,7 +24,19 @@ class SpeculationSettings(Settings):
     section: ClassVar[str] = "speculation"
     flag_prefix: ClassVar[str] = "speculation-"
 
-    max_tokens: int = Field(default=15, ge=1, le=64, description="longest draft, in tokens")
+    max_tokens: int = Field(
+        default=15,
+        ge=1,
+        le=MAX_VERIFIED_TOKENS,
+        description="longest draft per step from past answers and the prompt, in tokens",
+    )
+    answer_tokens: int = Field(
+        default=MAX_VERIFIED_TOKENS,
+        ge=1,
+        le=MAX_VERIFIED_TOKENS,
+        description="longest part of a cached answer verified per step, in tokens; on a GPU "
+        "`max_tokens` applies instead",
+    )
     store_bytes: int = Field(
         default=64 * 1024 * 1024,
         ge=64 * 1024,

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from evenkeel_runtime.speculation.handed import HandedAnswer
 from evenkeel_runtime.speculation.store import NGRAM_LENGTHS, DraftStore
 
-# Key in `SamplingParams.extra_args` of a draft for the whole answer, as token ids.
-INBOX_KEY = "evenkeel_draft"
 # How far back a request's own text is searched; searching further costs more than it gains.
 _OWN_TEXT_TOKENS = 4096
 _OWN_LENGTHS = (4, 2)
@@ -39,12 +38,15 @@ class Draft:
     Attributes:
         tokens: The proposal, at least one token.
         source: The source that proposed it.
-        strength: 0 if a long text agreed before it, up to `NUM_STRENGTHS` - 1 for two tokens.
+        strength: 0 if a long text agreed before it, up to `NUM_STRENGTHS` - 1 for two tokens; for a
+            cached answer, its `HandedAnswer.kind`.
+        run: For a cached answer, the tokens before these that have agreed.
     """
 
     tokens: list[int]
     source: DraftSource
     strength: int
+    run: int = 0
 
 
 @dataclass(slots=True)
@@ -55,52 +57,40 @@ class Trail:
         owner: Scope for past answers: only requests of the same owner share them.
         text: Prompt and answer so far; the caller's list, which grows.
         num_prompt_tokens: Length of the prompt.
-        handed: The draft for the whole answer that came with the request.
+        handed: The cached answer that came with the request.
     """
 
     owner: str
     text: Sequence[int]
     num_prompt_tokens: int
-    handed: Sequence[int] = ()
+    handed: HandedAnswer = field(default_factory=HandedAnswer)
     _packed: bytearray = field(default_factory=bytearray)
     _packed_from: int = 0
     _packed_tokens: int = 0
     _position: int | None = None
     _agreed: int = 0
     _seen_tokens: int = 0
-    _handed_at: int = 0
-    _handed_agreed: int = 0
-    _handed_seen: int = 0
 
 
-def read_handed_draft(extra_args: object, vocabulary: int) -> list[int]:
-    """Return the draft in a request's `extra_args`; empty if it is missing or invalid.
-
-    Args:
-        extra_args: Untrusted arguments of the request.
-        vocabulary: Size of the model's vocabulary; a larger id would crash the engine.
-    """
-    tokens = extra_args.get(INBOX_KEY) if isinstance(extra_args, dict) else None
-    if not isinstance(tokens, list) or not all(
-        type(t) is int and 0 <= t < vocabulary for t in tokens
-    ):
-        return []
-    return tokens
-
-
-def propose(store: DraftStore, trail: Trail, max_tokens: int) -> Draft | None:
+def propose(store: DraftStore, trail: Trail, max_tokens: int, answer_tokens: int) -> Draft | None:
     """Return the draft of the most reliable source, or None.
 
-    Sources in order: the draft that came with the request, while it matches the answer; a past
-    answer already being followed, or one that matches at least four tokens; an earlier match in the
-    request's own text; a past answer that matches two tokens.
+    Sources in order: the cached answer that came with the request, while the answer follows it; a
+    past answer already being followed, or one that matches at least four tokens; an earlier match
+    in the request's own text; a past answer that matches two tokens.
+
+    Args:
+        store: Past answers.
+        trail: The request.
+        max_tokens: Longest draft.
+        answer_tokens: Longest draft from the cached answer.
     """
-    if max_tokens <= 0:
-        return None
-    if trail.handed:
-        draft = _propose_handed(trail, max_tokens)
+    if trail.handed and answer_tokens > 0:
+        draft = propose_handed(trail, answer_tokens)
         if draft is not None:
             return draft
+    if max_tokens <= 0:
+        return None
     past = _propose_past(store, trail, max_tokens)
     if past is not None and past.strength < NUM_STRENGTHS - 1:
         return past
@@ -115,36 +105,14 @@ def rate_strength(agreed_tokens: int) -> int:
     return NUM_STRENGTHS - 1
 
 
-def _propose_handed(trail: Trail, max_tokens: int) -> Draft | None:
-    answered = len(trail.text) - trail.num_prompt_tokens
-    new = list(trail.text[trail.num_prompt_tokens + trail._handed_seen :])
-    at = trail._handed_at
-    trail._handed_seen = answered
-    if list(trail.handed[at : at + len(new)]) == new:
-        trail._handed_at = at + len(new)
-        trail._handed_agreed += len(new)
-    else:
-        found = _find_last(trail.handed, trail.text[trail.num_prompt_tokens :])
-        if found is None:
-            # Try again with the next tokens: one word may differ while the rest matches.
-            trail._handed_at = len(trail.handed)
-            return None
-        trail._handed_at, trail._handed_agreed = found
-    tokens = list(trail.handed[trail._handed_at : trail._handed_at + max_tokens])
+def propose_handed(trail: Trail, max_tokens: int) -> Draft | None:
+    """Return the rest of the request's cached answer; None if the model has left it."""
+    handed = trail.handed
+    handed.follow(trail.text[trail.num_prompt_tokens :])
+    tokens = handed.rest(max_tokens)
     if not tokens:
         return None
-    return Draft(tokens, DraftSource.CACHE, rate_strength(trail._handed_agreed))
-
-
-def _find_last(text: Sequence[int], recent: Sequence[int]) -> tuple[int, int] | None:
-    """Return the position after the last n-gram of `text` that ends `recent`, and its length."""
-    packed = array("i", text).tobytes()
-    for length in _OWN_LENGTHS:
-        if length <= len(recent):
-            at = _search(packed, array("i", recent[-length:]).tobytes(), len(packed))
-            if at is not None:
-                return at // _TOKEN_BYTES + length, length
-    return None
+    return Draft(tokens, DraftSource.CACHE, handed.kind, handed.run)
 
 
 def _propose_past(store: DraftStore, trail: Trail, max_tokens: int) -> Draft | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from evenkeel_runtime.speculation.acceptance import Acceptance, OwnRecord
 from evenkeel_runtime.speculation.cost import StepCostFit
-from evenkeel_runtime.speculation.sources import DraftSource
+from evenkeel_runtime.speculation.sources import Draft, DraftSource
 
 
 @pytest.mark.parametrize("late_ratio", [0.0, 0.1])
@@ -51,29 +52,53 @@ def test_both_kinds_of_step_must_have_been_seen() -> None:
     assert fit.is_known
 
 
+def draft(source: DraftSource, strength: int, length: int = 4) -> Draft:
+    return Draft([1] * length, source, strength)
+
+
 def test_acceptance_is_learned_by_kind_and_position() -> None:
     acceptance = Acceptance(4)
     for _ in range(200):
-        acceptance.record(DraftSource.RETRIEVAL, 0, OwnRecord(), 4, 2)
-        acceptance.record(DraftSource.PROMPT, 3, OwnRecord(), 4, 0)
-    strong = acceptance.survival(DraftSource.RETRIEVAL, 0, OwnRecord(), 4)
+        acceptance.record(draft(DraftSource.RETRIEVAL, 0), OwnRecord(), 4, 2)
+        acceptance.record(draft(DraftSource.PROMPT, 3), OwnRecord(), 4, 0)
+    strong = acceptance.survival(draft(DraftSource.RETRIEVAL, 0), OwnRecord())
     assert strong == pytest.approx([1, 1, 0, 0], abs=0.02)
-    assert acceptance.survival(DraftSource.PROMPT, 3, OwnRecord(), 4)[0] < 0.02
-    assert acceptance.survival(DraftSource.CACHE, 0, OwnRecord(), 2) == pytest.approx([0.5, 0.25])
+    assert acceptance.survival(draft(DraftSource.PROMPT, 3), OwnRecord())[0] < 0.02
+    unknown = acceptance.survival(draft(DraftSource.RETRIEVAL, 1, 2), OwnRecord())
+    assert unknown == pytest.approx([0.5, 0.25])
+
+
+def test_a_cached_answer_is_trusted_from_the_start_until_it_is_wrong() -> None:
+    acceptance = Acceptance(4)
+    whole = draft(DraftSource.CACHE, 0, 127)
+    assert acceptance.survival(whole, OwnRecord())[126] > 0.2
+    for _ in range(100):
+        acceptance.record(whole, OwnRecord(), 127, 0)
+    assert acceptance.survival(whole, OwnRecord())[0] < 0.1
+    # Wrong at its first token says nothing about one whose beginning has agreed, nor about others.
+    begun = replace(whole, run=32)
+    assert acceptance.survival(begun, OwnRecord())[0] > 0.95
+    assert acceptance.survival(draft(DraftSource.CACHE, 1), OwnRecord())[0] > 0.9
+    for _ in range(400):
+        acceptance.record(whole, OwnRecord(), 127, 127)
+    assert acceptance.survival(whole, OwnRecord())[126] > 0.8
 
 
 def test_a_requests_own_record_counts_more_the_longer_it_is() -> None:
     acceptance = Acceptance(4)
     lucky, unlucky = OwnRecord(), OwnRecord()
     for _ in range(20):
-        acceptance.record(DraftSource.PROMPT, 2, lucky, 4, 4)
-        acceptance.record(DraftSource.PROMPT, 2, unlucky, 4, 0)
-    first = acceptance.survival(DraftSource.PROMPT, 2, lucky, 1)[0]
-    second = acceptance.survival(DraftSource.PROMPT, 2, unlucky, 1)[0]
+        acceptance.record(draft(DraftSource.PROMPT, 2), lucky, 4, 4)
+        acceptance.record(draft(DraftSource.PROMPT, 2), unlucky, 4, 0)
+    first = acceptance.survival(draft(DraftSource.PROMPT, 2), lucky)[0]
+    second = acceptance.survival(draft(DraftSource.PROMPT, 2), unlucky)[0]
     assert first > 0.8
     assert second < 0.4
 
 
 def test_positions_that_are_less_likely_than_asked_for_are_left_out() -> None:
     acceptance = Acceptance(8)
-    assert acceptance.survival(DraftSource.CACHE, 0, OwnRecord(), 8, least=0.2) == [0.5, 0.25]
+    assert acceptance.survival(draft(DraftSource.PROMPT, 0, 8), OwnRecord(), least=0.2) == [
+        0.5,
+        0.25,
+    ]

@@ -24,6 +24,7 @@ from tests.fixtures.fixed_length import FixedLength
 
 PROMPT = [31, 32, 33, 34, 35, 36, 37, 38]
 ANSWER = list(range(50, 80))
+ANSWER_TOKENS = 128
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class Notes(FixedLength):
 
 def speculation(length: int = 4) -> tuple[Speculation, Notes]:
     notes = Notes(length)
-    return Speculation(DraftStore(64 * 1024, seed=1), notes, 2000), notes
+    return Speculation(DraftStore(64 * 1024, seed=1), notes, 2000, ANSWER_TOKENS), notes
 
 
 def answer_once(engine: Speculation, request: Request, answer: Sequence[int] = ANSWER) -> None:
@@ -269,7 +270,7 @@ def test_a_draft_of_an_unknown_request_is_passed_over() -> None:
 
 
 def test_the_state_is_plain_numbers() -> None:
-    engine = Speculation(DraftStore(64 * 1024, seed=1), GoodputController(4, Random(1)), 2000)
+    engine = Speculation(DraftStore(64 * 1024, seed=1), GoodputController(4, Random(1)), 2000, 4)
     answer_once(engine, Request("a"))
     state = describe_state(engine, 3)
     assert state["errors"] == 3
@@ -283,7 +284,7 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.engine = Speculation(DraftStore(1, seed=1), GoodputController(4, Random(1)), 2000)
+        self.engine = Speculation(DraftStore(1, seed=1), GoodputController(4, Random(1)), 2000, 4)
         self.live: list[Request] = []
         self.drafts: dict[str, list[int]] = {}
         self.number = 0

@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenkeel_runtime.speculation.sources import (
-    INBOX_KEY,
-    DraftSource,
-    Trail,
-    propose,
-    rate_strength,
-    read_handed_draft,
-)
+from evenkeel_runtime.speculation.handed import HandedAnswer
+from evenkeel_runtime.speculation.sources import DraftSource, Trail, propose, rate_strength
 from evenkeel_runtime.speculation.store import DraftStore
 
 PROMPT = [31, 32, 33, 34, 35, 36, 37, 38, 39, 40]
@@ -30,23 +24,23 @@ def trail_of(
 ) -> tuple[Trail, list[int]]:
     """A trail, and its text to be gone on with."""
     text = [*prompt, *answer]
-    return Trail("a", text, len(prompt), handed or []), text
+    return Trail("a", text, len(prompt), HandedAnswer(handed or [])), text
 
 
 def test_nothing_seen_is_nothing_drafted(store: DraftStore) -> None:
     trail, _ = trail_of(PROMPT, [51])
-    assert propose(store, trail, 4) is None
+    assert propose(store, trail, 4, 4) is None
 
 
 def test_a_prompt_answered_before_is_drafted_from_its_answer(store: DraftStore) -> None:
     store.add("a", PROMPT, ANSWER)
     trail, text = trail_of(PROMPT, ANSWER[:1])
-    draft = propose(store, trail, 4)
+    draft = propose(store, trail, 4, 4)
     assert draft is not None
     assert (draft.tokens, draft.source) == (ANSWER[1:5], DraftSource.RETRIEVAL)
     # It is followed from then on, and grows stronger with what agrees.
     text += ANSWER[1:5]
-    longer = propose(store, trail, 4)
+    longer = propose(store, trail, 4, 4)
     assert longer is not None
     assert longer.tokens == ANSWER[5:9]
     assert longer.strength <= draft.strength
@@ -55,11 +49,11 @@ def test_a_prompt_answered_before_is_drafted_from_its_answer(store: DraftStore) 
 def test_an_answer_that_goes_another_way_is_left_and_found_again(store: DraftStore) -> None:
     store.add("a", PROMPT, ANSWER)
     trail, text = trail_of(PROMPT, ANSWER[:1])
-    assert propose(store, trail, 4) is not None
+    assert propose(store, trail, 4, 4) is not None
     text += [99]
-    assert propose(store, trail, 4) is None
+    assert propose(store, trail, 4, 4) is None
     text += ANSWER[4:6]
-    again = propose(store, trail, 4)
+    again = propose(store, trail, 4, 4)
     assert again is not None
     assert again.tokens == ANSWER[6:10]
     assert again.strength == 3
@@ -67,7 +61,7 @@ def test_an_answer_that_goes_another_way_is_left_and_found_again(store: DraftSto
 
 def test_the_prompt_itself_is_a_source(store: DraftStore) -> None:
     trail, _ = trail_of([*PROMPT, 1, 2, 3, 4, 5, 6], [33, 34, 35, 36])
-    draft = propose(store, trail, 3)
+    draft = propose(store, trail, 3, 3)
     assert draft is not None
     assert (draft.tokens, draft.source, draft.strength) == ([37, 38, 39], DraftSource.PROMPT, 2)
 
@@ -77,12 +71,12 @@ def test_a_draft_that_came_with_the_request_goes_first_from_its_first_token(
 ) -> None:
     store.add("a", PROMPT, [51, 99, 98, 97, 96])
     trail, text = trail_of(PROMPT, ANSWER[:1], handed=ANSWER)
-    draft = propose(store, trail, 4)
+    draft = propose(store, trail, 4, 4)
     assert draft is not None
     assert (draft.tokens, draft.source) == (ANSWER[1:5], DraftSource.CACHE)
     text += [*ANSWER[1:3], 77, *ANSWER[4:6]]
     # One word differed; the rest of it agrees again.
-    after = propose(store, trail, 4)
+    after = propose(store, trail, 4, 4)
     assert after is not None
     assert (after.tokens, after.source) == (ANSWER[6:10], DraftSource.CACHE)
 
@@ -90,7 +84,7 @@ def test_a_draft_that_came_with_the_request_goes_first_from_its_first_token(
 def test_a_draft_that_has_nothing_to_do_with_the_answer_is_passed_over(store: DraftStore) -> None:
     store.add("a", PROMPT, ANSWER)
     trail, _ = trail_of(PROMPT, ANSWER[:2], handed=[901, 902, 903])
-    draft = propose(store, trail, 4)
+    draft = propose(store, trail, 4, 4)
     assert draft is not None
     assert draft.source is DraftSource.RETRIEVAL
 
@@ -98,25 +92,8 @@ def test_a_draft_that_has_nothing_to_do_with_the_answer_is_passed_over(store: Dr
 def test_no_room_for_a_draft_is_no_draft(store: DraftStore) -> None:
     store.add("a", PROMPT, ANSWER)
     trail, _ = trail_of(PROMPT, ANSWER[:1])
-    assert propose(store, trail, 0) is None
-    assert propose(store, trail, -1) is None
-
-
-@pytest.mark.parametrize(
-    ("extra_args", "draft"),
-    [
-        pytest.param({INBOX_KEY: [1, 2, 3]}, [1, 2, 3], id="token ids"),
-        pytest.param({INBOX_KEY: "1 2 3"}, [], id="a text"),
-        pytest.param({INBOX_KEY: [1, -2]}, [], id="a negative id"),
-        pytest.param({INBOX_KEY: [1, True]}, [], id="a boolean"),
-        pytest.param({INBOX_KEY: [99]}, [99], id="the last token"),
-        pytest.param({INBOX_KEY: [1, 100]}, [], id="beyond the vocabulary"),
-        pytest.param({}, [], id="none"),
-        pytest.param(None, [], id="no extra arguments"),
-    ],
-)
-def test_only_token_ids_are_taken_as_a_draft(extra_args: object, draft: list[int]) -> None:
-    assert read_handed_draft(extra_args, vocabulary=100) == draft
+    assert propose(store, trail, 0, 0) is None
+    assert propose(store, trail, -1, -1) is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +117,7 @@ def test_every_draft_is_text_that_was_seen(
     seen = [*past, handed, [*prompt, *answer]]
     for token in answer:
         text.append(token)
-        draft = propose(store, trail, 5)
+        draft = propose(store, trail, 5, 5)
         if draft is not None:
             assert draft.tokens
             assert any(

@@ -1,0 +1,105 @@
+"""Follow a cached answer that is the draft of a request's whole answer.
+
+The cache passes on its answer to a similar question. The model's own answer may be the same, differ
+in a word, or be another one; after a difference, the place to continue from is searched for.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+# In a request's `SamplingParams.extra_args`: the token ids of an answer, and how much to trust it.
+INBOX_KEY = "evenkeel_draft"
+TRUST_KEY = "evenkeel_draft_trust"
+# Degrees of trust in an answer that has agreed so far; 0 is the highest. Each has its own acceptance
+# rates, as have answers after a difference.
+NUM_TRUSTS = 4
+AFTER_DIFFERENCE = NUM_TRUSTS
+# Number of tokens that must match to continue after a difference, longest first.
+_ALIGNING_LENGTHS = (4, 2)
+_TOKEN_BYTES = array("i").itemsize
+
+
+class HandedAnswer:
+    """A request's cached answer, and the position in it that the model has reached.
+
+    Args:
+        tokens: The answer; may be empty.
+        trust: Degree of trust, from 0 to `NUM_TRUSTS` - 1.
+
+    Attributes:
+        kind: `trust` until the first difference, then `AFTER_DIFFERENCE`.
+        run: Tokens that have agreed since the beginning, or since the last difference.
+    """
+
+    def __init__(self, tokens: Sequence[int] = (), trust: int = 0) -> None:
+        self.kind = trust
+        self.run = 0
+        self._tokens = list(tokens)
+        self._packed = array("i", tokens).tobytes()
+        self._at = 0
+        self._differs_at = 0
+        self._seen = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._tokens)
+
+    def follow(self, answer: Sequence[int]) -> None:
+        """Advance to the end of the model's own answer so far, which only grows."""
+        for token in answer[self._seen :]:
+            at = self._at
+            if at < len(self._tokens) and self._tokens[at] == token:
+                self._at, self.run = at + 1, self.run + 1
+                continue
+            is_unknown = self.kind == AFTER_DIFFERENCE and self.run == 0
+            if not is_unknown:
+                self._differs_at = at
+            # One token may be replaced and the rest agree. If the next one differs too, several
+            # tokens must match.
+            self._at = len(self._tokens) if is_unknown else at + 1
+            self.kind, self.run = AFTER_DIFFERENCE, 0
+        self._seen = len(answer)
+        if self.kind == AFTER_DIFFERENCE and self.run == 0:
+            self._find_back(answer[-_ALIGNING_LENGTHS[0] :])
+
+    def rest(self, max_tokens: int) -> list[int]:
+        """Return up to `max_tokens` of the rest of the answer; none if its position is unknown."""
+        return self._tokens[self._at : self._at + max_tokens]
+
+    def _find_back(self, recent: Sequence[int]) -> None:
+        """Go to where the last tokens match: the next place after the difference, else the first."""
+        for length in _ALIGNING_LENGTHS:
+            if length > len(recent):
+                continue
+            ngram = array("i", recent[-length:]).tobytes()
+            at = _find(self._packed, ngram, self._differs_at * _TOKEN_BYTES)
+            at = _find(self._packed, ngram, 0) if at < 0 else at
+            if at >= 0:
+                self._at, self.run = at // _TOKEN_BYTES + length, length
+                return
+
+
+def _find(packed: bytes, ngram: bytes, start: int) -> int:
+    """Return where `ngram` first occurs from `start` on, at a token's beginning; -1 if nowhere."""
+    at = packed.find(ngram, start)
+    while at >= 0 and at % _TOKEN_BYTES:
+        at = packed.find(ngram, at + 1)
+    return at
+
+
+def read_handed(extra_args: object, vocabulary: int) -> HandedAnswer:
+    """Return the answer in a request's `extra_args`; empty if it is missing or invalid.
+
+    Args:
+        extra_args: Untrusted arguments of the request.
+        vocabulary: Size of the model's vocabulary; a larger id would crash the engine.
+    """
+    if not isinstance(extra_args, dict):
+        return HandedAnswer()
+    tokens, trust = extra_args.get(INBOX_KEY), extra_args.get(TRUST_KEY, 0)
+    if not isinstance(tokens, list) or not all(
+        type(t) is int and 0 <= t < vocabulary for t in tokens
+    ):
+        return HandedAnswer()
+    return HandedAnswer(tokens, trust if type(trust) is int and 0 <= trust < NUM_TRUSTS else 0)
