@@ -34,7 +34,7 @@ from evenkeel_runtime.response_cache.neighbours import (
 from evenkeel_runtime.response_cache.question import Question
 from evenkeel_runtime.response_cache.route_modes import RouteModes
 from evenkeel_runtime.response_cache.serve_control import ControlChange, ServeControl
-from evenkeel_runtime.response_cache.settings_file import CachePolicy, HitMode, RoutePolicy
+from evenkeel_runtime.response_cache.settings_file import CachePolicy, RoutePolicy
 from evenkeel_runtime.response_cache.worker import Worker
 from evenkeel_runtime.text.agreement import are_interchangeable
 from evenkeel_runtime.text.guards import find_difference
@@ -52,6 +52,9 @@ NUM_CANDIDATES = 32
 _NUM_NEW = 2
 # Near questions checked, in case a guard rejects the nearest.
 _NUM_NEIGHBOURS = 4
+# Nearest questions whose answers may become drafts, and different answers passed on.
+_NUM_DRAFT_CANDIDATES = 8
+_NUM_DRAFTS = 3
 # Maximum queued comparisons of answers.
 _MAX_COMPARISONS = 16
 _COMPARISON_STUCK_S = 10.0
@@ -169,6 +172,29 @@ class ResponseCache:
             for n in found
             if n.similarity >= LEAST_SKETCH_SIMILARITY and n.entry_id != question.id
         ]
+
+    async def find_drafts(self, question: Question) -> tuple[list[CacheEntry], float]:
+        """Return entries with different answers to draft from, nearest first.
+
+        They are near by static vectors: nothing is embedded, because the model verifies a draft.
+
+        Returns:
+            The entries, and the static cosine of the first (0 if there is none).
+        """
+        sketch = self.sketch(question) if self.index.has_scope(question.scope) else None
+        if sketch is None:
+            return [], 0.0
+        near = [
+            n
+            for n in self.index.search(question.scope, sketch, _NUM_DRAFT_CANDIDATES)
+            if n.similarity >= LEAST_SKETCH_SIMILARITY and n.entry_id != question.id
+        ]
+        entries = await self._fetch([n.entry_id for n in near])
+        found = [(n.similarity, entries[n.entry_id]) for n in near if n.entry_id in entries]
+        by_answer: dict[tuple[int, ...], CacheEntry] = {}
+        for _, entry in found:
+            by_answer.setdefault(entry.token_ids, entry)
+        return list(by_answer.values())[:_NUM_DRAFTS], found[0][0] if found else 0.0
 
     async def find_nearest(
         self, question: Question, vector: Vector, candidates: Sequence[str]
@@ -357,8 +383,6 @@ class ResponseCache:
 
 
 def _pays(question: Question, hit: NearHit) -> bool:
-    """Whether a hit is worth an embedding: it may be served, or used as a draft."""
+    """Whether a hit is worth an embedding: it may be served."""
     policy = question.policy
-    if policy.mode is HitMode.DRAFT:
-        return True
     return hit.refused_by is None and hit.similarity >= policy.similarities[0]

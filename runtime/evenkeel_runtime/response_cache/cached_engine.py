@@ -36,6 +36,7 @@ from evenkeel_runtime.response_cache.private_text import PrivateText
 from evenkeel_runtime.response_cache.question import Bypass, Question, read_question
 from evenkeel_runtime.response_cache.replays import REPLAY_CLASS, PendingReplay, Replays
 from evenkeel_runtime.response_cache.settings_file import HitMode
+from evenkeel_runtime.response_cache.verified import draft_answers, record_verified
 from evenkeel_runtime.response_cache.vllm_outputs import Gathered, make_entry
 from evenkeel_runtime.wire.caller import Caller
 from evenkeel_runtime.wire.cause import Cause
@@ -139,17 +140,24 @@ class CachedEngine:
     async def _answer(self, call: _Call, question: Question) -> Outputs:
         looking: asyncio.Task[Lookup] | None = None
         found, num_deletions = Lookup(), self.cache.deletions.count
+        drafted: list[CacheEntry] = []
         if question.policy.mode is HitMode.SHADOW:
             # Concurrently with the model: observation must not add latency.
             looking = asyncio.get_running_loop().create_task(self._look_up(question))
         else:
             with charge_to(call.run.holds, Cause.HOST_CACHE):
-                found = await self._look_up(question)
+                is_draft = question.policy.mode is HitMode.DRAFT
+                found = await self._look_up(question, only_exact=is_draft)
                 question = self.cache.modes.as_now(question)
                 hit = await self._guard(self._choose(call, question, found), None)
+                if hit is None:
+                    drafting = draft_answers(self.cache, question, call.run, call.params)
+                    drafted = await self._guard(drafting, [])
             if hit is not None:
                 yield hit
                 return
+            if is_draft:
+                looking = asyncio.get_running_loop().create_task(self._look_up(question))
         gathered, began = Gathered(), 0.0
         outputs: Outputs | None = None
         try:
@@ -165,6 +173,7 @@ class CachedEngine:
                 await outputs.aclose()
             if looking is not None and gathered.finish_reason is None:
                 looking.cancel()
+        record_verified(call.run, self.cache.counts, drafted, gathered)
         if looking is None:
             self._record_outcome(call.run, question, found)
         # The response finishes meanwhile; the request's record waits for the result.
@@ -193,11 +202,11 @@ class CachedEngine:
         run.response_cache = run.response_cache or find_outcome(question, found)
         self.cache.counts.outcomes[run.response_cache] += 1
 
-    async def _look_up(self, question: Question) -> Lookup:
-        return await self._guard(look_up(self.cache, question), Lookup())
+    async def _look_up(self, question: Question, only_exact: bool = False) -> Lookup:
+        return await self._guard(look_up(self.cache, question, only_exact), Lookup())
 
     async def _choose(self, call: _Call, question: Question, found: Lookup) -> Any:
-        """Return the cached output to serve, if any; else pass the engine a draft, if allowed."""
+        """Return the cached output to serve, if any."""
         call.run.cache.update(describe_lookup(question, found))
         if question.policy.mode in (HitMode.SHADOW, HitMode.OFF):
             return None
@@ -213,9 +222,6 @@ class CachedEngine:
             if self._random() < control.verdict_ratio:
                 self._queue_replay(call, question, near)
             return self._serve(call, found, "semantic", near.entry)
-        vllm_outputs.hand_draft(call.params, near.entry.token_ids)
-        call.run.response_cache = "draft"
-        call.run.cache[spans.CACHE_DRAFT_TOKENS] = len(near.entry.token_ids)
         return None
 
     def _serve(self, call: _Call, found: Lookup, layer: str, entry: CacheEntry) -> Any:

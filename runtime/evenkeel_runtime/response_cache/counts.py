@@ -23,6 +23,7 @@ class CacheCounts:
         changes: Changes to what is served, by reason.
         saved_tokens: Output tokens that the engine did not have to generate, by layer.
         saved_s: Generation time of the served answers, in seconds, by layer.
+        verified_tokens: Tokens of near answers that the model accepted as drafts.
         lookup_s: Lookup time in seconds, embeddings included.
         stored: Answers stored.
         deleted: Entries deleted on request.
@@ -40,6 +41,7 @@ class CacheCounts:
     changes: Counter[str] = field(default_factory=Counter)
     saved_tokens: Counter[str] = field(default_factory=Counter)
     saved_s: dict[str, float] = field(default_factory=dict)
+    verified_tokens: int = 0
     lookup_s: float = 0.0
     stored: int = 0
     deleted: int = 0

@@ -38,11 +38,11 @@ class Lookup:
     missing: str | None = None
 
 
-async def look_up(cache: ResponseCache, question: Question) -> Lookup:
+async def look_up(cache: ResponseCache, question: Question, only_exact: bool = False) -> Lookup:
     """Look up the request, then its neighbours; nothing is embedded if there are none."""
     started = perf_counter()
     found = Lookup(exact=await cache.find_exact(question))
-    if found.exact is None and cache.index.has_scope(question.scope):
+    if found.exact is None and not only_exact and cache.index.has_scope(question.scope):
         sketch = cache.sketch(question)
         if sketch is not None:
             await _compare_meanings(cache, question, sketch, found)

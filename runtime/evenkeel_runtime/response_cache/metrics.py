@@ -40,6 +40,11 @@ class CacheMetrics(ScrapedMetrics):
             "saved_seconds", "Generation time saved, in seconds", "layer", counts.saved_s
         )
         yield self.counter(
+            "verified_tokens",
+            "Tokens of near answers that the model accepted as drafts",
+            counts.verified_tokens,
+        )
+        yield self.counter(
             "lookup_seconds", "Lookup time in seconds, embeddings included", counts.lookup_s
         )
         yield self.counters(

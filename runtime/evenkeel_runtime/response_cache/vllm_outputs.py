@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,9 @@ from evenkeel_runtime.response_cache.question import Question, Sampling
 
 # Where the speculation hook looks for the cache's draft.
 DRAFT_ARGUMENT = "evenkeel_draft"
+OTHERS_ARGUMENT = "evenkeel_draft_others"
+TRUST_ARGUMENT = "evenkeel_draft_trust"
+_DRAFT_ARGUMENTS = (DRAFT_ARGUMENT, OTHERS_ARGUMENT, TRUST_ARGUMENT)
 # Lower priority than any client request.
 _LAST_PRIORITY = 1 << 30
 _SHAPING = (
@@ -118,10 +121,12 @@ def make_entry(question: Question, gathered: Gathered, generation_s: float) -> C
     )
 
 
-def hand_draft(params: Any, token_ids: tuple[int, ...]) -> None:
-    """Pass a draft to the speculation hook; a draft already in the request is kept."""
+def hand_drafts(params: Any, answers: Sequence[Sequence[int]], trust: int) -> None:
+    """Pass answers to the speculation hook, best first; a draft already in the request is kept."""
     arguments = dict(params.extra_args or {})
-    arguments.setdefault(DRAFT_ARGUMENT, list(token_ids))
+    if DRAFT_ARGUMENT not in arguments:
+        first, *others = map(list, answers)
+        arguments |= {DRAFT_ARGUMENT: first, OTHERS_ARGUMENT: others, TRUST_ARGUMENT: trust}
     params.extra_args = arguments
 
 
@@ -132,7 +137,7 @@ def make_replay(params: Any) -> Any:
     copy = params.clone()
     copy.output_kind = RequestOutputKind.FINAL_ONLY
     if copy.extra_args:
-        copy.extra_args = {k: v for k, v in copy.extra_args.items() if k != DRAFT_ARGUMENT}
+        copy.extra_args = {k: v for k, v in copy.extra_args.items() if k not in _DRAFT_ARGUMENTS}
     return copy
 
 

@@ -30,8 +30,8 @@ _BLOCK_STEPS = 16
 EXPLORE_RATIO = 1 / 64
 # Once prices are known, only every fourth step updates them: they change slowly.
 _STEPS_PER_SAMPLE = 4
-# Assumed until prices are known: verifying 100 tokens doubles a step. So cached answers are verified
-# from the start, and no longer if they turn out wrong.
+# Assumed until prices are known: verifying 100 tokens doubles the time of a step. So cached answers
+# are verified from the start, and no longer if they turn out wrong.
 _ASSUMED_PRICES = Prices(step_s=1.0, checking_s=0.1, token_s=0.009)
 
 

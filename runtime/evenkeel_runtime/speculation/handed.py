@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
-# In a request's `SamplingParams.extra_args`: the token ids of an answer, and how much to trust it.
+# In a request's `SamplingParams.extra_args`: the token ids of an answer, those of other answers to
+# try after it, and how much to trust them.
 INBOX_KEY = "evenkeel_draft"
+OTHERS_KEY = "evenkeel_draft_others"
 TRUST_KEY = "evenkeel_draft_trust"
-# Degrees of trust in an answer that has agreed so far; 0 is the highest. Each has its own acceptance
-# rates, as have answers after a difference.
+# Degrees of trust in an answer that has agreed so far; 0 is the highest. Each has its own
+# acceptance rates, as have answers after a difference.
 NUM_TRUSTS = 4
 AFTER_DIFFERENCE = NUM_TRUSTS
 # Number of tokens that must match to continue after a difference, longest first.
 _ALIGNING_LENGTHS = (4, 2)
+_MAX_OTHERS = 4
 _TOKEN_BYTES = array("i").itemsize
 
 
@@ -27,17 +31,21 @@ class HandedAnswer:
     Args:
         tokens: The answer; may be empty.
         trust: Degree of trust, from 0 to `NUM_TRUSTS` - 1.
+        others: Other answers. Once the answer differs, the first that has agreed so far is used.
 
     Attributes:
         kind: `trust` until the first difference, then `AFTER_DIFFERENCE`.
         run: Tokens that have agreed since the beginning, or since the last difference.
     """
 
-    def __init__(self, tokens: Sequence[int] = (), trust: int = 0) -> None:
+    def __init__(
+        self, tokens: Sequence[int] = (), trust: int = 0, others: Sequence[Sequence[int]] = ()
+    ) -> None:
         self.kind = trust
         self.run = 0
         self._tokens = list(tokens)
         self._packed = array("i", tokens).tobytes()
+        self._others = [list(other) for other in others]
         self._at = 0
         self._differs_at = 0
         self._seen = 0
@@ -60,6 +68,8 @@ class HandedAnswer:
             self._at = len(self._tokens) if is_unknown else at + 1
             self.kind, self.run = AFTER_DIFFERENCE, 0
         self._seen = len(answer)
+        if self.kind == AFTER_DIFFERENCE and self._others:
+            self._switch(list(answer))
         if self.kind == AFTER_DIFFERENCE and self.run == 0:
             self._find_back(answer[-_ALIGNING_LENGTHS[0] :])
 
@@ -67,8 +77,18 @@ class HandedAnswer:
         """Return up to `max_tokens` of the rest of the answer; none if its position is unknown."""
         return self._tokens[self._at : self._at + max_tokens]
 
+    def _switch(self, answer: list[int]) -> None:
+        """Continue with another answer that begins like the model's, if there is one."""
+        self._others = [o for o in self._others if len(o) > len(answer)]
+        for other in self._others:
+            if other[: len(answer)] == answer:
+                self._tokens, self._packed = other, array("i", other).tobytes()
+                # Most of what is alike at its beginning is the same answer.
+                self.kind, self.run, self._at = NUM_TRUSTS - 1, len(answer), len(answer)
+                return
+
     def _find_back(self, recent: Sequence[int]) -> None:
-        """Go to where the last tokens match: the next place after the difference, else the first."""
+        """Go to where the last tokens match: first after the difference, else anywhere."""
         for length in _ALIGNING_LENGTHS:
             if length > len(recent):
                 continue
@@ -97,9 +117,18 @@ def read_handed(extra_args: object, vocabulary: int) -> HandedAnswer:
     """
     if not isinstance(extra_args, dict):
         return HandedAnswer()
-    tokens, trust = extra_args.get(INBOX_KEY), extra_args.get(TRUST_KEY, 0)
-    if not isinstance(tokens, list) or not all(
-        type(t) is int and 0 <= t < vocabulary for t in tokens
-    ):
+    tokens: Any = extra_args.get(INBOX_KEY)
+    trust = extra_args.get(TRUST_KEY, 0)
+    if not _are_tokens(tokens, vocabulary):
         return HandedAnswer()
-    return HandedAnswer(tokens, trust if type(trust) is int and 0 <= trust < NUM_TRUSTS else 0)
+    others = extra_args.get(OTHERS_KEY)
+    others = others[:_MAX_OTHERS] if isinstance(others, list) else []
+    return HandedAnswer(
+        tokens,
+        trust if type(trust) is int and 0 <= trust < NUM_TRUSTS else 0,
+        [other for other in others if _are_tokens(other, vocabulary)],
+    )
+
+
+def _are_tokens(value: Any, vocabulary: int) -> bool:
+    return isinstance(value, list) and all(type(t) is int and 0 <= t < vocabulary for t in value)

@@ -1,0 +1,56 @@
+"""Near answers as drafts: which ones, how far to trust them, and whether the model gave one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evenkeel import spans
+from evenkeel_runtime.request.trace import EngineRun
+from evenkeel_runtime.response_cache.cache import ResponseCache
+from evenkeel_runtime.response_cache.counts import CacheCounts
+from evenkeel_runtime.response_cache.entry import CacheEntry
+from evenkeel_runtime.response_cache.question import Question
+from evenkeel_runtime.response_cache.settings_file import HitMode
+from evenkeel_runtime.response_cache.vllm_outputs import Gathered, hand_drafts
+from evenkeel_runtime.text.guards import find_difference
+
+# The speculation hook's name for this source of drafts (wire/drafts.py counts by source).
+_SOURCE = "cache"
+# Below this static cosine, and if a guard refuses the nearest question, its answer is more often a
+# different one. The speculation hook keeps acceptance rates for each of the four cases.
+_HIGH_SIMILARITY = 0.6
+
+
+async def draft_answers(
+    cache: ResponseCache, question: Question, run: EngineRun, params: Any
+) -> list[CacheEntry]:
+    """Pass near answers to the speculation hook as drafts of the whole answer; return them.
+
+    No request waits for an embedding here: only serving and the evidence need one.
+    """
+    if question.policy.mode not in (HitMode.SERVE, HitMode.DRAFT):
+        return []
+    entries, similarity = await cache.find_drafts(question)
+    if not entries:
+        return []
+    is_refused = find_difference(question.text, entries[0].question) is not None
+    trust = 2 * (similarity < _HIGH_SIMILARITY) + is_refused
+    hand_drafts(params, [entry.token_ids for entry in entries], trust)
+    run.response_cache = "draft"
+    run.cache[spans.CACHE_DRAFT_TOKENS] = len(entries[0].token_ids)
+    return entries
+
+
+def record_verified(
+    run: EngineRun, counts: CacheCounts, drafted: Sequence[CacheEntry], gathered: Gathered
+) -> None:
+    """Count accepted tokens of the drafts, and the answer as `verified` if it is one of them."""
+    drafts = run.drafts_by_source.get(_SOURCE)
+    if not drafted or drafts is None:
+        return
+    run.cache[spans.CACHE_VERIFIED_TOKENS] = drafts.accepted_tokens
+    counts.verified_tokens += drafts.accepted_tokens
+    answer = tuple(gathered.token_ids)
+    if drafts.accepted_tokens and any(entry.token_ids == answer for entry in drafted):
+        run.response_cache = "verified"
