@@ -5,7 +5,7 @@
 
 1. `same`: questions of golden_datasets/support/rewordings.toml, asked of three real servers with
    the demo model, end to end: no speculation and no cache; `--speculate auto`; `--speculate auto`
-   and a cache in mode `draft`. One wording of each question is asked first, then others, each of the
+   and a cache in mode `draft`. One wording of each question is asked first, then others, of the
    three servers in random order. Answers must be equal, text by text.
 2. `wrong`: the near misses of that file, whose answer is not their neighbour's, likewise.
 3. `engine`: the demo model or a random one of `--hidden` x `--layers` in this process, answers of
