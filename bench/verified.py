@@ -44,6 +44,7 @@ from golden_datasets.support.rewordings import read_near_misses, read_rewordings
 NONE, AUTO, VERIFIED = "none", "auto", "verified"
 ARMS = (NONE, AUTO, VERIFIED)
 POLICY = '[[routes]]\nmode = "draft"\n'
+OUTCOMES = ("verified", "draft", "exact", "miss", "bypass")
 LENGTHS = (32, 96, 384)
 KINDS = ("right", "replaced", "wrong")
 
@@ -131,7 +132,7 @@ def measure(
     servers: dict[str, httpx.Client], texts: Sequence[str], order: random.Random
 ) -> dict[str, Any]:
     rows = []
-    before = read_counts(servers[VERIFIED])
+    before = last = read_counts(servers[VERIFIED])
     for text in texts:
         row: dict[str, Any] = {}
         for arm in order.sample(ARMS, len(ARMS)):
@@ -139,8 +140,11 @@ def measure(
             row[arm] = seconds
             row[f"{arm} answer"] = answer
             row["tokens"] = tokens
-        # What was said is stored, and compared, after the response.
-        time.sleep(0.1)
+            # Answers are stored and compared after the response.
+            time.sleep(0.06)
+        now = read_counts(servers[VERIFIED])
+        row["outcome"] = next((n for n in OUTCOMES if now.get(n, 0) > last.get(n, 0)), "none")
+        last = now
         rows.append(row)
     after = read_counts(servers[VERIFIED])
     return {
@@ -151,6 +155,11 @@ def measure(
         "different_auto": sum(row[f"{AUTO} answer"] != row[f"{NONE} answer"] for row in rows),
         "verified_to_none": ratio(rows, NONE, VERIFIED),
         "auto_to_none": ratio(rows, NONE, AUTO),
+        "by_outcome": {
+            name: {"requests": len(of), "verified_to_none": ratio(of, NONE, VERIFIED)}
+            for name in OUTCOMES
+            if (of := [row for row in rows if row["outcome"] == name])
+        },
         "outcomes": {name: after[name] - before.get(name, 0) for name in after},
     }
 
@@ -260,6 +269,8 @@ def spread(value: Sequence[float]) -> str:
 
 def show(name: str, report: dict[str, Any]) -> None:
     times = ", ".join(f"{arm} {ms:.1f} ms" for arm, ms in report["median_ms"].items())
+    for outcome, part in report["by_outcome"].items():
+        print(f"  {outcome}: {part['requests']}, {spread(part['verified_to_none'])} times as fast")
     print(
         f"{name}: {report['requests']} requests, median {report['median_tokens']:.0f} tokens; "
         f"{times}; verified {spread(report['verified_to_none'])} times as fast as none, auto "

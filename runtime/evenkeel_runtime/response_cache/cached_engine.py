@@ -146,8 +146,8 @@ class CachedEngine:
             looking = asyncio.get_running_loop().create_task(self._look_up(question))
         else:
             with charge_to(call.run.holds, Cause.HOST_CACHE):
-                is_draft = question.policy.mode is HitMode.DRAFT
-                found = await self._look_up(question, only_exact=is_draft)
+                only_exact = question.policy.mode is HitMode.DRAFT
+                found = await self._look_up(question, only_exact)
                 question = self.cache.modes.as_now(question)
                 hit = await self._guard(self._choose(call, question, found), None)
                 if hit is None:
@@ -156,8 +156,6 @@ class CachedEngine:
             if hit is not None:
                 yield hit
                 return
-            if is_draft:
-                looking = asyncio.get_running_loop().create_task(self._look_up(question))
         gathered, began = Gathered(), 0.0
         outputs: Outputs | None = None
         try:
@@ -174,6 +172,9 @@ class CachedEngine:
             if looking is not None and gathered.finish_reason is None:
                 looking.cancel()
         record_verified(call.run, self.cache.counts, drafted, gathered)
+        if question.policy.mode is HitMode.DRAFT:
+            # Only the evidence needs the embedding.
+            looking = asyncio.get_running_loop().create_task(self._look_up(question))
         if looking is None:
             self._record_outcome(call.run, question, found)
         # The response finishes meanwhile; the request's record waits for the result.

@@ -158,7 +158,7 @@ def test_what_is_none_for_the_cache_bypasses_it(
     assert seen["evenkeel.cache.reason"] == reason
 
 
-def test_near_hits_are_drafts_until_the_evidence_suffices(equipped: EquippedServer) -> None:
+def test_near_hits_are_verified_until_the_evidence_suffices(equipped: EquippedServer) -> None:
     served_as = []
     for known, reworded in REWORDED:
         before = equipped.cache()["counts"]["stored"]
@@ -172,7 +172,7 @@ def test_near_hits_are_drafts_until_the_evidence_suffices(equipped: EquippedServ
             "semantic" if served_as[-1] == "semantic" else None
         )
     # Three right verdicts bound the rate below 0.4, at this alpha.
-    assert served_as == ["draft"] * 3 + ["semantic"] * 2
+    assert served_as == ["verified"] * 3 + ["semantic"] * 2
     replay = equipped.served.wait_for_requests(2, evenkeel__response_cache="replay")[0].attributes
     assert replay["evenkeel.slo_class"] == "cache-replay"
     assert replay["evenkeel.cache.verdict"] == "same"
@@ -399,7 +399,8 @@ def test_metrics_say_what_was_saved(equipped: EquippedServer) -> None:
     assert values['evenkeel_cache_serve_threshold{route="serve"}'] == 0.75
     assert values['evenkeel_cache_wrong_hit_limit{route="serve"}'] == 0.4
     assert values['evenkeel_cache_errors_total{kind="backend"}'] == 0
-    # The model was given the drafts of near hits.
+    # The model verified near answers as drafts.
+    assert values["evenkeel_cache_verified_tokens_total"] > 0
     assert values['evenkeel_speculation_drafted_tokens_total{source="cache"}'] > 0
 
 

@@ -11,7 +11,9 @@ SELECT
     sumIf(sample_weight, response_cache = 'exact')
         / nullIf(sumIf(sample_weight, isNotNull(response_cache)), 0) AS exact_ratio,
     sumIf(sample_weight, response_cache = 'semantic')
-        / nullIf(sumIf(sample_weight, isNotNull(response_cache)), 0) AS semantic_ratio
+        / nullIf(sumIf(sample_weight, isNotNull(response_cache)), 0) AS semantic_ratio,
+    sumIf(sample_weight, response_cache = 'verified')
+        / nullIf(sumIf(sample_weight, isNotNull(response_cache)), 0) AS verified_ratio
 FROM requests
 WHERE time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC')
     AND time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')

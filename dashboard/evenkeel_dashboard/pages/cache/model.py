@@ -17,7 +17,8 @@ _OUTCOMES = {
     "miss": "miss",
     "bypass": "not looked up: not eligible",
     "shadow": "found in shadow mode, answered by the model",
-    "draft": "used as a draft, verified by the model",
+    "verified": "verified: the model gave a cached answer, faster",
+    "draft": "the model gave another answer than its draft",
 }
 HITS = ("exact", "semantic")
 # A larger bound on wrong answers says nothing about them.
@@ -54,10 +55,17 @@ def cache_tiles(
 def _response_tiles(outcomes: Sequence[Row], details: Sequence[Row]) -> list[Tile]:
     answered = sum(row["num_requests"] for row in outcomes)
     hits = sum(row["num_requests"] for row in outcomes if row["outcome"] in HITS)
+    verified = sum(row["num_requests"] for row in outcomes if row["outcome"] == "verified")
     response_s = sum(row["saved_s"] or 0.0 for row in details) if details else None
     tiles = [
         Tile(
             "Response hits", _ratio(hits, answered), "", "answers given from the cache / looked up"
+        ),
+        Tile(
+            "Verified answers",
+            _ratio(verified, answered),
+            "",
+            "answers of the model that a cached answer made faster / looked up",
         ),
         Tile(
             "Time saved",

@@ -33,7 +33,7 @@ from evenkeel_dashboard.pages.cache.model import (
 _HERE = Path(__file__).parent
 MAX_READ = 500_000
 _PERCENT = Scale("%", 100.0)
-_RATIOS = ("prefix_ratio", "session_ratio", "exact_ratio", "semantic_ratio")
+_RATIOS = ("prefix_ratio", "session_ratio", "exact_ratio", "semantic_ratio", "verified_ratio")
 _LOOK_FOR = (
     "Look at how much of the prompts was found in the cache, then at why the rest was computed; "
     "below, at the answers reused, and the bound on wrong ones."
@@ -99,6 +99,7 @@ def _body(selection: Selection, by: str) -> None:
         shown += [
             Line("exact_ratio", "same question, requests", palette.categories[2]),
             Line("semantic_ratio", "similar question, requests", palette.categories[3]),
+            Line("verified_ratio", "verified by the model, requests", palette.categories[1]),
         ]
     figure = lines(series, shown, _PERCENT, window)
     figure.top = 100

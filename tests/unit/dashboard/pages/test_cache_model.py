@@ -46,10 +46,10 @@ def test_reasons_are_in_words() -> None:
 def test_hits_are_answers_of_those_looked_up() -> None:
     outcomes = [
         {"outcome": "exact", "num_requests": 2}, {"outcome": "semantic", "num_requests": 1},
-        {"outcome": "miss", "num_requests": 9},
+        {"outcome": "verified", "num_requests": 3}, {"outcome": "miss", "num_requests": 6},
     ]  # fmt: skip
     found = values(cache_tiles([COHORT], outcomes, [DETAIL]))
-    assert found["Response hits"] == "25.0 %"
+    assert found["Response hits"] == found["Verified answers"] == "25.0 %"
     assert found["Wrong answers (upper bound)"] == "2.00 %"
 
 

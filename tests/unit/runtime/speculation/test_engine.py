@@ -174,6 +174,84 @@ def test_any_answer_comes_out_with_steps_under_way(
     assert all(accepted <= drafted for drafted, accepted in notes.verified)
 
 
+def run_with_prompt(
+    engine: Speculation, request: Request, answer: Sequence[int], room: int = 1000
+) -> int:
+    """Answer a request whose drafts begin with its prompt; return its steps."""
+    drafts = engine.draft_first([request], 1, room)
+    steps = 0
+    while len(made := request.all_token_ids[request.num_prompt_tokens :]) < len(answer):
+        draft = drafts.get(request.request_id, [])
+        assert len(draft) <= room
+        rest = answer[len(made) :]
+        accepted = 0
+        while accepted < len(draft) and rest[accepted : accepted + 1] == [draft[accepted]]:
+            accepted += 1
+        if draft:
+            engine.record_scheduled(request.request_id, len(draft))
+            engine.record_verified(request.request_id, (len(draft), accepted))
+        request.all_token_ids += rest[: accepted + 1]
+        facts = StepFacts(1, len(draft), accepted + 1, is_pure=steps > 0)
+        drafts = engine.end_step(facts, [request], goes_on=True, room=room)
+        steps += 1
+    engine.record_end(request)
+    return steps
+
+
+def with_draft(request_id: str, draft: list[int], *others: list[int], **more: Any) -> Request:
+    extra = {"evenkeel_draft": draft, "evenkeel_draft_others": list(others)}
+    return Request(request_id, max_tokens=400, sampling_params=Params(extra | more))
+
+
+def test_a_cached_answer_takes_one_step() -> None:
+    engine, _ = speculation(ANSWER_TOKENS)
+    assert run_with_prompt(engine, with_draft("a", ANSWER), ANSWER) == 1
+    assert engine.totals["cache"] == [30, 30, 1]
+
+
+def test_a_long_cached_answer_takes_a_step_per_part() -> None:
+    engine, _ = speculation(ANSWER_TOKENS)
+    answer = [i % 900 for i in range(300)]
+    assert run_with_prompt(engine, with_draft("a", answer), answer) == 3
+    assert run_with_prompt(engine, with_draft("b", answer), answer, room=99) == 3
+
+
+def test_another_cached_answer_is_tried_after_the_first() -> None:
+    engine, _ = speculation(ANSWER_TOKENS)
+    request = with_draft("a", [ANSWER[0], *range(900, 920)], ANSWER)
+    assert run_with_prompt(engine, request, ANSWER) == 2
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5])
+def test_control_limits_cached_answers_too(ratio: float) -> None:
+    engine, _ = speculation(ANSWER_TOKENS)
+    engine.draft_ratio = ratio
+    drafts = engine.draft_first([with_draft("a", ANSWER * 9)], 1, 1000)
+    assert len(drafts.get("a", [])) == int(ANSWER_TOKENS * ratio)
+
+
+def test_who_refuses_drafts_gets_none_with_its_prompt() -> None:
+    engine, _ = speculation(ANSWER_TOKENS)
+    request = with_draft("a", ANSWER, evenkeel_speculate=False)
+    assert engine.draft_first([request], 1, 1000) == {}
+
+
+few = st.lists(st.integers(0, 3), min_size=1, max_size=200)
+
+
+@given(few, few, st.lists(few, max_size=3), st.sampled_from([3, 64, 1000]), st.booleans())
+def test_whatever_is_drafted_the_answer_is_the_same(
+    answer: list[int], draft: list[int], others: list[list[int]], room: int, always: bool
+) -> None:
+    controller = Notes(ANSWER_TOKENS) if always else GoodputController(15, Random(1))
+    engine = Speculation(DraftStore(64 * 1024, seed=1), controller, 2000, ANSWER_TOKENS)
+    for number in range(3):
+        request = with_draft(f"r{number}", draft, *others)
+        request.max_tokens = len(answer)
+        run_with_prompt(engine, request, answer, room)
+        assert request.all_token_ids[request.num_prompt_tokens :] == answer
+
+
 @pytest.mark.parametrize(
     ("request_", "draft"),
     [

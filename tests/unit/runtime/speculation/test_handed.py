@@ -50,6 +50,18 @@ def test_after_a_difference_it_is_found_again(
     assert handed.kind == AFTER_DIFFERENCE
 
 
+def test_another_answer_that_begins_alike_takes_over() -> None:
+    handed = HandedAnswer([1, 2, 3, 4], others=[[9, 9], [1, 2, 5, 6, 7], [1, 2, 5, 8]])
+    handed.follow([1, 2, 5])
+    assert (handed.rest(9), handed.kind, handed.run) == ([6, 7], NUM_TRUSTS - 1, 3)
+    handed.follow([1, 2, 5, 8])
+    # None is left: one token may be replaced.
+    assert handed.rest(9) == [7]
+    handed = HandedAnswer([1, 2], others=[[3, 4, 5]])
+    handed.follow([3])
+    assert handed.rest(9) == [4, 5]
+
+
 def test_of_several_places_the_next_one_is_taken() -> None:
     handed = HandedAnswer([1, 2, 3, 4, 9, 9, 1, 2, 5, 9, 9, 1, 2, 6])
     handed.follow([1, 2, 3, 4, 8, 7, 1, 2])
