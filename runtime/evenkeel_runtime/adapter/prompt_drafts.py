@@ -20,11 +20,12 @@ _NEEDS = (
 def can_extend_steps(scheduler: Any) -> bool:
     """Whether a step that this scheduler has planned can be extended.
 
-    Not if connectors have been told of its blocks, or new blocks that must be zeroed have been
-    collected.
+    Not if its steps are planned ahead, if connectors have been told of its blocks, or if new blocks
+    that must be zeroed have been collected.
     """
     return all(hasattr(scheduler, name) for name in _NEEDS) and not (
         scheduler.use_v2_model_runner
+        or scheduler.scheduler_config.async_scheduling
         or scheduler.parallel_config.pipeline_parallel_size > 1
         or scheduler.connector is not None
         or scheduler.ec_connector is not None

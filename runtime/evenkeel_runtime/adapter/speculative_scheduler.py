@@ -382,7 +382,6 @@ class AsyncSpeculativeScheduler(SpeculativeScheduler, AsyncLedgerScheduler):
         """Ignore vLLM's drafts of a step, requested for requests with a grammar."""
 
     def _update_after_schedule(self, scheduler_output: Any) -> None:
-        self._evenkeel_extends = False  # The output of the prompt's step comes a step too late.
         super()._update_after_schedule(scheduler_output)
         for request_id in scheduler_output.num_scheduled_tokens:
             self.requests[request_id].spec_token_ids = []
