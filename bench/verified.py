@@ -45,7 +45,6 @@ NONE, AUTO, VERIFIED = "none", "auto", "verified"
 ARMS = (NONE, AUTO, VERIFIED)
 POLICY = '[[routes]]\nmode = "draft"\n'
 OUTCOMES = ("verified", "draft", "exact", "miss", "bypass")
-LENGTHS = (32, 96, 384)
 KINDS = ("right", "replaced", "wrong")
 
 
@@ -226,7 +225,7 @@ def measure_engine(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     report: dict[str, Any] = {}
     off = {"evenkeel_speculate": False}
-    for size in LENGTHS:
+    for size in map(int, args.sizes.split(",")):
         for _ in range(3):
             answer(draw(40), 16, dict(off))
         by_kind: dict[str, Any] = {}
@@ -287,6 +286,7 @@ def main() -> int:
     parser.add_argument("--hidden", type=int, default=0, help="width of a random model; 0: demo")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--wordings", type=int, default=6, help="of each question")
+    parser.add_argument("--sizes", default="32,96,384", help="tokens of the random answers")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, default=Path("build/verified.json"))
