@@ -177,6 +177,19 @@ class RequestRecord(msgspec.Struct, kw_only=True):
         int | None, OnSpan("tokens generated after that", "evenkeel.cancel.tokens")
     ] = None
     cancel_s: Annotated[float | None, OnSpan("s until the scheduler released the request")] = None
+    dtype: Annotated[
+        str | None, InStore("precision of the weights, such as bfloat16", spans.ENGINE_DTYPE)
+    ] = None
+    kv_cache_dtype: Annotated[
+        str | None,
+        InStore("data type of the KV cache; auto is the weights'", spans.ENGINE_KV_CACHE_DTYPE),
+    ] = None
+    tensor_parallel: Annotated[
+        int | None, InStore("devices that share each layer", spans.ENGINE_TENSOR_PARALLEL)
+    ] = None
+    pipeline_parallel: Annotated[
+        int | None, InStore("stages of layers", spans.ENGINE_PIPELINE_PARALLEL)
+    ] = None
     sample_weight: Annotated[
         float,
         InStore(

@@ -50,6 +50,11 @@ ROUTE = "evenkeel.route"
 PROMPT_NAME = "evenkeel.prompt.name"
 PROMPT_VERSION = "evenkeel.prompt.version"
 STATUS = "evenkeel.status"
+# How the engine computes; also on the resource.
+ENGINE_DTYPE = "evenkeel.engine.dtype"
+ENGINE_KV_CACHE_DTYPE = "evenkeel.engine.kv_cache_dtype"
+ENGINE_TENSOR_PARALLEL = "evenkeel.engine.tensor_parallel"
+ENGINE_PIPELINE_PARALLEL = "evenkeel.engine.pipeline_parallel"
 # Followed by the drafts' source; the same figures by position, for that source only.
 DRAFTED_PREFIX = "evenkeel.drafted."
 ACCEPTED_PREFIX = "evenkeel.accepted."

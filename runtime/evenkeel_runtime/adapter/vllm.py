@@ -22,6 +22,7 @@ from evenkeel_runtime.adapter.engine_client import ObservedEngine
 from evenkeel_runtime.adapter.refused_flags import refuse_parsed_flags
 from evenkeel_runtime.request.hook import EngineReader
 from evenkeel_runtime.request.trace import EngineRun, EngineTimes
+from evenkeel_runtime.wire.frames import EngineSetup
 from evenkeel_runtime.wire.observation import Observation, pack_tokens
 
 # Seconds allowed for open responses once the engine has stopped.
@@ -292,6 +293,21 @@ def add_gate(args: argparse.Namespace) -> bool:
     """Put control in front of vLLM's app; return whether vLLM's queue follows its deadlines."""
     args.middleware = [*args.middleware, CONTROL_MIDDLEWARE]
     return bool(getattr(args, "scheduling_policy", None) == "priority")
+
+
+def read_setup(engine: Any) -> EngineSetup:
+    """Return how the engine computes, as far as its vLLM says."""
+    config = getattr(engine, "vllm_config", None)
+    model = getattr(config, "model_config", None)
+    cache = getattr(config, "cache_config", None)
+    parallel = getattr(config, "parallel_config", None)
+    dtype, cache_dtype = getattr(model, "dtype", None), getattr(cache, "cache_dtype", None)
+    return EngineSetup(
+        dtype=None if dtype is None else str(dtype).removeprefix("torch."),
+        kv_cache_dtype=None if cache_dtype is None else str(cache_dtype).removeprefix("torch."),
+        tensor_parallel=getattr(parallel, "tensor_parallel_size", None),
+        pipeline_parallel=getattr(parallel, "pipeline_parallel_size", None),
+    )
 
 
 def num_slots(engine: Any) -> int:

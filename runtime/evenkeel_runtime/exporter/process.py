@@ -206,7 +206,7 @@ class Exporter:
         if self._explainer is not None:
             self._explainer.explain(requests)
         for request in requests:
-            request.complete(self._config.max_emissions)
+            request.complete(self._config.max_emissions, self._config.setup)
             if self._explainer is not None:
                 self._explainer.keep(request)
         body = build_request(batch, self._config.target.resource)

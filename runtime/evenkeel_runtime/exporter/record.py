@@ -12,6 +12,7 @@ from evenkeel.spans import SPAN_DECODE, SPAN_PREFILL, SPAN_QUEUE, Status
 from evenkeel_runtime.exporter.draft_counts import count_by_emission, count_by_position
 from evenkeel_runtime.ledger.explanation import Explanation
 from evenkeel_runtime.ledger.phases import RequestPhases, find_phases
+from evenkeel_runtime.wire.frames import EngineSetup
 from evenkeel_runtime.wire.observation import Observation
 
 NewId = Callable[[int], bytes]
@@ -42,13 +43,18 @@ class FinishedRequest:
         trace_id = new_id(16) if seen.parent is None else seen.parent.trace_id
         return cls(seen, trace_id, new_id(8), find_phases(seen))
 
-    def complete(self, max_emissions: int) -> None:
+    def complete(self, max_emissions: int, setup: EngineSetup | None = None) -> None:
         """Derive the remaining fields from the data of the server and the engine's steps.
 
         Args:
             max_emissions: Longest emission series to keep; a longer one is merged down to it.
                 Latency is computed before that, so it does not depend on this limit.
+            setup: How the engine computes; None if unknown.
         """
+        if setup is not None:
+            self.seen.dtype, self.seen.kv_cache_dtype = setup.dtype, setup.kv_cache_dtype
+            self.seen.tensor_parallel = setup.tensor_parallel
+            self.seen.pipeline_parallel = setup.pipeline_parallel
         _complete(self.seen, self.phases, max_emissions, self.explanation)
         if self.explanation is not None:
             self.explanation.fill(self.seen)

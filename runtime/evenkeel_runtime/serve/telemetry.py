@@ -14,6 +14,12 @@ from uuid import uuid4
 from prometheus_client import REGISTRY
 
 from evenkeel.otlp_target import OtlpTarget
+from evenkeel.spans import (
+    ENGINE_DTYPE,
+    ENGINE_KV_CACHE_DTYPE,
+    ENGINE_PIPELINE_PARALLEL,
+    ENGINE_TENSOR_PARALLEL,
+)
 from evenkeel_runtime.adapter import vllm as vllm_adapter
 from evenkeel_runtime.adapter.engine_client import ObservedEngine
 from evenkeel_runtime.compression.compressor import Compressor
@@ -31,7 +37,7 @@ from evenkeel_runtime.serve.settings import RuntimeSettings
 from evenkeel_runtime.serve.speculation import build_server
 from evenkeel_runtime.serve.step_channel import STEP_HOOK, StepChannel, join_steps
 from evenkeel_runtime.wire.counters import SharedCounts
-from evenkeel_runtime.wire.frames import ExporterConfig
+from evenkeel_runtime.wire.frames import EngineSetup, ExporterConfig
 from evenkeel_runtime.wire.snapshot import SharedSnapshot
 
 if TYPE_CHECKING:
@@ -113,12 +119,14 @@ class Telemetry:
         keeps it open.
         """
         settings = self._settings
+        setup = vllm_adapter.read_setup(engine)
+        target = replace(self._target, resource={**describe_setup(setup), **self._target.resource})
         counts = SharedCounts.create()
         snapshot = SharedSnapshot.create()
         steps = self._steps
         exporter = ExporterProcess(
             ExporterConfig(
-                target=self._target,
+                target=target,
                 counters_fd=counts.file_descriptor,
                 batch_requests=settings.export_batch,
                 interval_s=settings.export_interval_s,
@@ -128,6 +136,7 @@ class Telemetry:
                 steps_address=None if steps is None else steps.steps_address,
                 why_address=None if steps is None else steps.why_address,
                 model=self._model,
+                setup=setup,
             )
         )
         exporter.start()
@@ -187,6 +196,17 @@ def _join(settings: RuntimeSettings, args: argparse.Namespace) -> Joined:
     if control is not None:
         vllm_adapter.order_queue(args)
     return Joined(steps, strips_speculation, control)
+
+
+def describe_setup(setup: EngineSetup) -> dict[str, str]:
+    """Return how an engine computes as resource attributes, without what is unknown."""
+    values = {
+        ENGINE_DTYPE: setup.dtype,
+        ENGINE_KV_CACHE_DTYPE: setup.kv_cache_dtype,
+        ENGINE_TENSOR_PARALLEL: setup.tensor_parallel,
+        ENGINE_PIPELINE_PARALLEL: setup.pipeline_parallel,
+    }
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def describe_instance(resource: Mapping[str, str]) -> dict[str, str]:

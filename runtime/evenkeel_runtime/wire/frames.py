@@ -11,6 +11,23 @@ FRAME_HEAD = struct.Struct("=I")
 
 
 @dataclass(frozen=True, slots=True)
+class EngineSetup:
+    """How an engine computes; None for what its vLLM does not say.
+
+    Attributes:
+        dtype: Precision of the weights, such as bfloat16.
+        kv_cache_dtype: Data type of the KV cache, such as fp8; auto is that of the weights.
+        tensor_parallel: Devices that share each layer.
+        pipeline_parallel: Stages that the layers are divided into.
+    """
+
+    dtype: str | None = None
+    kv_cache_dtype: str | None = None
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ExporterConfig:
     """Configuration of the exporter process.
 
@@ -25,6 +42,7 @@ class ExporterConfig:
         steps_address: Address to receive step records on; None without the step hook.
         why_address: Address to answer queries about requests on; None without the step hook.
         model: The served model name.
+        setup: How the engine computes.
     """
 
     target: OtlpTarget
@@ -37,3 +55,4 @@ class ExporterConfig:
     steps_address: str | None = None
     why_address: str | None = None
     model: str = ""
+    setup: EngineSetup = EngineSetup()

@@ -81,7 +81,7 @@ def test_two_clicks_without_scrolling_from_a_burning_slo_to_what_would_help(
     expect(cause).to_be_visible()
     assert in_view(page, cause), "the alert is below the fold"
     cause.click()
-    advice = page.locator(".ek-help")
+    advice = page.locator(".ek-advice")
     expect(page.locator(".ek-why")).to_contain_text("Without")
     expect(advice).to_contain_text("What would help")
     settled(page)
@@ -118,7 +118,7 @@ def test_the_terminal_explains_what_the_page_explains(platform: Platform, browse
     found = json.loads(out)
     assert found["ledger"]["ttft.queue.budget"] > 0
     page = opened(browser, platform.page("request", request_id=slowest))
-    help_text = page.locator(".ek-help").inner_text()
+    help_text = page.locator(".ek-advice").inner_text()
     for advice in found["what_would_help"]:
         assert advice["text"] in help_text
         assert all(flag in help_text for flag in advice["flags"])

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from evenkeel import cli
 from evenkeel.spans import SPAN_ENGINE_STEPS
 from tests.fixtures.otlp_receiver import ReceivedSpan
 from tests.fixtures.served_model import ServedModel, long_answer
@@ -215,7 +216,10 @@ def test_a_closed_connection_stops_the_engine_within_one_step(
 
 
 def test_why_knows_only_recent_requests_and_only_the_tenants_own(
-    served_model: ServedModel, client: httpx.Client, tenant: str
+    served_model: ServedModel,
+    client: httpx.Client,
+    tenant: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     request_id = chat(client, "hello", 2)
     found = why(client, request_id)
@@ -228,6 +232,10 @@ def test_why_knows_only_recent_requests_and_only_the_tenants_own(
     unknown = client.get("/why/chatcmpl-nobody")
     assert unknown.status_code == 404
     assert len(unknown.text.splitlines()) == 1
+    assert cli.main(["why", request_id, "--url", served_model.url]) == 0
+    assert f"{request_id}  ok  support" in capsys.readouterr().out
+    assert cli.main(["why", "chatcmpl-nobody", "--url", served_model.url]) == 3
+    assert "does not know request chatcmpl-nobody" in capsys.readouterr().err
     # Whoever names no tenant sees all; a completion is found by the id in its response.
     assert httpx.get(f"{served_model.url}/why/{request_id}").status_code == 200
     body = {"model": "support", "prompt": "hello", "max_tokens": 2}

@@ -76,6 +76,8 @@ def test_a_streamed_request_is_recorded_with_every_emission(
     assert span.scope == "evenkeel"
     assert span.resource["service.name"] == "evenkeel-runtime"
     assert span.resource["deployment.environment.name"] == "test"
+    assert span.resource["evenkeel.engine.dtype"] == span.attributes["evenkeel.engine.dtype"]
+    assert span.attributes["evenkeel.engine.tensor_parallel"] == 1
     assert seen["evenkeel.status"] == "ok"
     assert seen["evenkeel.request.id"] == streamed.request_id
     assert seen["gen_ai.response.finish_reasons"] == ["length"]

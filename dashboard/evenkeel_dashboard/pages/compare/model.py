@@ -23,6 +23,7 @@ DIMENSIONS = {
     "tenant": "tenant",
     "slo_class": "SLO class",
     "service": "service, such as other server flags",
+    "setup": "precision and parallelism",
     "time": "time",
 }
 EARLIER_MS = {"before": 0, "day": 86_400_000, "week": 604_800_000}
@@ -55,12 +56,14 @@ class Cohort:
     """One of the two cohorts: its name, and the requests in it.
 
     Servers with different flags are distinguished by `service.name`; "" is every service.
+    `setup` is an engine's precision and parallel sizes, as `compare_setups.sql` writes them.
     """
 
     name: str
     selection: Selection
     window: Window
     service: str = ""
+    setup: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ def sides(
         earlier = replace(window, from_ms=window.from_ms - back_ms, to_ms=window.to_ms - back_ms)
         name = EARLIER.get(a, EARLIER["before"])
         return Cohort(name, selection, earlier), Cohort("this range", selection, window)
+    if dimension == "setup":
+        return Cohort(a, selection, window, setup=a), Cohort(b, selection, window, setup=b)
     if dimension == "service":
         return Cohort(a, selection, window, a), Cohort(b, selection, window, b)
     return (

@@ -74,7 +74,12 @@ def show() -> None:
 
 def _values(selection: Selection, dimension: str) -> list[str]:
     """Return the values to compare; [] if there are fewer than two."""
-    found = contents_later(selection.window(now_ms()))().values[_COLUMNS[dimension]]
+    window = selection.window(now_ms())
+    if dimension == "setup":
+        setups = reading.rows(_HERE / "compare_setups.sql", range_of(window))
+        found = [str(row["setup"]) for row in setups]
+    else:
+        found = contents_later(window)().values[_COLUMNS[dimension]]
     worth_comparing = default_first(found)
     return worth_comparing if len(worth_comparing) > 1 else []
 
@@ -122,16 +127,20 @@ def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) ->
         _show_features(both, rows)
 
 
+def _parameters(side: Cohort) -> reading.Parameters:
+    chosen = {"service": side.service, "setup": side.setup}
+    return {**range_of(side.window), **side.selection.filters(), **chosen}
+
+
 def _sample(side: Cohort, measure: str) -> reading.Rows:
-    parameters = {**range_of(side.window), **side.selection.filters(), "service": side.service}
+    parameters = _parameters(side)
     return reading.rows_later(
         _HERE / "compare_sample.sql", {**parameters, "measure": measure, "limit": MAX_EACH}
     )
 
 
 def _cohort(side: Cohort) -> reading.Rows:
-    parameters = {**range_of(side.window), **side.selection.filters(), "service": side.service}
-    return reading.rows_later(_HERE / "compare_cohort.sql", parameters)
+    return reading.rows_later(_HERE / "compare_cohort.sql", _parameters(side))
 
 
 def _show_quantiles(

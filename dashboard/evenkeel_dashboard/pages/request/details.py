@@ -106,11 +106,19 @@ def _facts(row: Row, attributes: Attributes, canary: reading.Rows | None) -> lis
         ("response cache", row["response_cache"] or "off"),
         ("compression", compression_words(attributes)),
         ("finish reason", row["finish_reason"] or "–"),
+        ("precision", _precision(row)),
         ("trace", row["trace_id"]),
     ]
     if canary is not None and (checked := canary_words(canary())):
         facts.insert(-2, ("checked without drafts", checked))
     return facts
+
+
+def _precision(row: Row) -> str:
+    """Return the data types of weights and KV cache; – if the engine did not say."""
+    if not row.get("dtype"):
+        return "–"
+    return f"{row['dtype']}, KV {row.get('kv_cache_dtype') or '–'}"
 
 
 def _show_trace_link(trace_id: str) -> None:

@@ -180,6 +180,8 @@ def _show_request(row: Row) -> None:
     end = end_cell(row)
     st.html(
         f'<div class="ek-row ek-request"><h2>{escape(row["request_id"])}</h2>'
+        f'<button type="button" class="ek-copy" data-copy="{escape(row["request_id"])}" '
+        'title="copy the id" aria-label="copy the id"></button>'
         f"{markup.badge(end.text, end.level or 'good')}</div>"
         f'<div class="ek-asof">{_as_of()} · arrived '
         f"{wording.moment_ms(at_ms)}</div>"

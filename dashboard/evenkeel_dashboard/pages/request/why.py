@@ -44,7 +44,10 @@ def show_why(row: Row, sentences: Sequence[str]) -> None:
 def _shades(listed: Sequence[LedgerEntry]) -> dict[str, str]:
     palette = colours()
     causes = list(dict.fromkeys(e.cause for e in listed))
-    return {c: palette.categories[i % len(palette.categories)] for i, c in enumerate(causes)}
+    # The largest first; what is beyond the palette is grey.
+    causes.sort(key=lambda cause: -sum(e.seconds for e in listed if e.cause == cause))
+    shades = [*palette.categories, *[palette.muted] * len(causes)]
+    return dict(zip(causes, shades, strict=False))
 
 
 def _bars(listed: Sequence[LedgerEntry]) -> str:
@@ -81,7 +84,7 @@ def _help(row: Row, worst: Sequence[LedgerEntry]) -> str:
     href = markup.page_link("engine", {**around, "model": row["model"]})
     more = markup.link("See what limited the engine then", href)
     return (
-        '<div class="ek-help"><div class="ek-title">What would help</div>'
+        '<div class="ek-advice"><div class="ek-title">What would help</div>'
         f"<ul>{items}</ul>{more}</div>"
     )
 

@@ -128,6 +128,13 @@ def test_features_name_what_only_one_side_has() -> None:
     assert [(f.name, f.change) for f in found] == [("input tokens", "▲ 50 %"), ("errors", "–")]
 
 
+def test_precisions_are_compared_within_the_same_filters() -> None:
+    one, two = "bfloat16, KV auto, TP 1, PP 1", "float16, KV fp8, TP 2, PP 1"
+    a, b = sides(Selection(tenant="acme"), WINDOW, "setup", one, two)
+    assert (a.setup, b.setup, a.service) == (one, two, "")
+    assert a.selection.tenant == b.selection.tenant == "acme"
+
+
 def test_services_are_compared_within_the_same_filters() -> None:
     a, b = sides(Selection(tenant="acme"), WINDOW, "service", "plain", "speculating")
     assert (a.service, b.service) == ("plain", "speculating")

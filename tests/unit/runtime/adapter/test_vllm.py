@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from evenkeel_runtime.adapter.vllm import Probe, probe, read_engine
+from evenkeel_runtime.adapter.vllm import Probe, probe, read_engine, read_setup
 from evenkeel_runtime.request.trace import EngineRun
+from evenkeel_runtime.wire.frames import EngineSetup
 from evenkeel_runtime.wire.observation import Observation
 
 
@@ -24,6 +25,17 @@ def output(**fields: Any) -> SimpleNamespace:
 def times(tokens: int, *moments_s: float) -> SimpleNamespace:
     names = ("scheduled_ts", "first_token_ts", "last_token_ts")
     return SimpleNamespace(num_generation_tokens=tokens, **dict(zip(names, moments_s, strict=True)))
+
+
+def test_how_the_engine_computes_is_read_as_far_as_its_vllm_says() -> None:
+    config = SimpleNamespace(
+        model_config=SimpleNamespace(dtype="torch.bfloat16"),
+        cache_config=SimpleNamespace(cache_dtype="fp8"),
+        parallel_config=SimpleNamespace(tensor_parallel_size=2, pipeline_parallel_size=1),
+    )
+    engine = SimpleNamespace(vllm_config=config)
+    assert read_setup(engine) == EngineSetup("bfloat16", "fp8", 2, 1)
+    assert read_setup(SimpleNamespace()) == EngineSetup()
 
 
 def lacking(name: str) -> Callable[[str, str], Any]:

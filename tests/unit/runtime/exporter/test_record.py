@@ -10,6 +10,7 @@ from evenkeel_runtime.exporter.record import FinishedRequest
 from evenkeel_runtime.ledger.charges import Ledger
 from evenkeel_runtime.ledger.explanation import Explanation
 from evenkeel_runtime.ledger.phases import find_phases
+from evenkeel_runtime.wire.frames import EngineSetup
 from evenkeel_runtime.wire.observation import CanaryResult, Observation, decode, encode
 
 MS = 1_000_000
@@ -49,6 +50,16 @@ def complete(seen: Observation, max_emissions: int, ledger: Ledger | None = None
     request.explanation = None if ledger is None else Explanation(ledger)
     request.complete(max_emissions)
     return request.seen
+
+
+def test_a_request_says_how_its_engine_computes() -> None:
+    request = FinishedRequest.begin(replace(STREAMED))
+    request.complete(100, EngineSetup("bfloat16", "fp8", 2, 1))
+    attributes = request.seen.to_attributes()
+    assert attributes["evenkeel.engine.dtype"] == "bfloat16"
+    assert attributes["evenkeel.engine.kv_cache_dtype"] == "fp8"
+    assert attributes["evenkeel.engine.tensor_parallel"] == 2
+    assert "evenkeel.engine.dtype" not in complete(STREAMED, 100).to_attributes()
 
 
 def test_a_streamed_request() -> None:
