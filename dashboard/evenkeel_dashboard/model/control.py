@@ -35,9 +35,12 @@ def control(row: Row) -> ControlAction:
     if said.get(f"{name}is_dry_run", "").lower() == "true":
         effect, level = "dry run", "unknown"
     elif before is not None and after is not None:
-        effect, level = (
-            ("burn fell", "good") if after < before else ("burn did not fall", "warning")
-        )
+        if after < before:
+            effect, level = "burn fell", "good"
+        elif after <= 1:
+            effect, level = "within budget", "good"
+        else:
+            effect, level = "burn did not fall", "warning"
     return ControlAction(
         lever=said.get(f"{name}lever", str(row["name"])),
         change=change or wording.NO_DATA,

@@ -70,6 +70,7 @@ QUERIES: dict[str, dict[str, object]] = {
     "response_cache_bound": {"step_s": 60},
     "speculation_gain": {},
     "canary_results": {},
+    "control_effect": {"model": "", "step_s": 10, "busy_s": [0], "switched_ms": 0},
     "engine_step_spread": {"model": ""},
     "wasted_tokens": {**SLICED, "model": ""},
     "health_recovery": {},

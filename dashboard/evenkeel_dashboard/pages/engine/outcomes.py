@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from evenkeel.spans import CONTROL_AFTER, CONTROL_LEVER
 from evenkeel_dashboard.draw import wording
 
 Row = Mapping[str, Any]
 
 STRAGGLER_FACTOR = 4
 """As in engine_step_spread.sql."""
+_NOTABLE_RATIO = 1.1
 # An engine this much slower than the others at the same work stands out.
 _SLOW_FACTOR = 1.25
 
@@ -38,3 +41,49 @@ def gain_words(gain: Row) -> str:
     if gain["lower"] > 1:
         return "pays"
     return "costs" if gain["upper"] < 1 else "no difference shown yet"
+
+
+def switched_to_acting_ms(actions: Sequence[Row]) -> int | None:
+    """Return when control was last switched from watching to acting; None if it was not."""
+    for action in actions:
+        said = action["attributes"]
+        if said.get(CONTROL_LEVER) == "mode" and said.get(CONTROL_AFTER) == "act":
+            return int(action["time_ms"])
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """One SLO class while control watched and while it acted; rows of `control_effect`."""
+
+    slo_class: str
+    watching: Row
+    acting: Row
+
+    @property
+    def words(self) -> str:
+        """How p95 changed, in words."""
+        before, after = self.watching["p95_s"], self.acting["p95_s"]
+        if not before or not after:
+            return "–"
+        is_faster, ratio = after < before, max(before, after) / min(before, after)
+        if ratio < _NOTABLE_RATIO:
+            return "about the same"
+        return f"{wording.factor(ratio)} {'faster' if is_faster else 'slower'}"
+
+    @property
+    def level(self) -> str:
+        """Good if it became faster, warning if slower."""
+        return {"faster": "good", "slower": "warning"}.get(self.words.rpartition(" ")[2], "")
+
+
+def side_by_side(rows: Sequence[Row]) -> list[SideBySide]:
+    """Return the classes that had requests on both sides."""
+    by_class: dict[str, dict[bool, Row]] = {}
+    for row in rows:
+        by_class.setdefault(row["slo_class_name"], {})[bool(row["is_acting"])] = row
+    return [
+        SideBySide(name, sides[False], sides[True])
+        for name, sides in by_class.items()
+        if len(sides) == 2
+    ]

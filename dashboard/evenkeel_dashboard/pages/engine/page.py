@@ -25,8 +25,8 @@ from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
 from evenkeel_dashboard.frame.selection import Selection
 from evenkeel_dashboard.frame.zoom import zoomable
-from evenkeel_dashboard.model.control import control
 from evenkeel_dashboard.model.wasted import wasted_markup
+from evenkeel_dashboard.pages.engine.actions import show_actions
 from evenkeel_dashboard.pages.engine.data import EngineData, read_engine, waiting_frame
 from evenkeel_dashboard.pages.engine.model import (
     QUEUE_FROM,
@@ -89,7 +89,7 @@ def _body(selection: Selection) -> None:
             f"{wasted_markup(data.wasted, colours())}"
         )
     show_speculation(data)
-    _show_actions(data)
+    show_actions(data, selection, window)
 
 
 def _verdict(data: EngineData, window: Window, *, is_past: bool) -> EngineVerdict:
@@ -216,29 +216,3 @@ def _line_card(
     chosen = scale or scale_of(frame, [line.column for line in series])
     figure = lines(frame, series, chosen, window)
     zoomable(figure, f"engine-{name}", title, meaning)
-
-
-def _show_actions(data: EngineData) -> None:
-    with st.container(border=True, key="card-actions"):
-        st.html(
-            '<div class="ek-title">Control actions<small>what control changed, newest first; '
-            "burn rate before, and one window after</small></div>"
-        )
-        if not data.actions:
-            st.caption("None in this range.")
-            return
-        rows = []
-        for action in data.actions:
-            said = control(action)
-            rows.append(
-                [
-                    Cell(wording.short_moment_ms(action["time_ms"])),
-                    Cell(said.lever),
-                    Cell(said.change),
-                    Cell(said.burn, is_number=True),
-                    Cell(html=markup.badge(said.effect, said.level)),
-                    Cell(said.reason or "–", wraps=True),
-                ]
-            )
-        headers = ("when (UTC)", "lever", "change", "burn", "effect", "why")
-        st.html(markup.table(headers, rows, "Control actions"))

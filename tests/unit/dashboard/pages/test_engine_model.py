@@ -14,7 +14,12 @@ from evenkeel_dashboard.pages.engine.model import (
     verdict,
     waiting_rows,
 )
-from evenkeel_dashboard.pages.engine.outcomes import against_others, gain_words
+from evenkeel_dashboard.pages.engine.outcomes import (
+    against_others,
+    gain_words,
+    side_by_side,
+    switched_to_acting_ms,
+)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +125,28 @@ def test_an_engine_slower_than_the_others_at_the_same_work_stands_out() -> None:
     assert slow.startswith("slower by 60") and others == ["as the others", "as the others"]
 
 
+def test_control_watching_and_acting_stand_side_by_side() -> None:
+    def row(name: str, is_acting: int, p95_s: float | None) -> dict[str, object]:
+        return {"slo_class_name": name, "is_acting": is_acting, "p95_s": p95_s}
+
+    rows = [row("chat", 0, 2.4), row("chat", 1, 0.6), row("batch", 0, 1.0), row("batch", 1, 1.5),
+            row("eval", 1, 1.0), row("calm", 0, 1.0), row("calm", 1, None)]  # fmt: skip
+    chat, batch, calm = side_by_side(rows)
+    assert chat.words.startswith("4") and chat.words.endswith("faster") and chat.level == "good"
+    assert batch.words.endswith("slower") and batch.level == "warning"
+    assert (calm.words, calm.level) == ("–", "")
+
+
+def test_when_control_was_let_act() -> None:
+    def action(time_ms: int, after: str) -> dict[str, object]:
+        said = {"evenkeel.control.lever": "mode", "evenkeel.control.after": after}
+        return {"time_ms": time_ms, "attributes": said}
+
+    other = {"time_ms": 9, "attributes": {"evenkeel.control.lever": "seats"}}
+    assert switched_to_acting_ms([other, action(5, "act"), action(3, "dry-run")]) == 5
+    assert switched_to_acting_ms([action(3, "dry-run")]) is None
+
+
 @pytest.mark.parametrize(
     ("lower", "upper", "words"),
     [(1.2, 1.6, "pays"), (0.7, 0.9, "costs"), (0.9, 1.3, "no difference shown yet")],
@@ -135,6 +162,7 @@ def test_a_measured_speed_up_in_words(lower: float, upper: float, words: str) ->
         pytest.param(
             {"burn_before": "1.2", "burn_after": "1.2"}, "burn did not fall", id="it did not"
         ),
+        pytest.param({"burn_before": "0", "burn_after": "0"}, "within budget", id="no burn"),
         pytest.param({"burn_before": "8.5"}, "not measured", id="no effect is known"),
         pytest.param(
             {"burn_before": "8", "burn_after": "1", "is_dry_run": "true"},
