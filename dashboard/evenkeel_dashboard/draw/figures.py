@@ -56,10 +56,10 @@ MILLISECONDS = Scale("ms", 1e3)
 
 
 def scale_of(frame: pd.DataFrame, columns: Sequence[str], *, is_stacked: bool = False) -> Scale:
-    """Return milliseconds if the largest value, or stack, is below two seconds, else seconds."""
+    """Return milliseconds if the largest value, or stack, is below a second, else seconds."""
     values = frame[list(columns)]
     largest = (values.sum(axis=1) if is_stacked else values.max(axis=1)).max()
-    return SECONDS if largest >= 2.0 else MILLISECONDS
+    return SECONDS if largest >= 1.0 else MILLISECONDS
 
 
 def time_chart(window: Window, step_s: float, begin_ms: int, unit: str = "") -> Chart:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import urlencode
 
+from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.appearance import Palette
 from evenkeel_dashboard.draw.figures import sparkline
 from evenkeel_dashboard.draw.tiles import Interval, SloTile, StateSummary, Tile
@@ -28,6 +29,8 @@ class Cell:
         level: good, warning, bad or "" for none.
         wraps: Whether long text wraps.
         title: Shown on hover, such as the internal name behind the text.
+        sorts_as: What the column sorts by; None is the text, or the number in it.
+        copies: Text that a button beside the cell copies, such as a whole id; "" for no button.
     """
 
     text: str = ""
@@ -37,6 +40,8 @@ class Cell:
     level: str = ""
     wraps: bool = False
     title: str = ""
+    sorts_as: float | str | None = None
+    copies: str = ""
 
 
 def verdict_banner(verdict: StateSummary, as_of: str) -> str:
@@ -102,7 +107,7 @@ def _slo(tile: SloTile, colours: Palette, is_chosen: bool) -> str:
     facts = (
         ("SLI", tile.sli),
         ("budget left", tile.budget_left),
-        (f"burn rate, alerts at {tile.alerts_at}", tile.burn),
+        (f"burn rate (alerts above {tile.alerts_at})", tile.burn),
     )
     numbers = "".join(
         f'<div><div class="ek-label">{escape(label)}</div>'
@@ -137,13 +142,31 @@ def phase_bar(phases: Sequence[tuple[str, str, float]], total: float) -> str:
         for _, colour, value in phases
         if value > 0
     )
-    words = escape(", ".join(f"{name} {value:.3g} s" for name, _, value in phases))
+    words = escape(", ".join(f"{name} {wording.seconds(value)}" for name, _, value in phases))
     return f'<div class="ek-phases" role="img" aria-label="{words}" title="{words}">{parts}</div>'
+
+
+def signed_bar(value: float, largest: float, words: str, level: str) -> str:
+    """Return a difference as a bar from the middle: to the left if negative, else to the right.
+
+    Args:
+        value: The difference.
+        largest: The largest absolute difference of the column, half a bar wide.
+        words: The difference in words.
+        level: good, warning, bad or "" for its colour.
+    """
+    half = 50 * min(abs(value) / largest, 1.0) if largest > 0 else 0.0
+    left = 50 - half if value < 0 else 50.0
+    return (
+        f'<div class="ek-signed ek-{level}" role="img" aria-label="{escape(words)}" '
+        f'title="{escape(words)}"><s></s>'
+        f'<span style="left:{left:.2f}%;width:{half:.2f}%"></span></div>'
+    )
 
 
 def share_bar(share: float, mark: float) -> str:
     """Return a fraction as a bar, with a tick at a second fraction for comparison."""
-    words = f"{share:.1%}, against {mark:.1%}"
+    words = f"{wording.percent(share)}, against {wording.percent(mark)}"
     return (
         f'<div class="ek-share" role="img" aria-label="{words}" title="{words}">'
         f'<span style="width:{share * 100:.2f}%"></span>'
@@ -176,12 +199,15 @@ def key(items: Iterable[tuple[str, str]]) -> str:
     return f'<div class="ek-key">{parts}</div>'
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str) -> str:
-    """Return a table that scrolls sideways on narrow screens."""
+def table(headers: Sequence[str | Cell], rows: Iterable[Sequence[Cell]], caption: str) -> str:
+    """Return a table that scrolls sideways on narrow screens, and sorts by a click on a header.
+
+    A header that is a cell with a link is followed instead: its page sorts in the store.
+    """
     body = [list(row) for row in rows]
     numeric = [bool(body) and body[0][i].is_number for i in range(len(headers))]
     head = "".join(
-        f'<th scope="col"{_number_class(n)}>{escape(h)}</th>'
+        f'<th scope="col"{_number_class(n)}>{_header(h)}</th>'
         for h, n in zip(headers, numeric, strict=True)
     )
     lines = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in body)
@@ -192,13 +218,41 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str) 
     )
 
 
+def pager(first: int, num_shown: int, num_all: int, before: str, after: str) -> str:
+    """Return which rows of how many are shown, with links to those before and after.
+
+    Args:
+        first: Number of the first row shown, from 0.
+        num_shown: Rows shown.
+        num_all: Rows in all.
+        before: Link to the rows before; "" for none.
+        after: Link to the rows after; "" for none.
+    """
+    which = f"{first + 1:,}–{first + num_shown:,}" if first else f"{num_shown:,}"
+    targets = (("previous", before), ("next", after))
+    links = "".join(link(words, href) for words, href in targets if href)
+    return f'<div class="ek-pager"><span>{which} of {num_all:,}</span>{links}</div>'
+
+
+def _header(header: str | Cell) -> str:
+    if isinstance(header, str):
+        return escape(header)
+    return link(header.text, header.href) if header.href else escape(header.text)
+
+
 def _cell(cell: Cell) -> str:
     inner = cell.html or escape(cell.text)
     if cell.href:
         inner = _anchor(inner, cell.href)
+    if cell.copies:
+        inner += (
+            f'<button type="button" class="ek-copy" data-copy="{escape(cell.copies)}" '
+            'title="copy" aria-label="copy"></button>'
+        )
     level = (f" ek-{cell.level}" if cell.level else "") + (" ek-wrap" if cell.wraps else "")
     title = f' title="{escape(cell.title)}"' if cell.title else ""
-    return f"<td{_number_class(cell.is_number, level)}{title}>{inner}</td>"
+    key = "" if cell.sorts_as is None else f' data-v="{escape(str(cell.sorts_as))}"'
+    return f"<td{_number_class(cell.is_number, level)}{title}{key}>{inner}</td>"
 
 
 def link(text: str, href: str) -> str:
@@ -227,6 +281,11 @@ def facts(items: Iterable[tuple[str, str]]) -> str:
 def lead(text: str) -> str:
     """Return the line at the top of a page that says what to look for."""
     return f'<div class="ek-lead">{escape(text)}</div>'
+
+
+def notice(text: str) -> str:
+    """Return a one-line warning above a page, such as about a value in the URL."""
+    return f'<div class="ek-notice" role="alert">{escape(text)}</div>'
 
 
 def remark(text: str, command: str) -> str:

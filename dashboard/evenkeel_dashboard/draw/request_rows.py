@@ -18,21 +18,25 @@ RANKINGS = {
     "tpot": "TPOT",
     "failed": "failed",
 }
-REQUEST_HEADERS = (
-    "request",
-    "arrived (UTC)",
-    "TTFT",
-    "where the time went",
-    "total",
-    "input",
-    "cached",
-    "output",
-    "model",
-    "tenant",
-    "prompt",
-    "end",
-)
 _LEVELS = {"ok": "", "error": "bad", "aborted": "warning", "shed": "warning"}
+
+
+def request_headers() -> tuple[str, ...]:
+    """Return the headers of `request_cells`; the arrival's names the time zone."""
+    return (
+        "request",
+        wording.zoned("arrived"),
+        "TTFT",
+        "where the time went",
+        "total",
+        "input",
+        "cached",
+        "output",
+        "model",
+        "tenant",
+        "prompt",
+        "end",
+    )
 
 
 def request_cells(
@@ -52,10 +56,18 @@ def _request_cells(
         ("decode", colours.decode, row["decode_s"] or 0.0),
     ]
     return [
-        Cell(short_id(row["request_id"]), href=request_href(row, params)),
-        Cell(wording.clock_ms(row["time_ms"]).removesuffix(" UTC")),
+        Cell(
+            short_id(row["request_id"]),
+            href=request_href(row, params),
+            copies=row["request_id"],
+            title=row["request_id"],
+        ),
+        Cell(wording.short_clock_ms(row["time_ms"]), sorts_as=row["time_ms"]),
         Cell(wording.seconds(row["ttft_s"]), is_number=True),
-        Cell(html=phase_bar(phases, longest_s) or wording.NO_DATA),
+        Cell(
+            html=phase_bar(phases, longest_s) or wording.NO_DATA,
+            sorts_as=sum(value for _, _, value in phases),
+        ),
         Cell(wording.seconds(row["e2e_s"]), is_number=True),
         Cell(wording.count(row["input_tokens"]), is_number=True),
         Cell(wording.count(row["cached_tokens"]), is_number=True),
@@ -104,8 +116,8 @@ def alert_cells(alert: Row, now_ms: int, params: Mapping[str, str]) -> list[Cell
         Cell(html=badge(state, levels.get(alert["state"], ""))),
         Cell(alert["slo"]),
         Cell(alert["severity"]),
-        Cell(wording.short_moment_ms(began_ms)),
-        Cell(wording.seconds(lasted_s), is_number=True),
+        Cell(wording.short_moment_ms(began_ms), sorts_as=began_ms),
+        Cell(wording.age(lasted_s), is_number=True),
         Cell(wording.factor(alert["burn_long"]), is_number=True),
         Cell(annotations.get("summary") or annotations.get("description") or "–", wraps=True),
         Cell(

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.zones import in_zone, zone_key, zone_name
 
 HEIGHT = 176
 _NUM_Y, _NUM_X = 4, 6
@@ -73,7 +73,7 @@ class Chart:
         height: Height of the plot, pixels.
         has_key: Whether to draw a legend above the plot; None draws it for several series.
         has_lines: Whether each label of the y axis has a grid line.
-        least_ch: Minimum width of the y labels, in digits, so that stacked charts align.
+        least_ch: Minimum width of the y labels, in digits, so that the charts of a page align.
     """
 
     left: float
@@ -91,7 +91,7 @@ class Chart:
     height: int = HEIGHT
     has_key: bool | None = None
     has_lines: bool = True
-    least_ch: int = 0
+    least_ch: int = 7
 
     def markup(self, alt: str) -> str:
         """Return the chart as HTML; `chart.js` makes it interactive and `alt` describes it."""
@@ -113,7 +113,8 @@ class Chart:
         return (
             f'<div class="ek-chart" tabindex="0" role="group" aria-label="{escape(alt)}" '
             f'data-unit="{escape(self.unit)}" data-begin="{self.begin_ms}" '
-            f'data-step="{self.step_ms}" data-x="{self.x_is}" '
+            f'data-step="{self.step_ms}" data-x="{self.x_is}" data-zone="{zone_key()}" '
+            f'data-zone-name="{escape(self._zone_name())}" '
             f'data-left="{_n(self.left)}" data-right="{_n(self.right)}" '
             f'data-bottom="{_n(self.bottom)}" data-top="{_n(top)}" '
             f'style="--ek-h:{self.height}px;--ek-w:{label_ch}ch">{self._key()}'
@@ -121,12 +122,23 @@ class Chart:
             f'viewBox="{_n(self.left)} {_n(-top)} {_n(width)} {_n(height)}" '
             'preserveAspectRatio="none"><g transform="scale(1 -1)">'
             f'{shades}<path class="ek-lines" d="{grid}"/>{drawn}</g></svg>'
-            f"{y_words}{x_words}</div></div>"
+            f"{y_words}{x_words}{self._zone()}</div></div>"
         )
 
     def label_ch(self) -> int:
         """Return the width of the y labels, in digits."""
         return max((len(words) for _, words in self._y_ticks()), default=0)
+
+    def _zone_name(self) -> str:
+        if self.x_is != "time":
+            return ""
+        return zone_name(in_zone(round(self.begin_ms + self.right * self.step_ms)))
+
+    def _zone(self) -> str:
+        """Return the zone of the x labels, in the corner below the y labels."""
+        if self.x_is != "time" or not self.x_ticks:
+            return ""
+        return f'<span class="ek-zone" aria-hidden="true">{escape(self._zone_name())}</span>'
 
     def _end(self) -> float:
         return self.top if self.top > self.bottom else self.bottom + 1.0
@@ -179,13 +191,17 @@ def bars(
 
 
 def time_ticks(from_ms: int, to_ms: int, begin_ms: int, step_ms: int) -> list[Tick]:
-    """Return labels at round times of a range, in UTC, on an axis whose 0 is `begin_ms`."""
+    """Return labels at round times of the shown zone, on an axis whose 0 is `begin_ms`."""
     lasts_s = (to_ms - from_ms) / 1000
     step_s = next((s for s in _TIME_STEPS_S if lasts_s / s <= _NUM_X), 2_592_000)
     ticks = []
-    for at_ms in range(-(-from_ms // (step_s * 1000)) * step_s * 1000, to_ms, step_s * 1000):
-        time = to_datetime(at_ms * 10**6)
-        is_day = at_ms % 86_400_000 == 0
+    # The zone's offset at the start; beyond a change of clocks, labels are at odd hours.
+    offset = in_zone(from_ms).utcoffset()
+    offset_ms = 0 if offset is None else round(offset.total_seconds() * 1000)
+    first_ms = -(-(from_ms + offset_ms) // (step_s * 1000)) * step_s * 1000 - offset_ms
+    for at_ms in range(first_ms, to_ms, step_s * 1000):
+        time = in_zone(at_ms)
+        is_day = time.hour == time.minute == time.second == 0
         form = "%d %b" if is_day else "%H:%M" if step_s >= 60 else "%H:%M:%S"
         ticks.append(((at_ms - begin_ms) / step_ms, f"{time:{form}}"))
     return ticks
@@ -195,7 +211,7 @@ def round_ticks(low: float, high: float, unit: str, most: int) -> list[Tick]:
     """Return labels at round numbers of an axis, with the unit; at most `most` steps."""
     step = _round_step(high - low, most)
     numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
-    gap = "" if unit.startswith("/") else " "
+    gap = "" if unit.startswith(("/", "%")) else " "
     suffix = f"{gap}{unit}" if unit else ""
     return [(n * step, f"{_tick(n * step)}{suffix}") for n in numbers]
 

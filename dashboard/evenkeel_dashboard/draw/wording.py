@@ -1,16 +1,21 @@
-"""Formats numbers for people: with a unit, and "no data" if there is no value."""
+"""Formats numbers, units and times for people: the only place that does.
+
+Numbers have up to three significant digits and no trailing zeros; a difference has a sign, and the
+minus sign is a real one. Times are in the reader's zone (`zones`), and name it. A missing value is
+"no data".
+"""
 
 from __future__ import annotations
 
 import math
 
-from evenkeel.times import to_datetime
+from evenkeel_dashboard.draw.zones import current_zone_name, in_zone, zone_name
 
 NO_DATA = "no data"
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration with three digits: 812 µs, 41.3 ms, 2.31 s, 95 s, 12 min."""
+    """Return a duration with up to three digits: 812 µs, 41.3 ms, 2.31 s, 95 s, 12 min."""
     if value is None or math.isnan(value):
         return NO_DATA
     if value < 0:
@@ -23,7 +28,26 @@ def seconds(value: float | None) -> str:
         return f"{three_digits(value * 1e3)} ms"
     if value < 119.5:
         return f"{three_digits(value)} s"
-    return f"{value / 60:.0f} min" if value < 7_200 else f"{value / 3_600:.1f} h"
+    if value < 7_200:
+        return f"{value / 60:.0f} min"
+    return f"{three_digits(value / 3_600)} h" if value < 172_800 else f"{value / 86_400:.0f} d"
+
+
+def signed_seconds(value: float | None) -> str:
+    """Return a difference of durations with its sign: +1.2 s, −35 ms."""
+    if value is None or math.isnan(value):
+        return NO_DATA
+    return seconds(value) if value < 0 else f"+{seconds(value)}" if value else "±0 ms"
+
+
+def age(value_s: float | None) -> str:
+    """Return an age in whole units: 8 s, 12 min, 5 h, 3 d."""
+    if value_s is None or math.isnan(value_s):
+        return NO_DATA
+    for size, unit, last in ((1, "s", 120), (60, "min", 7_200), (3_600, "h", 172_800)):
+        if value_s < last:
+            return f"{max(0.0, value_s) // size:.0f} {unit}"
+    return f"{value_s // 86_400:.0f} d"
 
 
 def count(value: float | None) -> str:
@@ -46,33 +70,46 @@ def rate(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Return a fraction as percent: 0.0421 → 4.21 %; enough nines near 100 %."""
+    """Return a fraction as percent: 0.0421 → 4.21%; enough nines near 100%, two digits below 1%."""
     if value is None or math.isnan(value):
         return NO_DATA
     if 0.99 <= value < 1.0:
         digits = min(max(2, math.ceil(-math.log10(1 - value))), 6)
         text = f"{math.floor(value * 100 * 10 ** (digits - 1)) / 10 ** (digits - 1):.{digits - 1}f}"
-        return f"{text.rstrip('0').rstrip('.')} %"
-    return f"{three_digits(value * 100)} %"
+        return f"{text.rstrip('0').rstrip('.')}%"
+    return f"{_percent_digits(value)}%"
 
 
 def signed_percent(value: float | None) -> str:
-    """Return a difference of fractions as percent with its sign: +4.2 %, −0.5 %."""
+    """Return a relative difference as percent with its sign: +4.2%, −0.5%."""
+    return _signed(value, "%")
+
+
+def points(value: float | None) -> str:
+    """Return a difference of two shares in percentage points: 0.9 − 0.75 is +15 pp."""
+    return _signed(value, " pp")
+
+
+def _signed(value: float | None, unit: str) -> str:
     if value is None or math.isnan(value):
         return NO_DATA
     sign = "−" if value < 0 else "+"
-    return f"{sign}{three_digits(abs(value) * 100)} %" if value else "±0 %"
+    return f"{sign}{_percent_digits(abs(value))}{unit}" if value else f"±0{unit}"
+
+
+def _percent_digits(value: float) -> str:
+    return _digits(value * 100, 2 if abs(value) < 0.01 else 3)
 
 
 def factor(value: float | None) -> str:
-    """Return a burn rate or ratio: 14.4×."""
+    """Return a burn rate or ratio: 14.4×, 1×."""
     if value is None or math.isnan(value):
         return NO_DATA
     return f"{three_digits(value)}×"
 
 
 def change(now: float | None, before: float | None) -> str | None:
-    """Return a value's change from before: ▲ 12 %, ▲ 3.1×; None if it cannot be compared."""
+    """Return a value's change from before: ▲ 12%, ▲ 3.1×; None if it cannot be compared."""
     if now is None or before is None or math.isnan(now) or math.isnan(before) or before <= 0:
         return None
     ratio = now / before
@@ -80,38 +117,57 @@ def change(now: float | None, before: float | None) -> str | None:
         return f"▲ {three_digits(ratio)}×"
     percent_change = round((ratio - 1) * 100)
     if percent_change == 0:
-        return "± 0 %"
-    return f"{'▲' if percent_change > 0 else '▼'} {abs(percent_change)} %"
+        return "±0%"
+    return f"{'▲' if percent_change > 0 else '▼'} {abs(percent_change)}%"
 
 
 def three_digits(value: float) -> str:
-    """Return a number to three significant digits without an exponent: 0.0421, 4.21, 421, 4,213."""
+    """Return a number to three significant digits, without exponent or trailing zeros.
+
+    0.0421, 4.2, 421, 4,213.
+    """
+    return _digits(value, 3)
+
+
+def _digits(value: float, num: int) -> str:
     if value == 0:
         return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    rounded = round(value, digits)
-    digits = max(0, 2 - math.floor(math.log10(abs(rounded)))) if rounded else digits
-    return f"{rounded:,.{digits}f}"
+    rounded = round(value, num - 1 - math.floor(math.log10(abs(value))))
+    digits = max(0, num - 1 - math.floor(math.log10(abs(rounded))))
+    text = f"{value if digits == 0 else rounded:,.{digits}f}".replace("-", "−")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def clock_ms(unix_ms: int) -> str:
-    """Return Unix milliseconds as a time of day in UTC, to the second."""
-    return f"{to_datetime(unix_ms * 10**6):%H:%M:%S} UTC"
+    """Return Unix milliseconds as a time of day with its zone, to the second."""
+    moment = in_zone(unix_ms)
+    return f"{moment:%H:%M:%S} {zone_name(moment)}"
+
+
+def short_clock_ms(unix_ms: int) -> str:
+    """Return Unix milliseconds as a time of day, for a column whose header names the zone."""
+    return f"{in_zone(unix_ms):%H:%M:%S}"
 
 
 def moment_ms(unix_ms: int) -> str:
-    """Return Unix milliseconds as a date and time in UTC, to the second."""
-    return f"{to_datetime(unix_ms * 10**6):%Y-%m-%d %H:%M:%S} UTC"
+    """Return Unix milliseconds as a date and time with its zone, to the second."""
+    moment = in_zone(unix_ms)
+    return f"{moment:%Y-%m-%d %H:%M:%S} {zone_name(moment)}"
 
 
 def short_moment_ms(unix_ms: int) -> str:
-    """Return Unix milliseconds as a day and time in UTC, for a column whose header says UTC."""
-    return f"{to_datetime(unix_ms * 10**6):%d %b %H:%M:%S}"
+    """Return Unix milliseconds as a day and time, for a column whose header names the zone."""
+    return f"{in_zone(unix_ms):%d %b %H:%M:%S}"
 
 
 def short_minute_ms(unix_ms: int) -> str:
-    """Return Unix milliseconds as a day and minute in UTC, for times known only to the minute."""
-    return f"{to_datetime(unix_ms * 10**6):%d %b %H:%M}"
+    """Return Unix milliseconds as a day and minute, for times known only to the minute."""
+    return f"{in_zone(unix_ms):%d %b %H:%M}"
+
+
+def zoned(header: str) -> str:
+    """Return a header that names the zone of its column's times: arrived (UTC)."""
+    return f"{header} ({current_zone_name()})"
 
 
 def span_of(duration_s: float) -> str:
@@ -123,5 +179,5 @@ def span_of(duration_s: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number without a unit, with three digits."""
+    """Return a number without a unit, with up to three digits."""
     return NO_DATA if value is None else three_digits(value)

@@ -6,19 +6,30 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC
+from urllib.parse import unquote, urlsplit
 
 import streamlit as st
 
 from evenkeel.errors import StoreError
-from evenkeel.times import to_datetime
-from evenkeel_dashboard.draw import markup, wording
+from evenkeel_dashboard.draw import markup, wording, zones
 from evenkeel_dashboard.draw.appearance import LOGO, Palette, palette, style
 from evenkeel_dashboard.frame import reading, signing_in
 from evenkeel_dashboard.frame.contents import contents_later
-from evenkeel_dashboard.frame.selection import DEFAULT_PRESET, FILTERS, PRESETS_S, Selection
+from evenkeel_dashboard.frame.selection import (
+    DEFAULT_PRESET,
+    FILTERS,
+    PRESETS_S,
+    ZONE,
+    Selection,
+    parse_time_ms,
+    range_problem,
+)
 
 _CARRIED = "carried_params"
 _MOVED = "range_moved"
+_UNFITTED = "range_without_data"
+_TYPED_PROBLEM = "typed_range_problem"
 _RANGE_PARAMS = ("range", "from", "to", "live", *FILTERS)
 _FILTER_NAMES = {
     "model": "model",
@@ -52,13 +63,27 @@ def set_up() -> None:
     st.html(style(colours()))
 
 
+def last_segment() -> str:
+    """Return the last part of the path in the browser's address: the page's own; "" is Health."""
+    return unquote(urlsplit(st.context.url or "").path).rstrip("/").rpartition("/")[2]
+
+
 def carry_selection() -> None:
-    """Restore range and filters after a menu click, which drops them from the URL."""
+    """Restore range and filters after a menu click, which drops them from the URL.
+
+    The time zone is also restored if a link has only a range.
+    """
+    carried: dict[str, str] = st.session_state.get(_CARRIED, {})
     own = {k: v for k, v in st.query_params.items() if k in _RANGE_PARAMS}
-    if not own:
-        for name, value in st.session_state.get(_CARRIED, {}).items():
+    for name, value in carried.items():
+        if not own or (name == ZONE and ZONE not in st.query_params):
             st.query_params[name] = value
-    st.session_state[_CARRIED] = {k: v for k, v in st.query_params.items() if k in _RANGE_PARAMS}
+    st.session_state[_CARRIED] = selection().to_params()
+    _use_zone()
+
+
+def _use_zone() -> None:
+    zones.use_zone(zones.find_zone(selection().zone, st.context.timezone) or UTC)
 
 
 def selection() -> Selection:
@@ -68,7 +93,7 @@ def selection() -> Selection:
 
 def select(chosen: Selection) -> None:
     """Write a selection to the URL."""
-    others = {k: v for k, v in st.query_params.items() if k not in _RANGE_PARAMS}
+    others = {k: v for k, v in st.query_params.items() if k not in _RANGE_PARAMS and k != ZONE}
     st.query_params.from_dict(others | chosen.to_params())
     st.session_state[_CARRIED] = chosen.to_params()
 
@@ -110,15 +135,35 @@ def choice(name: str, label: str, options: Mapping[str, str]) -> str:
 
 
 def selection_bar(filters: Sequence[str] = FILTERS) -> Selection:
-    """Draw the range, the filters if they apply, and the live switch; return the selection."""
-    current = selection()
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    """Draw the range, the filters if they apply, and the live switch; return the selection.
+
+    A range that ends now starts no earlier than the stored data.
+    """
+    problem = range_problem(st.query_params)
+    if zones.find_zone(selection().zone, st.context.timezone) is None:
+        problem = f"{problem} {selection().zone!r} is not a time zone; times are in UTC.".strip()
+    current = replace(selection(), data_from_ms=_data_from_ms())
+    st.session_state[_UNFITTED] = current.data_from_ms is None and not current.is_fixed
+    with st.container(
+        horizontal=True, vertical_alignment="bottom", gap="small", key="selection-bar"
+    ):
         _range_field(current)
+        _range_buttons(current)
         for name, options in _filter_options(current).items() if filters else ():
             if name in filters:
                 _filter_field(name, options, current)
         _live_switch(current)
-    return selection()
+    if problem:
+        st.html(markup.notice(problem))
+    return current
+
+
+def _data_from_ms() -> int | None:
+    """Return when the stored data starts; None if there is none, or the store does not answer."""
+    with contextlib.suppress(StoreError):
+        found = reading.minute_rows_later(reading.SHARED / "first_request.sql", {})()
+        return found[0]["first_ms"] if found else None
+    return None
 
 
 def refreshing(body: Callable[[], None], every_s: int | None) -> None:
@@ -128,6 +173,10 @@ def refreshing(body: Callable[[], None], every_s: int | None) -> None:
         if st.session_state.pop(_MOVED, False):
             # The range was changed from inside, so the selection bar must be redrawn too.
             st.rerun(scope="app")
+        if st.session_state.get(_UNFITTED) and _data_from_ms() is not None:
+            st.session_state[_UNFITTED] = False
+            st.rerun(scope="app")
+        _use_zone()
         reading.leave()
         try:
             body()
@@ -146,7 +195,7 @@ def as_of(newest_ms: int | None, end_ms: int | None = None) -> str:
         "no request in this range"
         if newest_ms is None
         else f"newest request {wording.clock_ms(newest_ms)}, "
-        f"{wording.seconds(max(0, now_ms() - newest_ms) // 1000)} ago"
+        f"{wording.age((now_ms() - newest_ms) / 1000)} ago"
     )
     return f"data as of {wording.clock_ms(end_ms or now_ms())} · {newest}"
 
@@ -192,9 +241,84 @@ def _range_field(current: Selection) -> None:
 
 def _range_words(current: Selection) -> str:
     window = current.window(0)
-    begin, end = (to_datetime(ms * 10**6) for ms in (window.from_ms, window.to_ms))
+    begin, end = zones.in_zone(window.from_ms), zones.in_zone(window.to_ms)
     day = "" if begin.date() == end.date() else f"{end:%d %b} "
-    return f"{begin:%d %b %H:%M:%S} – {day}{end:%H:%M:%S} UTC"
+    return f"{begin:%d %b %H:%M:%S} – {day}{end:%H:%M:%S} {zones.zone_name(end)}"
+
+
+def _range_buttons(current: Selection) -> None:
+    """Draw earlier, later and zoom out, and the fields for a zone and a range of one's own."""
+
+    def move(halves: int) -> None:
+        select(current.shifted(now_ms(), halves))
+
+    with st.container(horizontal=True, gap=None, width="content", key="range-buttons"):
+        st.button("", icon=":material/chevron_left:", help="earlier", key="earlier",
+                  on_click=move, args=(-1,))  # fmt: skip
+        st.button("", icon=":material/chevron_right:", help="later", key="later",
+                  on_click=move, args=(1,), disabled=not current.is_fixed)  # fmt: skip
+        st.button("", icon=":material/zoom_out:", help="zoom out", key="zoom-out",
+                  on_click=lambda: select(current.widened(now_ms())))  # fmt: skip
+        with st.popover(
+            zones.current_zone_name(),
+            icon=":material/schedule:",
+            help="time zone, and a range of your own",
+            key="time-fields",
+        ):
+            _zone_field(current)
+            _typed_range(current)
+
+
+def _zone_field(current: Selection) -> None:
+    browser = st.context.timezone or "UTC"
+    names = {"utc": "UTC", zones.LOCAL: f"this browser's, {browser}"}
+    shown = current.zone.lower() or "utc"
+    shown = shown if shown in names else current.zone
+
+    def choose() -> None:
+        typed = str(st.session_state["zone_field"] or "utc")
+        select(replace(selection(), zone="" if typed == "utc" else typed))
+
+    st.session_state["zone_field"] = shown
+    st.selectbox(
+        "time zone",
+        list(names) if shown in names else [*names, shown],
+        format_func=lambda name: names.get(name, name),
+        key="zone_field",
+        on_change=choose,
+        accept_new_options=True,
+        help="UTC, this browser's, or any IANA name such as Europe/Berlin",
+    )
+
+
+def _typed_range(current: Selection) -> None:
+    zone = zones.shown_zone()
+
+    def show() -> None:
+        ends = [
+            parse_time_ms(str(st.session_state[f"{end}_typed"]).strip(), zone)
+            for end in ("from", "to")
+        ]
+        begin_ms, end_ms = ends
+        if begin_ms is None or end_ms is None or begin_ms >= end_ms:
+            st.session_state[_TYPED_PROBLEM] = (
+                "The range ends before it starts."
+                if None not in ends
+                else "Write times such as 2026-11-20 10:00."
+            )
+            return
+        select(selection().narrowed(begin_ms, end_ms))
+
+    problem = st.session_state.pop(_TYPED_PROBLEM, "")
+    window = current.window(now_ms())
+    with st.form("typed-range", border=False):
+        for end, at_ms in (("from", window.from_ms), ("to", window.to_ms)):
+            if not problem:
+                st.session_state[f"{end}_typed"] = f"{zones.in_zone(at_ms):%Y-%m-%d %H:%M:%S}"
+            st.text_input(wording.zoned(end), key=f"{end}_typed")
+        if problem:
+            st.error(problem)
+        st.form_submit_button("Show this range", on_click=show)
 
 
 def _filter_options(current: Selection) -> dict[str, list[str]]:

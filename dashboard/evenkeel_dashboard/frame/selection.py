@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, tzinfo
 from math import ceil
 from typing import Any
 
 from evenkeel.errors import ConfigurationError
-from evenkeel.times import parse_time_ns, rfc3339
+from evenkeel.times import parse_time_ns, rfc3339, unix_ns
 from evenkeel_dashboard.draw.window import Window
 
 PRESETS_S = {
@@ -22,6 +23,7 @@ PRESETS_S = {
 }
 DEFAULT_PRESET = "1h"
 FILTERS = ("model", "tenant", "prompt", "slo_class")
+ZONE = "tz"
 
 _STEPS_S = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200)
 _MAX_STEPS = 200
@@ -29,6 +31,8 @@ _MAX_SPANS = 50_000
 _SLICES = 24
 _REFRESH_S = ((3_600, 5), (21_600, 15))
 _SLOWEST_REFRESH_S = 60
+_SHORTEST_MS = 60_000
+_LONGEST_MS = 366 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,9 @@ class Selection:
         to_ms: End of a fixed range.
         is_live: Whether the page refreshes itself; a fixed range never does.
         model: Only this model; "" is all. The other filters likewise.
+        zone: Time zone of the times shown, as in the URL; "" is UTC.
+        data_from_ms: When the stored data starts, not part of the URL: a range that ends now does
+            not start earlier. None if unknown.
     """
 
     preset: str = DEFAULT_PRESET
@@ -51,6 +58,8 @@ class Selection:
     tenant: str = ""
     prompt: str = ""
     slo_class: str = ""
+    zone: str = ""
+    data_from_ms: int | None = None
 
     @classmethod
     def from_params(cls, params: Mapping[str, str]) -> Selection:
@@ -63,7 +72,11 @@ class Selection:
             from_ms=from_ms if is_fixed else None,
             to_ms=to_ms if is_fixed else None,
             is_live=params.get("live", "on") != "off",
-            **{name: params.get(name, "") for name in FILTERS},
+            zone=params.get(ZONE, ""),
+            model=params.get("model", ""),
+            tenant=params.get("tenant", ""),
+            prompt=params.get("prompt", ""),
+            slo_class=params.get("slo_class", ""),
         )
 
     def to_params(self) -> dict[str, str]:
@@ -75,6 +88,8 @@ class Selection:
             params["range"] = self.preset
         if not self.is_live:
             params["live"] = "off"
+        if self.zone:
+            params[ZONE] = self.zone
         return params | {name: value for name, value in self.filters().items() if value}
 
     def filters(self) -> dict[str, str]:
@@ -102,7 +117,10 @@ class Selection:
         duration_s = PRESETS_S[self.preset]
         every_ms = 1000 * (self.refresh_s() or 1)
         to_ms = now_ms // every_ms * every_ms
-        return Window(to_ms - duration_s * 1000, to_ms, step_s(duration_s))
+        from_ms = to_ms - duration_s * 1000
+        if self.data_from_ms is not None:
+            from_ms = max(from_ms, min(self.data_from_ms, to_ms - _SHORTEST_MS))
+        return Window(from_ms, to_ms, step_s((to_ms - from_ms) / 1000))
 
     def refresh_s(self) -> int | None:
         """Return how often the page refreshes, in seconds; None for never."""
@@ -118,6 +136,48 @@ class Selection:
     def relative(self, preset: str) -> Selection:
         """Return the same selection with a range that ends now."""
         return replace(self, preset=preset, from_ms=None, to_ms=None)
+
+    def shifted(self, now_ms: int, halves: int) -> Selection:
+        """Return the selection moved by half-lengths of its range, back if negative.
+
+        A range that would reach beyond now ends now.
+        """
+        window = self.window(now_ms)
+        length_ms = window.to_ms - window.from_ms
+        to_ms = min(window.to_ms + halves * length_ms // 2, now_ms)
+        return self.narrowed(to_ms - length_ms, to_ms)
+
+    def widened(self, now_ms: int) -> Selection:
+        """Return the selection with a range about twice as long around the same time.
+
+        A range that ends now becomes the next longer preset.
+        """
+        if not self.is_fixed:
+            longer = list(PRESETS_S)[list(PRESETS_S).index(self.preset) + 1 :]
+            return self.relative(longer[0]) if longer else self
+        window = self.window(now_ms)
+        length_ms = min(2 * (window.to_ms - window.from_ms), _LONGEST_MS)
+        to_ms = min((window.from_ms + window.to_ms + length_ms) // 2, now_ms)
+        return self.narrowed(to_ms - length_ms, to_ms)
+
+
+def range_problem(params: Mapping[str, str]) -> str:
+    """Return what is wrong with the range in the URL, and what is shown instead; "" if nothing."""
+    shown = f"showing the last {DEFAULT_PRESET}"
+    ends = {name: params[name] for name in ("from", "to") if params.get(name)}
+    if ends:
+        unread = [f"{name}={text}" for name, text in ends.items() if parse_time_ms(text) is None]
+        if unread:
+            return f"{' and '.join(unread)} is not a time such as 2026-11-20T10:00Z; {shown}."
+        if len(ends) < 2:
+            return f"A fixed range needs both from and to; {shown}."
+        if Selection.from_params(params).from_ms is None:
+            return f"The range ends before it starts; {shown}."
+        return ""
+    wanted = params.get("range", DEFAULT_PRESET)
+    if wanted in PRESETS_S:
+        return ""
+    return f"{wanted!r} is not a range; {shown}. Ranges: {', '.join(PRESETS_S)}."
 
 
 def slices(num_requests: float, window: Window, most: int = _MAX_SPANS) -> dict[str, int]:
@@ -135,12 +195,18 @@ def step_s(duration_s: float) -> int:
     return next((s for s in _STEPS_S if duration_s / s <= _MAX_STEPS), 86_400)
 
 
-def parse_time_ms(text: str) -> int | None:
-    """Return an ISO 8601 time as Unix milliseconds, UTC by default; None if it is invalid."""
+def parse_time_ms(text: str, zone: tzinfo = UTC) -> int | None:
+    """Return an ISO 8601 time as Unix milliseconds; None if it is invalid.
+
+    A time without a zone is in `zone`.
+    """
     try:
-        return parse_time_ns(text) // 10**6
-    except ConfigurationError:
+        if zone is UTC:
+            return parse_time_ns(text) // 10**6
+        moment = datetime.fromisoformat(text)
+    except (ConfigurationError, ValueError):
         return None
+    return unix_ns(moment if moment.tzinfo else moment.replace(tzinfo=zone)) // 10**6
 
 
 def format_time_ms(unix_ms: int) -> str:

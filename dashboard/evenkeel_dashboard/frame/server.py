@@ -19,6 +19,7 @@ from evenkeel_dashboard.frame.user_tokens import read_users
 
 # Not next to the folder `pages`, because Streamlit would turn each of its files into a page.
 APP = Path(__file__).parents[1] / "pages" / "app.py"
+HTTP_APP = APP.with_name("http_app.py")
 
 
 def refuse_taken_port(host: str, port: int) -> None:
@@ -100,4 +101,4 @@ def arguments(settings: DashboardSettings) -> list[str]:
     if settings.oidc_secrets is not None:
         options = {**options, "secrets.files": str(settings.oidc_secrets.resolve())}
     flags = [f"--{name}={value}" for name, value in options.items()]
-    return ["-m", "streamlit", "run", str(APP), *flags]
+    return ["-m", "streamlit", "run", str(HTTP_APP), *flags]

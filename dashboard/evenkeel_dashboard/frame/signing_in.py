@@ -1,7 +1,8 @@
-"""Signs users in to the dashboard, and remembers them for the session."""
+"""Signs users in to the dashboard, and remembers them across reloads."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
@@ -11,10 +12,21 @@ from evenkeel.settings import load
 from evenkeel_dashboard.draw import markup
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
 from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
+from evenkeel_dashboard.frame.sign_in_sessions import COOKIE, SignInSessions
 from evenkeel_dashboard.frame.user_tokens import Identity, read_users, token_of
 
 _IDENTITY = "identity"
+_TICKET = "sign_in_ticket"
 _KEPT_S = 30.0
+# Streamlit's pages cannot set a cookie; the browser exchanges the ticket for one.
+_exchanges = st.components.v2.component(
+    "evenkeel_ticket",
+    js="""export default ({ data }) => {
+  fetch(new URL("./session", document.baseURI), { method: "POST", body: data.ticket })
+}""",
+    isolate_styles=False,
+)
+sessions: Callable[[], SignInSessions] = st.cache_resource(show_spinner=False)(SignInSessions)
 
 
 def settings() -> DashboardSettings:
@@ -37,7 +49,7 @@ def require() -> bool:
             st.session_state[_IDENTITY] = _known("", secret)
             return True
         case SignIn.TOKEN:
-            return isinstance(st.session_state.get(_IDENTITY), Identity) or _ask_for_token()
+            return _is_known() or _ask_for_token()
         case SignIn.OIDC:
             return _ask_provider(chosen.users)
 
@@ -53,9 +65,34 @@ def sign_out_button() -> None:
         st.caption(f"signed in as {who.name}{whose}", width="content")
         if st.button("Sign out", type="tertiary"):
             st.session_state.pop(_IDENTITY, None)
+            sessions().end(_cookie())
             if how is SignIn.OIDC:
                 st.logout()
             st.rerun()
+
+
+def _cookie() -> str:
+    return str(st.context.cookies.get(COOKIE, ""))
+
+
+def _is_known() -> bool:
+    """Return whether this session, or this browser before a reload, has signed in."""
+    if isinstance(st.session_state.get(_IDENTITY), Identity):
+        if ticket := st.session_state.pop(_TICKET, None):
+            with st.container(key="sign-in-ticket"):
+                _exchanges(key="ticket", data={"ticket": ticket})
+        return True
+    found = sessions().find(_cookie())
+    if found is None or found.token is None:
+        return False
+    try:
+        # The token may have been revoked since.
+        st.session_state[_IDENTITY] = _vouched(found.name, found.token)
+    except CollectorError as error:
+        if error.status:
+            sessions().end(_cookie())
+        return False
+    return True
 
 
 def _ask_for_token() -> bool:
@@ -70,10 +107,12 @@ def _ask_for_token() -> bool:
     if not is_sent:
         return False
     try:
-        st.session_state[_IDENTITY] = _vouched(name.strip() or "anonymous", token.strip())
+        who = _vouched(name.strip() or "anonymous", token.strip())
     except CollectorError as error:
         st.error(f"Not signed in: {error}" if error.status else str(error))
         return False
+    st.session_state[_IDENTITY] = who
+    st.session_state[_TICKET] = sessions().ticket(who)
     st.rerun()
     return True
 

@@ -51,6 +51,7 @@ def change_cells(
             Cell(
                 wording.short_moment_ms(at_ms) if is_exact else wording.short_minute_ms(at_ms),
                 title="" if is_exact else "in this minute",
+                sorts_as=at_ms,
             ),
             Cell(what),
             Cell(before or "–"),

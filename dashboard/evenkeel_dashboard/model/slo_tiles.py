@@ -48,20 +48,26 @@ def slo_tile(row: Row, history: Sequence[float | None], href: str = "") -> SloTi
     level, state = slo_state(row)
     burn, factor = closest_burn(row)
     left = row["budget_left_ratio"]
-    shown_left = wording.percent(left) if left is None or left >= 0 else "overspent"
     return SloTile(
         name=row["slo"],
         level=level,
         state=state,
         objective=objective_words(row),
         sli=wording.percent(row["sli"]),
-        budget_left=shown_left,
+        budget_left=budget_words(left),
         budget_left_ratio=None if left is None else min(max(left, 0.0), 1.0),
         burn=wording.factor(burn),
         alerts_at=wording.factor(factor),
         burn_history=history,
         href=href,
     )
+
+
+def budget_words(left: float | None) -> str:
+    """Return the budget left as a share, or how often it is spent: 63%, 2.6× spent."""
+    if left is None or left >= 0:
+        return wording.percent(left)
+    return f"{wording.factor(1 - left)} spent"
 
 
 def closest_burn(row: Row) -> tuple[float | None, float | None]:

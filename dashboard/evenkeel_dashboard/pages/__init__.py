@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
 
+from evenkeel_dashboard.frame.missing import show_missing
 from evenkeel_dashboard.pages.alerts import page as alerts
 from evenkeel_dashboard.pages.cache import page as cache
 from evenkeel_dashboard.pages.compare import page as compare
@@ -46,3 +49,12 @@ PAGES = (
     Page("explore", "Explore", ":material/search:", explore.show),
     Page("evals", "Evals", ":material/rule:", evals.show),
 )
+
+
+def page_missing(path: str) -> Page:
+    """Return the page to show at a path that no page has."""
+    by_name = {page.path or page.title.lower(): page for page in PAGES}
+    close = get_close_matches(path.lower(), by_name, 1)
+    links = {page.title: page.path for page in PAGES}
+    meant = by_name[close[0]].title if close else ""
+    return Page(path, "Not found", "", partial(show_missing, path, links, meant))

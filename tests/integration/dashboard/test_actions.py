@@ -184,6 +184,38 @@ def test_only_who_signs_in_sees_anything(guarded: Guarded, browser: Browser) -> 
     page.close()
 
 
+def test_signing_in_survives_a_reload_until_signing_out(guarded: Guarded, browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{guarded.dashboard_url}/alerts")
+    page.get_by_label("your name").fill("rita")
+    page.get_by_label("token").fill("reader")
+    with page.expect_response("**/session") as exchanged:
+        page.get_by_role("button", name="Sign in").click()
+    assert exchanged.value.status == 204
+    expect(page.get_by_text("signed in as rita")).to_be_visible()
+    (cookie,) = (c for c in context.cookies() if c["name"] == "evenkeel_session")
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
+    assert "reader" not in cookie["value"]
+    page.reload()
+    expect(page.get_by_text("signed in as rita")).to_be_visible()
+    second = context.new_page()
+    second.goto(f"{guarded.dashboard_url}/latency")
+    expect(second.get_by_text("signed in as rita")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("token")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("token")).to_be_visible()
+    context.close()
+
+
+def test_a_ticket_that_was_made_up_is_no_session(guarded: Guarded) -> None:
+    session = f"{guarded.dashboard_url}/session"
+    assert httpx.post(session, content="made-up").status_code == 403
+    assert httpx.post(session, content="x" * 10_000).status_code == 413
+    assert "set-cookie" not in httpx.post(session, content="").headers
+
+
 def test_a_tenant_sees_only_its_own(guarded: Guarded, browser: Browser) -> None:
     page = browser.new_page()
     page.goto(f"{guarded.dashboard_url}/explore?range=1h&live=off&sql=SELECT+tenant+FROM+requests+"

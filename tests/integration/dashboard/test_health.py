@@ -9,10 +9,12 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from evenkeel.prompts.registry import digest
 from evenkeel.store import Store
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.frame.selection import Selection, format_time_ms
 from tests.fixtures.dashboard_process import (
+    NEW_PROMPT,
     NO_FILTER,
     RUN_ID,
     Platform,
@@ -124,8 +126,12 @@ def test_an_evaluation_shows_its_verdict_and_changed_items(
     platform: Platform, browser: Browser
 ) -> None:
     page = opened(browser, platform.page("evals", run_id=RUN_ID))
-    expect(page.get_by_text(f"Regressed: {RUN_ID}")).to_be_visible()
-    expect(page.get_by_text("scored differently: 1; B lost 1 and gained 0")).to_be_visible()
+    candidate = f"support@{digest(NEW_PROMPT)[:12]}"
+    expect(page.get_by_text(f"Do not ship {candidate}: 10 points worse")).to_be_visible()
+    expect(page.get_by_text(f"run {RUN_ID}", exact=False).first).to_be_visible()
+    expect(page.get_by_text("1 got worse, 0 better")).to_be_visible()
+    expect(page.get_by_text("The answers themselves are not stored")).to_be_visible()
+    expect(page.locator(".st-key-card-gates td").nth(2)).to_contain_text("−10 pp")
     expect(page.get_by_text("B said <b>3</b>")).to_be_visible()
     assert_no_exception(page)
     page.close()

@@ -14,6 +14,7 @@ from evenkeel_dashboard.pages import PAGES
 from evenkeel_dashboard.pages.latency.model import Picked
 from tests.fixtures.dashboard_process import (
     NO_FILTER,
+    NUM_REQUESTS,
     SLO,
     Platform,
     assert_no_exception,
@@ -163,7 +164,7 @@ def test_a_click_in_the_heatmap_shows_the_requests_behind_it(
 def test_a_link_reproduces_what_was_picked(platform: Platform, browser: Browser) -> None:
     picked = Picked(platform.from_ms, platform.to_ms, 0.5, 10.0, 1.0, "")
     page = opened(browser, platform.page("latency", picked=picked.to_param(), by="tenant"))
-    expect(page.get_by_text("Requests at this point: TTFT from 500 ms to 10.0 s")).to_be_visible()
+    expect(page.get_by_text("Requests at this point: TTFT from 500 ms to 10 s")).to_be_visible()
     expect(page.locator(".st-key-card-behind tbody tr")).to_have_count(20)
     assert_no_exception(page)
     page.close()
@@ -177,12 +178,10 @@ def test_latency_says_what_others_would_count(platform: Platform, browser: Brows
 
 
 def test_a_drafted_objective_is_replayed(platform: Platform, browser: Browser) -> None:
-    page = opened(
-        browser, platform.page("slo", slo=SLO, draft_limit="2.00 s", draft_target="50.0 %")
-    )
+    page = opened(browser, platform.page("slo", slo=SLO, draft_limit="2 s", draft_target="50%"))
     rows = page.locator(".st-key-card-draft tbody tr")
     expect(rows).to_have_count(2)
-    expect(rows.nth(0)).to_contain_text("overspent")
+    expect(rows.nth(0)).to_contain_text("spent")
     expect(rows.nth(1)).to_contain_text("none")
     expect(page.locator(".ek-day").first).to_be_visible()
     assert_no_exception(page)
@@ -224,6 +223,43 @@ def test_explore_filters_and_exports(platform: Platform, browser: Browser) -> No
         page.locator(".st-key-card-found").get_by_role("button", name="CSV").click()
     lines = download.value.path().read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("time,request_id") and len(lines) > 2
+    page.close()
+
+
+def test_explore_pages_and_orders_by_a_header(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page("explore"))
+    card = page.locator(".st-key-card-found")
+    expect(card.get_by_text(f"40 of {NUM_REQUESTS:,}")).to_be_visible()
+    first = card.locator("tbody a").first.inner_text()
+    card.get_by_role("link", name="next").click()
+    expect(card.get_by_text(f"41–80 of {NUM_REQUESTS:,}")).to_be_visible()
+    expect(card.get_by_role("link", name=first)).to_have_count(0)
+    card.get_by_role("columnheader", name="TTFT").get_by_role("link").click()
+    expect(page.get_by_label("order by")).to_have_value("TTFT")
+    expect(card.get_by_text(f"40 of {NUM_REQUESTS:,}")).to_be_visible()
+    assert_no_exception(page)
+    page.close()
+
+
+def test_a_cohort_that_burned_leads_to_its_requests(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, f"{platform.dashboard_url}/slo?range=1h&live=off")
+    expect(page.get_by_text("its error budget").first).to_be_visible()
+    expect(page.get_by_text("What would help:")).to_be_visible()
+    burners = page.locator(".st-key-card-burners")
+    burners.get_by_role("link", name="initech").click()
+    expect(page.get_by_label("tenant")).to_have_value("initech")
+    expect(page.locator(".st-key-card-found tbody td:nth-child(10)").first).to_have_text("initech")
+    page.close()
+
+
+def test_an_alert_leads_to_its_worst_example(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, f"{platform.dashboard_url}/alerts?range=1h&live=off")
+    card = page.locator(".st-key-card-alert-0")
+    for question in ("What", "Who", "Why", "Do"):
+        expect(card.get_by_role("heading", name=question, exact=True)).to_be_visible()
+    card.get_by_role("link", name=re.compile("in bad requests")).click()
+    expect(page.get_by_text(CAUSE)).to_be_visible()
+    assert_no_exception(page)
     page.close()
 
 

@@ -34,6 +34,7 @@ QUERIES: dict[str, dict[str, object]] = {
     "health_counts_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
     "health_percentiles_1m": {**NO_FILTER, "step_s": 60, "before_ms": 0},
     "health_percentiles_1h": {**NO_FILTER, "step_s": 3600, "before_ms": 0},
+    "first_request": {},
     "range_contents": {},
     "range_contents_1m": {},
     "requests_named": {"models": ["m"], "times_ns": [0], "ids": ["none"]},
@@ -89,7 +90,8 @@ QUERIES: dict[str, dict[str, object]] = {
     "compare_sample": {**NO_FILTER, "service": "", "setup": "", "measure": "ttft", "limit": 5},
     "compare_cohort": {**NO_FILTER, "service": "", "setup": ""},
     "compare_setups": {},
-    "explore_requests": EXPLORE,
+    "explore_requests": EXPLORE | {"offset": 0},
+    "explore_count": EXPLORE,
     "explore_example": {},
     "request_evaluations": {"trace_id": "none", "request_id": "none"},
     "changes": {},
@@ -341,10 +343,18 @@ def test_requests_that_burned_a_budget_are_its_bad_events(platform: Platform) ->
     # One query's totals must equal the evaluator's own.
     assert {name: whole[name] for name in causes} == pytest.approx(causes)
     found = {(r["dimension"], r["cohort"]): r for r in spent if r["dimension"]}
-    assert found.keys() == cohorts.keys()
-    for key, row in cohorts.items():
-        assert found[key]["total_sum"] == row["total_sum"]
-        assert found[key]["bad_sum"] == row["bad_sum"]
+    # The evaluator counts versions; the page names their prompt too.
+    prompts = {key: row for key, row in found.items() if key[0] == "prompt"}
+    versions = {key: row for key, row in cohorts.items() if key[0] == "prompt_version"}
+    assert found.keys() - prompts.keys() == cohorts.keys() - versions.keys()
+    for key in found.keys() - prompts.keys():
+        assert found[key]["total_sum"] == cohorts[key]["total_sum"]
+        assert found[key]["bad_sum"] == cohorts[key]["bad_sum"]
+    assert {cohort.partition("@")[2] for _, cohort in prompts} == {v for _, v in versions}
+    for column in ("total_sum", "bad_sum"):
+        assert sum(r[column] for r in prompts.values()) == pytest.approx(
+            sum(r[column] for r in versions.values())
+        )
     # Corrected time is excluded as if it were outside the range.
     sums = [
         {(r["dimension"], r["cohort"]): (r["num_events"], r["num_bad"]) for r in rows}

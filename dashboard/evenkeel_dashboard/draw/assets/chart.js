@@ -3,10 +3,18 @@
 // each chart's own script (frame/zoom.py) puts its component into the queue `ekCharts`.
 const PAIR = /[ML]([-+\d.e]+) ([-+\d.e]+)/g;
 const BAR = /M([-+\d.e]+) ([-+\d.e]+)V([-+\d.e]+)/g;
-const three = (v) => Number(v.toPrecision(3)).toLocaleString("en");
-const seconds = (v) => (v < 0.9995 ? `${three(v * 1e3)} ms` : `${three(v)} s`);
-const clock = { timeZone: "UTC", day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit",
+// Numbers and durations as draw/wording.py writes them.
+const three = (v) => Number(v.toPrecision(3)).toLocaleString("en", { maximumFractionDigits: 9 }).replace("-", "−");
+const seconds = (v) => v < 0 ? `−${seconds(-v)}` : v === 0 ? "0 ms"
+  : v < 0.0009995 ? `${three(v * 1e6)} µs` : v < 0.9995 ? `${three(v * 1e3)} ms`
+  : v < 119.5 ? `${three(v)} s` : v < 7200 ? `${Math.round(v / 60)} min` : `${three(v / 3600)} h`;
+const SIZES = { s: 1, ms: 1e-3 };
+const said = (v, unit) => unit in SIZES ? seconds(v * SIZES[unit])
+  : `${three(v)}${unit && (/^[/%]/.test(unit) ? "" : " ") + unit}`;
+const clock = { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit",
   second: "2-digit", hour12: false };
+// All charts on the page: one crosshair for those over time.
+const charts = new Set();
 
 // The data of one path: [x, value, lower end, upper end] of each point, bar or cell.
 function read(path) {
@@ -22,6 +30,7 @@ function read(path) {
 class Live {
   constructor(host) {
     this.host = host;
+    charts.add(this);
     this.from = this.at = null;
     const on = (name, act) => host.addEventListener(name, act);
     on("pointermove", (e) => this.move(e));
@@ -85,9 +94,10 @@ class Live {
     const { begin, step } = this, { unit } = this.chart.dataset;
     const head = this.x === "since" ? `${seconds(at)} since arrival` : this.x === "time"
       ? `${new Date(begin + (hit?.kind === "line" ? at : Math.floor(at)) * step)
-          .toLocaleString("en-GB", clock)} UTC`
+          .toLocaleString("en-GB", { ...clock, timeZone: this.chart.dataset.zone })} ${this.chart.dataset.zoneName}`
       : `took up to ${seconds(10 ** at)}`;
     this.add("", box).textContent = head;
+    this.share(at);
     for (const { kind, name, colour, point } of found) {
       const row = this.add("ek-said-row", box);
       this.add("", row, "i").style.background = colour;
@@ -95,9 +105,15 @@ class Live {
         row.append(`${three(point[1])} in ${seconds(10 ** point[2])} – ${seconds(10 ** point[3])}`);
       else {
         row.append(name);
-        const gap = unit.startsWith("/") ? "" : " ";
-        this.add("", row, "b").textContent = point ? `${three(point[1])}${unit && gap + unit}` : "no data";
+        this.add("", row, "b").textContent = point ? said(point[1], unit) : "no data";
       }
+    }
+    const stacked = found.filter((f) => f.kind === "bar" && f.point);
+    if (stacked.length > 1 && this.x === "time") {
+      const row = this.add("ek-said-row", box);
+      this.add("", row, "i");
+      row.append("total");
+      this.add("", row, "b").textContent = said(stacked.reduce((sum, f) => sum + f.point[1], 0), unit);
     }
   }
 
@@ -110,7 +126,25 @@ class Live {
 
   clear() { this.plot?.querySelectorAll(".ek-cursor, .ek-said").forEach((e) => e.remove()); }
 
-  hide() { this.at = null; this.clear(); }
+  hide() {
+    this.at = null;
+    for (const chart of charts) chart.clear();
+  }
+
+  // Mark the same time in the page's other charts.
+  share(at) {
+    if (this.x !== "time") return;
+    for (const chart of charts) {
+      if (!chart.host.isConnected) charts.delete(chart);
+      else if (chart !== this && chart.x === "time") chart.mark(this.begin + at * this.step);
+    }
+  }
+
+  mark(time_ms) {
+    this.clear();
+    const part = ((time_ms - this.begin) / this.step - this.left) / (this.right - this.left);
+    if (part >= 0 && part <= 1) this.add("ek-cursor").style.left = `${part * 100}%`;
+  }
 
   move(event) {
     const { x, y } = this.place(event);

@@ -1,32 +1,204 @@
 // Follows links between pages without reloading the dashboard: faster, and users stay signed in.
-// Streamlit handles the new address like the browser's Back.
+// Streamlit handles the new address like the browser's Back. Also: the scroll position on Back,
+// tables that sort, copied ids, keyboard shortcuts, and a menu that closes on a phone.
 const RANGE = "1h";
+const PHONE = 768;
+const HELP = [["/", "search"], ["?", "this help"], ["j, k", "next, previous row of a table"],
+  ["← →", "step through the values of a chart"], ["↑ ↓", "step between its lines or cells"],
+  ["Enter", "open what is marked"], ["Esc", "close"]];
 
 export default function () {
   if (globalThis.ekLinks) return;
   globalThis.ekLinks = true;
-  document.addEventListener("click", (event) => {
-    const link = event.target.closest?.('a[href^="./"]:not([target=_blank])');
-    const { button, metaKey, ctrlKey, shiftKey, altKey } = event;
-    if (!link || event.defaultPrevented || button || metaKey || ctrlKey || shiftKey || altKey) return;
-    event.preventDefault();
-    nameRange();
-    history.pushState({}, "", link.href);
-    dispatchEvent(new PopStateEvent("popstate", { state: {} }));
-    const main = document.querySelector("[data-testid=stMain]");
-    if (!main) return;
-    main.scrollTo(0, 0);
-    // The link is gone: move focus to the start of the new page for keyboards and screen readers.
-    main.tabIndex = -1;
-    main.focus({ preventScroll: true });
-  });
+  document.addEventListener("click", follow);
+  document.addEventListener("click", act);
+  document.addEventListener("keydown", key);
+  document.addEventListener("scroll", keep, { capture: true, passive: true });
+  addEventListener("popstate", restore);
+  new MutationObserver(() => { changed ||= requestAnimationFrame(refresh); })
+    .observe(document.body, { childList: true, subtree: true });
+  refresh();
+  closeMenu();
+}
+
+const main = () => document.querySelector("[data-testid=stMain]");
+
+function follow(event) {
+  const link = event.target.closest?.('a[href^="./"]:not([target=_blank])');
+  const { button, metaKey, ctrlKey, shiftKey, altKey } = event;
+  if (!link || event.defaultPrevented || button || metaKey || ctrlKey || shiftKey || altKey) return;
+  event.preventDefault();
+  open(link.href);
+}
+
+function open(href) {
+  nameRange();
+  restoring = 0;
+  history.pushState({}, "", href);
+  dispatchEvent(new PopStateEvent("popstate", { state: { ekFollowed: true } }));
+  const view = main();
+  if (!view) return;
+  view.scrollTo(0, 0);
+  // The link is gone: move focus to the start of the new page for keyboards and screen readers.
+  view.tabIndex = -1;
+  view.focus({ preventScroll: true });
 }
 
 // Without this, Back to an address without a range would look like a menu click, which keeps the
 // current range.
 function nameRange() {
-  const here = new URL(location);
-  if (here.searchParams.has("range") || here.searchParams.has("from")) return;
-  here.searchParams.set("range", RANGE);
-  history.replaceState(history.state, "", here);
+  const here = new URL(location), top = main()?.scrollTop ?? 0;
+  if (!here.searchParams.has("range") && !here.searchParams.has("from")) {
+    here.searchParams.set("range", RANGE);
+    history.replaceState(history.state, "", here);
+  }
+  sessionStorage.setItem(place(), top);
+}
+
+// The scroll position of each address, restored on Back once the page is long enough again.
+let restoring = 0, numRestored = 0;
+const place = () => `ek-scroll ${location.pathname}${location.search}`;
+
+function keep(event) {
+  if (event.target === main() && !restoring) sessionStorage.setItem(place(), event.target.scrollTop);
+}
+
+function restore({ state }) {
+  if (state?.ekFollowed) return;
+  const wanted = +(sessionStorage.getItem(place()) ?? 0), path = location.pathname;
+  restoring = 0;
+  if (!wanted) return;
+  const mine = restoring = ++numRestored, until = performance.now() + 8000;
+  const stop = () => { if (restoring === mine) restoring = 0; };
+  for (const name of ["wheel", "touchstart", "pointerdown", "keydown"])
+    addEventListener(name, stop, { once: true, passive: true });
+  const step = () => {
+    const view = main();
+    if (restoring !== mine || location.pathname !== path || performance.now() > until) return stop();
+    if (view && view.scrollHeight - view.clientHeight >= wanted) view.scrollTop = wanted;
+    setTimeout(step, 120);
+  };
+  step();
+}
+
+// Tables: a click on a header sorts; what was sorted stays so when the page refreshes.
+let changed = 0;
+const sorted = new Map();
+const SIZES = { "µs": 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400, k: 1e3, M: 1e6, G: 1e9 };
+
+function refresh() {
+  changed = 0;
+  for (const table of document.querySelectorAll(".ek-table table:not([data-sorts])")) {
+    table.dataset.sorts = "";
+    for (const head of table.tHead.rows[0].cells) {
+      if (!head.textContent || head.querySelector("a") || table.tBodies[0].rows.length < 2) continue;
+      head.classList.add("ek-th");
+      head.tabIndex = 0;
+      head.title = "sort";
+    }
+    const how = sorted.get(nameOf(table));
+    if (how) sort(table, ...how);
+  }
+}
+
+const nameOf = (table) => `${location.pathname} ${table.caption?.textContent}`;
+
+function value(row, column) {
+  const cell = row.cells[column], text = (cell?.dataset.v ?? cell?.textContent ?? "").trim();
+  if (["", "–", "no data"].includes(text)) return null;
+  if (cell.dataset.v !== undefined) return isNaN(text) ? text : +text;
+  const found = text.match(/^([+−±▲▼-]?)\s*([\d,]*\.?\d+)\s*(µs|ms|s|min|h|d|k|M|G)?(?:\b|[%×]|$)/);
+  if (!found || !cell.classList.contains("ek-n")) return text;
+  return (/[−▼-]/.test(found[1]) ? -1 : 1) * found[2].replaceAll(",", "") * (SIZES[found[3]] ?? 1);
+}
+
+function sort(table, column, falling) {
+  const rows = [...table.tBodies[0].rows].map((row) => [value(row, column), row]);
+  const order = (a, b) => typeof a === "number" && typeof b === "number" ? a - b
+    : String(a).localeCompare(String(b), "en", { numeric: true });
+  // Missing values are last either way.
+  rows.sort(([a], [b]) => a === null || b === null ? (a === null) - (b === null)
+    : (falling ? -1 : 1) * order(a, b));
+  table.tBodies[0].append(...rows.map(([, row]) => row));
+  [...table.tHead.rows[0].cells].forEach((head, i) => {
+    if (i === column) head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+    else head.removeAttribute("aria-sort");
+  });
+}
+
+function sortBy(head) {
+  const table = head.closest("table"), now = head.getAttribute("aria-sort"), i = head.cellIndex;
+  const isNumber = !!table.tBodies[0].rows[0]?.cells[i]?.classList.contains("ek-n");
+  const falling = now ? now === "ascending" : isNumber;
+  sorted.set(nameOf(table), [i, falling]);
+  sort(table, i, falling);
+}
+
+async function act({ target }) {
+  const head = target.closest?.(".ek-th"), copy = target.closest?.(".ek-copy");
+  if (head) return sortBy(head);
+  if (copy) {
+    await navigator.clipboard?.writeText(copy.dataset.copy);
+    copy.classList.add("ek-copied");
+    setTimeout(() => copy.classList.remove("ek-copied"), 1200);
+  }
+  if (target.closest?.("[data-testid=stSidebarNavLink]")) setTimeout(closeMenu, 50);
+}
+
+// On a phone, the menu covers the page: it closes when a page is chosen or loaded.
+function closeMenu() {
+  if (innerWidth > PHONE) return;
+  document.querySelector("[data-testid=stSidebar][aria-expanded=true] [data-testid=stSidebarCollapseButton] button")?.click();
+}
+
+function key(event) {
+  const { target, key, ctrlKey, metaKey, altKey } = event;
+  if (target.closest?.(".ek-th") && (key === "Enter" || key === " ")) {
+    event.preventDefault();
+    return sortBy(target.closest(".ek-th"));
+  }
+  if (ctrlKey || metaKey || altKey || target.closest?.("input, textarea, select, [contenteditable], dialog")) return;
+  if (key === "/") search(event);
+  else if (key === "?") help();
+  else if (key === "j" || key === "k") walk(key === "j" ? 1 : -1, event);
+}
+
+// The page's search field, or the Request page's.
+const SEARCH = '.st-key-id_field input, [class*="st-key-search"] input';
+
+function search(event) {
+  event.preventDefault();
+  const field = main()?.querySelector(SEARCH);
+  if (field) return field.focus();
+  open(new URL("./request", document.baseURI).href);
+  let tries = 60;
+  const wait = setInterval(() => {
+    const found = main()?.querySelector(SEARCH);
+    found?.focus();
+    if (found || !tries--) clearInterval(wait);
+  }, 100);
+}
+
+function walk(by, event) {
+  const rows = [...(main()?.querySelectorAll(".ek-table tbody tr") ?? [])];
+  const all = rows.map((row) => row.querySelector("a")).filter(Boolean);
+  if (!all.length) return;
+  event.preventDefault();
+  const next = all.indexOf(document.activeElement) + by;
+  all[Math.min(Math.max(next, 0), all.length - 1)].focus();
+}
+
+function help() {
+  const box = document.createElement("dialog");
+  box.className = "ek-keys";
+  box.appendChild(document.createElement("h2")).textContent = "Keyboard shortcuts";
+  const list = box.appendChild(document.createElement("dl"));
+  for (const [keys, meaning] of HELP) {
+    list.appendChild(document.createElement("dt")).textContent = keys;
+    list.appendChild(document.createElement("dd")).textContent = meaning;
+  }
+  box.addEventListener("click", () => box.close());
+  box.addEventListener("close", () => box.remove());
+  document.body.append(box);
+  box.showModal();
 }

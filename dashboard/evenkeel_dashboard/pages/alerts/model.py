@@ -6,29 +6,42 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+from evenkeel.advice import Advice, advise
+from evenkeel.causes import NAMES, describe_cause
+from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.selection import parse_time_ms
 
 Row = Mapping[str, Any]
 
-# Display names of an alert's annotations; the others are shown elsewhere or not at all.
-EVIDENCE = {
-    "bad_requests": "bad requests",
-    "sli": "SLI",
-    "budget_left": "budget left",
-    "budget_lasts": "budget lasts",
-    "burn_rate_long": "burn rate, long window",
-    "burn_rate_short": "burn rate, short window",
-    "top_cause": "top cause",
-    "worst_cohorts": "worst cohorts",
-    "bad_by_prompt_size": "bad by prompt size",
-    "change_point": "change of level",
-    "prompt_change": "prompt change",
-    "ledger": "ledger",
+# An alert's annotations by the question they answer, with their display names.
+QUESTIONS = {
+    "what": {
+        "bad_requests": "bad requests",
+        "sli": "SLI",
+        "budget_left": "budget left",
+        "budget_lasts": "budget lasts",
+        "burn_rate_long": "burn rate, long window",
+        "burn_rate_short": "burn rate, short window",
+        "scale": "scale",
+    },
+    "who": {
+        "worst_cohorts": "worst cohorts",
+        "bad_by_prompt_size": "bad by prompt size",
+    },
+    "why": {
+        "top_cause": "top cause",
+        "ledger": "ledger",
+        "change_point": "change of level",
+        "prompt_change": "prompt change",
+    },
 }
+_SPENT = re.compile(r"none: ([\d.,e+]+) times the budget is spent")
 _RESULTS = ("was", "is", "until", "replayed")
-_HIDDEN = {"summary", "description", "exemplars", "silence", "runbook_url", "dashboard_url"}
+_LINKS_HERE = {"dashboard", "dashboard_url"}
+_HIDDEN = {"summary", "description", "exemplars", "silence", "runbook_url", *_LINKS_HERE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +55,29 @@ class Bar:
     is_silenced: bool
 
 
-def evidence(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return an alert's evidence as names with values, known ones first."""
-    known = [(name, annotations[key]) for key, name in EVIDENCE.items() if annotations.get(key)]
-    others = [
+def evidence(annotations: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
+    """Return an alert's evidence by question: what, who, why; unknown annotations answer what."""
+    annotations = _with_one_budget(annotations)
+    found = {
+        question: [(name, annotations[key]) for key, name in names.items() if annotations.get(key)]
+        for question, names in QUESTIONS.items()
+    }
+    known = {key for names in QUESTIONS.values() for key in names} | _HIDDEN
+    found["what"] += [
         (key.replace("_", " "), value)
         for key, value in annotations.items()
-        if key not in EVIDENCE and key not in _HIDDEN and value and not value.startswith("http")
+        if key not in known and value and not value.startswith(("http://", "https://"))
     ]
-    return known + others
+    return found
+
+
+def _with_one_budget(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return annotations in which an exhausted budget is one fact, not two."""
+    match = _SPENT.fullmatch(annotations.get("budget_left", ""))
+    if match is None:
+        return annotations
+    said = {"budget_left": f"exhausted, {match[1]}× spent"}
+    return {k: v for k, v in annotations.items() if k != "budget_lasts"} | said
 
 
 def links(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -58,8 +85,33 @@ def links(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
     return [
         (key.removesuffix("_url").replace("_", " "), value)
         for key, value in annotations.items()
-        if value.startswith(("http://", "https://")) and key != "dashboard_url"
+        if value.startswith(("http://", "https://")) and key not in _LINKS_HERE
     ]
+
+
+def advice_on(top_cause: str) -> Advice | None:
+    """Return what would help against an alert's top cause; None if its text names no cause.
+
+    Args:
+        top_cause: The annotation, such as "Waiting for batch capacity (first token): 1.4 s …".
+    """
+    name = top_cause.partition(": ")[0]
+    cause = next(
+        (
+            c
+            for c in NAMES
+            for phase in ("ttft", "decode")
+            if describe_cause(f"{phase}.{c}") == name
+        ),
+        "",
+    )
+    return advise(cause)
+
+
+def burn_window(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the range that the alert judged, from its link to a dashboard; {} without one."""
+    query = parse_qs(urlsplit(annotations.get("dashboard", "")).query)
+    return {name: query[name][0] for name in ("from", "to") if name in query}
 
 
 def timeline(alerts: Sequence[Row], window: Window) -> list[Bar]:
@@ -109,7 +161,7 @@ def letter_words(letter: Row, history: Sequence[Row]) -> str:
     about = next((change for change in history if change["id"] == letter["id"]), None)
     if about is None:
         return str(letter["status"])
-    when = about["time"][:19].replace("T", " ")
+    when = wording.short_moment_ms(parse_time_ms(about["time"]) or 0)
     return f"{about['slo']}, {about['severity']}, {letter['status']} at {when}"
 
 

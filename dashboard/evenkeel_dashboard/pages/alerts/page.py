@@ -10,7 +10,7 @@ import streamlit as st
 
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
-from evenkeel_dashboard.draw.request_rows import alert_cells, example_ids, short_id
+from evenkeel_dashboard.draw.request_rows import alert_cells
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
@@ -18,18 +18,17 @@ from evenkeel_dashboard.frame.acting import author_field, may_act, perform
 from evenkeel_dashboard.frame.collector_api import CollectorError, ask_json
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection_bar
-from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.selection import Selection, parse_time_ms
 from evenkeel_dashboard.frame.signing_in import identity, settings
 from evenkeel_dashboard.frame.zoom import zoomable
+from evenkeel_dashboard.pages.alerts.columns import alert_columns
 from evenkeel_dashboard.pages.alerts.figure import timeline_chart
 from evenkeel_dashboard.pages.alerts.model import (
     audit_words,
     delivery_words,
-    evidence,
     headline,
     lasts_s,
     letter_words,
-    links,
     silenced_alerts,
     silenced_s,
     timeline,
@@ -55,7 +54,8 @@ def _body(selection: Selection) -> None:
     level, sentence = headline(found, is_watched=book is not None)
     told = delivery_words(book["notifications"]) if book else ""
     as_of = f"data as of {wording.clock_ms(now_ms())} · {len(found)} alerts in this range"
-    reason = f"Notifications: {told}." if told else ""
+    look = "Read why it burns, then open an example to see where its time went. " if found else ""
+    reason = look + (f"Notifications: {told}." if told else "")
     st.html(markup.verdict_banner(StateSummary(level, sentence, reason), as_of))
     if problem:
         st.html(
@@ -112,27 +112,17 @@ def _show_active(
         badges += markup.badge(f"silenced, {wording.seconds(silenced_for_s)} left", "unknown")
     elif alert["was_silenced"]:
         badges += markup.badge("silenced when it fired", "unknown")
-    slo = markup.link(alert["slo"], markup.page_link("slo", {"slo": alert["slo"], **params}))
-    examples = ", ".join(
-        markup.link(short_id(i), markup.page_link("request", {"request_id": i, **params}))
-        for i in example_ids(annotations.get("exemplars", ""))
-    )
-    outside = " · ".join(
-        f'<a href="{escape(url)}" rel="noopener" target="_blank">{escape(name)}</a>'
-        for name, url in links(annotations)
-    )
+    slo_href = markup.page_link("slo", {"slo": alert["slo"], **params})
     summary = annotations.get("summary") or annotations.get("description") or ""
     details = annotations.get("description", "") if annotations.get("summary") else ""
-    lasted = wording.seconds((now_ms() - began_ms) / 1000)
+    lasted = wording.age((now_ms() - began_ms) / 1000)
     with st.container(border=True, key=f"card-alert-{number}"):
         st.html(
-            f'<div class="ek-alert ek-{level}"><div class="ek-row"><b>{slo}</b>{badges}'
+            f'<div class="ek-alert ek-{level}"><div class="ek-row">'
+            f"<b>{markup.link(alert['slo'], slo_href)}</b>{badges}"
             f'<span class="ek-asof">since {wording.moment_ms(began_ms)}, {lasted}</span></div>'
             f"<p><b>{escape(summary)}</b> {escape(details)}</p>"
-            f"{markup.facts(evidence(annotations))}"
-            + (f"<p>Examples {examples}</p>" if examples else "")
-            + (f"<p>{outside}</p>" if outside else "")
-            + "</div>"
+            f"{alert_columns(annotations, slo_href, params)}</div>"
         )
         if may_act() and alert["state"] == "firing":
             _show_actions(number, alert["slo"], taken_by)
@@ -246,7 +236,7 @@ def _show_letters(book: dict[str, Any]) -> None:
             ]
             for letter in letters
         ]
-        headers = ("number", "receiver", "about (UTC)", "attempts", "last error")
+        headers = ("number", "receiver", wording.zoned("about"), "attempts", "last error")
         st.html(markup.table(headers, rows, "Dead letters"))
         if may_act():
             with (
@@ -288,11 +278,11 @@ def _show_audit() -> None:
     with st.expander(f"Audit log ({len(entries)})", key="audit"):
         rows = [
             [
-                Cell(e["time"][:19].replace("T", " ")),
+                Cell(wording.short_moment_ms(parse_time_ms(e["time"]) or 0)),
                 Cell(e["by"]),
                 Cell(e["action"]),
                 Cell(audit_words(e["details"]), wraps=True),
             ]
             for e in entries[:50]
         ]
-        st.html(markup.table(("when (UTC)", "who", "action", "of"), rows, "Audit"))
+        st.html(markup.table((wording.zoned("when"), "who", "action", "of"), rows, "Audit"))

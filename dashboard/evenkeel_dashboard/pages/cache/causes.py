@@ -90,7 +90,15 @@ def show_near_misses(rows: list[Row]) -> None:
             ]
             for row in rows
         ]
-        headers = ("when (UTC)", "similarity", "needed", "why not", "answers", "tenant", "")
+        headers = (
+            wording.zoned("when"),
+            "similarity",
+            "needed",
+            "why not",
+            "answers",
+            "tenant",
+            "",
+        )
         st.html(markup.table(headers, cells, "Near misses"))
 
 

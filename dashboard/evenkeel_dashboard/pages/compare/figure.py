@@ -22,11 +22,7 @@ def distributions(sides: Sequence[tuple[str, Sequence[float]]], colours: Palette
     chart = Chart(
         left=left,
         right=right,
-        x_ticks=[
-            (tick, wording.seconds(10**tick).replace(".00", "").replace(".0", ""))
-            for tick in ticks
-            if left <= tick <= right
-        ],
+        x_ticks=[(tick, wording.seconds(10**tick)) for tick in ticks if left <= tick <= right],
         x_is="duration",
         unit="%",
         top=101.0,

@@ -207,9 +207,9 @@ def verdict(
     if found is None:
         return "unknown", "Too few requests to compare", "Each side needs at least ten."
     faster = a if found.probability > 0.5 else b
-    reach = f"{signed_seconds(found.lower)} to {signed_seconds(found.upper)}, 95 % interval"
+    typical, lower, upper = map(wording.signed_seconds, (found.estimate, found.lower, found.upper))
     detail = (
-        f"Typical difference {signed_seconds(found.estimate)} ({reach}); {faster} is faster in "
+        f"Typical difference {typical} ({lower} to {upper}, 95% interval); {faster} is faster in "
         f"{wording.percent(max(found.probability, 1 - found.probability))} of random pairs."
     )
     if load is not None and (found.lower > 0 or found.upper < 0):
@@ -231,7 +231,7 @@ def tail_words(
 ) -> str:
     """Return whether the tails differ, in words; "" if that cannot be determined.
 
-    They differ if the 95 % intervals of both quantiles, from order statistics, do not overlap: a
+    They differ if the 95% intervals of both quantiles, from order statistics, do not overlap: a
     stricter test than one of the difference. Values must be sorted.
     """
     low_a, high_a = _quantile_interval(a, q)
@@ -251,11 +251,6 @@ def _quantile_interval(ordered: Sequence[float], q: float) -> tuple[float | None
     reach = 1.96 * sqrt(n * q * (1 - q))
     low, high = math.floor(n * q - reach) - 1, math.ceil(n * q + reach)
     return (ordered[low] if low >= 0 else None), (ordered[high] if high < n else None)
-
-
-def signed_seconds(value: float) -> str:
-    """Return a difference of durations with its sign."""
-    return f"{'−' if value < 0 else '+'}{wording.seconds(abs(value))}"
 
 
 def quantile(ordered: Sequence[float], q: float) -> float | None:

@@ -31,7 +31,6 @@ from evenkeel_dashboard.pages.compare.model import (
     features,
     quantile,
     sides,
-    signed_seconds,
     tail_words,
     verdict,
 )
@@ -62,6 +61,7 @@ def show() -> None:
             partial(_values, selection, dimension),
             partial(_say_nothing, dimension),
             selection.refresh_s(),
+            f"values of {dimension}",
         )
         if not values:
             return
@@ -111,6 +111,7 @@ def _body(selection: Selection, measure: str, dimension: str, a: str, b: str) ->
             StateSummary(level, headline, detail + tail_words(samples[0], samples[1], names)), as_of
         )
     )
+    _show_next(dimension, load, selection)
     left, right = st.columns([3, 2], gap="small")
     with left, st.container(border=True, key="card-distribution", gap="xxsmall"):
         title = f"{MEASURES[measure]} of both"
@@ -156,7 +157,7 @@ def _show_quantiles(
     ]
     for name, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
         a, b = (quantile(sample, q) for sample in samples)
-        delta = "–" if a is None or b is None else signed_seconds(b - a)
+        delta = "–" if a is None or b is None else wording.signed_seconds(b - a)
         table.append(
             [
                 Cell(name),
@@ -178,14 +179,14 @@ def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str,
     if not found:
         st.caption(f"{wording.NO_DATA}: one side has no requests with phases.")
         return
-    total = sum(abs(c.delta_s) for c in found)
+    largest_s = max(abs(c.delta_s) for c in found)
     table = [
         [
             Cell(c.name, title=c.key),
             Cell(wording.seconds(c.a_s), is_number=True),
             Cell(wording.seconds(c.b_s), is_number=True),
-            Cell(signed_seconds(c.delta_s), is_number=True),
-            Cell(html=markup.phase_bar([_difference(c.delta_s)], total)),
+            Cell(wording.signed_seconds(c.delta_s), is_number=True),
+            Cell(html=_difference_bar(c.delta_s, largest_s), sorts_as=c.delta_s),
         ]
         for c in found
     ]
@@ -193,10 +194,28 @@ def _show_causes(measure: str, both: tuple[Cohort, Cohort], rows: list[dict[str,
     st.html(markup.table(headers, table, "Causes by difference"))
 
 
-def _difference(delta_s: float) -> tuple[str, str, float]:
-    """Return a part of a bar, coloured by the side that takes longer."""
-    word, colour = ("B longer", colours().error) if delta_s > 0 else ("B shorter", colours().ok)
-    return word, colour, abs(delta_s)
+def _difference_bar(delta_s: float, largest_s: float) -> str:
+    """Return a bar to the right if B takes longer, to the left if it is shorter."""
+    side, level = ("longer", "bad") if delta_s > 0 else ("shorter", "good")
+    words = f"B takes {wording.seconds(abs(delta_s))} {side}"
+    return markup.signed_bar(delta_s, largest_s, words, level)
+
+
+def _show_next(dimension: str, load: str | None, selection: Selection) -> None:
+    """Draw what to look for on the page, or what would make the sides comparable."""
+    params = selection.to_params()
+    if load is None:
+        st.html(
+            '<div class="ek-remark">Read the sentence first, then where the curves part and which '
+            "causes differ. Longer prompts or answers on one side may explain a difference.</div>"
+        )
+        return
+    paired = markup.link("an A/B run on the same questions", markup.page_link("evals", params))
+    elsewhere = "" if dimension == "time" else ", or choose a range in which both had the same load"
+    st.html(
+        f'<div class="ek-remark">What would help: compare them in {paired}{elsewhere}. '
+        f"{markup.link('See the engine', markup.page_link('engine', params))} in this range.</div>"
+    )
 
 
 def _show_features(both: tuple[Cohort, Cohort], rows: list[dict[str, Any]]) -> None:

@@ -44,7 +44,7 @@ def show_actions(data: EngineData, selection: Selection, window: Window) -> None
                     Cell(said.reason or "–", wraps=True),
                 ]
             )
-        headers = ("when (UTC)", "lever", "change", "burn", "effect", "why")
+        headers = (wording.zoned("when"), "lever", "change", "burn", "effect", "why")
         st.html(markup.table(headers, rows, "Control actions"))
         _show_effect(data, selection, window)
 

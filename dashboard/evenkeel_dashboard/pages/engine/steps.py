@@ -43,7 +43,7 @@ def show_steps(data: EngineData) -> None:
             "stragglers",
             "time lost to them",
             "longest",
-            "when (UTC)",
+            wording.zoned("when"),
             "against the others",
         )
         st.html(markup.table(headers, rows, "Step time by engine"))

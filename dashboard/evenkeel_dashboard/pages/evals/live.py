@@ -59,7 +59,7 @@ def show_trend() -> None:
             series.setdefault(f"{row['monitor']}, {row['scorer']}", []).append(row)
         _draw_trend(series, Window(week["from_ms"], week["to_ms"], _STEP_S))
         cells = [_trend_cells(name, rows) for name, rows in series.items()]
-        headers = ("live evaluation, scorer", "right", "95 % interval", "scored", "unscored")
+        headers = ("live evaluation, scorer", "right", "95% interval", "scored", "unscored")
         st.html(markup.table(headers, cells, "Live evaluations"))
 
 
@@ -151,7 +151,7 @@ def _show_candidate(row: Row, content: tuple[str, str] | None) -> None:
                     ("asked", asked or "not recorded"),
                     ("answered", answered or "not recorded"),
                     ("found bad", "; ".join(row["reasons"])),
-                    ("when (UTC)", wording.moment_ms(row["time_ms"])),
+                    (wording.zoned("when"), wording.moment_ms(row["time_ms"])),
                 ]
             )
             + f"<p>{markup.link('open the request', href)}</p>"
@@ -212,7 +212,7 @@ def show_feedback() -> None:
             ]
             for row in found
         ]
-        headers = ("when (UTC)", "verdict", "why", "should have been", "who", "request")
+        headers = (wording.zoned("when"), "verdict", "why", "should have been", "who", "request")
         st.html(markup.table(headers, rows, "Feedback"))
 
 

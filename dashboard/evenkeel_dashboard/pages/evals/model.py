@@ -156,13 +156,21 @@ def answer_text(stored: str) -> str:
     return "\n".join(turns)
 
 
-def marked_diff(old: str, new: str) -> tuple[str, str]:
-    """Return both texts as escaped markup, with the words that only one of them has marked."""
+def marked_diff(
+    old: str, new: str, is_old_better: bool = False, is_new_better: bool = False
+) -> tuple[str, str]:
+    """Return both texts as escaped markup, with the words that only one of them has marked.
+
+    The better side's words are marked as good, the other's as bad; without a better side, plainly.
+    """
+    is_known = is_old_better != is_new_better
+    kinds = ["good" if better else "bad" for better in (is_old_better, is_new_better)]
+    classes = [f' class="ek-{kind}"' if is_known else "" for kind in kinds]
     a, b = re.findall(r"\s+|\S+", old), re.findall(r"\s+|\S+", new)
     olds: list[str] = []
     news: list[str] = []
     for what, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        for parts, side, tag in ((a[a0:a1], olds, "del"), (b[b0:b1], news, "ins")):
+        for parts, side, mark in ((a[a0:a1], olds, classes[0]), (b[b0:b1], news, classes[1])):
             text = escape("".join(parts))
-            side.append(text if what == "equal" or not text else f"<{tag}>{text}</{tag}>")
+            side.append(text if what == "equal" or not text else f"<mark{mark}>{text}</mark>")
     return "".join(olds), "".join(news)

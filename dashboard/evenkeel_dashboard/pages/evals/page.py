@@ -8,20 +8,20 @@ from typing import Any
 
 import streamlit as st
 
-from evenkeel.prompts.gate_verdict import OVERALL, JudgedRun, read_stored_run
+from evenkeel.prompts.gate_verdict import JudgedRun, read_stored_run
 from evenkeel.store import QUERIES
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell, page_link
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.page import colours, now_ms, refreshing, selection
+from evenkeel_dashboard.pages.evals.gates import show_gates
+from evenkeel_dashboard.pages.evals.headline import ship_sentence
 from evenkeel_dashboard.pages.evals.live import show_feedback, show_review_queue, show_trend
 from evenkeel_dashboard.pages.evals.model import (
     LEVELS,
     SliceScores,
     answer_text,
-    interval,
     marked_diff,
-    scale_of,
     slice_scores,
 )
 from evenkeel_dashboard.pages.evals.prompts import show_prompts
@@ -73,69 +73,46 @@ def _show_production(runs: list[Row]) -> None:
 
 def _show_run(run: Row) -> None:
     judged = read_stored_run(run["run_id"], run)
+    gates = reading.rows(_HERE / "eval_gates.sql", {"run_id": run["run_id"]})
     verdict = _verdict(judged)
     remark = f'<div class="ek-reason">{escape(judged.remark)}</div>' if judged.remark else ""
     sides = " · ".join(run["sides"]) or wording.NO_DATA
+    level = LEVELS.get(verdict, "unknown")
     st.html(
-        f'<div class="ek-verdict ek-{LEVELS.get(verdict, "unknown")}" role="status"><div>'
-        f'<div class="ek-headline">{escape(verdict.capitalize())}: '
-        f"{escape(run['run_id'])}</div>"
-        f'<div class="ek-reason">{escape(sides)}</div>'
-        f'<div class="ek-reason">{escape(run["dataset"] or "no dataset")}, '
-        f"{wording.count(run['num_items'])} items, {wording.moment_ms(run['started_ms'])}</div>"
+        f'<div class="ek-verdict ek-{level}" role="status"><div>'
+        f'<div class="ek-row ek-request"><div class="ek-headline">'
+        f"{escape(ship_sentence(verdict, run['sides'], gates))}</div>"
+        f"{markup.badge(verdict, level)}</div>"
+        f'<div class="ek-reason">{escape(_next_step(verdict))}</div>'
+        f'<div class="ek-reason">{escape(sides)} · {escape(run["dataset"] or "no dataset")}, '
+        f"{wording.count(run['num_items'])} items · {wording.moment_ms(run['started_ms'])} · "
+        f"run {escape(run['run_id'])}</div>"
         f"{remark}</div></div>"
     )
-    _show_gates(reading.rows(_HERE / "eval_gates.sql", {"run_id": run["run_id"]}))
-    _show_slices(slice_scores(reading.rows(_HERE / "eval_slices.sql", {"run_id": run["run_id"]})))
-    _show_split(reading.rows(_HERE / "eval_latency_split.sql", {"run_id": run["run_id"]}))
     _show_changed(
         reading.rows(
             _HERE / "eval_changed_items.sql", {"run_id": run["run_id"], "limit": MAX_CHANGED}
         )
     )
+    show_gates(gates)
+    _show_slices(slice_scores(reading.rows(_HERE / "eval_slices.sql", {"run_id": run["run_id"]})))
+    _show_split(reading.rows(_HERE / "eval_latency_split.sql", {"run_id": run["run_id"]}))
+
+
+def _next_step(verdict: str) -> str:
+    """Return what to look at below, or to do next."""
+    if verdict == "regressed":
+        return "What would help: read the answers that got worse below, and try another version."
+    if verdict == "inconclusive":
+        return "What would help: more items, or more repeats of each (evenkeel eval plan)."
+    if verdict in LEVELS:
+        return "Promote it below under Labels, if its answers read as you want them."
+    return "Give the run a gate (--gate) for a verdict."
 
 
 def _verdict(judged: JudgedRun) -> str:
     """Return the verdict of a run: its own, not one derived from its gates."""
     return judged.verdict or ("not known" if judged.remark else "no gate")
-
-
-def _show_gates(gates: list[Row]) -> None:
-    with st.container(border=True, key="card-gates"):
-        st.html(
-            '<div class="ek-title">Gates<small>effect of B against A with its 95 % interval; '
-            "accuracy in points, latency as B/A − 1; ┆ is the tolerated loss</small></div>"
-        )
-        if not gates:
-            st.caption("This run has no gates.")
-            return
-        headers = ("gate", "slice", "verdict", "effect", "95 % interval", "", "pairs", "evidence")
-        scales = {name: scale_of([g for g in gates if g["gate"] == name]) for name in _names(gates)}
-        rows = [_gate_cells(gate, scales[gate["gate"]]) for gate in gates]
-        st.html(markup.table(headers, rows, "Gates of the run"))
-
-
-def _names(gates: list[Row]) -> list[str]:
-    return list(dict.fromkeys(gate["gate"] for gate in gates))
-
-
-def _gate_cells(gate: Row, scale: float) -> list[Cell]:
-    limits = (
-        wording.NO_DATA
-        if gate["lower"] is None or gate["upper"] is None
-        else f"{wording.signed_percent(gate['lower'])} … {wording.signed_percent(gate['upper'])}"
-    )
-    level = LEVELS.get(gate["verdict"], "unknown")
-    return [
-        Cell(gate["gate"]),
-        Cell("all items" if gate["slice"] in OVERALL else gate["slice"]),
-        Cell(html=markup.badge(gate["verdict"] or wording.NO_DATA, level)),
-        Cell(wording.signed_percent(gate["estimate"]), is_number=True),
-        Cell(limits, is_number=True),
-        Cell(html=markup.interval_bar(interval(gate, scale), level, limits)),
-        Cell(wording.count(gate["num_pairs"]), is_number=True),
-        Cell(gate["explanation"] or "–"),
-    ]
 
 
 def _show_slices(slices: list[SliceScores]) -> None:
@@ -156,7 +133,7 @@ def _show_slices(slices: list[SliceScores]) -> None:
                 Cell(s.scorer or "–"),
                 Cell(wording.percent(s.score_a), is_number=True),
                 Cell(wording.percent(s.score_b), is_number=True),
-                Cell(wording.signed_percent(s.delta), is_number=True),
+                Cell(wording.points(s.delta), is_number=True),
                 Cell(wording.count(s.num_scored), is_number=True),
                 Cell(wording.count(s.num_unscored), is_number=True),
                 Cell(wording.seconds(s.ttft_a_s), is_number=True),
@@ -172,20 +149,28 @@ def _show_changed(items: list[Row]) -> None:
         total = items[0]["num_changed"] if items else 0
         lost = items[0]["num_lost"] if items else 0
         st.html(
-            '<div class="ek-title">Changed items<small>'
-            f"scored differently: {wording.count(total)}; B lost {wording.count(lost)} and "
-            f"gained {wording.count(total - lost)}</small></div>"
+            '<div class="ek-title">Changed answers<small>'
+            f"{wording.count(lost)} got worse, {wording.count(total - lost)} better; "
+            "the worst first, differing words marked</small></div>"
         )
         if not items:
             st.caption("Both sides scored the same on every item.")
             return
         texts = _texts(items[:SHOWN_CHANGED])
-        headers = ("item", "tags", "A", "what A answered", "B", "what B answered")
+        if not texts:
+            st.html(
+                markup.remark(
+                    "The answers themselves are not stored, so only the reasons of the scorer are "
+                    "shown. To see answers, start the server and the collector with",
+                    "--record-content, --redaction-content-tenants",
+                )
+            )
+        headers = ("item", "tags", "A", "A answered", "B", "B answered", "why")
         cells = [_changed_cells(item, texts) for item in items]
-        st.html(markup.table(headers, cells[:SHOWN_CHANGED], "Changed items"))
+        st.html(markup.table(headers, cells[:SHOWN_CHANGED], "Changed answers"))
         if len(cells) > SHOWN_CHANGED:
             with st.expander(f"{len(cells) - SHOWN_CHANGED} more"):
-                st.html(markup.table(headers, cells[SHOWN_CHANGED:], "More changed items"))
+                st.html(markup.table(headers, cells[SHOWN_CHANGED:], "More changed answers"))
 
 
 def _texts(items: list[Row]) -> dict[str, str]:
@@ -200,23 +185,20 @@ def _texts(items: list[Row]) -> dict[str, str]:
 
 
 def _changed_cells(item: Row, texts: dict[str, str]) -> list[Cell]:
-    said = [texts.get(item[f"trace_{side}"]) or item[f"explanation_{side}"] or "–" for side in "ab"]
-    marked_a, marked_b = marked_diff(*said)
-    return [
-        Cell(item["item_id"]),
-        Cell(", ".join(item["tags"]) or "–"),
-        *_answer_cells(item, "a", marked_a, is_better=item["score_a"] > item["score_b"]),
-        *_answer_cells(item, "b", marked_b, is_better=item["score_b"] > item["score_a"]),
-    ]
-
-
-def _answer_cells(item: Row, side: str, marked: str, *, is_better: bool) -> list[Cell]:
-    label = item[f"label_{side}"] or wording.three_digits(item[f"score_{side}"])
-    href = page_link("request", {"trace_id": item[f"trace_{side}"]})
-    return [
-        Cell(html=markup.badge(label, "good" if is_better else "bad"), href=href),
-        Cell(html=f'<span class="ek-diff">{marked}</span>', wraps=True),
-    ]
+    said = [texts.get(item[f"trace_{side}"], "") for side in "ab"]
+    is_better = item["score_a"] > item["score_b"], item["score_b"] > item["score_a"]
+    marked = escape(said[0]), escape(said[1])
+    if all(said):
+        marked = marked_diff(said[0], said[1], *is_better)
+    cells = [Cell(item["item_id"], copies=item["item_id"]), Cell(", ".join(item["tags"]) or "–")]
+    for side, text, better in zip("ab", marked, is_better, strict=True):
+        label = item[f"label_{side}"] or wording.three_digits(item[f"score_{side}"])
+        badge = markup.badge(label, "good" if better else "bad")
+        href = page_link("request", {"trace_id": item[f"trace_{side}"]})
+        answer = f'<span class="ek-diff">{text}</span>' if text else "not stored"
+        cells += [Cell(html=badge, href=href), Cell(html=answer, wraps=bool(text))]
+    why = item["explanation_b"] if is_better[0] else item["explanation_a"]
+    return [*cells, Cell(why or "–", wraps=True)]
 
 
 def _show_split(rows: list[Row]) -> None:
@@ -290,5 +272,5 @@ def _show_runs(runs: list[Row], chosen: Row) -> None:
                     Cell(" · ".join(run["sides"])),
                 ]
             )
-        headers = ("run", "verdict", "started (UTC)", "dataset", "items", "sides")
+        headers = ("run", "verdict", wording.zoned("started"), "dataset", "items", "sides")
         st.html(markup.table(headers, rows, "Evaluation runs"))

@@ -32,7 +32,18 @@ def show_prompts(runs: list[Row]) -> None:
     if registry:
         _show_labels(registry, runs)
     else:
-        st.html(markup.remark(why_not or "The registry has no prompts.", "evenkeel prompts list"))
+        _say_no_registry(why_not)
+
+
+def _say_no_registry(why_not: str) -> None:
+    if "--prompts-dir" in why_not:
+        text = "No prompt registry. Start the collector with"
+        st.html(markup.remark(text, "evenkeel collect --prompts-dir DIR"))
+    elif why_not:
+        st.html(markup.notice(f"No prompt registry: {why_not}"))
+    else:
+        st.html(markup.remark("The registry has no prompts. Its folder is listed by",
+                              "evenkeel prompts list"))  # fmt: skip
 
 
 def _show_versions(labels: dict[tuple[str, str], str]) -> None:
@@ -55,7 +66,11 @@ def _show_versions(labels: dict[tuple[str, str], str]) -> None:
                 Cell(row["prompt_name"]),
                 Cell(row["prompt_version"]),
                 Cell(labels.get((row["prompt_name"], row["prompt_version"]), "–")),
-                Cell(wording.short_moment_ms(int(row["first_ms"]))),
+                Cell(
+                    wording.short_minute_ms(int(row["first_ms"])),
+                    sorts_as=int(row["first_ms"]),
+                    title="in this minute",
+                ),
                 Cell(wording.count(row["num_requests"]), is_number=True),
                 Cell(wording.seconds(row["ttft_p95_s"]), is_number=True),
                 Cell(wording.seconds(row["e2e_p95_s"]), is_number=True),
@@ -66,8 +81,8 @@ def _show_versions(labels: dict[tuple[str, str], str]) -> None:
             for row in found
         ]
         headers = (
-            "prompt", "version", "label", "first seen (UTC)", "requests", "TTFT p95", "total p95",
-            "output, mean", "errors", "",
+            "prompt", "version", "label", wording.zoned("first seen"), "requests", "TTFT p95",
+            "total p95", "output, mean", "errors", "",
         )  # fmt: skip
         st.html(markup.table(headers, rows, "Prompt versions"))
 
@@ -101,7 +116,7 @@ def _show_labels(registry: list[Row], runs: list[Row]) -> None:
             for label, version in sorted(prompt["labels"].items())
         ]
         if rows:
-            headers = ("prompt", "label", "version", "why", "since (UTC)", "goes back to")
+            headers = ("prompt", "label", "version", "why", wording.zoned("since"), "goes back to")
             st.html(markup.table(headers, rows, "Labels of prompts"))
         else:
             st.caption("No labels yet. Promote a version.")

@@ -1,4 +1,4 @@
--- Requests matching the guided filters; a bound of 0 is no bound.
+-- Requests matching the guided filters, a page of them; a bound of 0 is no bound.
 SELECT
     requests.time AS time, toUnixTimestamp64Milli(requests.time) AS time_ms, request_id, trace_id, model, tenant, session_id, slo_class, route,
     prompt_name, prompt_version, status, finish_reason, error_type, input_tokens, cached_tokens,
@@ -24,4 +24,4 @@ ORDER BY
         {order_by:String} = 'stall', stall_s, {order_by:String} = 'input', toFloat64(input_tokens),
         {order_by:String} = 'output', toFloat64(output_tokens), toFloat64(time_ms)) DESC NULLS LAST,
     request_id
-LIMIT {limit:UInt32}
+LIMIT {limit:UInt32} OFFSET {offset:UInt32}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.markup import Cell, page_link
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +22,9 @@ ORDERS = {
     "output": "output tokens",
 }
 STATUSES = {"": "all", "ok": "ok", "error": "error", "aborted": "aborted", "shed": "shed"}
+# The columns of a request's row that the store can order by.
+_ORDER_OF = {"TTFT": "ttft", "total": "e2e", "input": "input", "output": "output"}
+_MOST_PAGES = 10_000
 _UNITS = (("ms", 1e-3), ("min", 60.0), ("k", 1e3), ("s", 1.0))
 _REASON = re.compile(
     r"DB::Exception: (.*?)(?: \(version [^)]*\))?(?: \(for url [^)]*\))?$", re.DOTALL
@@ -46,6 +51,52 @@ def bound(text: str) -> float | None:
     except ValueError:
         return None
     return value if 0 <= value < 1e12 else None
+
+
+def ordering_headers(headers: Sequence[str], params: Mapping[str, str]) -> list[str | Cell]:
+    """Return the headers of a page of requests, linked to the page ordered by that column.
+
+    Args:
+        headers: The headers; the second is the arrival.
+        params: The parameters of the page's URL.
+    """
+    found: list[str | Cell] = []
+    now = params.get("order", "time")
+    for number, header in enumerate(headers):
+        order = "time" if number == 1 else _ORDER_OF.get(header)
+        if order is None:
+            found.append(Cell(header))
+            continue
+        linked = {k: v for k, v in params.items() if k != "page"} | {"order": order}
+        mark = " ▼" if order == now else ""
+        found.append(Cell(header + mark, href=page_link("explore", linked)))
+    return found
+
+
+def page_number(text: str) -> int:
+    """Return the page in the URL, from 1; the first if it is not a number."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 1
+    return min(max(number, 1), _MOST_PAGES)
+
+
+def pages_beside(
+    params: Mapping[str, str], first: int, num_shown: int, num_all: int
+) -> tuple[str, str]:
+    """Return the links to the pages before and after; "" where there is none.
+
+    Args:
+        params: The parameters of the page's URL.
+        first: Number of the first row shown, from 0.
+        num_shown: Rows shown.
+        num_all: Rows in all.
+    """
+    number = page_number(params.get("page", ""))
+
+    def link_to(page: int) -> str:
+        return page_link("explore", {**params, "page": "" if page == 1 else str(page)})
+
+    before = link_to(number - 1) if number > 1 else ""
+    return before, link_to(number + 1) if first + num_shown < num_all else ""
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:
@@ -76,7 +127,9 @@ def cell_words(value: Any) -> str:
     if value is None or value != value:
         return wording.NO_DATA
     if isinstance(value, float):
-        return f"{value:,.6g}"
+        return f"{value:,.4g}".replace("-", "−") if abs(value) < 1e6 else f"{value:,.0f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}".replace("-", "−")
     return str(value)
 
 

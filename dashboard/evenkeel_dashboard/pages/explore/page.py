@@ -14,7 +14,7 @@ from evenkeel.errors import StoreError
 from evenkeel.store import read_query
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
-from evenkeel_dashboard.draw.request_rows import REQUEST_HEADERS, request_cells
+from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick, write
@@ -26,6 +26,9 @@ from evenkeel_dashboard.pages.explore.model import (
     bound,
     cell_words,
     csv_bytes,
+    ordering_headers,
+    page_number,
+    pages_beside,
     parquet_bytes,
     refusal_words,
 )
@@ -40,10 +43,10 @@ NEWEST = next(iter(ORDERS))
 _ENDS_MS = (60_000, 3_600_000)
 _BOUNDS = {
     "min_ttft_s": ("TTFT ≥", "500ms"),
-    "min_e2e_s": ("total from", "10s"),
+    "min_e2e_s": ("total ≥", "10s"),
     "min_stall_s": ("longest pause ≥", "1s"),
-    "min_input_tokens": ("input from", "4k tokens"),
-    "min_output_tokens": ("output from", "500 tokens"),
+    "min_input_tokens": ("input ≥", "4k tokens"),
+    "min_output_tokens": ("output ≥", "500 tokens"),
 }
 
 
@@ -52,7 +55,7 @@ def show() -> None:
     selection = selection_bar()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         order = pick("order", "order by", ORDERS, 130)
-        status = pick("status", "end", STATUSES, 110)
+        status = pick("status", "outcome", STATUSES, 110)
         finish = write("finish_reason", "finish reason", "length", 110)
         session = write("session", "session", "s-acme-12", 130)
         typed = {name: write(name, *words, 110) for name, words in _BOUNDS.items()}
@@ -77,27 +80,38 @@ def show() -> None:
 def _requests(selection: Selection, parameters: dict[str, str | float]) -> None:
     window = selection.window(now_ms())
     ranged = {**range_of(window), **parameters}
+    first = (page_number(st.query_params.get("page", "")) - 1) * MAX_SHOWN
+    ranged["offset"] = first
     rows = _first_rows(ranged)
+    counted = reading.rows_later(_HERE / "explore_count.sql", ranged)
     with st.container(border=True, key="card-found"):
         with st.container(horizontal=True, horizontal_alignment="distribute"):
-            shown = f"the first {MAX_SHOWN}" if len(rows) == MAX_SHOWN else f"{len(rows)}"
+            words = ORDERS[str(ranged["order_by"])]
             st.html(
-                f'<div class="ek-title">Requests<small>{shown}; data as of '
+                f'<div class="ek-title">Requests<small>by {words}; click a header to order by '
+                "it, an id to see where the time went; data as of "
                 f"{wording.clock_ms(now_ms())}</small></div>"
             )
             if rows:
-                export = {**ranged, "limit": MAX_EXPORTED}
+                export = {**ranged, "limit": MAX_EXPORTED, "offset": 0}
                 _downloads(reading.frame_reader(_HERE / "explore_requests.sql", export), "requests")
         if not rows:
             st.caption("No matches in this range. Loosen the filters or widen the range.")
             return
-        cells = request_cells(rows, selection.to_params(), colours())
-        st.html(markup.table(REQUEST_HEADERS, cells, "Requests found"))
+        palette = colours()
+        phases = ("queue", palette.queue), ("prefill", palette.prefill), ("decode", palette.decode)
+        st.html(markup.key(phases))
+        cells = request_cells(rows, selection.to_params(), palette)
+        headers = ordering_headers(request_headers(), dict(st.query_params))
+        st.html(markup.table(headers, cells, "Requests found"))
+        num_all = max(int(counted()[0]["num_found"]), first + len(rows))
+        st.html(markup.pager(first, len(rows), num_all, *pages_beside(dict(st.query_params),
+                first, len(rows), num_all)))  # fmt: skip
 
 
 def _first_rows(ranged: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the first rows; the newest ones are usually at the end of the range."""
-    if ranged["order_by"] == NEWEST:
+    if ranged["order_by"] == NEWEST and not ranged["offset"]:
         for last_ms in _ENDS_MS:
             ending = {**ranged, "from_ms": max(ranged["from_ms"], ranged["to_ms"] - last_ms)}
             found = reading.rows(_HERE / "explore_requests.sql", {**ending, "limit": MAX_SHOWN})
@@ -125,7 +139,7 @@ def _sql_box() -> None:
             return
         took = wording.seconds(time.perf_counter() - began)
         with st.container(horizontal=True, horizontal_alignment="distribute"):
-            some = f", the first {MAX_SHOWN} shown" if len(frame) > MAX_SHOWN else ""
+            some = f", {MAX_SHOWN} shown; export for all" if len(frame) > MAX_SHOWN else ""
             st.caption(f"{len(frame):,} row{'' if len(frame) == 1 else 's'} in {took}{some}")
             if len(frame.columns):
                 _downloads(lambda: frame, "query")
@@ -144,7 +158,9 @@ def _ask_sql() -> None:
         st.session_state["sql_field"] = st.session_state["sql_shown"] = wanted
     with st.form("sql", border=False):
         st.text_area("SQL", key="sql_field", height=150, label_visibility="collapsed")
-        st.form_submit_button("Run", on_click=send)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.form_submit_button("Run", on_click=send)
+            st.caption("or Ctrl+Enter in the field")
 
 
 def _table(frame: pd.DataFrame) -> str:
@@ -153,7 +169,10 @@ def _table(frame: pd.DataFrame) -> str:
         str(kind).startswith(("float", "int", "uint", "Int", "UInt")) for kind in frame.dtypes
     ]
     rows = [
-        [Cell(cell_words(v), is_number=n) for v, n in zip(row, numeric, strict=True)]
+        [
+            Cell(cell_words(v), is_number=n, title=str(v) if n else "", sorts_as=v if n else None)
+            for v, n in zip(row, numeric, strict=True)
+        ]
         for row in shown.itertuples(index=False, name=None)
     ]
     return markup.table([str(name) for name in frame.columns], rows, "Result of the query")

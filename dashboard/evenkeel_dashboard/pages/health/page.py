@@ -22,9 +22,9 @@ from evenkeel_dashboard.draw.figures import (
 )
 from evenkeel_dashboard.draw.request_rows import (
     RANKINGS,
-    REQUEST_HEADERS,
     alert_cells,
     request_cells,
+    request_headers,
 )
 from evenkeel_dashboard.draw.tiles import StateSummary
 from evenkeel_dashboard.draw.window import Window
@@ -298,7 +298,7 @@ def _show_changes(below: Below, selection: Selection) -> None:
         if not rows:
             st.caption("No new prompt version, model or server, and no control action.")
             return
-        st.html(markup.table(("when (UTC)", "what", "from", "to", ""), rows, "Changes"))
+        st.html(markup.table((wording.zoned("when"), "what", "from", "to", ""), rows, "Changes"))
 
 
 def _show_slowest(below: Below, selection: Selection) -> None:
@@ -323,7 +323,7 @@ def _show_slowest(below: Below, selection: Selection) -> None:
         )
         st.html(
             markup.table(
-                REQUEST_HEADERS,
+                request_headers(),
                 request_cells(found, selection.to_params(), palette),
                 "Slowest requests",
             )

@@ -13,7 +13,7 @@ import streamlit as st
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.figures import add_objective
 from evenkeel_dashboard.draw.markup import Cell
-from evenkeel_dashboard.draw.request_rows import REQUEST_HEADERS, request_cells
+from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.contents import range_of
@@ -190,7 +190,7 @@ def _show_picked(selection: Selection, view: LatencyView) -> None:
         scroll_here("behind", picked.to_param())
         if rows:
             cells = request_cells(rows, selection.to_params(), colours())
-            st.html(markup.table(REQUEST_HEADERS, cells, "Requests at this point"))
+            st.html(markup.table(request_headers(), cells, "Requests at this point"))
         else:
             st.caption("They are past the store's retention, or the filters exclude them.")
 

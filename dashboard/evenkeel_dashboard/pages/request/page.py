@@ -14,10 +14,10 @@ from evenkeel.errors import StoreError
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.draw.request_rows import (
-    REQUEST_HEADERS,
     end_cell,
     prompt_words,
     request_cells,
+    request_headers,
     request_href,
     short_id,
 )
@@ -137,7 +137,7 @@ def _show_suggestions() -> None:
         _phase_key()
         st.html(
             markup.table(
-                REQUEST_HEADERS,
+                request_headers(),
                 request_cells(found, chosen.to_params(), colours()),
                 "Slowest requests",
             )

@@ -55,7 +55,7 @@ def _show_judged(found: list[Row]) -> None:
         ]
         for j in found
     ]
-    headers = ("by", "score", "label", "why", "author", "when (UTC)")
+    headers = ("by", "score", "label", "why", "author", wording.zoned("when"))
     st.html(markup.table(headers, rows, "Judgements"))
 
 

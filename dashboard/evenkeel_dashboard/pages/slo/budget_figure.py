@@ -11,6 +11,7 @@ from evenkeel.durations import format_duration
 from evenkeel.slo.model import Slo
 from evenkeel_dashboard.draw import wording
 from evenkeel_dashboard.draw.figures import Line, Scale, lines
+from evenkeel_dashboard.draw.svg_chart import round_ticks
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.page import colours
 from evenkeel_dashboard.frame.selection import step_s
@@ -65,7 +66,8 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
     frame = pd.DataFrame(
         {
             "bucket": [naive_utc(point.at_ms) for point in points],
-            "left": [point.left for point in points],
+            # On the floor where it is clipped, so that the line stays in the plot.
+            "left": [None if p.left is None else max(p.left, _LOWEST / 100) for p in points],
             "even": [point.even for point in points],
         }
     )
@@ -76,8 +78,12 @@ def _burn_down(slo: Slo, found: Sequence[Bucket], period: Window) -> None:
         Line("even", "spent evenly", palette.muted, 1.2),
     ]
     figure = lines(frame, series, Scale("%", 100.0), period)
-    # Clipped, so that the moment it ran out stays visible; the text states the overspend.
-    figure.bottom = max(figure.bottom, _LOWEST)
+    if left and min(left) * 100 < _LOWEST:
+        # The floor's label says what lies below it.
+        figure.bottom = _LOWEST
+        ticks = round_ticks(_LOWEST, figure.top, "%", 4)
+        lowest = f"−{wording.percent(-min(left))}"
+        figure.y_ticks = [(_LOWEST, lowest), *(t for t in ticks if t[0] > _LOWEST)]
     words = f"of the last {format_duration(slo.scaled_period_s)}: {_state_words(left)}"
     if found:
         bad, total = sum(b.bad for b in found), sum(b.total for b in found)
@@ -94,5 +100,5 @@ def _state_words(left: Sequence[float]) -> str:
     if not left:
         return wording.NO_DATA
     if left[-1] < 0:
-        return f"overspent by {wording.percent(-left[-1])}"
+        return f"exhausted, {wording.factor(1 - left[-1])} spent"
     return f"{wording.percent(left[-1])} left now"

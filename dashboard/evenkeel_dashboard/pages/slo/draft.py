@@ -14,6 +14,7 @@ from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.frame.fields import slide
 from evenkeel_dashboard.frame.page import now_ms
 from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.model.slo_tiles import budget_words
 from evenkeel_dashboard.pages.slo.data import (
     LONGEST_DRAFT_MS,
     corrected_spans_ms,
@@ -52,7 +53,7 @@ def show_draft(selection: Selection, slo: Slo) -> None:
             return
         rows = [
             _row("current", slo.indicator.threshold_s, slo.target, now),
-            _row("the draft", threshold_s, target, then),
+            _row("draft", threshold_s, target, then),
         ]
         headers = (
             "objective",
@@ -91,7 +92,7 @@ def _row(
         Cell(wording.percent(float(target)), is_number=True),
         Cell(wording.percent(found.sli), is_number=True),
         Cell(
-            wording.percent(left) if left is None or left >= 0 else "overspent",
+            budget_words(left),
             is_number=True,
             level="bad" if left is not None and left < 0 else "",
         ),

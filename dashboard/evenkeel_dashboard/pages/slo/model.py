@@ -11,11 +11,22 @@ from typing import Any
 from evenkeel.slo.arithmetic import Counts
 from evenkeel.slo.model import Slo
 from evenkeel.times import to_datetime
+from evenkeel_dashboard.draw import wording
+from evenkeel_dashboard.draw.tiles import StateSummary
+from evenkeel_dashboard.model.slo_tiles import slo_state
 
 Row = Mapping[str, Any]
 
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000
+HELP = {
+    "queue": "Requests waited for the engine: spread the load, hold long prompts back with "
+    "control, or add a replica.",
+    "prefill": "Prompts took long to process: shorten them, let the prefix cache serve their "
+    "static parts, or cut other prompts into smaller chunks.",
+    "decode": "Tokens came slowly: run fewer sequences at once, draft where it pays, or add "
+    "compute.",
+}
 _DRAFT_FACTORS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
 _DRAFT_TARGETS = ("0.5", "0.8", "0.9", "0.95", "0.97", "0.98", "0.99", "0.995", "0.999", "0.9999")
 
@@ -284,3 +295,44 @@ def months(now: datetime, num: int = 6) -> list[tuple[str, str, str]]:
         found.append((f"{begin:%B %Y}", f"{begin}T00:00Z", f"{end}T00:00Z"))
         year, month = (year, month - 1) if month > 1 else (year - 1, 12)
     return found
+
+
+def budget_summary(name: str, row: Row | None) -> StateSummary:
+    """Return an SLO's state in a sentence, and what to look for below.
+
+    Args:
+        name: Name of the SLO.
+        row: Its newest evaluation; None if it was never evaluated.
+    """
+    look = "Start with the requests that burned it, then see who sent them and where the time went."
+    if row is None:
+        return StateSummary("unknown", f"{name} has not been evaluated yet", look)
+    level, _ = slo_state(row)
+    left = row["budget_left_ratio"]
+    if left is None:
+        return StateSummary(level, f"{name} has no requests to judge in its period", look)
+    counts = f"{wording.count(row['total'] - row['good'])} of {wording.count(row['total'])} bad"
+    if left < 0:
+        headline = f"{name} has exhausted its error budget, {wording.factor(1 - left)} spent"
+    else:
+        headline = f"{name} has {wording.percent(left)} of its error budget left"
+    if row["state"] == "firing":
+        headline += f"; a {row['severity'] or 'alert'} is firing"
+    return StateSummary(level, f"{headline} ({counts})", look)
+
+
+def lost_phase(causes: Row) -> str:
+    """Return the phase in which bad requests lost most time against good ones; "" for none."""
+    lost = {
+        phase: causes[f"bad_{phase}_s"] - (causes[f"good_{phase}_s"] or 0.0)
+        for phase in HELP
+        if causes[f"bad_{phase}_s"] is not None
+    }
+    phase = max(lost, key=lambda phase: lost[phase], default="")
+    return phase if phase and lost[phase] > 0 else ""
+
+
+def rank_of(slo: Slo) -> str:
+    """Return the order of the Explore page that shows an SLO's worst requests first."""
+    metric = slo.indicator.metric.value
+    return metric if metric in ("ttft", "e2e", "stall") else "e2e"

@@ -11,14 +11,14 @@ import streamlit as st
 from evenkeel.slo.model import Slo
 from evenkeel_dashboard.draw import markup, wording
 from evenkeel_dashboard.draw.markup import Cell
-from evenkeel_dashboard.draw.request_rows import REQUEST_HEADERS, request_cells
+from evenkeel_dashboard.draw.request_rows import request_cells, request_headers
 from evenkeel_dashboard.frame import reading
 from evenkeel_dashboard.frame.awaited import awaited
 from evenkeel_dashboard.frame.burns import burns_later
 from evenkeel_dashboard.frame.contents import range_of
 from evenkeel_dashboard.frame.fields import pick
 from evenkeel_dashboard.frame.page import as_of, colours, now_ms, refreshing, selection_bar
-from evenkeel_dashboard.frame.selection import Selection
+from evenkeel_dashboard.frame.selection import FILTERS, Selection
 from evenkeel_dashboard.model.slo_tiles import slo_tile, worst_slos
 from evenkeel_dashboard.pages.slo import draft as slo_draft
 from evenkeel_dashboard.pages.slo import records as slo_records
@@ -33,14 +33,22 @@ from evenkeel_dashboard.pages.slo.data import (
     readable,
     spent_later,
 )
-from evenkeel_dashboard.pages.slo.model import burners
+from evenkeel_dashboard.pages.slo.model import (
+    HELP,
+    Burner,
+    budget_summary,
+    burners,
+    lost_phase,
+    rank_of,
+)
 
+SHOWN_REQUESTS = 6
 _DIMENSIONS = {
     "model": "model",
     "tenant": "tenant",
     "slo_class": "SLO class",
     "route": "route",
-    "prompt_version": "prompt version",
+    "prompt": "prompt version",
     "response_cache": "response cache",
 }
 
@@ -50,7 +58,7 @@ def show() -> None:
     selection = selection_bar(filters=())
     slos = read_slos()
     names = [slo.name for slo in slos] or awaited(
-        partial(_evaluated, selection), _say_nothing, selection.refresh_s()
+        partial(_evaluated, selection), _say_nothing, selection.refresh_s(), "SLOs"
     )
     if not names:
         return
@@ -93,7 +101,12 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
     evaluated = (
         "never evaluated" if newest_ms is None else f"evaluated {wording.moment_ms(newest_ms)}"
     )
-    st.html(f'<div class="ek-asof">data as of {wording.clock_ms(now_ms())} · {evaluated}</div>')
+    st.html(
+        markup.verdict_banner(
+            budget_summary(name, now[0] if now else None),
+            f"data as of {wording.clock_ms(now_ms())} · {evaluated}",
+        )
+    )
     by_slo, params = burns(), selection.to_params()
     # The chosen one first; the others are one click away.
     shown, num_more = worst_slos(every, name)
@@ -116,19 +129,39 @@ def _body(selection: Selection, name: str, slo: Slo | None) -> None:
         st.html(markup.remark("It judges time slices or evaluations, not single requests:",
                               "evenkeel slo report"))  # fmt: skip
         return
-    show_budget(slo, window, spans_ms)
     part = ""
     if judged != window:
         part = f"; of the last {wording.span_of(judged.duration_s)} of the range"
-    _show_spent(spent(), selection, part)
+    found_spent = spent()
+    _show_requests(found_spent, selection)
+    _show_spent(found_spent, selection, part, rank_of(slo))
+    show_budget(slo, window, spans_ms)
 
 
-def _show_spent(spent: Spent, selection: Selection, part: str) -> None:
+def _show_requests(spent: Spent, selection: Selection) -> None:
+    with st.container(border=True, key="card-burning-requests"):
+        st.html(
+            '<div class="ek-title">The requests that burned it'
+            "<small>furthest above the limit first; open one to see why, and what would help"
+            "</small></div>"
+        )
+        if not spent.requests:
+            st.caption("None in this range.")
+            return
+        cells = request_cells(spent.requests, selection.to_params(), colours())
+        caption = "Requests that burned the budget"
+        st.html(markup.table(request_headers(), cells[:SHOWN_REQUESTS], caption))
+        if len(cells) > SHOWN_REQUESTS:
+            with st.expander(f"{len(cells) - SHOWN_REQUESTS} more", key="more-burning"):
+                st.html(markup.table(request_headers(), cells[SHOWN_REQUESTS:], f"More: {caption}"))
+
+
+def _show_spent(spent: Spent, selection: Selection, part: str, rank: str) -> None:
     left, right = st.columns([3, 2], gap="small")
     with left, st.container(border=True, key="card-burners"):
         st.html(
             '<div class="ek-title">Who burned it<small>share of bad requests;'
-            f" the tick marks the share of all traffic{part}</small></div>"
+            f" the tick shows the share of traffic{part}</small></div>"
         )
         found = [b for b in burners(spent.cohorts) if b.lift > 1]
         if not found:
@@ -141,15 +174,15 @@ def _show_spent(spent: Spent, selection: Selection, part: str) -> None:
             rows = [
                 [
                     Cell(_DIMENSIONS.get(b.dimension, b.dimension)),
-                    Cell(b.cohort),
-                    Cell(html=markup.share_bar(b.bad_share, b.traffic_share)),
+                    Cell(b.cohort, href=_cohort_href(b, selection, rank)),
+                    Cell(html=markup.share_bar(b.bad_share, b.traffic_share), sorts_as=b.bad_share),
                     Cell(wording.percent(b.bad_share), is_number=True),
                     Cell(wording.percent(b.bad / b.total), is_number=True),
                     Cell(wording.count(b.bad), is_number=True),
                 ]
                 for b in found
             ]
-            headers = ("by", "cohort", "share of bad requests", "", "of its own", "bad")
+            headers = ("by", "cohort", "share of all failures", "", "failure rate", "bad")
             st.html(markup.table(headers, rows, "Cohorts that burned the budget"))
     with right, st.container(border=True, key="card-causes"):
         st.html(
@@ -158,18 +191,29 @@ def _show_spent(spent: Spent, selection: Selection, part: str) -> None:
         )
         if spent.causes:
             _show_causes(spent.causes)
+            _show_help(spent, selection)
         else:
             st.caption(wording.NO_DATA)
-    with st.container(border=True, key="card-burning-requests"):
-        st.html(
-            '<div class="ek-title">The requests that burned it'
-            "<small>furthest above the limit first; open one to see why</small></div>"
-        )
-        if not spent.requests:
-            st.caption("None in this range.")
-            return
-        cells = request_cells(spent.requests, selection.to_params(), colours())
-        st.html(markup.table(REQUEST_HEADERS, cells, "Requests that burned the budget"))
+
+
+def _cohort_href(burner: Burner, selection: Selection, rank: str) -> str:
+    """Return the link to a cohort's requests, the worst first; "" if it cannot be filtered by."""
+    if burner.dimension not in FILTERS:
+        return ""
+    chosen = selection.filtered(burner.dimension, burner.cohort)
+    return markup.page_link("explore", {**chosen.to_params(), "order": rank})
+
+
+def _show_help(spent: Spent, selection: Selection) -> None:
+    phase = lost_phase(spent.causes)
+    if not phase:
+        return
+    params = selection.to_params()
+    engine = markup.link("what the engine waited for", markup.page_link("engine", params))
+    st.html(
+        f'<div class="ek-remark">What would help: bad requests lost most time in {phase}. '
+        f"{HELP[phase]} See {engine}, or open a request above for its own causes.</div>"
+    )
 
 
 def _show_causes(row: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.frame.acting import author_field, may_act, perform
 from evenkeel_dashboard.frame.collector_api import ask
 from evenkeel_dashboard.frame.page import now_ms
+from evenkeel_dashboard.frame.selection import parse_time_ms
 from evenkeel_dashboard.frame.signing_in import identity, settings
 from evenkeel_dashboard.pages.slo.data import read_corrections
 from evenkeel_dashboard.pages.slo.model import months
@@ -43,8 +44,8 @@ def _show_corrections(slo: str) -> None:
         rows = [
             [
                 Cell(c["slo"] or "every SLO"),
-                Cell(c["from"][:16].replace("T", " ")),
-                Cell(c["until"][:16].replace("T", " ")),
+                Cell(wording.short_moment_ms(parse_time_ms(c["from"]) or 0)),
+                Cell(wording.short_moment_ms(parse_time_ms(c["until"]) or 0)),
                 Cell(c["reason"]),
                 Cell(c["by"]),
                 Cell(c["comment"], wraps=True),
@@ -52,7 +53,7 @@ def _show_corrections(slo: str) -> None:
             ]
             for c in shown
         ]
-        headers = ("SLO", "from (UTC)", "until", "reason", "by", "why", "")
+        headers = ("SLO", wording.zoned("from"), "until", "reason", "by", "why", "")
         st.html(markup.table(headers, rows, "Corrections"))
     if may_act():
         with st.expander("Add or revoke a correction", key="correct"):

@@ -8,8 +8,10 @@ from evenkeel_dashboard.draw.markup import (
     badge,
     facts,
     hint,
+    notice,
     number_tiles,
     page_link,
+    pager,
     phase_bar,
     table,
     verdict_banner,
@@ -22,6 +24,12 @@ EVIL = '<img src=x onerror="alert(1)">'
 @pytest.mark.parametrize(
     "html",
     [
+        pytest.param(notice(EVIL), id="notice"),
+        pytest.param(
+            table([Cell(EVIL, href=EVIL)], [[Cell("a", copies=EVIL, sorts_as=EVIL)]], "t"),
+            id="what is copied and sorted by",
+        ),
+        pytest.param(pager(0, 1, 2, EVIL, EVIL), id="pager"),
         pytest.param(table([EVIL], [[Cell(EVIL, href=EVIL)]], EVIL), id="table"),
         pytest.param(badge(EVIL, "bad"), id="badge"),
         pytest.param(facts([(EVIL, EVIL)]), id="facts"),
@@ -51,3 +59,16 @@ def test_the_theme_decides_the_colours_and_light_is_the_default() -> None:
     assert palette("dark") is DARK
     assert palette(None) is LIGHT
     assert f"--ek-page:{DARK.page};" in style(DARK)
+
+
+def test_a_pager_says_which_rows_of_how_many() -> None:
+    assert "<span>40 of 2,848</span>" in pager(0, 40, 2848, "", "./explore?page=2")
+    assert ">next</a>" in pager(0, 40, 2848, "", "./explore?page=2")
+    second = pager(40, 40, 2848, "./explore", "./explore?page=3")
+    assert "<span>41–80 of 2,848</span>" in second and ">previous</a>" in second
+    assert "<a" not in pager(0, 3, 3, "", "")
+
+
+def test_the_style_sheet_holds_no_markup() -> None:
+    """The browser's sanitizer drops a whole style sheet that has a tag in it."""
+    assert "<" not in style(LIGHT).removeprefix("<style>").removesuffix("</style>")

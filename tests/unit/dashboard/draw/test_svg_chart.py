@@ -8,8 +8,18 @@ import re
 import pandas as pd
 import pytest
 
+from evenkeel.times import to_datetime
 from evenkeel_dashboard.draw.appearance import LIGHT
-from evenkeel_dashboard.draw.figures import Line, Scale, add_objective, lines, stacked_bars
+from evenkeel_dashboard.draw.figures import (
+    Line,
+    Scale,
+    ShadedPeriod,
+    add_objective,
+    add_periods,
+    lines,
+    stacked_bars,
+    time_chart,
+)
 from evenkeel_dashboard.draw.svg_chart import Chart, line, time_ticks
 from evenkeel_dashboard.draw.window import Window
 from evenkeel_dashboard.frame.zoom import selected_ms
@@ -105,3 +115,25 @@ def test_each_cell_of_a_heatmap_keeps_its_number() -> None:
 )
 def test_only_a_stretch_becomes_the_range(sent: object, chosen: tuple[int, int] | None) -> None:
     assert selected_ms(sent) == chosen
+
+
+def test_the_legend_names_what_is_shaded_and_the_axis_its_zone() -> None:
+    chart = time_chart(Window(0, 600_000, 60), 60, 0)
+    add_periods(
+        chart,
+        [
+            ShadedPeriod(to_datetime(1 * 60 * 10**9), to_datetime(2 * 60 * 10**9), "page firing"),
+            ShadedPeriod(
+                to_datetime(3 * 60 * 10**9), to_datetime(4 * 60 * 10**9), "ticket firing", False
+            ),
+        ],
+        LIGHT,
+    )
+    html = chart.markup("x")
+    assert "page firing" in html and "ticket firing" in html
+    assert '<span class="ek-zone" aria-hidden="true">UTC</span>' in html
+    assert 'data-zone="UTC"' in html
+
+
+def test_labels_of_a_page_s_charts_are_equally_wide() -> None:
+    assert "--ek-w:7ch" in time_chart(Window(0, 600_000, 60), 60, 0).markup("x")

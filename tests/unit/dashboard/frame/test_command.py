@@ -12,7 +12,12 @@ from evenkeel.secret_text import SecretAddress
 from evenkeel.settings import load
 from evenkeel_dashboard.frame.command import DASHBOARD
 from evenkeel_dashboard.frame.configuration import DashboardSettings, SignIn
-from evenkeel_dashboard.frame.server import APP, arguments, child_environment, refuse_taken_port
+from evenkeel_dashboard.frame.server import (
+    HTTP_APP,
+    arguments,
+    child_environment,
+    refuse_taken_port,
+)
 
 
 def test_print_config_names_values_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +50,7 @@ def test_a_password_in_the_address_is_never_shown(capsys: pytest.CaptureFixture[
 
 def test_streamlit_is_told_to_stay_local_and_silent() -> None:
     flags = arguments(DashboardSettings())
-    assert str(APP) in flags
+    assert str(HTTP_APP) in flags
     assert "--server.address=127.0.0.1" in flags
     assert "--browser.gatherUsageStats=false" in flags
     assert "--server.headless=true" in flags

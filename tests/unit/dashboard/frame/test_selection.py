@@ -1,5 +1,7 @@
 """The URL of a view: parsed and written, with invalid values ignored."""
 
+from zoneinfo import ZoneInfo
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from evenkeel_dashboard.frame.selection import (
     Selection,
     format_time_ms,
     parse_time_ms,
+    range_problem,
     slices,
     step_s,
 )
@@ -46,6 +49,7 @@ SELECTIONS = st.builds(
     Selection,
     preset=st.sampled_from(list(PRESETS_S)),
     is_live=st.booleans(),
+    zone=st.sampled_from(["", "local", "Europe/Berlin"]),
     **{name: st.text(max_size=8) for name in FILTERS},
 )
 
@@ -89,6 +93,57 @@ def test_steps_of_long_windows_are_whole_minutes(preset: str) -> None:
 
 def test_times_are_utc_unless_they_say_otherwise() -> None:
     assert parse_time_ms("2026-11-20T10:00:00") == parse_time_ms("2026-11-20T11:00:00+01:00")
+
+
+def test_a_time_without_a_zone_is_in_the_zone_of_the_page() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    assert parse_time_ms("2026-11-20 11:00", berlin) == parse_time_ms("2026-11-20T10:00Z")
+    assert parse_time_ms("2026-11-20T10:00Z", berlin) == parse_time_ms("2026-11-20T10:00Z")
+    assert parse_time_ms("noon", berlin) is None
+
+
+@pytest.mark.parametrize(
+    ("params", "part"),
+    [
+        pytest.param({}, "", id="nothing given"),
+        pytest.param({"range": "7d"}, "", id="a preset"),
+        pytest.param(TIMES, "", id="a fixed range"),
+        pytest.param({"range": "banana"}, "'banana' is not a range; showing", id="no range"),
+        pytest.param({"from": "noon", "to": TIMES["to"]}, "from=noon is not a time", id="no time"),
+        pytest.param({"from": TIMES["from"]}, "needs both from and to", id="half a range"),
+        pytest.param(
+            {"from": TIMES["to"], "to": TIMES["from"]}, "ends before it starts", id="backwards"
+        ),
+    ],
+)
+def test_an_address_that_cannot_be_shown_says_so(params: dict[str, str], part: str) -> None:
+    assert part in range_problem(params)
+    assert bool(part) == bool(range_problem(params))
+
+
+def test_a_range_that_ends_now_starts_with_the_data() -> None:
+    young = Selection(data_from_ms=END_MS - 120_000)
+    assert young.window(END_MS) == Window(END_MS - 120_000, END_MS, 5)
+    assert Selection(data_from_ms=BEGIN_MS - 1).window(END_MS) == Window(BEGIN_MS, END_MS, 30)
+    just_begun = Selection(data_from_ms=END_MS - 1_000).window(END_MS)
+    assert just_begun == Window(END_MS - 60_000, END_MS, 5), "at least a minute"
+    fixed = young.narrowed(BEGIN_MS, END_MS)
+    assert fixed.window(END_MS).from_ms == BEGIN_MS, "a fixed range is as given"
+
+
+def test_earlier_later_and_zoom_out() -> None:
+    fixed = Selection().narrowed(BEGIN_MS, END_MS)
+    half_ms = (END_MS - BEGIN_MS) // 2
+    now_ms = END_MS + half_ms
+    assert fixed.shifted(now_ms, -1) == Selection().narrowed(BEGIN_MS - half_ms, END_MS - half_ms)
+    assert fixed.shifted(now_ms, 1) == Selection().narrowed(BEGIN_MS + half_ms, now_ms)
+    assert fixed.shifted(now_ms, 4).to_ms == now_ms, "never beyond now"
+    assert fixed.widened(now_ms) == Selection().narrowed(BEGIN_MS - half_ms, now_ms)
+    assert Selection(preset="1h").shifted(END_MS, -1) == Selection(preset="1h").narrowed(
+        BEGIN_MS - half_ms, END_MS - half_ms
+    )
+    assert Selection(preset="1h").widened(END_MS) == Selection(preset="6h")
+    assert Selection(preset="30d").widened(END_MS) == Selection(preset="30d")
 
 
 def test_of_many_requests_a_slice_of_each_period_is_read() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from evenkeel_dashboard.draw.window import Window
+from evenkeel_dashboard.pages.alerts.columns import alert_columns
 from evenkeel_dashboard.pages.alerts.model import (
     Bar,
+    advice_on,
     audit_words,
+    burn_window,
     delivery_words,
     evidence,
     headline,
@@ -68,10 +72,57 @@ def test_the_timeline_is_cut_to_the_window() -> None:
 
 def test_evidence_has_what_is_known_first_and_nothing_twice() -> None:
     annotations = {"zebra_count": "3", "top_cause": "queue", "summary": "x", "link": "https://a"}
-    assert evidence(annotations) == [("top cause", "queue"), ("zebra count", "3")]
+    assert evidence(annotations) == {
+        "what": [("zebra count", "3")],
+        "who": [],
+        "why": [("top cause", "queue")],
+    }
     assert links({"runbook_url": "https://a", "x_url": "javascript:alert(1)"}) == [
         ("runbook", "https://a")
     ]
+
+
+def test_the_top_cause_says_what_would_help() -> None:
+    advice = advice_on("Waiting for batch capacity (first token): 1.4 s in bad requests")
+    assert advice is not None and "--max-num-batched-tokens" in advice.flags
+    assert advice_on("queue: 1.4 s on average in bad requests") is None
+    assert advice_on("") is None
+
+
+def test_an_exhausted_budget_is_one_fact() -> None:
+    annotations = {"budget_left": "none: 26.6 times the budget is spent", "budget_lasts": "spent"}
+    assert evidence(annotations)["what"] == [("budget left", "exhausted, 26.6× spent")]
+    left = {"budget_left": "40 %", "budget_lasts": "3h at this rate"}
+    assert len(evidence(left)["what"]) == 2
+
+
+def test_the_window_of_an_alert_is_that_of_its_link() -> None:
+    link = "http://h:1/slo?slo=s&from=2026-01-01T00%3A00Z&to=2026-01-01T01%3A00Z"
+    assert burn_window({"dashboard": link}) == {
+        "from": "2026-01-01T00:00Z",
+        "to": "2026-01-01T01:00Z",
+    }
+    assert burn_window({}) == {}
+
+
+def test_an_alert_says_what_who_why_and_what_to_do() -> None:
+    annotations = {
+        "bad_requests": "3 of 9",
+        "worst_cohorts": "tenant <b>",
+        "top_cause": "Waiting for batch capacity: 2 s in bad requests",
+        "exemplars": "req-1 http://x\nreq-2 http://x",
+        "runbook_url": "https://wiki/run",
+        "dashboard": "http://h:1/slo?from=2026-01-01T00%3A00Z&to=2026-01-01T01%3A00Z",
+    }
+    html = alert_columns(annotations, "./slo?slo=s", {"tz": "local"})
+    assert re.findall("<h4>(\\w+)</h4>", html) == ["What", "Who", "Why", "Do"]
+    assert (
+        '<a href="./request?request_id=req-1&amp;tz=local" target="_self">Waiting for batch' in html
+    ), "the top cause leads to the worst example"
+    assert "tenant &lt;b&gt;" in html
+    assert 'href="./engine?tz=local&amp;from=2026-01-01T00%3A00Z&amp;to=' in html
+    assert 'href="https://wiki/run"' in html
+    assert "http://h:1" not in html, "no link to the page one is on"
 
 
 def test_deliveries_and_silences_in_words() -> None:
@@ -84,7 +135,7 @@ def test_deliveries_and_silences_in_words() -> None:
 def test_a_dead_letter_says_which_alert_it_was_about() -> None:
     letter = {"number": 1, "id": "a-firing", "status": "firing"}
     change = {"id": "a-firing", "slo": "chat", "severity": "page", "time": "2026-01-02T03:04:05.6Z"}
-    assert letter_words(letter, [change]) == "chat, page, firing at 2026-01-02 03:04:05"
+    assert letter_words(letter, [change]) == "chat, page, firing at 02 Jan 03:04:05"
     assert letter_words(letter, []) == "firing"
 
 

@@ -49,11 +49,11 @@ def test_hits_are_answers_of_those_looked_up() -> None:
         {"outcome": "verified", "num_requests": 3}, {"outcome": "miss", "num_requests": 6},
     ]  # fmt: skip
     found = values(cache_tiles([COHORT], outcomes, [DETAIL]))
-    assert found["Response hits"] == found["Verified answers"] == "25.0 %"
-    assert found["Wrong answers (upper bound)"] == "2.00 %"
+    assert found["Response hits"] == found["Verified answers"] == "25%"
+    assert found["Wrong answers (upper bound)"] == "2%"
 
 
 def test_the_bound_in_words() -> None:
-    assert "At most 2.00 %" in bound_words([DETAIL]) and "above 5.00 %" in bound_words([DETAIL])
+    assert "At most 2%" in bound_words([DETAIL]) and "above 5%" in bound_words([DETAIL])
     assert bound_words([]).startswith("No bound")
     assert outcome_words("something new") == "something new"

@@ -86,7 +86,7 @@ def test_a_verdict_needs_an_interval_on_one_side(
 def test_a_tail_that_differs_is_said_though_the_middle_is_alike() -> None:
     a = [i / 1000 for i in range(1000)]
     b = a[:900] + [10.0] * 100
-    assert "p95 is 949 ms for A, 10.0 s for B" in tail_words(a, b)
+    assert "p95 is 949 ms for A, 10 s for B" in tail_words(a, b)
     assert tail_words(a, a) == ""
     assert tail_words(a[:5], b) == "", "too few to tell"
 
@@ -125,7 +125,7 @@ def test_curves_end_at_the_extremes() -> None:
 
 def test_features_name_what_only_one_side_has() -> None:
     found = features(cohort(input_tokens=100.0), cohort(input_tokens=150.0, error_ratio=0.1))
-    assert [(f.name, f.change) for f in found] == [("input tokens", "▲ 50 %"), ("errors", "–")]
+    assert [(f.name, f.change) for f in found] == [("input tokens", "▲ 50%"), ("errors", "–")]
 
 
 def test_precisions_are_compared_within_the_same_filters() -> None:

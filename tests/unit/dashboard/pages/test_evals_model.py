@@ -81,7 +81,7 @@ def test_a_live_share_stands_for_all_requests() -> None:
 
 
 def test_equal_weights_give_wilsons_interval() -> None:
-    # Wilson 95 % interval of 8 of 10, from statsmodels 0.14.
+    # Wilson 95% interval of 8 of 10, from statsmodels 0.14.
     found = weighted_share([live(True, 0.5)] * 8 + [live(False, 0.5)] * 2)
     assert (found.lower, found.upper) == pytest.approx((0.49016, 0.94332), abs=1e-4)
 
@@ -92,8 +92,19 @@ def test_nothing_scored_is_no_share() -> None:
 
 def test_a_difference_marks_the_words_of_one_side() -> None:
     old, new = marked_diff("it costs 9 EUR", "it costs <b>8</b> EUR")
-    assert old == "it costs <del>9</del> EUR"
-    assert new == "it costs <ins>&lt;b&gt;8&lt;/b&gt;</ins> EUR"
+    assert old == "it costs <mark>9</mark> EUR"
+    assert new == "it costs <mark>&lt;b&gt;8&lt;/b&gt;</mark> EUR"
+
+
+def test_the_right_answer_is_marked_as_good_on_either_side() -> None:
+    assert marked_diff("9 EUR", "8 EUR", is_old_better=True) == (
+        '<mark class="ek-good">9</mark> EUR',
+        '<mark class="ek-bad">8</mark> EUR',
+    )
+    assert marked_diff("9", "8", is_new_better=True) == (
+        '<mark class="ek-bad">9</mark>',
+        '<mark class="ek-good">8</mark>',
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,14 @@ import io
 import pandas as pd
 import pytest
 
+from evenkeel_dashboard.draw.markup import Cell
 from evenkeel_dashboard.pages.explore.model import (
     bound,
     cell_words,
     csv_bytes,
+    ordering_headers,
+    page_number,
+    pages_beside,
     parquet_bytes,
     refusal_words,
 )
@@ -43,7 +47,10 @@ def test_parquet_keeps_values_and_types() -> None:
     [
         (None, "no data"),
         (float("nan"), "no data"),
-        (1.23456789, "1.23457"),
+        (1.23456789, "1.235"),
+        (2601, "2,601"),
+        (-2601, "−2,601"),
+        (True, "True"),
         (0, "0"),
         ("<b>", "<b>"),
     ],
@@ -67,3 +74,30 @@ def test_cells_of_an_answer(value: object, expected: str) -> None:
 )
 def test_a_refusal_says_why_and_no_more(message: str, expected: str) -> None:
     assert refusal_words(message) == expected
+
+
+def test_headers_order_by_their_column_from_the_first_page() -> None:
+    params = {"order": "ttft", "page": "3", "tenant": "acme"}
+    request, arrived, ttft, model = ordering_headers(
+        ["request", "arrived (UTC)", "TTFT", "model"], params
+    )
+    assert request == Cell("request") and model == Cell("model")
+    assert ttft == Cell("TTFT ▼", href="./explore?order=ttft&tenant=acme")
+    assert arrived == Cell("arrived (UTC)", href="./explore?order=time&tenant=acme")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("", 1), ("2", 2), ("0", 1), ("-3", 1), ("two", 1), ("٣", 1), ("99999999", 1)],
+)
+def test_the_page_of_the_address(text: str, number: int) -> None:
+    assert page_number(text) == number
+
+
+def test_pages_before_and_after() -> None:
+    assert pages_beside({}, 0, 40, 2848) == ("", "./explore?page=2")
+    assert pages_beside({"page": "2", "order": "ttft"}, 40, 40, 100) == (
+        "./explore?order=ttft",
+        "./explore?page=3&order=ttft",
+    )
+    assert pages_beside({"page": "3"}, 80, 20, 100) == ("./explore?page=2", "")

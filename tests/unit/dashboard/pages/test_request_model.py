@@ -44,7 +44,7 @@ def test_prefilling_is_who_was_in_prefill_during_a_stretch() -> None:
 def test_the_explanation_names_the_phase_the_crowd_and_the_stall() -> None:
     sentences = explanation(request(), tokens(request()), [neighbour(0.2), neighbour(1.2)])
     assert sentences[0] == (
-        "The first token came after 1.00 s, 60.0 % of it queue (600 ms). "
+        "The first token came after 1 s, 60% of it queue (600 ms). "
         "It had 1,000 input tokens, 400 of them not cached."
     )
     assert sentences[1] == (
@@ -62,7 +62,7 @@ def test_a_request_without_a_token_says_how_it_ended() -> None:
         emission_time_s=[], emission_tokens=[],
     )  # fmt: skip
     assert explanation(row, [], []) == [
-        "It ended without a token after 500 ms, 80.0 % of it queue (400 ms): aborted."
+        "It ended without a token after 500 ms, 80% of it queue (400 ms): aborted."
     ]
     row["queue_s"] = None
     assert explanation(row, [], []) == ["It ended without a token after 500 ms: aborted."]

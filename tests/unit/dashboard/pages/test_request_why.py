@@ -12,7 +12,7 @@ from evenkeel_dashboard.pages.request.why import sharing
     ("attributes", "expected"),
     [
         ({LEDGER_SHARED_BY: "tokens"}, "split by tokens"),
-        ({LEDGER_SHARED_BY: "cost_model", LEDGER_ERROR_RATIO: "0.124"}, "12.4 % off on average"),
+        ({LEDGER_SHARED_BY: "cost_model", LEDGER_ERROR_RATIO: "0.124"}, "12.4% off on average"),
         ({LEDGER_SHARED_BY: "cost_model", LEDGER_ERROR_RATIO: "nan"}, None),
         ({LEDGER_SHARED_BY: "strange"}, None),
         ({}, None),

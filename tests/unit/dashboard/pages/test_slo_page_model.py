@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 
@@ -15,16 +16,19 @@ from evenkeel_dashboard.pages.slo.model import (
     Bucket,
     buckets,
     budget_line,
+    budget_summary,
     burn_down,
     burners,
     calendar,
     draft,
     draft_targets,
     draft_thresholds_s,
+    lost_phase,
     minutes,
     months,
     outside,
     partly_in,
+    rank_of,
     whole_minutes,
     without,
 )
@@ -74,7 +78,7 @@ def test_the_calendar_has_every_day_and_tells_none_from_nothing_spent() -> None:
     assert [d.day for d in days] == [date(1970, 1, 1 + i) for i in range(3)]
     assert [d.spent_ratio for d in days] == [pytest.approx(0.25), None, 0]
     html = calendar_grid(days)
-    assert "25.0 % of the budget spent, 5 bad of 100" in html
+    assert "25% of the budget spent, 5 bad of 100" in html
 
 
 def test_members_of_a_composite_are_weighed() -> None:
@@ -170,3 +174,56 @@ def test_months_cross_the_year() -> None:
         ("January 2026", "2026-01-01T00:00Z", "2026-02-01T00:00Z"),
         ("December 2025", "2025-12-01T00:00Z", "2026-01-01T00:00Z"),
     ]
+
+
+def evaluated(**fields: object) -> dict[str, object]:
+    return {
+        "state": "ok", "severity": None, "budget_left_ratio": 0.25, "good": 95, "total": 100,
+    } | fields  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row", "level", "headline"),
+    [
+        pytest.param(None, "unknown", "s has not been evaluated yet", id="never evaluated"),
+        pytest.param(
+            evaluated(budget_left_ratio=None),
+            "good",
+            "s has no requests to judge in its period",
+            id="nothing to judge",
+        ),
+        pytest.param(
+            evaluated(), "good", "s has 25% of its error budget left (5 of 100 bad)", id="left"
+        ),
+        pytest.param(
+            evaluated(budget_left_ratio=-1.6, state="firing", severity="page"),
+            "bad",
+            "s has exhausted its error budget, 2.6× spent; a page is firing (5 of 100 bad)",
+            id="exhausted and firing",
+        ),
+    ],
+)
+def test_the_sentence_at_the_top(row: dict[str, object] | None, level: str, headline: str) -> None:
+    found = budget_summary("s", row)
+    assert (found.level, found.headline) == (level, headline)
+    assert "requests that burned it" in found.reason
+
+
+def test_the_phase_that_bad_requests_lost_most_in() -> None:
+    def causes(bad: tuple[float | None, ...], good: tuple[float | None, ...]) -> dict[str, object]:
+        phases = ("queue", "prefill", "decode")
+        return {
+            f"{side}_{phase}_s": value
+            for side, values in (("bad", bad), ("good", good))
+            for phase, value in zip(phases, values, strict=True)
+        }
+
+    assert lost_phase(causes((2.0, 0.3, 4.0), (0.1, 0.2, 3.9))) == "queue"
+    assert lost_phase(causes((None, 0.3, None), (None, None, None))) == "prefill"
+    assert lost_phase(causes((0.1, 0.1, 0.1), (0.2, 0.2, 0.2))) == ""
+    assert lost_phase(causes((None, None, None), (0.2, 0.2, 0.2))) == ""
+
+
+def test_the_worst_requests_are_ordered_by_what_is_judged() -> None:
+    assert rank_of(SLO) == "ttft"
+    assert rank_of(replace(SLO, indicator=Indicator(Metric.AVAILABILITY, None))) == "e2e"

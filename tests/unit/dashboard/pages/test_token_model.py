@@ -82,19 +82,19 @@ def test_thinning_keeps_the_longest_gap(gaps_s: list[float], limit: int) -> None
         pytest.param({"cached_tokens": None}, [], id="nobody knows"),
         pytest.param(
             {"cached_tokens": 0},
-            [CacheUse("prefix cache", "0 of 1,000 prompt tokens (0 %) from the prefix cache",
+            [CacheUse("prefix cache", "0 of 1,000 prompt tokens (0%) from the prefix cache",
                       0.6, 1.0, 0.0)],
             id="nothing was cached",
         ),
         pytest.param(
             {"queue_s": None, "prefill_s": None, "response_cache": "exact"},
-            [CacheUse("response cache", "response cache: exact hit, looked up in 2.00 ms, "
+            [CacheUse("response cache", "response cache: exact hit, looked up in 2 ms, "
                       "40 output tokens saved", 0.0, 0.002, 1.0)],
             id="the response cache answered",
         ),
         pytest.param(
             {"prefill_s": None, "response_cache": "miss"},
-            [CacheUse("response cache", "response cache: miss, looked up in 2.00 ms",
+            [CacheUse("response cache", "response cache: miss, looked up in 2 ms",
                       0.0, 0.002, 0.0)],
             id="it did not",
         ),
@@ -109,8 +109,8 @@ def test_the_timeline_in_words() -> None:
     row = request()
     assert in_words(row, tokens(row, DRAFTS), cache_uses(row, {})) == (
         "Token timeline: 11 tokens in 6 emissions, 7 of 15 drafted tokens accepted, 1 stall (more "
-        "than 4× the median gap); first token 1.00 s after arrival; stall of 1.02 s, 1.06 s after "
-        "arrival; 600 of 1,000 prompt tokens (60.0 %) from the prefix cache"
+        "than 4× the median gap); first token 1 s after arrival; stall of 1.02 s, 1.06 s after "
+        "arrival; 600 of 1,000 prompt tokens (60%) from the prefix cache"
     )
     even = request(
         emission_time_s=[1.0, 1.1, 1.2, 1.3], emission_tokens=[1] * 4, drafted_tokens=None
@@ -129,7 +129,7 @@ def test_tokens_are_drawn_over_the_time_axis_of_the_phases() -> None:
     assert paths(chart)["accepted drafts"] == ("M1 1V1M1.02 1V3M1.04 1V1M1.06 1V2M2.08 1V1M2.1 0V3")
     assert paths(chart)["rejected drafts"].startswith("M1 0V0M1.02 -2V0M1.04 0V0M1.06 -3V0")
     assert chart.periods == [(1.06, 2.08, LIGHT.error)]
-    assert paths(chart)["TTFT 1.00 s"].startswith("M1 ")
+    assert paths(chart)["TTFT 1 s"].startswith("M1 ")
     words = [text for _, text in chart.y_ticks or ()]
     assert words == ["0", "2", "3 rejected", "prefix cache", "stalls"]
 
@@ -148,7 +148,7 @@ def test_an_answer_of_the_response_cache_has_a_timeline_without_phases() -> None
     charts = drawn(row, {"evenkeel.cache.lookup_s": "0.002"})
     assert list(charts) == ["tokens"]
     assert paths(charts["tokens"])["from a cache"].startswith("M0 ")
-    assert "TTFT 4.00 ms" in paths(charts["tokens"])
+    assert "TTFT 4 ms" in paths(charts["tokens"])
 
 
 @pytest.mark.parametrize(

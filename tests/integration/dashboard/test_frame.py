@@ -1,0 +1,247 @@
+"""The frame in a real browser: first paint, console, addresses, time zones, tables, keyboard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from evenkeel_dashboard.frame.selection import Selection, format_time_ms
+from evenkeel_dashboard.pages import PAGES
+from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened, settled
+
+pytestmark = pytest.mark.integration
+# On a busy machine; alone, `bench/first_paint.py` measures it.
+MAX_FIRST_PAINT_MS = 2_500
+
+
+@pytest.fixture
+def berlin(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(
+        timezone_id="Europe/Berlin", viewport={"width": 1440, "height": 900}
+    )
+    yield context.new_page()
+    context.close()
+
+
+def shown(page: Page, url: str) -> None:
+    page.goto(url)
+    expect(page.get_by_text("data as of").first).to_be_visible()
+    settled(page)
+
+
+@pytest.mark.parametrize("path", [page.path for page in PAGES])
+def test_a_page_asks_for_nothing_that_does_not_exist(
+    platform: Platform, browser: Browser, path: str
+) -> None:
+    page = browser.new_page()
+    said: list[str] = []
+    page.on("console", lambda m: m.type in ("error", "warning") and said.append(m.text))
+    page.on("response", lambda r: r.status >= 400 and said.append(f"{r.status} {r.url}"))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(platform.page(path))
+    settled(page)
+    page.wait_for_timeout(1_500)
+    assert said == []
+    page.close()
+
+
+def test_the_first_paint_is_a_skeleton_within_a_second(
+    platform: Platform, browser: Browser
+) -> None:
+    page = browser.new_page()
+    page.add_init_script(
+        "new MutationObserver(() => { window.hadSkeleton ||= !!document.querySelector("
+        "'#ek-skeleton') }).observe(document, { childList: true, subtree: true })"
+    )
+    page.goto(platform.page("slo"))
+    expect(page).to_have_title("SLO · evenkeel")
+    expect(page.get_by_text("data as of").first).to_be_visible()
+    expect(page.locator("#ek-skeleton")).to_have_count(0)
+    assert page.evaluate("window.hadSkeleton")
+    painted_ms = page.evaluate(
+        "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ??"
+        " performance.getEntriesByName('first-paint')[0].startTime"
+    )
+    assert painted_ms <= MAX_FIRST_PAINT_MS
+    assert page.get_by_text("Stop", exact=True).count() == 0
+    page.close()
+
+
+def test_an_address_without_a_page_says_which_exist(platform: Platform, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(f"{platform.dashboard_url}/latencies?range=6h")
+    expect(page.get_by_text("There is no page named 'latencies'")).to_be_visible()
+    expect(page.get_by_text("Did you mean Latency?")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.locator(".ek-pages").get_by_role("link", name="Latency").click()
+    expect(page.get_by_text("data as of").first).to_be_visible()
+    expect(page.get_by_label("time range")).to_have_value("last 6h")
+    page.close()
+
+
+def test_a_range_that_is_none_says_so(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, f"{platform.dashboard_url}/?range=banana")
+    expect(page.get_by_role("alert")).to_contain_text("'banana' is not a range; showing the last")
+    page.goto(f"{platform.dashboard_url}/?tz=Mars")
+    expect(page.get_by_role("alert")).to_contain_text("'Mars' is not a time zone")
+    page.close()
+
+
+def test_times_are_in_the_zone_of_the_address(platform: Platform, berlin: Page) -> None:
+    shown(berlin, platform.page("", tz="local"))
+    expect(berlin.get_by_text(re.compile(r"data as of \d\d:\d\d:\d\d CES?T")).first).to_be_visible()
+    expect(berlin.get_by_role("columnheader", name="arrived (CET)").first).to_be_visible()
+    expect(berlin.locator(".st-key-chart-ttft .ek-zone")).to_have_text("CET")
+    berlin.locator(".st-key-chart-ttft .ek-plot").hover()
+    expect(berlin.locator(".st-key-chart-ttft").get_by_role("status")).to_contain_text("CET")
+    # A link and the menu keep it.
+    berlin.locator(".st-key-card-slowest a").first.click()
+    berlin.wait_for_url(re.compile("request.*tz=local"))
+    berlin.get_by_role("link", name="Alerts").first.click()
+    expect(berlin.get_by_text(re.compile(r"data as of \d\d:\d\d:\d\d CET")).first).to_be_visible()
+    shown(berlin, platform.page("explore", tz="Asia/Kolkata"))
+    expect(berlin.get_by_text(re.compile(r"\d IST")).first).to_be_visible()
+    assert_no_exception(berlin)
+
+
+def test_a_range_is_typed_moved_and_widened(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page())
+    page.get_by_role("button", name=re.compile("UTC")).first.click()
+    page.get_by_label("from (UTC)").fill("2026-11-20 10:00")
+    page.get_by_label("to (UTC)").fill("2026-11-20 09:00")
+    page.get_by_role("button", name="Show this range").click()
+    expect(page.get_by_text("The range ends before it starts.")).to_be_visible()
+    page.get_by_label("to (UTC)").fill("2026-11-20 11:00")
+    page.get_by_role("button", name="Show this range").click()
+    page.wait_for_url(re.compile("from=2026-11-20T10%3A00%3A00Z&to=2026-11-20T11%3A00%3A00Z"))
+    page.keyboard.press("Escape")
+    settled(page)
+    page.locator(".st-key-earlier button").first.click()
+    page.wait_for_url(re.compile("from=2026-11-20T09%3A30%3A00Z&to=2026-11-20T10%3A30%3A00Z"))
+    settled(page)
+    page.locator(".st-key-zoom-out button").first.click()
+    page.wait_for_url(re.compile("from=2026-11-20T09%3A00%3A00Z&to=2026-11-20T11%3A00%3A00Z"))
+    page.close()
+
+
+def test_a_range_longer_than_the_data_starts_with_it(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, f"{platform.dashboard_url}/?range=24h&live=off")
+    expect(page.locator(".st-key-chart-ttft .ek-chart")).to_be_visible()
+    left_ms, begin_ms, step_ms = page.evaluate(
+        """() => { const { left, begin, step } = document.querySelector(
+          '.st-key-chart-ttft .ek-chart').dataset; return [+left, +begin, +step] }"""
+    )
+    starts_ms = begin_ms + left_ms * step_ms
+    assert platform.from_ms - 60_000 <= starts_ms <= platform.from_ms + 120_000
+    page.close()
+
+
+def test_charts_stand_under_each_other_and_share_their_crosshair(
+    platform: Platform, browser: Browser
+) -> None:
+    page = opened(browser, platform.page())
+    expect(page.locator(".ek-plot")).to_have_count(6)
+    lefts = page.evaluate(
+        """() => [...document.querySelectorAll('.ek-plot')].map((plot) =>
+          Math.round(plot.getBoundingClientRect().left
+            - plot.parentElement.getBoundingClientRect().left))"""
+    )
+    assert len(set(lefts)) == 1
+    page.locator(".st-key-chart-ttft .ek-plot").hover()
+    expect(page.locator(".ek-cursor")).to_have_count(6)
+    expect(page.locator(".ek-said")).to_have_count(1)
+    page.mouse.move(0, 0)
+    expect(page.locator(".ek-cursor")).to_have_count(0)
+    page.goto(f"{platform.dashboard_url}/?range=1h&live=off")
+    expect(
+        page.locator(".ek-key").get_by_text(re.compile("(page|ticket) firing")).first
+    ).to_be_visible()
+    page.close()
+
+
+def column(page: Page, number: int) -> list[str]:
+    cells = page.locator(f".st-key-card-found tbody td:nth-child({number})")
+    return cells.all_inner_texts()
+
+
+def test_tables_sort_and_ids_are_copied(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page(""))
+    card = page.locator(".st-key-card-slowest")
+    tenant = card.get_by_role("columnheader", name="tenant")
+    tenant.click()
+    expect(tenant).to_have_attribute("aria-sort", "ascending")
+    tenants = card.locator("tbody td:nth-child(10)").all_inner_texts()
+    assert tenants == sorted(tenants)
+    total = card.get_by_role("columnheader", name="total")
+    total.focus()
+    page.keyboard.press("Enter")
+    expect(total).to_have_attribute("aria-sort", "descending")
+    seconds = [
+        float(text.split()[0]) for text in card.locator("tbody td:nth-child(5)").all_inner_texts()
+    ]
+    assert seconds == sorted(seconds, reverse=True)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    card.locator(".ek-copy").first.click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.endswith(card.locator("tbody a").first.inner_text().strip("…"))
+    page.close()
+
+
+def test_back_returns_to_where_one_was(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page())
+    expect(page.locator(".st-key-card-slowest tbody a").first).to_be_visible()
+    link = page.locator(".st-key-card-slowest tbody a").nth(8)
+    link.scroll_into_view_if_needed()
+    page.wait_for_timeout(500)
+    scrolled = page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop")
+    assert scrolled > 300
+    link.click()
+    expect(page.get_by_text("Other requests in flight")).to_be_visible()
+    page.go_back()
+    page.wait_for_function(
+        f"Math.abs(document.querySelector('[data-testid=stMain]').scrollTop - {scrolled}) < 30"
+    )
+    page.close()
+
+
+def test_the_keyboard_finds_and_helps(platform: Platform, browser: Browser) -> None:
+    page = opened(browser, platform.page())
+    expect(page.locator(".ek-th").first).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Keyboard shortcuts")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("j")
+    expect(page.locator(".ek-table tbody a").first).to_be_focused()
+    page.keyboard.press("/")
+    page.wait_for_url(re.compile("/request"))
+    expect(page.get_by_role("textbox").first).to_be_focused()
+    page.keyboard.type("?")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.close()
+
+
+def test_on_a_telephone_the_menu_closes_when_a_page_is_chosen(
+    platform: Platform, browser: Browser
+) -> None:
+    page = opened(browser, platform.page(), width=390)
+    settled(page)
+    page.get_by_test_id("stExpandSidebarButton").click()
+    page.get_by_test_id("stSidebarNavLink").filter(has_text="Alerts").click()
+    expect(page.get_by_text("Resolved in this range")).to_be_visible()
+    expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()
+    page.reload()
+    expect(page.get_by_text("Resolved in this range")).to_be_visible()
+    expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()
+    page.close()
+
+
+def test_a_link_of_one_zone_shows_the_same_view(platform: Platform) -> None:
+    url = httpx.URL(platform.page("", tz="local"))
+    fixed = Selection.from_params(dict(url.params))
+    assert fixed.to_params()["from"] == format_time_ms(platform.from_ms)
+    assert fixed.to_params()["tz"] == "local"

@@ -1,0 +1,59 @@
+"""Times in the reader's zone."""
+
+from collections.abc import Iterator
+from datetime import UTC
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from evenkeel_dashboard.draw import wording, zones
+from evenkeel_dashboard.draw.svg_chart import time_ticks
+
+# 2026-07-01T10:00:00Z and 2026-12-01T10:00:00Z.
+SUMMER_MS, WINTER_MS = 1_782_900_000_000, 1_796_119_200_000
+
+
+@pytest.fixture(autouse=True)
+def _utc_again() -> Iterator[None]:
+    yield
+    zones.use_zone(UTC)
+
+
+@pytest.mark.parametrize(
+    ("name", "browser", "key"),
+    [
+        pytest.param("", "Asia/Tokyo", None, id="UTC by default"),
+        pytest.param("UTC", None, None, id="UTC by name"),
+        pytest.param("local", "Asia/Tokyo", "Asia/Tokyo", id="the browser's"),
+        pytest.param("Europe/Berlin", None, "Europe/Berlin", id="by name"),
+        pytest.param("local", None, "UTC", id="a browser without a zone"),
+    ],
+)
+def test_a_zone_is_found_by_its_name(name: str, browser: str | None, key: str | None) -> None:
+    assert zones.find_zone(name, browser) == (ZoneInfo(key) if key else UTC)
+
+
+@pytest.mark.parametrize("name", ["Mars/Olympus", "../../etc/passwd", "Europe/Berlin\0", "a b"])
+def test_there_is_no_such_zone(name: str) -> None:
+    assert zones.find_zone(name, None) is None
+
+
+def test_every_time_names_its_zone() -> None:
+    assert wording.clock_ms(SUMMER_MS) == "10:00:00 UTC"
+    zones.use_zone(ZoneInfo("Europe/Berlin"))
+    assert wording.clock_ms(SUMMER_MS) == "12:00:00 CEST"
+    assert wording.clock_ms(WINTER_MS) == "11:00:00 CET"
+    assert wording.moment_ms(WINTER_MS) == "2026-12-01 11:00:00 CET"
+    assert wording.short_clock_ms(WINTER_MS) == "11:00:00"
+    zones.use_zone(ZoneInfo("America/Sao_Paulo"))
+    assert wording.clock_ms(SUMMER_MS) == "07:00:00 UTC−3"
+    assert wording.zoned("arrived") == "arrived (UTC−3)"
+    zones.use_zone(ZoneInfo("Asia/Kolkata"))
+    assert wording.clock_ms(SUMMER_MS) == "15:30:00 IST"
+
+
+def test_an_axis_has_round_times_of_the_zone() -> None:
+    zones.use_zone(ZoneInfo("Asia/Kathmandu"))
+    ticks = time_ticks(SUMMER_MS, SUMMER_MS + 6 * 3_600_000, SUMMER_MS, 60_000)
+    assert [words for _, words in ticks] == ["16:00", "17:00", "18:00", "19:00", "20:00", "21:00"]
+    assert ticks[0][0] == 15

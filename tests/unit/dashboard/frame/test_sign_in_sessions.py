@@ -1,0 +1,72 @@
+"""Who is signed in is remembered by a signed cookie, for a while."""
+
+import pytest
+
+from evenkeel_dashboard.frame.sign_in_sessions import LASTS_S, SignInSessions
+from evenkeel_dashboard.frame.user_tokens import Identity
+
+ANN = Identity("ann", "secret-token", "acme", may_act=True)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def signed_in(sessions: SignInSessions) -> str:
+    cookie = sessions.redeem(sessions.ticket(ANN))
+    assert cookie is not None
+    return cookie
+
+
+def test_a_ticket_becomes_a_cookie_that_finds_the_user() -> None:
+    sessions = SignInSessions(Clock())
+    ticket = sessions.ticket(ANN)
+    cookie = sessions.redeem(ticket)
+    assert cookie is not None and sessions.find(cookie) == ANN
+    assert "secret-token" not in cookie and "ann" not in cookie
+    assert sessions.redeem(ticket) is None, "a ticket is valid once"
+
+
+def test_a_ticket_is_valid_for_a_minute() -> None:
+    clock = Clock()
+    sessions = SignInSessions(clock)
+    ticket = sessions.ticket(ANN)
+    clock.now_s += 61
+    assert sessions.redeem(ticket) is None
+
+
+def test_a_session_ends_after_twelve_hours_or_by_signing_out() -> None:
+    clock = Clock()
+    sessions = SignInSessions(clock)
+    first, second = signed_in(sessions), signed_in(sessions)
+    sessions.end(first)
+    assert sessions.find(first) is None
+    clock.now_s += LASTS_S - 1
+    assert sessions.find(second) == ANN
+    clock.now_s += 2
+    assert sessions.find(second) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda c: c[:-1], lambda c: "x" + c, lambda c: c.split(".")[0], lambda c: "", lambda c: "é.ü"],
+)
+def test_a_cookie_that_was_changed_is_nobody(change: object) -> None:
+    sessions = SignInSessions(Clock())
+    assert sessions.find(change(signed_in(sessions))) is None  # type: ignore[operator]
+
+
+def test_a_cookie_of_another_process_is_nobody() -> None:
+    assert SignInSessions(Clock()).find(signed_in(SignInSessions(Clock()))) is None
+
+
+def test_there_are_at_most_a_thousand_sessions() -> None:
+    sessions = SignInSessions(Clock())
+    first = signed_in(sessions)
+    others = [signed_in(sessions) for _ in range(1_000)]
+    assert sessions.find(first) is None
+    assert sessions.find(others[-1]) == ANN
