@@ -20,13 +20,13 @@ from tests.fixtures.dashboard_process import (
     SLOS,
     Platform,
     evenkeel,
-    free_port,
     make_registry,
     send_evaluation,
     stop,
     wait_for,
     wait_until_stored,
 )
+from tests.fixtures.served_model import free_port
 from tests.queries import query
 
 

@@ -19,7 +19,6 @@ from tests.fixtures.dashboard_process import (
     Platform,
     assert_no_exception,
     evenkeel,
-    free_port,
     opened,
     stop,
     wait_for,
@@ -30,6 +29,7 @@ from tests.fixtures.identity_provider import (
     CLIENT_SECRET,
     identity_provider,
 )
+from tests.fixtures.served_model import free_port
 
 pytestmark = pytest.mark.integration
 TOKENS = {"reader": ["query"], "operator": ["admin"], "sender": ["ingest"]}

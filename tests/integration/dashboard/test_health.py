@@ -20,12 +20,12 @@ from tests.fixtures.dashboard_process import (
     Platform,
     assert_no_exception,
     evenkeel,
-    free_port,
     opened,
     overflow,
     stop,
     wait_for,
 )
+from tests.fixtures.served_model import free_port
 from tests.queries import query
 
 pytestmark = pytest.mark.integration
