@@ -38,11 +38,11 @@ def show_gates(gates: list[Row]) -> None:
         rows = []
         for name in sorted(by_slice, key=lambda name: (name != "", _worst(by_slice[name]))):
             found = by_slice[name]
-            pairs = max((g["num_pairs"] or 0 for g in found.values()), default=0)
+            pairs = max((g["num_pairs"] or 0 for g in found.values()), default=0) or None
             rows.append(
                 [
                     Cell(name or "all items"),
-                    Cell(wording.count(pairs), is_number=True),
+                    Cell("–" if pairs is None else wording.count(pairs), is_number=True),
                     *(_cell(found.get(gate), scales[gate]) for gate in names),
                 ]
             )

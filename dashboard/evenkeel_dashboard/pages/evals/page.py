@@ -58,8 +58,10 @@ def _body() -> None:
     chosen = next((run for run in runs if run["run_id"] == wanted), runs[0])
     if wanted and chosen["run_id"] != wanted:
         st.html(markup.remark(f"No run {wanted!r} is stored; showing the newest:", "evals"))
+    gates = reading.rows(_HERE / "eval_gates.sql", {"run_id": chosen["run_id"]})
+    _show_verdict(chosen, gates)
     _show_runs(runs, chosen)
-    _show_run(chosen)
+    _show_run(chosen, gates)
     _show_production(runs)
 
 
@@ -71,9 +73,8 @@ def _show_production(runs: list[Row]) -> None:
     show_feedback()
 
 
-def _show_run(run: Row) -> None:
+def _show_verdict(run: Row, gates: list[Row]) -> None:
     judged = read_stored_run(run["run_id"], run)
-    gates = reading.rows(_HERE / "eval_gates.sql", {"run_id": run["run_id"]})
     verdict = _verdict(judged)
     remark = f'<div class="ek-reason">{escape(judged.remark)}</div>' if judged.remark else ""
     sides = " · ".join(run["sides"]) or wording.NO_DATA
@@ -89,6 +90,9 @@ def _show_run(run: Row) -> None:
         f"run {escape(run['run_id'])}</div>"
         f"{remark}</div></div>"
     )
+
+
+def _show_run(run: Row, gates: list[Row]) -> None:
     _show_changed(
         reading.rows(
             _HERE / "eval_changed_items.sql", {"run_id": run["run_id"], "limit": MAX_CHANGED}
