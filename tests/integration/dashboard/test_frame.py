@@ -14,8 +14,6 @@ from evenkeel_dashboard.pages import PAGES
 from tests.fixtures.dashboard_process import Platform, assert_no_exception, opened, settled
 
 pytestmark = pytest.mark.integration
-# On a busy machine; alone, `bench/first_paint.py` measures it.
-MAX_FIRST_PAINT_MS = 2_500
 
 
 @pytest.fixture
@@ -49,9 +47,7 @@ def test_a_page_asks_for_nothing_that_does_not_exist(
     page.close()
 
 
-def test_the_first_paint_is_a_skeleton_within_a_second(
-    platform: Platform, browser: Browser
-) -> None:
+def test_the_first_paint_is_a_skeleton(platform: Platform, browser: Browser) -> None:
     page = browser.new_page()
     page.add_init_script(
         "new MutationObserver(() => { window.hadSkeleton ||= !!document.querySelector("
@@ -62,11 +58,12 @@ def test_the_first_paint_is_a_skeleton_within_a_second(
     expect(page.get_by_text("data as of").first).to_be_visible()
     expect(page.locator("#ek-skeleton")).to_have_count(0)
     assert page.evaluate("window.hadSkeleton")
-    painted_ms = page.evaluate(
-        "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ??"
-        " performance.getEntriesByName('first-paint')[0].startTime"
+    # How soon that is, bench/first_paint.py measures.
+    painted_ms, drawn_ms = page.evaluate(
+        "() => ['first-contentful-paint', 'evenkeel-drawn'].map((name) =>"
+        " performance.getEntriesByName(name)[0].startTime)"
     )
-    assert painted_ms <= MAX_FIRST_PAINT_MS
+    assert painted_ms < drawn_ms
     assert page.get_by_text("Stop", exact=True).count() == 0
     page.close()
 
