@@ -18,7 +18,7 @@ export default function () {
   new MutationObserver(() => { changed ||= requestAnimationFrame(refresh); })
     .observe(document.body, { childList: true, subtree: true });
   refresh();
-  closeMenu();
+  for (const wait_ms of [0, 700]) setTimeout(closeMenu, wait_ms);
 }
 
 const main = () => document.querySelector("[data-testid=stMain]");
@@ -142,13 +142,16 @@ async function act({ target }) {
     copy.classList.add("ek-copied");
     setTimeout(() => copy.classList.remove("ek-copied"), 1200);
   }
-  if (target.closest?.("[data-testid=stSidebarNavLink]")) setTimeout(closeMenu, 50);
+  // Streamlit closes it too in some cases: look again once that has been drawn.
+  if (target.closest?.("[data-testid=stSidebarNavLink]")) setTimeout(closeMenu, 700);
 }
 
 // On a phone, the menu covers the page: it closes when a page is chosen or loaded.
 function closeMenu() {
   if (innerWidth > PHONE) return;
-  document.querySelector("[data-testid=stSidebar][aria-expanded=true] [data-testid=stSidebarCollapseButton] button")?.click();
+  const menu = document.querySelector("[data-testid=stSidebar][aria-expanded=true]");
+  if (menu?.getBoundingClientRect().right > 40)
+    menu.querySelector("[data-testid=stSidebarCollapseButton] button")?.click();
 }
 
 function key(event) {
