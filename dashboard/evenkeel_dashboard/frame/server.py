@@ -101,4 +101,4 @@ def arguments(settings: DashboardSettings) -> list[str]:
     if settings.oidc_secrets is not None:
         options = {**options, "secrets.files": str(settings.oidc_secrets.resolve())}
     flags = [f"--{name}={value}" for name, value in options.items()]
-    return ["-m", "streamlit", "run", str(HTTP_APP), *flags]
+    return ["-m", "evenkeel_dashboard.frame.streamlit_process", "run", str(HTTP_APP), *flags]
