@@ -43,7 +43,7 @@ def main() -> int:
             stack, "simulate", "--endpoint", addresses["http_url"], "--requests", "1000",
             "--duration", "30m",
         )  # fmt: skip
-        simulation.communicate()
+        simulation.wait()
         url = serve_dashboard(stack, addresses, SLOS)
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=args.chromium, args=CHROMIUM_ARGS)

@@ -64,7 +64,7 @@ def test_the_first_paint_is_a_skeleton(platform: Platform, browser: Browser) -> 
         " performance.getEntriesByName(name)[0].startTime)"
     )
     assert painted_ms < drawn_ms
-    assert page.get_by_text("Stop", exact=True).count() == 0
+    expect(page.get_by_text("Stop", exact=True)).not_to_be_visible()
     page.close()
 
 

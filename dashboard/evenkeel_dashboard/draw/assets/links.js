@@ -149,7 +149,7 @@ async function act({ target }) {
 // On a phone, the menu covers the page: it closes when a page is chosen or loaded.
 function closeMenu() {
   if (innerWidth > PHONE) return;
-  const menu = document.querySelector("[data-testid=stSidebar][aria-expanded=true]");
+  const menu = document.querySelector("[data-testid=stSidebar][data-collapsed=false], [data-testid=stSidebar][aria-expanded=true]");
   if (menu?.getBoundingClientRect().right > 40)
     menu.querySelector("[data-testid=stSidebarCollapseButton] button")?.click();
 }
