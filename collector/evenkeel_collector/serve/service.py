@@ -21,7 +21,7 @@ from evenkeel_collector.intake.intake import Intake
 from evenkeel_collector.intake.pipeline import IntakePipeline, bad_statuses_of, objectives_of
 from evenkeel_collector.intake.readiness import Readiness
 from evenkeel_collector.intake.sampling import Sampler
-from evenkeel_collector.intake.scraper import Scraper, read_targets
+from evenkeel_collector.intake.scraper import Scraper, ScrapeTarget, read_targets
 from evenkeel_collector.log.quarantine import replay_quarantine
 from evenkeel_collector.log.seal_policy import LogLimits
 from evenkeel_collector.log.write_ahead_log import WriteAheadLog
@@ -37,7 +37,7 @@ from evenkeel_collector.ports.connections import (
 from evenkeel_collector.ports.hosts import KnownHosts
 from evenkeel_collector.ports.memory_budget import MemoryBudget
 from evenkeel_collector.ports.server import HttpServer, listen
-from evenkeel_collector.ports.tls import read_tls
+from evenkeel_collector.ports.tls import Tls, read_tls
 from evenkeel_collector.redaction.settings import RedactionSettings
 from evenkeel_collector.serve import otlp_grpc
 from evenkeel_collector.serve.otlp_http import OtlpHttpApp
@@ -98,6 +98,84 @@ async def serve(
     logger.info("stopped")
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What a collector needs before it creates a file or starts a thread."""
+
+    tls: Tls | None
+    targets: list[ScrapeTarget]
+    retention: Mapping[str, Retention]
+    metrics: SelfMetrics
+    max_connections: int
+    control: AccessControl
+    pipeline: IntakePipeline
+
+
+def _prepare(settings: CollectorSettings, redaction: RedactionSettings) -> _Prepared:
+    """Read all configuration, so that an error in it has no side effects."""
+    if settings.clickhouse is not None:
+        check_url(settings.clickhouse.get_secret_value())
+    metrics = SelfMetrics()
+    addresses = [address.get_secret_value() for address in settings.scrape]
+    prepared = _Prepared(
+        tls=read_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca),
+        targets=read_targets(addresses, settings.scrape_service),
+        retention=read_retention(settings.retention),
+        metrics=metrics,
+        max_connections=_bound_connections(settings.max_connections),
+        control=AccessControl(settings.access, metrics),
+        pipeline=_make_pipeline(settings, redaction, metrics),
+    )
+    if prepared.control.access.is_open and not _is_loopback(settings.host):
+        logger.warning(
+            "anyone who can reach host=%s may send and query; set tokens with --access",
+            settings.host,
+        )
+    return prepared
+
+
+@dataclass(frozen=True, slots=True)
+class _Sockets:
+    """The bound ports; no query port with a ClickHouse server."""
+
+    http: socket.socket
+    query: socket.socket | None
+
+
+def _bind(stack: contextlib.AsyncExitStack, settings: CollectorSettings) -> _Sockets:
+    """Bind the ports, so that one in use is found before anything is opened or changed."""
+    http = listen(settings.host, settings.http_port, "--http-port")
+    stack.callback(http.close)
+    # gRPC binds its port itself, and would print its own errors.
+    listen(settings.host, settings.grpc_port, "--grpc-port").close()
+    query = None
+    if settings.clickhouse is None:
+        query = listen(settings.host, settings.query_port, "--query-port")
+        stack.callback(query.close)
+    return _Sockets(http, query)
+
+
+def _open_store(
+    stack: contextlib.AsyncExitStack,
+    settings: CollectorSettings,
+    prepared: _Prepared,
+    folder: DataFolder,
+) -> tuple[Storage, WriteAheadLog]:
+    """Open the store and the log, and start to insert one into the other."""
+    metrics = prepared.metrics
+    storage = _open_storage(settings, folder)
+    stack.callback(storage.close)
+    _keep_for(storage, prepared.retention, settings.clickhouse_cluster)
+    _count_objectives(storage, settings.slos)
+    log = _open_log(settings, folder)
+    metrics.watch_log(log)
+    inserter = Inserter(log, storage, metrics, settings.min_free_bytes)
+    stack.push_async_callback(_drain, log, inserter)
+    refused = RefusedNumbers(storage.connect, metrics.num_segments_stored, metrics.registry)
+    stack.push_async_callback(asyncio.to_thread, refused.close)
+    return storage, log
+
+
 @contextlib.asynccontextmanager
 async def run(
     settings: CollectorSettings, redaction: RedactionSettings | None = None
@@ -107,105 +185,68 @@ async def run(
     Raises:
         ConfigurationError: As `serve`.
     """
-    # Read all configuration first, so that an error in it has no side effects.
-    tls = read_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-    targets = read_targets(
-        [address.get_secret_value() for address in settings.scrape], settings.scrape_service
-    )
-    retention = read_retention(settings.retention)
-    metrics = SelfMetrics()
-    max_connections = _bound_connections(settings.max_connections)
-    control = AccessControl(settings.access, metrics)
-    access = control.access
-    if access.is_open and not _is_loopback(settings.host):
-        logger.warning(
-            "anyone who can reach host=%s may send and query; set tokens with --access",
-            settings.host,
-        )
-    pipeline = _make_pipeline(settings, redaction or RedactionSettings(), metrics)
-    if settings.clickhouse is not None:
-        check_url(settings.clickhouse.get_secret_value())
+    prepared = _prepare(settings, redaction or RedactionSettings())
+    metrics, control, pipeline = prepared.metrics, prepared.control, prepared.pipeline
+    tls, max_connections = prepared.tls, prepared.max_connections
     # From here on, files are created and threads started.
     confinement = confine(settings)
     async with contextlib.AsyncExitStack() as stack:
         folder = hold(settings.data_dir)
         stack.callback(folder.release)
-        # Bind ports first, so that a port in use is found before anything is opened or changed.
-        http_socket = listen(settings.host, settings.http_port, "--http-port")
-        stack.callback(http_socket.close)
-        # gRPC binds its port itself, and would print its own errors.
-        listen(settings.host, settings.grpc_port, "--grpc-port").close()
-        query_socket = None
-        if settings.clickhouse is None:
-            query_socket = listen(settings.host, settings.query_port, "--query-port")
-            stack.callback(query_socket.close)
-
-        storage = _open_storage(settings, folder)
-        stack.callback(storage.close)
-        _keep_for(storage, retention, settings.clickhouse_cluster)
-        _count_objectives(storage, settings.slos)
-        log = _open_log(settings, folder)
-        metrics.watch_log(log)
-        inserter = Inserter(log, storage, metrics, settings.min_free_bytes)
-        stack.push_async_callback(_drain, log, inserter)
-        refused = RefusedNumbers(storage.connect, metrics.num_segments_stored, metrics.registry)
-        stack.push_async_callback(asyncio.to_thread, refused.close)
-
+        sockets = _bind(stack, settings)
+        storage, log = _open_store(stack, settings, prepared, folder)
         memory = MemoryBudget(settings.max_inflight_bytes)
         readiness = Readiness(log, memory)
         intake = Intake(
-            log=log,
-            metrics=metrics,
-            pipeline=pipeline,
-            access=access,
-            meter=control.meter,
-            memory=memory,
-            readiness=readiness,
-        )
+            log=log, metrics=metrics, pipeline=pipeline, access=control.access,
+            meter=control.meter, memory=memory, readiness=readiness,
+        )  # fmt: skip
         grpc_server = otlp_grpc.build_server(intake, settings.max_grpc_body_bytes, max_connections)
         grpc_port = otlp_grpc.bind(grpc_server, settings.host, settings.grpc_port, tls)
-        context = CollectorContext(
-            connect=partial(_connect_fresh, storage, log),
-            make_visible=partial(log.make_visible, VISIBLE_WITHIN_S, rest_s=0.0),
-            data_dir=settings.data_dir,
-            slo_file=settings.slos,
-            dashboard_url=settings.dashboard_url,
-            metrics=metrics.registry,
-            use_slos=partial(_follow_slos, storage, pipeline),
-            prompts_dir=settings.prompts_dir,
-        )
+        context = _make_context(settings, storage, log, prepared)
         await _start_slos(stack, context, readiness)
 
-        if query_socket is not None and storage.embedded_path is not None:
+        if sockets.query is not None and storage.embedded_path is not None:
             server = _make_query_server(
-                stack, settings, storage.embedded_path, log, metrics, access
+                stack, settings, storage.embedded_path, log, metrics, control.access
             )
             places = Connections("query", max_connections, metrics)
-            await _start(stack, HttpServer(server, query_socket, places, tls))
+            await _start(stack, HttpServer(server, sockets.query, places, tls))
 
         await grpc_server.start()
         stack.push_async_callback(grpc_server.stop, GRPC_GRACE_S)
         hosts = KnownHosts(settings.host, settings.allowed_hosts)
-        app = OtlpHttpApp(
-            intake,
-            settings.max_http_body_bytes,
-            readiness.why_not,
-            build_api(OperatorService(context, intake), hosts),
-        )
+        api = build_api(OperatorService(context, intake), hosts)
+        app = OtlpHttpApp(intake, settings.max_http_body_bytes, readiness.why_not, api)
         places = Connections("http", max_connections, metrics)
-        await _start(stack, HttpServer(app, http_socket, places, tls))
+        await _start(stack, HttpServer(app, sockets.http, places, tls))
         following = asyncio.create_task(control.follow())
         stack.callback(following.cancel)
-        if targets:
-            scraper = Scraper(targets, settings.scrape_interval_s, intake)
+        if prepared.targets:
+            scraper = Scraper(prepared.targets, settings.scrape_interval_s, intake)
             stack.push_async_callback(scraper.close)
         confinement.log()
         scheme = "http" if tls is None else "https"
         yield Addresses(
-            http_url=_url(scheme, settings.host, http_socket.getsockname()[1]),
+            http_url=_url(scheme, settings.host, sockets.http.getsockname()[1]),
             grpc_url=_url(scheme, settings.host, grpc_port),
-            query_url=_query_url(scheme, settings, query_socket),
+            query_url=_query_url(scheme, settings, sockets.query),
         )
+
+
+def _make_context(
+    settings: CollectorSettings, storage: Storage, log: WriteAheadLog, prepared: _Prepared
+) -> CollectorContext:
+    return CollectorContext(
+        connect=partial(_connect_fresh, storage, log),
+        make_visible=partial(log.make_visible, VISIBLE_WITHIN_S, rest_s=0.0),
+        data_dir=settings.data_dir,
+        slo_file=settings.slos,
+        dashboard_url=settings.dashboard_url,
+        metrics=prepared.metrics.registry,
+        use_slos=partial(_follow_slos, storage, prepared.pipeline),
+        prompts_dir=settings.prompts_dir,
+    )
 
 
 async def _start(stack: contextlib.AsyncExitStack, server: HttpServer) -> None:
